@@ -1,4 +1,4 @@
-"""Run benchmarks by name, each in a process of its own: what one leaves in memory is not the next one's."""
+"""Run benchmarks by name, each in its own process, so that no benchmark affects the memory of the next."""
 
 import subprocess
 import sys
@@ -25,17 +25,17 @@ MODULES = {
     "lab_memory": "lab",
 }
 LONG = ("level_vs_descheduler",)
-"""More than an hour: only when it is asked for by name."""
+"""Take more than an hour: run only if named."""
 
 
 def main() -> int:
-    wanted = sys.argv[1:] or [name for name in MODULES if name not in LONG]
-    unknown = [name for name in wanted if name not in MODULES]
+    names = sys.argv[1:] or [name for name in MODULES if name not in LONG]
+    unknown = [name for name in names if name not in MODULES]
     if unknown:
-        print(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(MODULES)}", file=sys.stderr)
+        print(f"unknown benchmark: {', '.join(unknown)}; available: {', '.join(MODULES)}", file=sys.stderr)
         return 2
     code = 0
-    for module in dict.fromkeys(MODULES[name] for name in wanted):
+    for module in dict.fromkeys(MODULES[name] for name in names):
         print(f"== {module}", file=sys.stderr, flush=True)
         command = [sys.executable, "-m", f"bench.{module}"]
         code = max(code, subprocess.run(command, check=False).returncode)  # noqa: S603  names of the table

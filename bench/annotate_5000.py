@@ -1,6 +1,7 @@
-"""What the annotator writes on 5,000 nodes of a real API server: how fast it could, and how little it does.
+"""Annotations of 5,000 nodes: the maximum write rate with a real API server, and writes per minute with a dead-band.
 
-The annotator is the real one on its real connection; utilization comes over a bus in memory, time passes by hand.
+The annotator is the real service; it receives utilization over a bus in memory. The writes per minute are measured with
+a manual clock and an API server in memory.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import msgspec
 from prometheus_client import CollectorRegistry
 
 from bench import clusters
-from bench.line import progress, say
+from bench.output import progress, report
 from equipoise.annotator.decisions.write_decision import DeadBand
 from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings
@@ -45,17 +46,17 @@ PERIOD = 30.0
 """Seconds between two rounds of the collector."""
 
 FIRST_ROUNDS, ROUNDS = 20, 60
-"""The first values of 5,000 nodes take 500 s at 10 a second; then half an hour, in which every node is due once."""
+"""The first values of 5,000 nodes take 500 s at 10 writes per second. Then half an hour: one refresh period."""
 
 FEW_ROUNDS = 6
-"""Without a dead-band all rounds are alike."""
+"""Without a dead-band, all rounds are equal."""
 
-OFF = DeadBand(min_change=0, min_interval=Duration(PERIOD), refresh_period=Duration(PERIOD))
-"""No dead-band: whatever a round measures is written."""
+NO_DEAD_BAND = DeadBand(min_change=0, min_interval=Duration(PERIOD), refresh_period=Duration(PERIOD))
+"""No dead-band: every measurement is written."""
 
 
 class CountingKube:
-    """An API server whose writes of annotations are counted."""
+    """Counts writes of annotations."""
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
@@ -65,7 +66,7 @@ class CountingKube:
         return getattr(self._kube, name)
 
     async def annotate(self, *arguments: object, **options: object) -> None:
-        await self._kube.annotate(*arguments, **options)  # type: ignore[arg-type]  # handed through as they came
+        await self._kube.annotate(*arguments, **options)  # type: ignore[arg-type]  # forwarded unchanged
         self.writes += 1
 
 
@@ -78,7 +79,7 @@ def utilization(name: str, uid: str, now: float, cpu: float, sequence: int) -> N
 
 
 @asynccontextmanager
-async def annotating(
+async def running_annotator(
     kube: Kube, clock: Clock, settings: AnnotatorSettings
 ) -> AsyncIterator[tuple[MemoryBus, CountingKube]]:
     counting = CountingKube(kube)
@@ -100,52 +101,52 @@ async def annotating(
 
 
 async def writes_per_second(kube: Kube, uids: dict[str, str]) -> None:
-    """Every node has a value to be written, and nothing but the API server holds the annotator back.
+    """Every node needs a write, and the rate limits are higher than what the API server reaches.
 
-    First on nodes that it has never seen, which it reads before; then, after the least interval, other values.
+    In the first round, the annotator reads each node before it writes. In the second, after `minInterval`, it does not.
     """
     settings = AnnotatorSettings(
         nodes=DeadBand(min_change=5, min_interval=Duration(1), refresh_period=Duration(1_800)),
         writes_per_second=1_000.0, reads_per_second=1_000.0,
     )  # fmt: skip
     clock = SystemClock()
-    async with annotating(kube, clock, settings) as (bus, counting):
-        await asyncio.sleep(1.0)  # it takes its seat
+    async with running_annotator(kube, clock, settings) as (bus, counting):
+        await asyncio.sleep(1.0)  # until it has joined the replicas
         for round_number, (name, load) in enumerate((("annotate_5000_first", 0.4), ("annotate_5000", 0.6)), start=1):
             await asyncio.sleep(2.0)
             counting.writes = 0
-            begun, spent = time.monotonic(), time.process_time()
+            started, cpu = time.monotonic(), time.process_time()
             now = clock.now()
             for node_name, uid in uids.items():
                 message = utilization(node_name, uid, now, load, round_number)
                 await bus.publish(subjects.node_utilization(node_name), message)
             while counting.writes < len(uids):
                 await asyncio.sleep(0.02)
-                if time.monotonic() - begun > 300:
+                if time.monotonic() - started > 300:
                     break
-            took = time.monotonic() - begun
-            each = (time.process_time() - spent) / counting.writes
-            say(name, counting.writes / took, "writes/s, pacing lifted", target=(">=", 300.0),
+            seconds = time.monotonic() - started
+            each = (time.process_time() - cpu) / counting.writes
+            report(name, counting.writes / seconds, "writes/s, without rate limit", target=(">=", 300.0),
                 writes=counting.writes, cpu_milliseconds_each=round(each * 1e3, 2))  # fmt: skip
 
 
-async def writes_per_minute(nodes: int, settings: AnnotatorSettings, wander: float, rounds: int) -> float:
-    """Writes in each minute of so many rounds, the first values apart, on an API server in memory.
+async def writes_per_minute(nodes: int, settings: AnnotatorSettings, deviation: float, rounds: int) -> float:
+    """Writes per minute over so many rounds after the first values, with an API server in memory.
 
-    `wander`: standard deviation (points) from round to round.
+    `deviation`: standard deviation of the load of a node, in points.
     """
-    chance, clock = random.Random(1), ManualClock(SystemClock().now())
-    loads = {clusters.node_name(number): chance.uniform(0.1, 0.7) for number in range(nodes)}
+    generator, clock = random.Random(1), ManualClock(SystemClock().now())
+    loads = {clusters.node_name(number): generator.uniform(0.1, 0.7) for number in range(nodes)}
     kube = MemoryKube(clock)
     for name in loads:
         kube.put(NODE_OBJECTS, objects.Node(metadata=objects.ObjectMeta(name=name, uid=name)))
-    async with annotating(kube, clock, settings) as (bus, counting):
+    async with running_annotator(kube, clock, settings) as (bus, counting):
         await clock.advance(1)
         first = 0
         for number in range(1, FIRST_ROUNDS + rounds + 1):
             for name, mean in loads.items():
-                seen = mean + chance.gauss(0, wander / 100)
-                message = utilization(name, name, clock.now(), max(0.0, seen), number)
+                load = mean + generator.gauss(0, deviation / 100)
+                message = utilization(name, name, clock.now(), max(0.0, load), number)
                 await bus.publish(subjects.node_utilization(name), message)
             await clock.advance(PERIOD)
             if number == FIRST_ROUNDS:
@@ -154,37 +155,39 @@ async def writes_per_minute(nodes: int, settings: AnnotatorSettings, wander: flo
 
 
 async def main(nodes: int, record: Path | None) -> None:
-    quiet = PrometheusConfiguration(scrape_interval=60)
-    calm = {"kwok": ["--node-lease-duration-seconds=4000"]}
+    rare_scrapes = PrometheusConfiguration(scrape_interval=60)
+    rare_heartbeats = {"kwok": ["--node-lease-duration-seconds=4000"]}
     progress(f"starting a cluster of {nodes} nodes")
-    async with Cluster(nats=False, prometheus=quiet, arguments=calm) as cluster:
+    async with Cluster(nats=False, prometheus=rare_scrapes, arguments=rare_heartbeats) as cluster:
         names = [clusters.node_name(number) for number in range(nodes)]
         await cluster.add_nodes([node(names[0])])
         if record is not None:
             await record_pod(cluster, record)
-        # Nobody but the annotator is to write on these nodes, and nobody minds that they are not ready.
-        for part in ("kwok", "kube-controller-manager", "kube-scheduler"):
-            await asyncio.to_thread(cluster.kill, part)
+        # Only the annotator may write to these nodes. They need not be ready.
+        for component in ("kwok", "kube-controller-manager", "kube-scheduler"):
+            await asyncio.to_thread(cluster.kill, component)
         await cluster.apply([node(name) for name in names])
         listed = (await cluster.request("GET", "/api/v1/nodes"))["items"]
-        uids = {each["metadata"]["name"]: each["metadata"]["uid"] for each in listed}
+        uids = {item["metadata"]["name"]: item["metadata"]["uid"] for item in listed}
         async with connect_kube(Kubernetes(kubeconfig=str(cluster.kubeconfig)), "annotator", SystemClock()) as kube:
             progress("writing")
             await writes_per_second(kube, uids)
-    for name, settings, wander in (
+    for name, settings, deviation in (
         ("annotate_idle", AnnotatorSettings(), 0.5),
         ("annotate_busy", AnnotatorSettings(), 4.0),
-        ("annotate_without_dead_band", AnnotatorSettings(nodes=OFF, writes_per_second=1_000.0), 0.5),
+        ("annotate_without_dead_band", AnnotatorSettings(nodes=NO_DEAD_BAND, writes_per_second=1_000.0), 0.5),
     ):
         progress(name)
-        found = await writes_per_minute(nodes, settings, wander, FEW_ROUNDS if settings.nodes == OFF else ROUNDS)
+        rate = await writes_per_minute(
+            nodes, settings, deviation, FEW_ROUNDS if settings.nodes == NO_DEAD_BAND else ROUNDS
+        )
         target = ("<=", 5.0) if name == "annotate_idle" else None
-        unit = f"writes/s for {nodes} nodes whose load wanders by {wander} points"
-        say(name, found / 60, unit, target=target, writes_per_minute=round(found))
+        unit = f"writes/s for {nodes} nodes whose load varies by {deviation} points"
+        report(name, rate / 60, unit, target=target, writes_per_minute=round(rate))
 
 
 async def record_pod(cluster: Cluster, file: Path) -> None:
-    """One pod of a Deployment as this API server answers it, for `bench.recorded_api_server`."""
+    """Write one pod of a Deployment as this API server returns it, for `bench.recorded_api_server`."""
     template = {
         "metadata": {"labels": {"app": "web"}},
         "spec": {"containers": [{
@@ -205,18 +208,18 @@ async def record_pod(cluster: Cluster, file: Path) -> None:
     )
     [pod] = (await cluster.request("GET", "/api/v1/namespaces/default/pods"))["items"]
     text = msgspec.json.encode({"kind": "Pod", "apiVersion": "v1", **pod}).decode()
-    for found, word in (
+    for value, placeholder in (
         (pod["metadata"]["name"], "web-NUMBER"), (pod["metadata"]["uid"], "11111111-2222-3333-4444-555555NUMBER"),
         (pod["spec"]["nodeName"], "NODE"), (pod["metadata"]["resourceVersion"], "VERSION"),
         (pod["metadata"]["ownerReferences"][0]["name"], "OWNER"),
     ):  # fmt: skip
-        text = text.replace(found, word)
-    file.write_text(text + "\n")  # noqa: ASYNC240  nothing else runs
+        text = text.replace(value, placeholder)
+    file.write_text(text + "\n")  # noqa: ASYNC240  no other task runs
 
 
 if __name__ == "__main__":
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--nodes", type=int, default=NODES)
-    arguments.add_argument("--record", type=Path, help="Write a pod of this API server into this file.")
-    asked = arguments.parse_args()
-    asyncio.run(main(asked.nodes, asked.record))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=NODES)
+    parser.add_argument("--record", type=Path, help="file to which one pod of this API server is written")
+    options = parser.parse_args()
+    asyncio.run(main(options.nodes, options.record))

@@ -1,4 +1,4 @@
-"""How many intents a binder brings to their outcome in a second, on an API server in memory that answers at once."""
+"""Intents that a binder completes per second, with an API server in memory that responds at once."""
 
 import argparse
 import asyncio
@@ -41,7 +41,7 @@ from equipoise.testbed.memory.kube import MemoryKube
 OWN = "equipoise-system"
 GIB = 2.0**30
 LEADER = LeaseEpoch(lease_uid="lease", transitions=0, holder="descheduler")
-UNHURRIED = Limits(
+UNLIMITED = Limits(
     migrating_per_node=MigratingPerNode(max="unlimited"),
     evictions_per_namespace=EvictionsPerNamespace(max="unlimited"),
     evictions_per_cluster=EvictionsPerCluster(max="unlimited", max_count="unlimited"),
@@ -52,7 +52,7 @@ UNHURRIED = Limits(
 
 
 def put_pods(kube: MemoryKube, count: int) -> None:
-    """A StatefulSet of two for every pod that is to move."""
+    """For every pod to evict, its own StatefulSet with two replicas."""
     kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name="shop")))
     metadata = objects.ObjectMeta(name=DESCHEDULER_LEASE, namespace=OWN, uid=LEADER.lease_uid)
     kube.put(LEASES, objects.Lease(metadata=metadata, spec=objects.LeaseSpec(holder_identity=LEADER.holder)))
@@ -72,17 +72,17 @@ def put_pods(kube: MemoryKube, count: int) -> None:
         kube.put(PODS, objects.Pod(metadata=pod, spec=objects.PodSpec(node_name="node-0"), status=ready))
 
 
-async def say_fleet(bus: MemoryBus, nodes: int, now: float) -> None:
-    whole = Resources(cpu=32, memory=128 * GIB)
+async def publish_load(bus: MemoryBus, nodes: int, now: float) -> None:
+    allocatable = Resources(cpu=32, memory=128 * GIB)
     for number in range(nodes):
         node = f"node-{number}"
         mean = WindowUsage(sampled_at=now, mean=Resources(cpu=4 if number else 30, memory=GIB))
         utilization = NodeUtilization(
-            node=node, uid=node, base=whole, sampled_at=now, queried_at=now, epoch=1, sequence=1,
+            node=node, uid=node, base=allocatable, sampled_at=now, queried_at=now, epoch=1, sequence=1,
             windows={window.name: mean for window in LoadSettings().windows},
         )  # fmt: skip
         placement = NodePlacement(
-            node=node, uid=node, ready=True, ready_since=0.0, allocatable=whole, epoch=1, sequence=1
+            node=node, uid=node, ready=True, ready_since=0.0, allocatable=allocatable, epoch=1, sequence=1
         )
         await bus.publish(subjects.node_utilization(node), utilization)
         await bus.publish(subjects.node_placement(node), placement)
@@ -90,7 +90,7 @@ async def say_fleet(bus: MemoryBus, nodes: int, now: float) -> None:
     await bus.publish(subjects.utilization_cycle("all"), cycle)
 
 
-def an_intent(number: int, now: float) -> EvictionIntent:
+def make_intent(number: int, now: float) -> EvictionIntent:
     return EvictionIntent(
         id=f"intent-{number}", pod_uid=f"web{number}-0", namespace="shop", pod=f"web{number}-0", node="node-0",
         workload=Workload(kind="StatefulSet", group="apps", namespace="shop", name=f"web{number}"),
@@ -104,8 +104,8 @@ async def measure(intents: int, nodes: int) -> dict[str, float]:
     kube, bus = MemoryKube(clock), MemoryBus(clock)
     put_pods(kube, intents)
     await create_ledger(kube, OWN, clock)
-    await say_fleet(bus, nodes, clock.now())
-    own = BinderSettings(evict=True, limits=UNHURRIED)
+    await publish_load(bus, nodes, clock.now())
+    own = BinderSettings(evict=True, limits=UNLIMITED)
     runtime = Runtime(
         configuration=Configuration(shared=Shared(), own=own, hash=""), bus=bus, api_server=kube, clock=clock,
         health=Health(configuration_hash="", metrics=metrics), metrics=metrics, identity="binder",
@@ -114,21 +114,21 @@ async def measure(intents: int, nodes: int) -> dict[str, float]:
     outcomes: list[EvictionOutcome] = []
     done = asyncio.Event()
 
-    async def hear(delivery: Delivery[EvictionOutcome]) -> None:
+    async def on_outcome(delivery: Delivery[EvictionOutcome]) -> None:
         outcomes.append(delivery.message)
         if len(outcomes) == intents:
             done.set()
 
     await binder.attach()
-    await bus.subscribe("equipoise.eviction.outcome.*.*", EvictionOutcome, hear)
+    await bus.subscribe("equipoise.eviction.outcome.*.*", EvictionOutcome, on_outcome)
     async with bus:
         for number in range(intents):
-            intent = an_intent(number, clock.now())
+            intent = make_intent(number, clock.now())
             await bus.publish(subjects.eviction_intent("shop", intent.pod), intent, message_id=intent.id)
-        begun = time.perf_counter()
+        started = time.perf_counter()
         task = asyncio.create_task(binder.run())
         await asyncio.wait_for(done.wait(), 300)
-        seconds = time.perf_counter() - begun - 1.0  # it learns the API server's time for a second
+        seconds = time.perf_counter() - started - 1.0  # it measures the clock of the API server for one second
         task.cancel()
         await asyncio.wait([task])
     evicted = sum(outcome.outcome.value == "evicted" for outcome in outcomes)
@@ -136,13 +136,13 @@ async def measure(intents: int, nodes: int) -> dict[str, float]:
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--intents", type=int, default=200)
-    arguments.add_argument("--nodes", type=int, nargs="*", default=[100, 1_000])
-    given = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--intents", type=int, default=200)
+    parser.add_argument("--nodes", type=int, nargs="*", default=[100, 1_000])
+    options = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    for nodes in given.nodes:
-        print(json.dumps(asyncio.run(measure(given.intents, nodes))))
+    for nodes in options.nodes:
+        print(json.dumps(asyncio.run(measure(options.intents, nodes))))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,20 @@
-"""Does a burst spread? 200 bare pods within 5 s while metrics are frozen and only Equipoise scores.
+"""How evenly a burst is distributed: 200 bare pods within 5 s, with frozen metrics and no scores but Equipoise's.
 
-(a) 50 nodes that are equal and equally loaded; (b) half of them at 20 %, half at 60 %. For `proportional` (what we
-ship), `cliff` (the cache of the water-level scheduler), `off`, and the stock scheduler with its own scores. Each pod
-uses half a core, 3.1 % of its node, and says so in its request.
+(a) 50 equal nodes with equal load; (b) half of them at 20 %, half at 60 %. Measured with the compensation
+`proportional` (the default), `cliff` (the cache of the water-level scheduler) and `off`, and for the stock scheduler
+with its own scores. Each pod uses and requests half a core, 3.1 % of its node.
 """
 
 import asyncio
 import heapq
 from collections.abc import Mapping, Sequence
 
-from bench.line import progress, say
-from bench.scheduling import CORES, FrozenCluster, frozen_cluster, share_of
+from bench.output import progress, report
+from bench.scheduling import CORES, FrozenCluster, frozen_cluster, pods_per_node
 
 SCORER = {"policy": {"name": "load_aware", "resourceWeights": {"cpu": 1}}, "minSpread": 2}
-"""A policy that hangs on the compensated load alone (`profile` counts pods by themselves, with or without it), and that
-tells nodes apart by one pod.
+"""A policy that depends only on the compensated load (`profile` also counts the pods of a node), with a `minSpread`
+below the load of one pod.
 """
 
 NODES = 50
@@ -26,13 +26,13 @@ SPREAD = 1.25
 
 
 def spread(loads: Mapping[str, float], pods: Mapping[str, int]) -> float:
-    """Highest minus lowest true load afterwards, in points."""
+    """Highest minus lowest actual load after the burst, in points."""
     after = [100 * (load + pods.get(name, 0) * POD_CORES / CORES) for name, load in loads.items()]
     return max(after) - min(after)
 
 
 def best_spread(loads: Sequence[float]) -> float:
-    """What a placement reaches that knows every true load: each pod to the least loaded node."""
+    """The spread if each pod is placed on the node with the lowest actual load."""
     heap = [100 * load for load in loads]
     heapq.heapify(heap)
     for _ in range(PODS):
@@ -41,14 +41,14 @@ def best_spread(loads: Sequence[float]) -> float:
 
 
 async def burst(frozen: FrozenCluster, *, extender: bool) -> Mapping[str, int]:
-    """How many pods each node got."""
+    """Number of pods placed on each node."""
     cluster = frozen.cluster
     await asyncio.to_thread(cluster.restart_scheduler, frozen.scheduler(extender=extender, in_tree_scores=not extender))
-    mark = frozen.mark()
+    offset = frozen.audit_log_size()
     await frozen.create_pods(PODS, seconds=SECONDS, cpu=f"{POD_CORES * 1000:.0f}m")
-    bindings = await frozen.bound(PODS, mark)
+    bindings = await frozen.bound(PODS, offset)
     await frozen.remove_pods()
-    return share_of(bindings)
+    return pods_per_node(bindings)
 
 
 async def measure(case: str, loads: Sequence[float]) -> None:
@@ -57,28 +57,28 @@ async def measure(case: str, loads: Sequence[float]) -> None:
         for mode in ("proportional", "cliff", "off"):
             progress(f"({case}) {mode}")
             reservation = 0.0 if mode == "off" else 2.0
-            async with frozen.services(compensation=mode, reservation=reservation, **SCORER):
+            async with frozen.services(compensation=mode, reservationTimeout=reservation, **SCORER):
                 results[mode] = await burst(frozen, extender=True)
         progress(f"({case}) stock scheduler")
         results["stock"] = await burst(frozen, extender=False)
         fair, best = PODS / NODES, best_spread(loads)
         for mode, pods in results.items():
-            ours = mode == "proportional"
+            is_default = mode == "proportional"
             if case == "a":
-                say("burst", max(pods.values()), "pods on the fullest node", baseline=fair, case=case, mode=mode,
-                    target=("<=", FAIR_SHARE) if ours else None)  # fmt: skip
+                report("burst", max(pods.values()), "pods on the fullest node", baseline=fair, case=case, mode=mode,
+                    target=("<=", FAIR_SHARE) if is_default else None)  # fmt: skip
             else:
-                say("burst", spread(frozen.loads, pods), "points of spread", baseline=best, case=case, mode=mode,
-                    target=("<=", SPREAD) if ours else None)  # fmt: skip
-        # How far beyond what could be reached: that is what the compensation is there for.
+                report("burst", spread(frozen.loads, pods), "points of spread", baseline=best, case=case, mode=mode,
+                    target=("<=", SPREAD) if is_default else None)  # fmt: skip
+        # Without compensation the result must be worse, or the burst does not test it.
         excess = {
             mode: max(pods.values()) - fair if case == "a" else spread(frozen.loads, pods) - best
             for mode, pods in results.items()
         }
-        say(
+        report(
             "burst_conclusive",
             excess["off"],
-            "beyond the best, without compensation",
+            "above the best result, without compensation",
             baseline=excess["proportional"],
             target=(">=", 2.0),
             case=case,

@@ -1,14 +1,14 @@
-"""A cycle of all the collector's windows for 5,000 nodes and 150,000 pods, from a real Prometheus that has two hours.
+"""A collection cycle of all windows for 5,000 nodes and 150,000 pods, from a real Prometheus with two hours of samples.
 
-The windows are due all at once, as after a start; published is nothing (`publish_5000` measures that).
+All windows are due at once, as after a start. Nothing is published: `publish_5000` measures that.
 """
 
 import argparse
 import asyncio
-import resource
 import sys
 import tempfile
 import time
+import urllib.request
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ from typing import Any
 import msgspec
 import psutil
 
-from bench.line import progress, say
-from bench.reflector_150k import resident_mb, worst_lag
+from bench.event_loop import worst_lag
+from bench.memory import peak_mb, resident_mb
+from bench.output import progress, report
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
@@ -39,28 +40,28 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, WORKLOADS_PER_BATCH, in_batches
-from equipoise.runtime.kubernetes.interning import Interner
+from equipoise.runtime.kubernetes.reflector import Interner
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.main import reduce_gc_frequency
 from equipoise.testbed.binaries.build import build
 from equipoise.testbed.processes.guard import Guard
-from equipoise.testbed.processes.ports import PortBlock
+from equipoise.testbed.processes.loopback import PortBlock
 
 ROUNDS = 2
 
 SIZES = {"cpu": "64", "memory": "256Gi", "pods": "110"}
 
 
-def together(spans: list[tuple[float, float]]) -> float:
-    """Seconds covered by at least one of these spans."""
+def covered_seconds(spans: list[tuple[float, float]]) -> float:
+    """Seconds covered by at least one of the spans."""
     total, end = 0.0, 0.0
-    for begun, ended in sorted(spans):
-        total += max(0.0, ended - max(begun, end))
-        end = max(end, ended)
+    for span_start, span_end in sorted(spans):
+        total += max(0.0, span_end - max(span_start, end))
+        end = max(end, span_end)
     return total
 
 
-def a_node(number: int, since: datetime) -> Node:
+def make_node(number: int, since: datetime) -> Node:
     ready = Condition(type="Ready", status="True", last_transition_time=since)
     return Node(
         metadata=ObjectMeta(name=f"n-{number}", uid=f"node-{number}", creation_timestamp=since),
@@ -68,7 +69,7 @@ def a_node(number: int, since: datetime) -> Node:
     )
 
 
-def a_pod(number: int, nodes: int, since: datetime) -> Pod:
+def make_pod(number: int, nodes: int, since: datetime) -> Pod:
     owner = OwnerReference(
         api_version="apps/v1",
         kind="StatefulSet",
@@ -76,116 +77,117 @@ def a_pod(number: int, nodes: int, since: datetime) -> Pod:
         uid=f"{number % 5_000}",
         controller=True,
     )
-    asked = ResourceRequirements(requests={"cpu": "1", "memory": "1Gi"})
-    states = [Condition(type=kind, status="True", last_transition_time=since) for kind in ("PodScheduled", "Ready")]
+    requests = ResourceRequirements(requests={"cpu": "1", "memory": "1Gi"})
+    conditions = [Condition(type=kind, status="True", last_transition_time=since) for kind in ("PodScheduled", "Ready")]
     return Pod(
         metadata=ObjectMeta(name=f"web-{number}", namespace="shop", uid=f"pod-{number}", owner_references=[owner]),
-        spec=PodSpec(node_name=f"n-{number % nodes}", containers=[Container(resources=asked)]),
-        status=PodStatus(phase="Running", conditions=states, start_time=since),
+        spec=PodSpec(node_name=f"n-{number % nodes}", containers=[Container(resources=requests)]),
+        status=PodStatus(phase="Running", conditions=conditions, start_time=since),
     )
 
 
-def a_fleet(nodes: int, pods: int, now: float, load: LoadSettings) -> ClusterPlacement:
+def make_placement(nodes: int, pods: int, now: float, load: LoadSettings) -> ClusterPlacement:
     since = datetime.fromtimestamp(now - 90_000, UTC)
-    fleet = ClusterPlacement(
+    placement = ClusterPlacement(
         windows=[window.length for window in load.windows], start_timeout=load.pod_start_timeout,
         owner_retention=90_000.0, owner_of=lambda _: None, selector={},
     )  # fmt: skip
-    sharing = Interner()
+    interner = Interner()
     for number in range(nodes):
-        fleet.on_node(None, a_node(number, since))
+        placement.on_node(None, make_node(number, since))
     for number in range(nodes * pods):
-        fleet.on_pod(None, sharing.intern(trimmed(a_pod(number, nodes, since))), now)
-    fleet.changed.clear()
-    return fleet
+        placement.on_pod(None, interner.intern(trimmed(make_pod(number, nodes, since))), now)
+    placement.changed.clear()
+    return placement
 
 
 async def fill(url: str, nodes: int, pods: int, spacing: int, last: int = 0) -> int:
-    """The time of the newest sample afterwards."""
-    words = [url, *map(str, (nodes, pods, spacing, last))]
-    command = [sys.executable, "-m", "bench.remote_write", *words]
-    filling = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    out, _ = await filling.communicate()
-    assert filling.returncode == 0
+    """Write samples up to now; returns the time of the newest one."""
+    arguments = [url, *map(str, (nodes, pods, spacing, last))]
+    command = [sys.executable, "-m", "bench.remote_write", *arguments]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    out, _ = await process.communicate()
+    assert process.returncode == 0
     return int(out)
 
 
 async def measure(nodes: int, pods: int, spacing: int, url: str, server: psutil.Process) -> None:
     load, clock = LoadSettings(), SystemClock()
     settings = CollectorSettings(prometheus=PrometheusSettings(url=url), scrape_interval=Duration(spacing))
-    empty = resident_mb("VmRSS")
-    fleet = a_fleet(nodes, pods, clock.now(), load)
-    progress(f"fleet: {resident_mb('VmRSS') - empty:.0f} MB")
+    before = resident_mb()
+    placement = make_placement(nodes, pods, clock.now(), load)
+    progress(f"placement: {resident_mb() - before:.0f} MB")
     newest = await fill(url, nodes, pods, spacing)
     progress(f"newest sample {clock.now() - newest:.0f} s ago; Prometheus {server.memory_info().rss / 1e6:.0f} MB")
     source = PrometheusSource(settings.prometheus, memory=load.memory, clock=clock)
-    answered: list[tuple[float, float, int]] = []
+    requests: list[tuple[float, float]] = []
 
-    def on_answer(response: Any, *_: object, **__: object) -> None:
+    def on_response(response: Any, *_: object, **__: object) -> None:
         now = time.monotonic()
-        answered.append((now - response.elapsed.total_seconds(), now, 0))
+        requests.append((now - response.elapsed.total_seconds(), now))
 
-    source._client._session.hooks["response"].append(on_answer)
+    source._client._session.hooks["response"].append(on_response)
     lag = [0.0, 0.0]
-    watching = asyncio.create_task(worst_lag(lag))
-    found = []
+    lag_task = asyncio.create_task(worst_lag(lag))
+    results = []
     for number in range(ROUNDS):
-        measurement = Measurement(settings=settings, load=load, source=source, placement=fleet, clock=clock)
+        measurement = Measurement(settings=settings, load=load, source=source, placement=placement, clock=clock)
         if number:
             newest = await fill(url, nodes, pods, spacing, newest)
-        answered.clear()
+        requests.clear()
         lag[:] = [0.0, 0.0]
-        spent, server_spent = time.process_time(), sum(server.cpu_times()[:2])
-        begun = time.monotonic()
-        whole = await asyncio.gather(*(measurement.round(window) for window in load.windows))
-        taken = time.monotonic() - begun
+        cpu, server_cpu = time.process_time(), sum(server.cpu_times()[:2])
+        started = time.monotonic()
+        coverage = await asyncio.gather(*(measurement.round(window) for window in load.windows))
+        measured = time.monotonic() - started
         messages: list[NodeUtilization] = []
         workloads: list[WorkloadUtilization] = []
         size = 0
-        async for some in in_batches(fleet.nodes, NODES_PER_BATCH):
-            made = measurement.node_messages(some, epoch=1, sequence=1)
-            size += sum(len(msgspec.json.encode(message)) for message in made)
-            messages += made
-        async for seen in in_batches(measurement.workload_store.measured, WORKLOADS_PER_BATCH):
-            told = measurement.workload_store.messages(seen, measurement.source_now(), epoch=1, sequence=1)
-            size += sum(len(msgspec.json.encode(message)) for message in told)
-            workloads += told
+        async for nodes_of_batch in in_batches(placement.nodes, NODES_PER_BATCH):
+            node_batch = measurement.node_messages(nodes_of_batch, epoch=1, sequence=1)
+            size += sum(len(msgspec.json.encode(message)) for message in node_batch)
+            messages += node_batch
+        async for names in in_batches(measurement.workload_store.measured, WORKLOADS_PER_BATCH):
+            workload_batch = measurement.workload_store.messages(names, measurement.source_now(), epoch=1, sequence=1)
+            size += sum(len(msgspec.json.encode(message)) for message in workload_batch)
+            workloads += workload_batch
         ended = time.monotonic()
         await asyncio.sleep(0.05)
-        waited = together([(begin, end) for begin, end, _ in answered])
-        found.append({
-            "cycle": ended - begun, "without_prometheus": ended - begun - waited,
-            "making_messages": ended - begun - taken, "cpu": time.process_time() - spent,
-            "prometheus_cpu": sum(server.cpu_times()[:2]) - server_spent, "held": lag[0], "held_cpu": lag[1],
+        waiting = covered_seconds(requests)
+        results.append({
+            "cycle": ended - started, "without_prometheus": ended - started - waiting,
+            "messages": ended - started - measured, "cpu": time.process_time() - cpu,
+            "prometheus_cpu": sum(server.cpu_times()[:2]) - server_cpu, "event_loop": lag[0], "event_loop_cpu": lag[1],
         })  # fmt: skip
-        known = sum(bool(message.pods) for message in messages)
+        with_pods = sum(bool(message.pods) for message in messages)
         progress(
-            f"cycle {number + 1}: whole {list(whole)}, {len(messages)} nodes ({known} with pods), "
-            f"{len(workloads)} workloads, {size / 2**20:.0f} MiB, {len(answered)} answers; "
-            + ", ".join(f"{key} {value:.2f}" for key, value in found[-1].items())
+            f"cycle {number + 1}: coverage {list(coverage)}, {len(messages)} nodes ({with_pods} with pods), "
+            f"{len(workloads)} workloads, {size / 2**20:.0f} MiB, {len(requests)} requests; "
+            + ", ".join(f"{key} {value:.2f}" for key, value in results[-1].items())
             + f"; {measurement.problem}"
         )
-        assert len(messages) == nodes, "a node is not known"
-        assert known == nodes, "a node's pods are not known"
-    watching.cancel()
+        assert len(messages) == nodes, "the usage of a node is unknown"
+        assert with_pods == nodes, "the usage of a node's pods is unknown"
+    lag_task.cancel()
     source.close()
-    best = min(found, key=lambda each: each["cycle"])
-    say("collect_5000", best["cycle"], "s for a cycle of all windows", target=("<=", 20.0),
+    best = min(results, key=lambda result: result["cycle"])
+    report("collect_5000", best["cycle"], "s for a cycle of all windows", target=("<=", 20.0),
         without_prometheus_seconds=round(best["without_prometheus"], 2),
         prometheus_cpu_seconds=round(best["prometheus_cpu"], 1))  # fmt: skip
-    say("collect_cpu", min(each["cpu"] for each in found), "s of the collector's processor", target=("<=", 5.0))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
-    say("collect_memory", peak, "MB resident at most", target=("<=", 700.0))
-    say("collect_held", min(each["held"] for each in found), "s that the event loop was held", target=("<=", 0.1),
-        of_the_processor=round(min(each["held_cpu"] for each in found), 3))  # fmt: skip
+    report(
+        "collect_cpu", min(result["cpu"] for result in results), "s of CPU time of the collector", target=("<=", 5.0)
+    )
+    report("collect_memory", peak_mb(), "MB, peak", target=("<=", 700.0))
+    report("collect_event_loop", min(result["event_loop"] for result in results), "s, longest block of the event loop",
+        target=("<=", 0.1), cpu_seconds=round(min(result["event_loop_cpu"] for result in results), 3))  # fmt: skip
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--nodes", type=int, default=5_000)
-    arguments.add_argument("--pods", type=int, default=30, help="per node")
-    arguments.add_argument("--spacing", type=int, default=60, help="seconds between samples")
-    asked = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=5_000)
+    parser.add_argument("--pods", type=int, default=30, help="per node")
+    parser.add_argument("--spacing", type=int, default=60, help="seconds between samples")
+    options = parser.parse_args()
     reduce_gc_frequency()
     ports = PortBlock()
     port = ports.take()
@@ -204,20 +206,18 @@ def main() -> None:
             log=folder / "prometheus.log",
         )
         url = f"http://127.0.0.1:{port}"
-        await_ready(url)
-        asyncio.run(measure(asked.nodes, asked.pods, asked.spacing, url, psutil.Process(pid)))
+        wait_ready(url)
+        asyncio.run(measure(options.nodes, options.pods, options.spacing, url, psutil.Process(pid)))
 
 
-def await_ready(url: str) -> None:
-    import urllib.request
-
+def wait_ready(url: str) -> None:
     for _ in range(300):
         try:
-            urllib.request.urlopen(f"{url}/-/ready", timeout=1).close()  # noqa: S310  our own
+            urllib.request.urlopen(f"{url}/-/ready", timeout=1).close()  # noqa: S310  local
             return
         except OSError:
             time.sleep(0.05)
-    raise TimeoutError("Prometheus does not become ready")
+    raise TimeoutError("Prometheus did not become ready")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""How old a score's knowledge is: from a usage that changes to a score that follows, through the whole real chain.
+"""The time from a change of usage to a changed score, through kwok, Prometheus, collector, NATS and scorer.
 
-kwok, Prometheus, collector, NATS and scorer are the real ones. Pods of all nodes change their memory at moments that
-have nothing to do with those of scraping and asking; from then on the scorer is asked for the node's score until it is
-another.
+On every node, a pod changes its memory usage at a random time, independent of scrapes and queries. From then on, the
+score of the node is requested until it changes.
 """
 
 import argparse
@@ -15,7 +14,7 @@ from collections.abc import Mapping
 
 import yaml
 
-from bench.line import progress, say
+from bench.output import progress, report
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.runtime.bus import Bus, BusError, connect
@@ -25,23 +24,22 @@ from equipoise.runtime.kubernetes.client import PODS, Kube
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.objects import deployment, node, pod_template
+from equipoise.testbed.objects import constant_usage_annotations, deployment, node, pod_template
 from equipoise.testbed.processes.configuration import PrometheusConfiguration
-from equipoise.testbed.usage import constant_usage_annotations
 
 NODES = 40
 POLICY = {"name": "load_aware", "resourceWeights": {"memory": 1}}
-"""Memory is told as it is, cpu as a rate that moves a little by itself."""
+"""Memory is a gauge. CPU is a rate, which varies even under constant usage."""
 
 LOW, HIGH = 1_024, 9_216
-"""MiB that a pod uses, by turns: an eighth of its node more or less."""
+"""MiB that the pod uses in turn. The difference is an eighth of a node."""
 
-LEAST_CHANGE = 0.2
-"""Points of 100 by which a score has followed; one new sample in the window makes more than a point."""
+MIN_CHANGE = 0.2
+"""Points (of 100) from which a score counts as changed; one new sample in the window changes it by more than one."""
 
 WINDOW, LONGER_WINDOW = 6, 12
-"""Periods in a window. Shorter than usual, so that a score comes to rest between two changes; how old it is does not
-depend on that. The policy looks at the one called 5m."""
+"""Scrape intervals per window. Short, so that a score is constant again before the next change; the measured time does
+not depend on it. The policy uses the window named 5m."""
 
 LIMIT = 120.0
 """Seconds."""
@@ -71,46 +69,46 @@ def configuration(cluster: Cluster, period: float, health: Mapping[str, str], li
 
 
 async def score_of(bus: Bus, name: str) -> float:
-    """0..100, of a pod that asks for nothing."""
-    told = await bus.request(SCORE_EXPLAIN, ExplainRequest(node=name), Explanation, timeout=5.0)
-    found = next((each for each in told.nodes if each.node == name), None)
-    if found is None or found.status or told.data_problem:
-        raise LookupError(told.problem or told.data_problem or (found.why if found else ""))
-    return found.score
+    """0..100, for a pod without requests."""
+    response = await bus.request(SCORE_EXPLAIN, ExplainRequest(node=name), Explanation, timeout=5.0)
+    node = next((node for node in response.nodes if node.node == name), None)
+    if node is None or node.status or response.data_problem:
+        raise LookupError(response.problem or response.data_problem or (node.why if node else ""))
+    return node.score
 
 
-async def warmed_up(bus: Bus, names: list[str]) -> None:
-    why: Exception | None = None
+async def wait_for_scores(bus: Bus, names: list[str]) -> None:
+    reason: Exception | None = None
     for _ in range(300):
         try:
             if all([await score_of(bus, name) > 0.0 for name in names]):
                 return
         except (BusError, LookupError) as error:
-            why = error
+            reason = error
         await asyncio.sleep(1.0)
-    raise TimeoutError(f"not every node has a score: {why}")
+    raise TimeoutError(f"some nodes have no score: {reason}")
 
 
-async def changes(kube: Kube, bus: Bus, name: str, pod: str, period: float, rounds: int) -> list[float]:
-    """Seconds from each change of this pod's usage until its node's score is another."""
-    chance, found = random.Random(name), []
+async def measure_changes(kube: Kube, bus: Bus, name: str, pod: str, period: float, rounds: int) -> list[float]:
+    """Seconds from each change of the pod's usage to a changed score of its node."""
+    generator, delays = random.Random(name), []
     for number in range(rounds):
-        # It has come to rest, and when exactly it changes is left to chance.
-        await asyncio.sleep((WINDOW + 2 + chance.uniform(0, WINDOW)) * period)
+        # Until the score is constant, and then for a random time.
+        await asyncio.sleep((WINDOW + 2 + generator.uniform(0, WINDOW)) * period)
         before = await score_of(bus, name)
-        begun = time.monotonic()
+        started = time.monotonic()
         memory = LOW if number % 2 else HIGH
         await kube.annotate(PODS, pod, constant_usage_annotations(500, memory), namespace="default")
-        while abs(await score_of(bus, name) - before) < LEAST_CHANGE:
-            if time.monotonic() - begun > LIMIT:
-                raise TimeoutError(f"the score of {name} did not follow the usage")
+        while abs(await score_of(bus, name) - before) < MIN_CHANGE:
+            if time.monotonic() - started > LIMIT:
+                raise TimeoutError(f"the score of {name} did not change with the usage")
             await asyncio.sleep(max(0.05, period / 50))
-        found.append(time.monotonic() - begun)
-    return found
+        delays.append(time.monotonic() - started)
+    return delays
 
 
-async def pod_of_each(cluster: Cluster, names: list[str]) -> dict[str, str]:
-    """By node one of its pods."""
+async def one_pod_per_node(cluster: Cluster, names: list[str]) -> dict[str, str]:
+    """The name of one pod of each node."""
     pods = (await cluster.request("GET", "/api/v1/namespaces/default/pods"))["items"]
     by_node = {pod["spec"].get("nodeName"): pod["metadata"]["name"] for pod in pods}
     return {name: by_node[name] for name in names}
@@ -140,27 +138,27 @@ async def measure(period: float, rounds: int) -> None:
                 connect(Nats(url=cluster.nats_url), "bench") as bus,
                 connect_kube(connection, "bench", SystemClock()) as kube,
             ):
-                progress(f"scraped and asked every {period:g} s: warming up")
-                await warmed_up(bus, names)
-                pods = await pod_of_each(cluster, names)
+                progress(f"scraping and querying every {period:g} s: waiting for scores")
+                await wait_for_scores(bus, names)
+                pods = await one_pod_per_node(cluster, names)
                 progress("measuring")
                 measured = await asyncio.gather(
-                    *(changes(kube, bus, name, pod, period, rounds) for name, pod in pods.items())
+                    *(measure_changes(kube, bus, name, pod, period, rounds) for name, pod in pods.items())
                 )
         finally:
             for pid in services:
                 cluster.guard.stop(pid)
-    found = sorted(seconds for each in measured for seconds in each)
-    say(
-        "freshness", found[len(found) // 2], f"s from usage to score, p50; scraped and asked every {period:g} s",
-        p99=round(found[int(len(found) * 0.99)], 2), worst=round(found[-1], 2), changes=len(found),
+    delays = sorted(seconds for each in measured for seconds in each)
+    report(
+        "freshness", delays[len(delays) // 2], f"s from usage to score, p50; scraped and queried every {period:g} s",
+        p99=round(delays[int(len(delays) * 0.99)], 2), worst=round(delays[-1], 2), changes=len(delays),
     )  # fmt: skip
 
 
 if __name__ == "__main__":
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--rounds", type=int, default=3, help=f"changes of each of the {NODES} nodes")
-    arguments.add_argument("--pace", type=float, nargs="*", default=[1.0, 15.0], help="seconds between scrapes")
-    asked = arguments.parse_args()
-    for pace in asked.pace:
-        asyncio.run(measure(pace, asked.rounds))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help=f"changes on each of the {NODES} nodes")
+    parser.add_argument("--interval", type=float, nargs="*", default=[1.0, 15.0], help="seconds between scrapes")
+    options = parser.parse_args()
+    for interval in options.interval:
+        asyncio.run(measure(interval, options.rounds))

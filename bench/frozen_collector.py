@@ -1,6 +1,6 @@
-"""The real collector on a source whose metrics never change: placements are true, usage is what a file says.
+"""The real collector with a source whose metrics never change: real placements, and the usage of nodes from a file.
 
-The file (named by FROZEN_USAGE) maps each node's name to its cores and bytes.
+The environment variable FROZEN_USAGE contains the path of the file. It maps each node name to cores and bytes.
 """
 
 import json
@@ -20,11 +20,11 @@ from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.runtime.process.main import run
 
 INTERVAL = 1.0
-"""Seconds between samples, as it says itself."""
+"""Seconds between samples, as the source reports it."""
 
 
 class FrozenSource:
-    """Knows nodes, and no pod."""
+    """Has samples of nodes and none of pods."""
 
     def __init__(self, usage: Mapping[str, Mapping[str, float]], clock: Clock) -> None:
         self._usage = usage
@@ -47,13 +47,13 @@ class FrozenSource:
             Sample(
                 node=node,
                 series=series_name({"node": node}),
-                value=fixed.get(query.aggregate, used[query.resource]),
+                value=fixed.get(query.aggregate, usage[query.resource]),
             )
-            for node, used in self._usage.items()
+            for node, usage in self._usage.items()
         ]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """There is nothing to close."""
 
 
 async def start(runtime: Runtime[CollectorSettings]) -> None:
@@ -74,11 +74,11 @@ async def start(runtime: Runtime[CollectorSettings]) -> None:
     await collector.run()
 
 
-def _of_old(node: Node, *, has_pods: bool = False) -> MeasurementTarget:
-    """As if the node had been measured for days: its windows are covered from the first second."""
+def _long_measured(node: Node, *, has_pods: bool = False) -> MeasurementTarget:
+    """As if the node had been measured for days, so that samples cover every window from the start."""
     return MeasurementTarget(since=0.0, capacity=amounts(node.status.capacity), has_pods=has_pods)
 
 
 if __name__ == "__main__":
-    measurement.node_target = _of_old
+    measurement.node_target = _long_measured
     run("collector", CollectorSettings, start, kube=True)

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from bench import clusters
-from bench.line import progress, say
+from bench.output import progress, report
 from bench.scorer_process import filled_bus
 
 NODES = 5_000
@@ -26,7 +26,7 @@ CYCLE = 15.0
 
 
 def serve_echo(length: int, port: Connection) -> None:
-    """The minimum that a server in this language and library does."""
+    """The smallest possible server with the same language and library."""
 
     async def on_post(request: web.Request) -> web.Response:
         await request.read()
@@ -46,12 +46,12 @@ def serve_echo(length: int, port: Connection) -> None:
 
 def post(connection: http.client.HTTPConnection, body: bytes) -> tuple[float, int]:
     """Milliseconds until the response is read, and its length."""
-    begun = time.perf_counter()
+    started = time.perf_counter()
     connection.request("POST", "/prioritize", body, {"Content-Type": "application/json"})
     response = connection.getresponse()
     content = response.read()
     assert response.status == 200, content
-    return (time.perf_counter() - begun) * 1_000, len(content)
+    return (time.perf_counter() - started) * 1_000, len(content)
 
 
 def quantile(values: Sequence[float], share: float) -> float:
@@ -65,7 +65,7 @@ def bodies(seed: int, count: int) -> list[bytes]:
 
 
 def post_to_both(extender: str, echo_port: int, requests: list[bytes]) -> tuple[list[float], list[float]]:
-    """Alternating, so that both have the same conditions."""
+    """Alternating, so that both run under the same conditions."""
     scorer = http.client.HTTPConnection(urlsplit(extender).netloc)
     echo = http.client.HTTPConnection("127.0.0.1", echo_port)
     taken: tuple[list[float], list[float]] = ([], [])
@@ -98,15 +98,15 @@ async def main() -> None:
         port = await asyncio.to_thread(receiver.recv)
         progress("idle")
         await asyncio.to_thread(post_to_both, scorer.extender, port, requests[:300])
-        spent = scorer.cpu_seconds()
-        ours, echoed = await asyncio.to_thread(post_to_both, scorer.extender, port, requests)
-        spent = scorer.cpu_seconds() - spent
+        cpu = scorer.cpu_seconds()
+        scorer_times, echo_times = await asyncio.to_thread(post_to_both, scorer.extender, port, requests)
+        cpu = scorer.cpu_seconds() - cpu
         echo.terminate()
-        p50, base = quantile(ours, 0.5), quantile(echoed, 0.5)
-        say("prioritize_http", p50, "ms", baseline=base, target=("<=", 1.6), state="idle", quantile="p50")
-        say("prioritize_http", quantile(ours, 0.99), "ms", state="idle", quantile="p99")
-        say("prioritize_http", max(ours), "ms", state="idle", quantile="max")
-        say("prioritize_http", 1e6 * spent / len(requests), "us of CPU a request, whole process", state="idle")
+        p50, base = quantile(scorer_times, 0.5), quantile(echo_times, 0.5)
+        report("prioritize_http", p50, "ms", baseline=base, target=("<=", 1.6), state="idle", quantile="p50")
+        report("prioritize_http", quantile(scorer_times, 0.99), "ms", state="idle", quantile="p99")
+        report("prioritize_http", max(scorer_times), "ms", state="idle", quantile="max")
+        report("prioritize_http", 1e6 * cpu / len(requests), "us of CPU per request, whole process", state="idle")
         progress("with a cycle of 5,000 node messages every 15 s")
 
         async def publish_cycles() -> None:
@@ -114,12 +114,14 @@ async def main() -> None:
                 await filled.publish_cycle(CYCLE)
 
         cycles = asyncio.create_task(publish_cycles())
-        ours = await asyncio.to_thread(post_for, scorer.extender, 3 * CYCLE, bodies(2, REQUESTS))
+        scorer_times = await asyncio.to_thread(post_for, scorer.extender, 3 * CYCLE, bodies(2, REQUESTS))
         cycles.cancel()
         await asyncio.wait([cycles])
-        say("prioritize_http", quantile(ours, 0.5), "ms", state="cycle", quantile="p50")
-        say("prioritize_http", quantile(ours, 0.99), "ms", target=("<=", 10.0), state="cycle", quantile="p99")
-        say("prioritize_http", max(ours), "ms", target=("<=", 100.0), state="cycle", quantile="max")
+        report("prioritize_http", quantile(scorer_times, 0.5), "ms", state="cycle", quantile="p50")
+        report(
+            "prioritize_http", quantile(scorer_times, 0.99), "ms", target=("<=", 10.0), state="cycle", quantile="p99"
+        )
+        report("prioritize_http", max(scorer_times), "ms", target=("<=", 100.0), state="cycle", quantile="max")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""How long the collector's reflector takes to list 150,000 pods, what they weigh, how many changes it keeps up with.
+"""The collector's reflector with 150,000 pods: time to list them, memory, and watch events per second.
 
-The answer is that of a real API server, recorded for one pod and played back for all (`bench.recorded_api_server`):
-what is measured is our side, without the server's own seconds.
+The responses are those of a real API server, recorded for one pod and replayed for all (`bench.recorded_api_server`):
+this measures the client without the time of the server.
 """
 
 import argparse
@@ -14,7 +14,9 @@ from pathlib import Path
 
 import yaml
 
-from bench.line import progress, say
+from bench.event_loop import worst_lag
+from bench.memory import peak_mb, resident_mb
+from bench.output import progress, report
 from equipoise.collector.state.pod_times import trimmed
 from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.runtime.configuration import Kubernetes
@@ -25,7 +27,6 @@ from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.main import reduce_gc_frequency
 
 CHANGES = 50_000
-LAG_PERIOD = 0.01
 
 
 def kubeconfig(directory: Path, port: int) -> Path:
@@ -38,24 +39,6 @@ def kubeconfig(directory: Path, port: int) -> Path:
     }  # fmt: skip
     file.write_text(yaml.safe_dump(document))
     return file
-
-
-def resident_mb(field: str) -> float:
-    """10⁶ bytes: VmRSS now, VmHWM the most so far."""
-    status = Path("/proc/self/status").read_text()
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith(f"{field}:")) * 1024 / 1e6
-
-
-async def worst_lag(longest: list[float]) -> None:
-    """Keeps the longest time for which the event loop was held: by the wall clock, and in seconds of its processor.
-
-    On a busy machine the first is mostly the others' doing.
-    """
-    while True:
-        begun, spent = time.monotonic(), time.thread_time()
-        await asyncio.sleep(LAG_PERIOD)
-        longest[0] = max(longest[0], time.monotonic() - begun - LAG_PERIOD)
-        longest[1] = max(longest[1], time.thread_time() - spent)
 
 
 async def measure(pods: int, nodes: int, server: "subprocess.Popen[bytes]", directory: Path) -> None:
@@ -71,45 +54,45 @@ async def measure(pods: int, nodes: int, server: "subprocess.Popen[bytes]", dire
             all_changed.set()
 
     settings = Kubernetes(kubeconfig=str(kubeconfig(directory, port)))
-    before = resident_mb("VmRSS")
+    before = resident_mb()
     async with connect_kube(settings, "bench", SystemClock()) as kube, asyncio.TaskGroup() as tasks:
         reflector = Reflector(kube, PODS, clock=SystemClock(), on_change=on_change, trim=trimmed)
-        begun, spent = time.monotonic(), time.process_time()
+        started, cpu_before = time.monotonic(), time.process_time()
         running = [tasks.create_task(reflector.run()), tasks.create_task(worst_lag(lag))]
         await reflector.wait_synced(600)
-        listed, cpu = time.monotonic() - begun, time.process_time() - spent
+        listed, cpu = time.monotonic() - started, time.process_time() - cpu_before
         assert len(reflector.objects) == pods
-        say("reflector_150k", listed, f"s to list {pods} pods", target=("<=", 20.0), cpu_seconds=round(cpu, 2),
-            event_loop_held_seconds=round(lag[0], 3), of_the_processor=round(lag[1], 3))  # fmt: skip
-        say("reflector_memory", resident_mb("VmHWM"), "MB resident at most", target=("<=", 450.0),
-            now=round(resident_mb("VmRSS")), before=round(before))  # fmt: skip
-        progress("listed; now changes")
+        report("reflector_150k", listed, f"s to list {pods} pods", target=("<=", 20.0), cpu_seconds=round(cpu, 2),
+            event_loop_blocked_seconds=round(lag[0], 3), event_loop_cpu_seconds=round(lag[1], 3))  # fmt: skip
+        report("reflector_memory", peak_mb(), "MB, peak", target=("<=", 450.0),
+            now=round(resident_mb()), before=round(before))  # fmt: skip
+        progress("listed; sending changes")
         lag[:] = [0.0, 0.0]
-        begun, spent = time.monotonic(), time.process_time()
+        started, cpu_before = time.monotonic(), time.process_time()
         server.stdin.write(f"{CHANGES}\n".encode())
         server.stdin.flush()
         await all_changed.wait()
-        took, cpu = time.monotonic() - begun, time.process_time() - spent
-        say("reflector_changes", CHANGES / took, "changes/s", target=(">=", 5_000.0),
-            cpu_microseconds_each=round(cpu / CHANGES * 1e6), event_loop_held_seconds=round(lag[0], 3),
-            of_the_processor=round(lag[1], 3))  # fmt: skip
+        seconds, cpu = time.monotonic() - started, time.process_time() - cpu_before
+        report("reflector_changes", CHANGES / seconds, "changes/s", target=(">=", 5_000.0),
+            cpu_microseconds_per_change=round(cpu / CHANGES * 1e6), event_loop_blocked_seconds=round(lag[0], 3),
+            event_loop_cpu_seconds=round(lag[1], 3))  # fmt: skip
         for task in running:
             task.cancel()
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--pods", type=int, default=150_000)
-    arguments.add_argument("--nodes", type=int, default=5_000)
-    asked = arguments.parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pods", type=int, default=150_000)
+    parser.add_argument("--nodes", type=int, default=5_000)
+    options = parser.parse_args()
     reduce_gc_frequency()
-    command = [sys.executable, "-m", "bench.recorded_api_server", str(asked.pods), str(asked.nodes)]
+    command = [sys.executable, "-m", "bench.recorded_api_server", str(options.pods), str(options.nodes)]
     with (
         tempfile.TemporaryDirectory(prefix="equipoise-bench-") as directory,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server,  # noqa: S603  ourselves
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server,  # noqa: S603  our own module
     ):
         try:
-            asyncio.run(measure(asked.pods, asked.nodes, server, Path(directory)))
+            asyncio.run(measure(options.pods, options.nodes, server, Path(directory)))
         finally:
             server.kill()
 

@@ -1,7 +1,7 @@
-"""Fills a real Prometheus with the kubelet metrics of a fleet: two hours of them, pushed by remote write, up to now.
+"""Writes two hours of kubelet metrics to a real Prometheus by remote write, up to now.
 
-`python -m bench.remote_write URL NODES PODS SPACING [LAST]`: PODS per node, a sample every SPACING seconds, from
-LAST on if that is given. The last line on standard output is the time (Unix seconds) of the newest sample.
+`python -m bench.remote_write URL NODES PODS SPACING [LAST]`: PODS per node, a sample every SPACING seconds, only
+samples after LAST if given. Prints the time (Unix seconds) of the newest sample.
 """
 
 import struct
@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 
 HISTORY = 7_200
 SLICE = 2_400
-"""Seconds of one pass over all series: Prometheus takes nothing that is an hour older than what it has."""
+"""Seconds per pass over all series: Prometheus rejects samples an hour older than its newest ones."""
 
 RATES = 50
-"""Different usages: everybody with the same one has the same bytes."""
+"""Number of different usages. Series with the same usage share their encoded samples."""
 
 SERIES_PER_REQUEST = 2_000
 
@@ -30,7 +30,7 @@ def varint(number: int) -> bytes:
 
 
 def field(number: int, content: bytes) -> bytes:
-    """A field of bytes, as protobuf writes it."""
+    """A protobuf field of type bytes."""
     return bytes((number << 3 | 2,)) + varint(len(content)) + content
 
 
@@ -44,7 +44,7 @@ def name(metric: str) -> dict[str, str]:
 
 
 def series(nodes: int, pods: int) -> Iterator[tuple[bytes, str, int]]:
-    """Labels, what it measures and which of the usages it has."""
+    """For each series its labels, what it measures, and the number of its usage."""
     for number in range(nodes):
         node = f"n-{number}"
         yield labels(node=node, **name("node_cpu_usage_seconds_total")), "node cpu", number % RATES
@@ -56,17 +56,17 @@ def series(nodes: int, pods: int) -> Iterator[tuple[bytes, str, int]]:
 
 
 def samples(what: str, usage: int, times: Sequence[int]) -> bytes:
-    """Of a counter of cpu seconds, or of constant bytes, at these times (Unix seconds)."""
+    """Of a counter of CPU seconds or a constant gauge of bytes, at these times (Unix seconds)."""
     cores = (8 if what.startswith("node") else 0.2) * (1 + usage / RATES)
-    found = []
+    encoded = []
     for at in times:
         value = cores * (at - 1_700_000_000) if what.endswith("cpu") else 2.0**30 * (1 + usage)
-        found.append(field(2, b"\x09" + struct.pack("<d", value) + b"\x10" + varint(at * 1_000)))
-    return b"".join(found)
+        encoded.append(field(2, b"\x09" + struct.pack("<d", value) + b"\x10" + varint(at * 1_000)))
+    return b"".join(encoded)
 
 
 def uncompressed(body: bytes) -> bytes:
-    """Snappy's block format, with everything in it as it is."""
+    """The block format of Snappy with a single literal."""
     return varint(len(body)) + b"\xfc" + struct.pack("<I", len(body) - 1) + body
 
 
@@ -76,27 +76,27 @@ def push(url: str, body: bytes) -> None:
         "Content-Encoding": "snappy",
         "X-Prometheus-Remote-Write-Version": "0.1.0",
     }
-    request = urllib.request.Request(f"{url}/api/v1/write", uncompressed(body), headers)  # noqa: S310  our own URL
-    urllib.request.urlopen(request, timeout=120).close()  # noqa: S310
+    request = urllib.request.Request(f"{url}/api/v1/write", uncompressed(body), headers)  # noqa: S310  local
+    urllib.request.urlopen(request, timeout=120).close()  # noqa: S310  local
 
 
-def fill(url: str, every: Sequence[tuple[bytes, str, int]], times: Sequence[int]) -> None:
-    measured = {
+def fill(url: str, all_series: Sequence[tuple[bytes, str, int]], times: Sequence[int]) -> None:
+    encoded = {
         (what, usage): samples(what, usage, times)
         for what in ("node cpu", "node memory", "pod cpu", "pod memory")
         for usage in range(RATES)
     }
-    for begin in range(0, len(every), SERIES_PER_REQUEST):
-        part = every[begin : begin + SERIES_PER_REQUEST]
-        push(url, b"".join(field(1, named + measured[what, usage]) for named, what, usage in part))
+    for begin in range(0, len(all_series), SERIES_PER_REQUEST):
+        part = all_series[begin : begin + SERIES_PER_REQUEST]
+        push(url, b"".join(field(1, encoded_labels + encoded[what, usage]) for encoded_labels, what, usage in part))
 
 
 def main(url: str, nodes: int, pods: int, spacing: int, last: int = 0) -> None:
-    every = list(series(nodes, pods))
-    at = last + spacing if last else int(time.time()) - HISTORY  # noqa: TID251  a program of its own
-    while (now := int(time.time())) - at >= spacing:  # noqa: TID251
+    all_series = list(series(nodes, pods))
+    at = last + spacing if last else int(time.time()) - HISTORY  # noqa: TID251  a separate program
+    while (now := int(time.time())) - at >= spacing:  # noqa: TID251  a separate program
         times = list(range(at, min(at + SLICE, now), spacing))
-        fill(url, every, times)
+        fill(url, all_series, times)
         print(f"up to {now - times[-1]} s ago", file=sys.stderr, flush=True)
         at = times[-1] + spacing
     print(at - spacing, flush=True)

@@ -1,4 +1,4 @@
-"""A throwaway cluster whose metrics are frozen, with the collector and the scorer beside it."""
+"""A throwaway cluster with frozen metrics, a collector and a scorer."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import yaml
 
-from bench.line import progress
+from bench.output import progress
 from equipoise.cli.demo.configuration import scheduler_configuration
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Nats
@@ -47,7 +47,7 @@ class FrozenCluster:
 
     @asynccontextmanager
     async def services(self, **scorer: object) -> AsyncIterator[None]:
-        """The collector and a scorer with these settings, warmed up and fed."""
+        """A collector, and a scorer with these settings that has the load of every node."""
         cluster = self.cluster
         health = {name: f"127.0.0.1:{cluster.free_port()}" for name in ("collector", "scorer")}
         listen = f"127.0.0.1:{cluster.free_port()}"
@@ -77,61 +77,65 @@ class FrozenCluster:
                 command, log = [sys.executable, "-m", module], cluster.directory / f"{name}.log"
                 started.append(cluster.guard.start(command, log=log, environment=environment))
             self.scorer_pid = started[-1]
-            await self._known(f"http://{health['scorer']}/metrics")
+            await self._wait_for_loads(f"http://{health['scorer']}/metrics")
             self.extender = f"http://{listen}"
             yield
         finally:
             for pid in started:
                 cluster.guard.stop(pid)
 
-    async def _known(self, url: str) -> None:
-        """Until the scorer knows the load of every node."""
-        wanted = f'equipoise_scorer_nodes{{load="known"}} {float(len(self.loads))}'
+    async def _wait_for_loads(self, url: str) -> None:
+        """Returns when the scorer has the load of every node."""
+        expected = f'equipoise_scorer_nodes{{load="known"}} {float(len(self.loads))}'
         async with aiohttp.ClientSession() as session:
             for _ in range(150):
                 try:
-                    async with session.get(url) as answer:
-                        if wanted in await answer.text():
+                    async with session.get(url) as response:
+                        if expected in await response.text():
                             return
                 except aiohttp.ClientConnectionError:
                     pass
                 await asyncio.sleep(0.1)
-        raise TimeoutError(f"the scorer does not know {len(self.loads)} nodes; see {self.cluster.directory}")
+        raise TimeoutError(
+            f"the scorer does not have the load of all {len(self.loads)} nodes; see {self.cluster.directory}"
+        )
 
     def scheduler(self, *, extender: bool, in_tree_scores: bool = True) -> Document:
-        """A KubeSchedulerConfiguration's parts."""
-        found = scheduler_configuration(self.extender if extender else None)
+        """Fields of a KubeSchedulerConfiguration."""
+        configuration = scheduler_configuration(self.extender if extender else None)
         if not in_tree_scores:
-            off = [{"name": name} for name in IN_TREE_SCORES]
-            found["profiles"] = [{"schedulerName": "default-scheduler", "plugins": {"score": {"disabled": off}}}]
-        return found
+            disabled = [{"name": name} for name in IN_TREE_SCORES]
+            configuration["profiles"] = [
+                {"schedulerName": "default-scheduler", "plugins": {"score": {"disabled": disabled}}}
+            ]
+        return configuration
 
     async def create_pods(self, count: int, *, seconds: float = 0.0, cpu: str = "100m") -> None:
-        """Bare pods, evenly over so many seconds, or as fast as the API server takes them."""
-        begun = time.monotonic()
+        """Bare pods, evenly distributed over `seconds`, or as fast as the API server accepts them."""
+        started = time.monotonic()
         async with self.cluster.api() as api:
-            gate = asyncio.Semaphore(16)
+            limit = asyncio.Semaphore(16)
 
             async def create(number: int) -> None:
                 if seconds:
-                    await asyncio.sleep(max(0.0, begun + seconds * number / count - time.monotonic()))
-                async with gate:
+                    await asyncio.sleep(max(0.0, started + seconds * number / count - time.monotonic()))
+                async with limit:
                     await api.request("POST", "/api/v1/namespaces/default/pods", bare_pod(f"pod-{number}", cpu))
 
             async with asyncio.TaskGroup() as tasks:
                 for number in range(count):
                     tasks.create_task(create(number))
 
-    def mark(self) -> int:
-        """Where the audit log ends now."""
+    def audit_log_size(self) -> int:
+        """Bytes, now."""
         return self.cluster.audit_log.stat().st_size
 
-    async def bound(self, count: int, mark: int, timeout: float = 300.0) -> list[audit.Binding]:
-        """The bindings after `mark`, once there are so many. Reads little while it waits: the cores are needed."""
-        deadline, position, seen = time.monotonic() + timeout, mark, 0
-        while seen < count:
+    async def bound(self, count: int, offset: int, timeout: float = 300.0) -> list[audit.Binding]:
+        """The last `count` bindings, when so many are logged after `offset`. Polls rarely: the cores are needed."""
+        deadline, position, bindings = time.monotonic() + timeout, offset, 0
+        while bindings < count:
             if time.monotonic() > deadline:
-                raise TimeoutError(f"{seen} of {count} pods were bound")
+                raise TimeoutError(f"{bindings} of {count} pods were bound")
             await asyncio.sleep(1.0)
             with self.cluster.audit_log.open("rb") as log:
                 log.seek(position)
@@ -139,7 +143,7 @@ class FrozenCluster:
                     if not line.endswith(b"\n"):
                         break
                     position += len(line)
-                    seen += b'"subresource":"binding"' in line and b'"stage":"ResponseComplete"' in line
+                    bindings += b'"subresource":"binding"' in line and b'"stage":"ResponseComplete"' in line
         return self.cluster.bindings()[-count:]
 
     async def remove_pods(self) -> None:
@@ -166,15 +170,15 @@ def bare_pod(name: str, cpu: str) -> Document:
 async def frozen_cluster(loads: Sequence[float]) -> AsyncIterator[FrozenCluster]:
     names = {f"node-{number:04}": load for number, load in enumerate(loads)}
     progress(f"starting a cluster of {len(loads)} nodes")
-    # Nobody reads its Prometheus: scraping a thousand nodes would take a core from what is measured.
-    quiet = PrometheusConfiguration(scrape_interval=60)
-    # Nor does anybody miss the nodes' heartbeats: a hundred a second would take half a core.
-    calm = {"kwok": ["--node-lease-duration-seconds=4000"]}
-    async with Cluster(nats=True, prometheus=quiet, arguments=calm) as cluster:
+    # Its Prometheus is not used, and frequent scrapes of a thousand nodes would need a core.
+    rare_scrapes = PrometheusConfiguration(scrape_interval=60)
+    # Neither are the heartbeats of the nodes: a hundred per second would need half a core.
+    rare_heartbeats = {"kwok": ["--node-lease-duration-seconds=4000"]}
+    async with Cluster(nats=True, prometheus=rare_scrapes, arguments=rare_heartbeats) as cluster:
         await cluster.add_nodes([node(name, cpu=CORES) for name in names])
         await setup_streams(Nats(url=cluster.nats_url), intent_max_age=60)
         yield FrozenCluster(cluster, names)
 
 
-def share_of(bindings: Sequence[audit.Binding]) -> Counter[str]:
+def pods_per_node(bindings: Sequence[audit.Binding]) -> Counter[str]:
     return Counter(binding.node for binding in bindings)

@@ -1,4 +1,4 @@
-"""The cost of a response in a cluster of 5,000 nodes and 150,000 pods: the policies alone, and a whole request."""
+"""The cost of a response in a cluster of 5,000 nodes and 150,000 pods: each policy alone, and a complete request."""
 
 import gc
 import random
@@ -8,7 +8,7 @@ from functools import partial
 from statistics import median
 
 from bench import clusters
-from bench.line import progress, say
+from bench.output import progress, report
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.runtime.process.main import reduce_gc_frequency
 from equipoise.scorer.decisions.extender_protocol import parse_request, write_priorities
@@ -25,7 +25,7 @@ NODES = 5_000
 PODS = 30
 
 
-def a_state(policy: ScoringPolicy) -> tuple[ScoringState, float]:
+def make_state(policy: ScoringPolicy) -> tuple[ScoringState, float]:
     """The scoring state, and the seconds that a full cycle of utilizations took."""
     generator = random.Random(1)
     state = ScoringState(LoadSettings(), ScoringSettings(policy=policy))
@@ -38,19 +38,19 @@ def a_state(policy: ScoringPolicy) -> tuple[ScoringState, float]:
         state.nodes.on_utilization(utilization, NOW)
     state.on_cycle(clusters.cycle(NODES, NOW))
     again = [clusters.utilization(placement, NOW, generator, sequence=2) for placement in placements]
-    begun = time.perf_counter()
+    started = time.perf_counter()
     for utilization in again:
         state.nodes.on_utilization(utilization, NOW)
-    return state, time.perf_counter() - begun
+    return state, time.perf_counter() - started
 
 
-def milliseconds(work: Callable[[], object], times: int = 200) -> float:
-    work()
+def milliseconds(function: Callable[[], object], times: int = 200) -> float:
+    function()
     taken = []
     for _ in range(times):
-        begun = time.perf_counter()
-        work()
-        taken.append(time.perf_counter() - begun)
+        started = time.perf_counter()
+        function()
+        taken.append(time.perf_counter() - started)
     return 1_000 * median(taken)
 
 
@@ -61,7 +61,7 @@ def main() -> None:
     names = [clusters.node_name(number) for number in range(NODES)]
     for name, policy in policies.items():
         progress(f"{name}: filling {NODES} nodes with {PODS} pods each")
-        state, refresh = a_state(policy)
+        state, refresh = make_state(policy)
         gc.collect()
         pod = parse_request(clusters.extender_body(1, names[:1])).pod
         table = state.nodes
@@ -70,26 +70,26 @@ def main() -> None:
         )
         nodes = table.candidates(names, table.rows(names), NOW, spans=policy.placement_spans)
         taken = milliseconds(partial(policy.score, nodes, demand))
-        say("score_all", taken, "ms", target=("<=", 1.0), policy=name)
-        say("refresh_all", 1_000 * refresh, "ms", target=("<=", 20.0), policy=name)
+        report("score_all", taken, "ms", target=("<=", 1.0), policy=name)
+        report("refresh_all", 1_000 * refresh, "ms", target=("<=", 20.0), policy=name)
         if isinstance(policy, ProfilePolicy):
             prioritize_cpu(state, names)
 
 
-def prioritize_cpu(state: ScoringState, names: list[str], questions: int = 1_000) -> None:
-    """From body to body, 5 ms apart and never placed: 400 reservations are active."""
+def prioritize_cpu(state: ScoringState, names: list[str], requests: int = 1_000) -> None:
+    """From request body to response body. Requests are 5 ms apart and their pods never placed: 400 reservations."""
     generator = random.Random(2)
     for count in (500, NODES):
-        bodies = [clusters.extender_body(number, generator.sample(names, count)) for number in range(questions)]
+        bodies = [clusters.extender_body(number, generator.sample(names, count)) for number in range(requests)]
         taken = []
         for number, body in enumerate(bodies):
-            begun = time.process_time()
+            started = time.process_time()
             request = parse_request(body)
             prioritized = state.prioritize(request.pod, request.names, NOW + number * 0.005)
             write_priorities(request.names, prioritized.scores.scores)
-            taken.append(time.process_time() - begun)
+            taken.append(time.process_time() - started)
         target = ("<=", 150.0) if count == 500 else None
-        say("prioritize_cpu", 1e6 * median(taken), "us", target=target, candidates=count)
+        report("prioritize_cpu", 1e6 * median(taken), "us", target=target, candidates=count)
 
 
 if __name__ == "__main__":

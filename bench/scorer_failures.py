@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from bench.line import progress, say
+from bench.output import progress, report
 from bench.scheduling import FrozenCluster, frozen_cluster
 
 NODES = 50
@@ -48,10 +48,10 @@ async def pods_per_second(frozen: FrozenCluster, *, extender: bool = True) -> fl
     """Raises TimeoutError if a pod is not bound."""
     cluster = frozen.cluster
     await asyncio.to_thread(cluster.kill, "kube-scheduler")
-    mark = frozen.mark()
+    offset = frozen.audit_log_size()
     await frozen.create_pods(PODS)
     await asyncio.to_thread(cluster.restart_scheduler, frozen.scheduler(extender=extender))
-    times = [binding.time for binding in await frozen.bound(PODS, mark)]
+    times = [binding.time for binding in await frozen.bound(PODS, offset)]
     await frozen.remove_pods()
     return (len(times) - 1) / (max(times) - min(times)).total_seconds()
 
@@ -71,7 +71,7 @@ async def main() -> None:
             rates["invalid responses"] = await pods_per_second(frozen)
     for state, rate in rates.items():
         progress(state)
-        say("scorer_failures", rate, "pods/s", baseline=rates["no extender entry"], state=state)
+        report("scorer_failures", rate, "pods/s", baseline=rates["no extender entry"], state=state)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import msgspec
 import yaml
 
 from bench import clusters
-from bench.line import progress
+from bench.output import progress
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.messages.placement import NodePlacement
@@ -24,7 +24,7 @@ from equipoise.runtime.bus.dev_server import embedded_server
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.testbed.processes.ports import PortBlock
+from equipoise.testbed.processes.loopback import PortBlock
 
 
 class ScorerProcess(msgspec.Struct, kw_only=True):
@@ -37,12 +37,6 @@ class ScorerProcess(msgspec.Struct, kw_only=True):
     def cpu_seconds(self) -> float:
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def memory_mb(self) -> float:
-        """Resident now, in 10⁶ bytes."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        kilobytes = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
-        return kilobytes * 1024 / 1e6
 
     async def ready(self) -> None:
         async with aiohttp.ClientSession() as session:

@@ -4,7 +4,8 @@ import asyncio
 import time
 from statistics import median
 
-from bench.line import progress, say
+from bench.memory import resident_mb
+from bench.output import progress, report
 from bench.scorer_process import filled_bus
 
 STARTS = 3
@@ -15,15 +16,15 @@ async def main() -> None:
         taken, memory = [], []
         for number in range(STARTS):
             progress(f"start {number + 1} of {STARTS}")
-            begun = time.monotonic()
+            started = time.monotonic()
             async with filled.scorer() as scorer:
                 await scorer.ready()
-                taken.append(time.monotonic() - begun)
+                taken.append(time.monotonic() - started)
                 await filled.publish_cycle()
                 await asyncio.sleep(3.0)
-                memory.append(scorer.memory_mb())
-        say("scorer_warm_start", median(taken), "s from the start of the process to ready", target=("<=", 2.0))
-        say("scorer_memory", max(memory), "MB resident", target=("<=", 300.0))
+                memory.append(resident_mb(scorer.process.pid))
+        report("scorer_warm_start", median(taken), "s from the start of the process to ready", target=("<=", 2.0))
+        report("scorer_memory", max(memory), "MB resident", target=("<=", 300.0))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """Values with sensible defaults; a test overrides what it is about."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from equipoise.contracts.fit import FitNode, FitPod, inter_pod_refusal, inter_pod_rules, node_refusal
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.lease import LeaseEpoch
@@ -11,7 +13,7 @@ from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsag
 
 GIB = 2.0**30
 NOW = 1_800_000_000.0
-"""Any moment: Unix seconds."""
+"""Unix seconds."""
 
 
 def a_workload(name: str = "web", namespace: str = "shop", kind: str = "Deployment", group: str = "apps") -> Workload:
@@ -114,3 +116,12 @@ def an_intent(pod: str = "web-1", node: str = "node-a", **fields: Any) -> Evicti
         "epoch": LeaseEpoch(lease_uid="lease", transitions=1, holder="descheduler-1"),
     }
     return EvictionIntent(**(defaults | fields))
+
+
+def refusal(pod: FitPod, node: FitNode, nodes: Sequence[FitNode] = ()) -> str:
+    """ "" when the pod fits on the node, else why not.
+
+    `nodes`: all nodes, for rules about topology domains. `node` replaces the one of its name.
+    """
+    others = [other for other in nodes if other.name != node.name]
+    return node_refusal(pod, node) or inter_pod_refusal(node, inter_pod_rules(pod, [*others, node]))

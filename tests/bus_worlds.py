@@ -1,4 +1,4 @@
-"""The two buses behind one face, so that the same tests hold for both: in memory, and a real nats-server."""
+"""The two buses with one interface, so that the same tests run on both: in memory, and a real nats-server."""
 
 import asyncio
 import random
@@ -28,11 +28,11 @@ T = TypeVar("T", bound=msgspec.Struct)
 INTENT_LIFETIME = 60.0
 
 PATIENCE = 60.0
-"""Seconds after which what should happen at once will not happen any more, on the slowest of machines."""
+"""Seconds after which a test fails, also on a slow machine."""
 
 
-class Heard(Generic[T]):
-    """A handler that remembers what it heard and can be waited for."""
+class Received(Generic[T]):
+    """A handler that records deliveries; a test can wait for them."""
 
     def __init__(self) -> None:
         self.deliveries: list[Delivery[T]] = []
@@ -55,28 +55,28 @@ class Heard(Generic[T]):
 
 
 async def eventually(true: Callable[[], bool]) -> None:
-    """Wait for something that no event tells."""
+    """Wait for something that has no event."""
     deadline = time.monotonic() + PATIENCE
     while not true():
         assert time.monotonic() < deadline, "it did not become true"
         await asyncio.sleep(0.01)
 
 
-class Overheard(Protocol):
-    """What a stranger hears of everything that is said."""
+class Observer(Protocol):
+    """A client that receives all messages."""
 
     async def headers(self, count: int) -> list[dict[str, str]]:
-        """What travelled beside the first so many messages."""
+        """The headers of the first `count` messages."""
         ...
 
 
 class World(Protocol):
-    """A bus, and what tests do to it from outside."""
+    """A bus, and what tests do to it."""
 
     bus: Any
 
     async def inject(self, subject: str, payload: bytes) -> None: ...
-    def overhearing(self) -> AbstractAsyncContextManager["Overheard"]: ...
+    def observing(self) -> AbstractAsyncContextManager["Observer"]: ...
     async def disconnect(self) -> None: ...
     async def reconnect(self) -> None: ...
     def another(self, service: str) -> AbstractAsyncContextManager[Bus]: ...
@@ -90,12 +90,12 @@ class MemoryWorld:
         self.bus.inject(subject, payload)
 
     @asynccontextmanager
-    async def overhearing(self) -> AsyncIterator[Overheard]:
-        self._overheard_from = len(self.bus.headers())
+    async def observing(self) -> AsyncIterator[Observer]:
+        self._observed_from = len(self.bus.headers())
         yield self
 
     async def headers(self, count: int) -> list[dict[str, str]]:
-        begin = self._overheard_from
+        begin = self._observed_from
         await eventually(lambda: len(self.bus.headers()) >= begin + count)
         return [dict(headers) for headers in self.bus.headers()[begin : begin + count]]
 
@@ -110,16 +110,16 @@ class MemoryWorld:
         yield self.bus
 
 
-async def heard_by_server(client: Client) -> None:
-    """Wait until the server knows of everything that the client has asked for and said so far."""
+async def flushed(client: Client) -> None:
+    """Wait until the server has processed everything that the client has sent so far."""
     await client.flush()  # the client's ping overtakes what it has not written yet,
     await client.flush()  # so only the second one comes after that
 
 
 async def tapping(client: Client) -> Subscription:
-    """A subscription to everything, which the server knows of by now."""
+    """A subscription to everything, which the server has processed."""
     tap = await client.subscribe("equipoise.>")
-    await heard_by_server(client)
+    await flushed(client)
     return tap
 
 
@@ -156,10 +156,10 @@ class NatsWorld:
     async def inject(self, subject: str, payload: bytes) -> None:
         async with await nats.connect(self.settings.url) as client:
             await client.publish(subject, payload)
-            await heard_by_server(client)
+            await flushed(client)
 
     @asynccontextmanager
-    async def overhearing(self) -> AsyncIterator[Overheard]:
+    async def observing(self) -> AsyncIterator[Observer]:
         async with await nats.connect(self.settings.url) as client:
             yield _Tap(await tapping(client))
 
@@ -202,7 +202,7 @@ def server_process(directory: Path) -> int:
 
 
 def free_port() -> int:
-    """Below those that Linux gives to outgoing connections: who asks a server that is away must not get its port."""
+    """Below those of outgoing connections: a client of a stopped server must not get its port."""
     for port in random.sample(range(10_000, 20_000), 100):
         with socket.socket() as probe, suppress(OSError):
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -4,11 +4,11 @@ import os
 from typing import Any
 
 import pytest
+from cluster_fixtures import start_cluster, testbed_binaries
 from hypothesis import settings
 from lanes import FIRST_WORKER, WORKER, Lanes, send_units
 
 from equipoise.testbed.binaries.build import build
-from equipoise.testbed.pytest_fixture import start_cluster, testbed_binaries
 
 __all__ = ["start_cluster", "testbed_binaries"]
 

@@ -1,4 +1,4 @@
-"""How pytest-xdist shares tests among its workers: the first runs the tests without a cluster, the others the rest."""
+"""How pytest-xdist shares tests among its workers: the first has the tests without a cluster."""
 
 import json
 import os

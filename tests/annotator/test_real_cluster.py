@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from builders import a_node_utilization, a_workload, a_workload_utilization
+from cluster_fixtures import StartCluster
 from custom_kinds import clone_set_definition, custom_workload, rollout_definition
 from deployment.base import NAMESPACE, ROOT, base_documents
 from deployment.kustomize import Document, read_kustomization
@@ -30,7 +31,6 @@ from equipoise.testbed.api import ApiError
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.objects import daemon_set, deployment, namespace, node, pod_template, stateful_set
-from equipoise.testbed.pytest_fixture import StartCluster
 
 SOON = DeadBand(min_change=5, min_interval=Duration(1), refresh_period=Duration(1_800))
 
@@ -89,7 +89,7 @@ async def cluster(start_cluster: StartCluster) -> Cluster:
     )
     await cluster.wait(
         DEPLOYMENT,
-        lambda thing: thing["status"].get("availableReplicas") == 2,
+        lambda document: document["status"].get("availableReplicas") == 2,
         what="its controller has counted them: the fence's tests compare all of it with what was there before",
     )
     return cluster
@@ -153,17 +153,17 @@ FORBIDDEN: dict[str, Document] = {
 NO_SUCH_FIELD = {
     ("Node", "image"), ("Node", "replicas"), ("Deployment", "taint"), ("Deployment", "unschedulable")
 }  # fmt: skip
-"""The API server drops a field that the kind does not have: nothing is left to refuse."""
+"""The API server drops a field that the kind does not have: nothing remains to refuse."""
 
 
-def substance(thing: Document) -> Document:
-    """Everything in an object that a client can mean to change."""
-    left = deepcopy(thing)
+def own_fields(document: Document) -> Document:
+    """The object without the fields that the API server and kubelets change by themselves."""
+    remaining = deepcopy(document)
     for name in ("resourceVersion", "managedFields"):
-        left["metadata"].pop(name, None)
-    for condition in left.get("status", {}).get("conditions", ()):
+        remaining["metadata"].pop(name, None)
+    for condition in remaining.get("status", {}).get("conditions", ()):
         condition.pop("lastHeartbeatTime", None)
-    return left
+    return remaining
 
 
 @pytest.mark.parametrize("kind", OBJECTS)
@@ -171,9 +171,9 @@ def substance(thing: Document) -> Document:
 async def test_the_fence_refuses_other_changes(cluster: Cluster, annotator: Account, kind: str, change: str) -> None:
     """The role allows to patch the object; this change is refused and has no effect."""
     path = OBJECTS[kind]
-    before = substance(await cluster.request("GET", path))
+    before = own_fields(await cluster.request("GET", path))
     refusal = await annotator.refusal(path, FORBIDDEN[change])
-    assert substance(await cluster.request("GET", path)) == before
+    assert own_fields(await cluster.request("GET", path)) == before
     if change != "status" and (kind, change) not in NO_SUCH_FIELD:
         assert "equipoise-annotator-fence" in refusal
 
@@ -237,8 +237,8 @@ async def rolled_out(cluster: Cluster) -> dict[str, Any]:
         listed = await cluster.request("GET", path)
         found[name] = {(item["metadata"]["name"], item["metadata"]["uid"]) for item in listed["items"]}
     for path in WORKLOADS.values():
-        thing = await cluster.request("GET", path)
-        found[path] = thing["spec"]
+        document = await cluster.request("GET", path)
+        found[path] = document["spec"]
     return found
 
 
@@ -289,7 +289,7 @@ async def test_annotating_a_workload_starts_no_rollout(cluster: Cluster, bus: Me
         if "/apis/apps/" in path:
             await cluster.wait(
                 path,
-                lambda thing: thing["status"]["observedGeneration"] == thing["metadata"]["generation"],
+                lambda document: document["status"]["observedGeneration"] == document["metadata"]["generation"],
                 what=settled,
             )
     await asyncio.sleep(1)  # a rollout that began would show by now: the controllers act within milliseconds
@@ -300,8 +300,8 @@ async def test_annotating_a_workload_starts_no_rollout(cluster: Cluster, bus: Me
 
 
 def has_usage(cores: float) -> Any:
-    def read(thing: Document) -> bool:
-        usage, _ = read_workload_usage(thing["metadata"].get("annotations", {}))
+    def read(document: Document) -> bool:
+        usage, _ = read_workload_usage(document["metadata"].get("annotations", {}))
         return usage is not None and usage.windows["5m"].mean.cpu == cores
 
     return read
@@ -322,8 +322,8 @@ async def test_a_node_is_annotated_while_its_kubelet_updates_it(cluster: Cluster
 
 
 def has_load(share: float) -> Any:
-    def read(thing: Document) -> bool:
-        load, _ = read_node_load(thing["metadata"].get("annotations", {}))
+    def read(document: Document) -> bool:
+        load, _ = read_node_load(document["metadata"].get("annotations", {}))
         return load is not None and load.windows["5m"].mean.cpu == share
 
     return read

@@ -74,7 +74,7 @@ async def test_usage_per_replica_is_written_on_the_workload(world: World) -> Non
 async def test_a_workload_of_an_unknown_kind_is_ignored(world: World) -> None:
     """There is no resource to write."""
     await world.begin()
-    unknown = a_workload(kind="Frobnicator", group="example.com")
+    unknown = a_workload(kind="Unknown", group="example.com")
     await world.bus.publish(workload_utilization(unknown), a_workload_utilization(unknown))
     await world.clock.advance(60)
     assert world.writes == 0
@@ -195,7 +195,7 @@ async def test_a_recreated_node_is_written_at_once(world: World) -> None:
 
 
 async def test_a_deleted_object_is_no_problem(world: World) -> None:
-    """The collector learns of it a little later than the API server."""
+    """The collector observes it a little later than the API server."""
     await world.begin()
     await world.measured("gone")
     world.add_node("node-b")
@@ -236,7 +236,7 @@ async def test_the_first_response_of_the_api_server_ends_the_problem(world: Worl
     assert (world.health["annotator-1"].problems, world.writes) == ([], 0)
 
 
-@pytest.mark.parametrize("existing", [{}, {USAGE: "{}"}, {LOAD: "{}"}], ids=["nothing", "another key", "nonsense"])
+@pytest.mark.parametrize("existing", [{}, {USAGE: "{}"}, {LOAD: "{}"}], ids=["nothing", "another key", "invalid"])
 async def test_a_newer_value_written_after_the_read_is_not_overwritten(world: World, existing: dict[str, str]) -> None:
     """A replica that was suspended between reading and writing finds the newer value and keeps it."""
     world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=existing)))
@@ -279,7 +279,7 @@ async def test_a_new_replica_does_not_write_existing_values_again(world: World, 
 
 
 async def test_retry_after_suspends_reads_and_writes(world: World) -> None:
-    """For as long as the response says, and no longer."""
+    """For as long as the response requires, and no longer."""
     for name in ("node-a", "node-b"):
         world.add_node(name)
     await world.begin()
@@ -324,7 +324,7 @@ async def test_a_heartbeat_between_read_and_write_causes_one_retry(world: World)
 
 
 async def test_the_annotator_does_not_read_what_it_wrote_itself(world: World) -> None:
-    """Heartbeats between two writes cost nothing either: the precondition of the second write is its own annotation."""
+    """Nor do heartbeats cause a conflict: the precondition of the second write is its own annotation."""
     world.add_node()
     await world.begin()
     await world.measured(cpu=3.0)
@@ -533,19 +533,19 @@ async def test_a_replica_that_joins_others_waits_until_they_have_seen_it(world: 
     assert world.health["annotator-2"].report().ready
 
 
-@pytest.mark.parametrize("gently", [True, False])
-async def test_objects_of_a_lost_replica_are_taken_over(world: World, gently: bool) -> None:
+@pytest.mark.parametrize("graceful", [True, False])
+async def test_objects_of_a_lost_replica_are_taken_over(world: World, graceful: bool) -> None:
     """After one renewal if it released its Lease, else when its Lease expires; the Lease is used again."""
     for number in range(20):
         world.add_node(f"node-{number}")
     await world.begin("annotator-1")
     await world.begin("annotator-2")
     await world.clock.advance(2 * ROUND)
-    if not gently:
+    if not graceful:
         world.kube.refuse("replace", resource="leases", status=0)
     await world.end("annotator-2")
     world.kube.clear_faults()
-    await world.clock.advance(ROUND if gently else SETTINGS.membership.lease_duration + ROUND)
+    await world.clock.advance(ROUND if graceful else SETTINGS.membership.lease_duration + ROUND)
     for number in range(20):
         await world.measured(f"node-{number}")
     await world.clock.advance(20)

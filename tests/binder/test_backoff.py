@@ -1,4 +1,4 @@
-"""Who said no is left alone, for longer each time."""
+"""After a refusal the next request waits, longer each time."""
 
 from builders import a_workload
 

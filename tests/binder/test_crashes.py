@@ -166,14 +166,14 @@ async def test_a_suspended_binder_that_resumes_does_no_harm(evict: bool) -> None
         (intent,) = await world.propose("web-1")
         if not steps.stopped_at:
             break
-        twin = world.binder(evict=evict, limits=ONE_PER_WORKLOAD)
-        await twin.attach()
+        other = world.binder(evict=evict, limits=ONE_PER_WORKLOAD)
+        await other.attach()
         subject = subjects.eviction_intent("shop", "web-1")
-        result = await twin.on_eviction_intent(Delivery(subject=subject, message=intent))
+        result = await other.on_eviction_intent(Delivery(subject=subject, message=intent))
         steps.go.set()
         await world.clock.advance(40)
         if isinstance(result, Redeliver):
-            await twin.on_eviction_intent(Delivery(subject=subject, message=intent))
+            await other.on_eviction_intent(Delivery(subject=subject, message=intent))
         await world.bus.settled()
         expected = Outcome.EVICTED if evict else Outcome.DRY_RUN
         assert [outcome.outcome for outcome in world.outcomes] == [expected], steps.stopped_at
@@ -197,10 +197,10 @@ async def test_a_late_post_counts_in_its_window(world: World) -> None:
         if steps.stopped_at == "before evict":
             break
         await world.stop()
-    twin = world.binder()
-    await twin.attach()
+    other = world.binder()
+    await other.attach()
     await pause(world.kube, OWN, "")
-    await twin.on_eviction_intent(Delivery(subject=subjects.eviction_intent("shop", "web-1"), message=intent))
+    await other.on_eviction_intent(Delivery(subject=subjects.eviction_intent("shop", "web-1"), message=intent))
     await world.clock.advance(30)
     steps.go.set()
     await world.bus.settled()

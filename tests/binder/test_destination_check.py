@@ -1,31 +1,33 @@
-"""Where a replacement could go, by what the bus says."""
+"""Where a replacement could be placed, by the messages on the bus."""
 
 import msgspec
 import pytest
 from builders import NOW, a_node_utilization, a_placed_pod, a_placement
 
 from equipoise.binder.decisions.destination_check import no_destination, unsettled_reason
-from equipoise.binder.state.cluster_state import NodeState, node_state
+from equipoise.binder.state.cluster_state import NodeState
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds, Thresholds
-from equipoise.contracts.fit import FitPod
-from equipoise.contracts.messages.placement import NodePlacement, Taint
+from equipoise.contracts.fit import FitPod, placed_node
+from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
 
 POD = FitPod(uid="uid-web-1", namespace="shop", name="web-1", requests={"cpu": 0.5})
-RELIEF = Resources(cpu=1.0, memory=2.0**30)
+REDUCTION = Resources(cpu=1.0, memory=2.0**30)
 
 
 def a_node(name: str = "node-b", cpu: float | None = 1.0, placement: NodePlacement | None = None) -> NodeState:
-    node = node_state(placement or a_placement(name))
+    placement = placement or a_placement(name)
+    node = NodeState(placement=placement, fit=placed_node(placement))
     return msgspec.structs.replace(node, utilization=a_node_utilization(name, cpu=cpu))
 
 
-def refusal(*nodes: NodeState, intended: str = "node-b", relief: Resources = RELIEF) -> str:
+def refusal(*nodes: NodeState, intended: str = "node-b", reduction: Resources = REDUCTION) -> str:
     return no_destination(
         POD,
         "node-a",
         intended,
-        relief,
+        reduction,
         nodes,
         load=LoadSettings(),
         thresholds=Thresholds(high=ResourceThresholds(cpu=65)),
@@ -56,9 +58,9 @@ def test_pods_that_are_not_measured_yet_count() -> None:
     assert "high threshold" in refusal(a_node(placement=a_placement("node-b", pods)))
 
 
-@pytest.mark.parametrize(("cpu", "relief"), [(None, RELIEF), (5.6, RELIEF), (float("nan"), RELIEF)])
-def test_a_node_of_unknown_load_or_above_the_threshold_is_no_target(cpu: float | None, relief: Resources) -> None:
-    assert refusal(a_node(cpu=cpu), relief=relief)
+@pytest.mark.parametrize(("cpu", "reduction"), [(None, REDUCTION), (5.6, REDUCTION), (float("nan"), REDUCTION)])
+def test_a_node_of_unknown_load_or_above_the_threshold_is_no_target(cpu: float | None, reduction: Resources) -> None:
+    assert refusal(a_node(cpu=cpu), reduction=reduction)
 
 
 def test_exactly_at_the_threshold_is_not_above_it() -> None:

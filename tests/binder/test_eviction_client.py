@@ -147,7 +147,7 @@ async def test_a_refusal_after_a_lost_response_returns_nothing(world: World) -> 
     assert world.ledger.entries[0].counted
 
 
-async def test_a_post_is_cancelled_when_its_intent_expires(world: World) -> None:
+async def test_a_post_is_canceled_when_its_intent_expires(world: World) -> None:
     """It counts: its effect is unknown."""
 
     async def hang(call: object) -> None:

@@ -16,7 +16,7 @@ from equipoise.binder.state.ledger import LedgerEntry, LedgerView
 
 NAMES = sorted(Limits().table)
 NUMBERED = sorted(name for name, limit in Limits().table.items() if hasattr(limit, "max"))
-"""Those that say how many; the others say when."""
+"""Those that limit a number; the others limit times."""
 
 Entries = tuple[LedgerEntry, ...]
 

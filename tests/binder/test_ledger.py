@@ -52,8 +52,8 @@ def test_a_returned_reservation_does_not_count() -> None:
 def test_refusals_without_a_reservation_do_not_count() -> None:
     """They are only kept for redeliveries."""
     refused = new_entry(an_intent(), NOW, workload=None, expires_at=NOW + 180, dry_run=False)
-    answer = msgspec.structs.replace(refused, outcome=Outcome.REJECTED_FIT, detail="no room")
-    ledger = a_ledger().record_refusal(answer)
+    refusal = msgspec.structs.replace(refused, outcome=Outcome.REJECTED_FIT, detail="no room")
+    ledger = a_ledger().record_refusal(refusal)
     assert ledger.view(NOW, dry_run=False, migration_timeout=600).entries == ()
     assert ledger.without_refusals().entries == ()
     entry = ledger.entry("intent-web-1")
@@ -62,9 +62,9 @@ def test_refusals_without_a_reservation_do_not_count() -> None:
 
 
 def test_pruning_keeps_what_redeliveries_and_windows_need() -> None:
-    answer = an_entry("a", counted=False, expires_at=NOW + 10)
+    refusal = an_entry("a", counted=False, expires_at=NOW + 10)
     done = an_entry("b", expires_at=NOW + 10)
-    ledger = a_ledger(answer, done)
+    ledger = a_ledger(refusal, done)
     assert ledger.pruned(NOW + 10, retention=600) == ledger
     assert ledger.pruned(NOW + 11, retention=600).entries == (done,)
     assert ledger.pruned(NOW + 600, retention=600).entries == (done,)

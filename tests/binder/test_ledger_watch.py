@@ -1,4 +1,4 @@
-"""What a binder's heartbeat says of its evictions: the descheduler and `equipoise plan` go by it."""
+"""What a binder's heartbeat reports of its evictions, for the descheduler and `equipoise plan`."""
 
 from binder.worlds import OWN, World
 

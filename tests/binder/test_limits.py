@@ -162,7 +162,7 @@ def test_the_rate_returns_the_wait() -> None:
 
 
 def test_the_grace_period_halves_limits() -> None:
-    """Rounded up, and the refusal says so."""
+    """Rounded up, and the refusal states it."""
     eviction, limit = an_eviction(), MigratingPerNode(max=3)
     entries = [an_entry("one"), an_entry("two")]
     assert limit.refusal(eviction, a_view(*entries)) == ""

@@ -2,13 +2,13 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from binder.ledgers import a_ledger, an_entry
 from binder.worlds import World
 from builders import NOW, a_placement, a_workload
 
 from equipoise.binder.decisions.preemptions import with_preempted
-from equipoise.binder.state.cluster_state import PreemptedPod
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.placement import GonePod
@@ -43,28 +43,20 @@ async def test_a_preemption_on_the_target_stops_the_workload(world: World) -> No
 
 
 @pytest.mark.parametrize(
-    ("fields", "counted"),
+    ("node", "fields", "counted"),
     [
-        ({}, True),
-        ({"node": "node-c"}, False),
-        ({"at": NOW - 10}, False),
-        ({"at": NOW + 599}, True),
-        ({"at": NOW + 601}, False),
-        ({"workload": None}, True),
+        ("node-b", {}, True),
+        ("node-c", {}, False),
+        ("node-b", {"preempted_at": NOW - 10}, False),
+        ("node-b", {"preempted_at": NOW + 599}, True),
+        ("node-b", {"preempted_at": NOW + 601}, False),
+        ("node-b", {"workload": None}, True),
     ],
 )
-def test_preemptions_on_the_target_after_the_eviction_count(fields: dict[str, Any], counted: bool) -> None:
+def test_preemptions_on_the_target_after_the_eviction_count(node: str, fields: dict[str, Any], counted: bool) -> None:
     """At most ten minutes after it; each once."""
-    defaults = {
-        "uid": "v",
-        "namespace": "shop",
-        "pod": "v",
-        "workload": a_workload("batch"),
-        "node": "node-b",
-        "at": NOW,
-    }
     ledger = a_ledger(an_entry("web-1", target="node-b"))
-    victim = PreemptedPod(**(defaults | fields))
+    victim = (node, msgspec.structs.replace(_preempted("v", NOW), **fields))
     changed = with_preempted(ledger, [victim], NOW + 700, within=600, retention=3_600)
     assert len(changed.entries) - 1 == counted
     assert with_preempted(changed, [victim], NOW + 700, within=600, retention=3_600) == changed

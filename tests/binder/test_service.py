@@ -47,7 +47,7 @@ async def test_a_valid_intent_becomes_one_eviction(world: World) -> None:
 
 
 async def test_without_evict_every_post_is_a_dry_run(world: World) -> None:
-    """The outcome says so, and no Event is written."""
+    """The outcome states it, and no Event is written."""
     assert await world.outcome_of("web-1", evict=False) == "dry_run"
     assert world.evicted == []
     assert [eviction.dry_run for eviction in world.kube.evictions] == [True]

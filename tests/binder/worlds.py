@@ -144,7 +144,7 @@ class World:
         return Binder(runtime, random=lambda: 0.0)
 
     async def start(self, binder: Binder) -> asyncio.Task[None]:
-        """Runs a binder through its first second, in which it learns the time."""
+        """Runs a binder through its first second, in which it determines the time."""
         await binder.attach()
         task = asyncio.create_task(binder.run())
         self._running.append(task)

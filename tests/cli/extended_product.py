@@ -5,13 +5,16 @@ Prints a JSON object: by name of the function the values that it returns, or the
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import msgspec
 import numpy as np
+import pytest
 from binder.ledgers import an_entry, an_eviction
 from builders import NOW, a_workload
 from click.testing import CliRunner
@@ -155,8 +158,36 @@ def result_of(check: Callable[[], Any]) -> Any:
         return f"{type(error).__name__}: {error}"
 
 
+class Passed:
+    """The tests that passed, by their ids."""
+
+    def __init__(self) -> None:
+        self.ids: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            self.ids.append(report.nodeid)
+
+
+def laws() -> dict[str, Any]:
+    """The tests of the rules, for the new entry of each table."""
+    passed, tests = Passed(), Path(__file__).parents[1]
+    names = {
+        "scorer/test_laws.py": "least_used",
+        "descheduler/test_laws.py": f"strategy{len(STRATEGIES) - 1}",
+        "binder/test_laws.py": "evictionsPerNode",
+        "collector/test_profiles.py": "node-agent",
+    }
+    files = [str(tests / file) for file in names]
+    with redirect_stdout(sys.stderr):
+        code = pytest.main(["-q", "-p", "no:cacheprovider", *files, "-k", " or ".join(names.values())], [passed])
+    found = [file for file, name in names.items() if any(file in each and name in each for each in passed.ids)]
+    return {"code": int(code), "files": found}
+
+
 CHECKS: tuple[Callable[[], Any], ...] = (
     copy, policy, strategy, limit, profile, source, message, cli_command, configuration_key,
+    laws,
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -154,7 +154,7 @@ def test_an_invalid_rate_is_invalid_input() -> None:
 
 
 def test_a_missing_kubeconfig_is_invalid_input() -> None:
-    """The error says which option to use."""
+    """The error names the option to use."""
     result = invoke("annotations", "clear", "-o", "json", "--kubeconfig", "/nowhere")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "no kubeconfig at /nowhere: use --kubeconfig" in result.stderr

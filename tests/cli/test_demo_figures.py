@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from equipoise.cli.demo.figures import (
-    AuditedBinding,
+    AuditedEvent,
     AuditedEvents,
-    AuditedEviction,
     WindowLimit,
     deviation,
     limit_violations,
@@ -40,11 +39,11 @@ def a_log(folder: Path, *lines: str) -> Path:
     return path
 
 
-def an_eviction(at: float, pod: str = "web-abc-1", namespace: str = "shop", node: str = "node-a") -> AuditedEviction:
-    return AuditedEviction(at=at, namespace=namespace, pod=pod, node=node)
+def an_eviction(at: float, pod: str = "web-abc-1", namespace: str = "shop", node: str = "node-a") -> AuditedEvent:
+    return AuditedEvent(at=at, namespace=namespace, pod=pod, node=node)
 
 
-def audited(*evictions: AuditedEviction) -> AuditedEvents:
+def audited(*evictions: AuditedEvent) -> AuditedEvents:
     return AuditedEvents(evictions=evictions, bindings=())
 
 
@@ -130,12 +129,12 @@ def test_a_limit_counts_only_within_its_scope() -> None:
 @pytest.mark.parametrize(("pods", "violations"), [(399, 1), (400, 0), (10, 3)])
 def test_a_share_refers_to_the_pods_at_the_time_of_the_eviction(pods: int, violations: int) -> None:
     """1 % of 400 pods are four evictions; one is always allowed."""
-    bindings = tuple(AuditedBinding(at=0.0, namespace="shop", pod=f"p-a-{i}", node="n") for i in range(pods))
+    bindings = tuple(AuditedEvent(at=0.0, namespace="shop", pod=f"p-a-{i}", node="n") for i in range(pods))
     evictions = tuple(an_eviction(1.0) for _ in range(4))
     limit = WindowLimit(scope="cluster", count=20, share=0.01, seconds=600)
 
     # Each eviction leaves one pod fewer: at the fourth of 403 pods 400 are left.
-    bindings += tuple(AuditedBinding(at=0.0, namespace="shop", pod=f"q-a-{i}", node="n") for i in range(3))
+    bindings += tuple(AuditedEvent(at=0.0, namespace="shop", pod=f"q-a-{i}", node="n") for i in range(3))
 
     assert violations == limit_violations(AuditedEvents(evictions=evictions, bindings=bindings), [limit])
 

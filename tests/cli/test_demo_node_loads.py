@@ -11,7 +11,7 @@ from collector.exporter import Exporter, a_job, a_node, prometheus
 
 from equipoise.cli.demo.node_loads import NodeLoads
 from equipoise.lab.model.trace import Trace, TraceNode
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries
 
 WINDOW = 6.0
 

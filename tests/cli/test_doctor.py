@@ -17,14 +17,19 @@ from equipoise.cli.doctor.checks import CHECKS
 from equipoise.cli.doctor.checks.clocks import skew_finding
 from equipoise.cli.doctor.checks.extender import RecentAdvice, config_map_findings, entry_finding, score_finding
 from equipoise.cli.doctor.checks.nodes import FIXES, UnknownNode, coverage_finding, node_finding, window_finding
-from equipoise.cli.doctor.checks.permissions import eviction_finding, is_required, service_finding
+from equipoise.cli.doctor.checks.permissions import (
+    EVICT,
+    REQUIRED,
+    ApiPermission,
+    eviction_finding,
+    is_required,
+    service_finding,
+)
 from equipoise.cli.doctor.checks.prometheus import ProfileMatch, match_profile, profile_finding
-from equipoise.cli.doctor.checks.required_permissions import EVICT, REQUIRED, ApiPermission
 from equipoise.cli.doctor.checks.streams import permission_differences, permission_findings, stream_finding
-from equipoise.cli.doctor.environment import AllSettings, Environment
-from equipoise.cli.doctor.finding import Diagnosis, Finding
-from equipoise.cli.doctor.run import diagnose
-from equipoise.cli.doctor.text import show
+from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding
+from equipoise.cli.doctor.run import diagnose, show
+from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError
 from equipoise.collector.decisions.sample_validation import NodeReading, Reason, UnknownUsage
 from equipoise.collector.settings import CollectorSettings, LoadWatcherSettings
@@ -64,7 +69,7 @@ LOAD = LoadSettings()
         ((-31.0, -30.0), "error", "30.0 s behind"),
     ],
 )
-def test_clocks_are_judged_by_the_smallest_possible_skew(skew: tuple[float, float], state: str, text: str) -> None:
+def test_clocks_are_compared_by_the_smallest_possible_skew(skew: tuple[float, float], state: str, text: str) -> None:
     """Bounds that reach below the threshold are no finding."""
     found = skew_finding("Prometheus and this machine", skew, Freshness())
     assert (found.state, bool(found.fix)) == (state, state != "ok")
@@ -309,7 +314,7 @@ async def findings_of(name: str, environment: Environment) -> dict[str, Finding]
         return {finding.subject: finding for finding in await CHECKS[name](environment)}
 
 
-async def test_a_source_without_history_is_polled_and_judged_by_current_values() -> None:
+async def test_a_source_without_history_is_polled_and_checked_by_current_values() -> None:
     """Windows are known to the collector only."""
     environment, _ = polled_world("metrics-server")
     findings = await findings_of("prometheus", environment)
@@ -387,8 +392,8 @@ def test_a_young_prometheus_has_no_long_windows() -> None:
 # kube-scheduler
 
 
-def scores(asked: int = 100, placed: int = 100, followed: float = 0.9, by_chance: float = 0.3) -> ScoresFollowed:
-    return ScoresFollowed(requests=asked, placed=placed, followed=followed, by_chance=by_chance)
+def scores(requests: int = 100, placed: int = 100, followed: float = 0.9, by_chance: float = 0.3) -> ScoresFollowed:
+    return ScoresFollowed(requests=requests, placed=placed, followed=followed, by_chance=by_chance)
 
 
 @pytest.mark.parametrize(

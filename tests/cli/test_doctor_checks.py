@@ -13,13 +13,14 @@ import pytest
 from bus_worlds import NatsWorld, free_port
 from cli.buses import Bus
 from cli.programs import run
+from cluster_fixtures import StartCluster
 from collector.exporter import Exporter, a_job, a_node, prometheus
 from deployment.base import NAMESPACE, base_documents
 
 from equipoise.cli.doctor.checks import CHECKS
-from equipoise.cli.doctor.environment import AllSettings, Environment
-from equipoise.cli.doctor.finding import Finding
+from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.doctor.run import diagnose
+from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.contracts.bus.streams import STREAMS
 from equipoise.contracts.bus.subjects import cluster_review
@@ -33,11 +34,10 @@ from equipoise.runtime.configuration import Kubernetes, Nats, Shared
 from equipoise.runtime.kubernetes.client import NAMESPACES, NODES, SERVICE_ACCOUNTS, Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.memory.kube import MemoryKube
 from equipoise.testbed.objects import node
-from equipoise.testbed.pytest_fixture import StartCluster
 
 pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
 

@@ -1,4 +1,4 @@
-"""What the pages tell people to type is there to be typed."""
+"""Every command in the documentation exists."""
 
 import re
 import shlex

@@ -95,12 +95,10 @@ def test_every_channel_has_an_example_and_a_section_on_the_page() -> None:
     for channel in CHANNELS:
         subject, message = channel.example
         assert matches(channel.pattern, subject)
-        assert type(message) is channel.message
         assert message == msgspec.json.decode(msgspec.json.encode(message), type=channel.message)
         assert f"## {name_of(channel)}\n" in text
         assert f"`{address_of(channel)}`" in text
         assert subject in text
-        assert type(channel.response_example) is (channel.response or type(None))
 
 
 def validate(kind: str, payload: bytes) -> None:
@@ -120,7 +118,7 @@ async def test_published_messages_match_the_schemas() -> None:
     """All messages of the five services until a pod is evicted."""
     loop = Loop()
     async with loop.running():
-        await loop.until(lambda: bool(settled(loop, Outcome.EVICTED)), at_most=10 * INTERVAL)
+        await loop.until(lambda: bool(settled(loop, Outcome.EVICTED)), limit=10 * INTERVAL)
         published = [(subject, payload) for subject, payload, _ in loop.bus._history]
     channels = set()
     for subject, payload in published:

@@ -22,8 +22,7 @@ from rich.console import Console
 from scorer.clusters import a_cycle, a_pod, a_scoring_state
 
 from equipoise.cli.exit_codes import InvalidInput
-from equipoise.cli.explain.scores import pod_request
-from equipoise.cli.explain.scores_text import show
+from equipoise.cli.explain.scores import pod_request, show
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
@@ -71,7 +70,7 @@ async def scored(bus: Bus) -> AsyncIterator[Bus]:
 
 
 async def test_without_a_scorer_the_exit_code_is_1(bus: Bus) -> None:
-    """The error says what to check. Runs before the fixture `scored`."""
+    """The error states what to check. Runs before the fixture `scored`."""
     code, output = await bus.run("explain", "pod", "shop/web-1")
 
     assert code == 1

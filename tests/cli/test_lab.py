@@ -1,4 +1,4 @@
-"""`equipoise lab`: what people type, and what they get."""
+"""`equipoise lab`: its commands, as users run them."""
 
 import csv
 import json
@@ -14,7 +14,7 @@ def lab(*arguments: str) -> Result:
 
 
 def test_compare_prints_a_table_and_writes_a_report(tmp_path: Path) -> None:
-    """Of the example, without being told more; stock stands beside what was asked for."""
+    """Of the example by default; the stock scheduler is always included."""
     done = lab(
         "compare", "--scenario", "fresh", "--policy", "profile", "--descheduler", "without", "--processes", "1",
         "--out", str(tmp_path / "out"),
@@ -44,16 +44,16 @@ def test_json_is_one_object_per_run() -> None:
     assert all(set(wanted.split()) <= run.keys() for run in runs)
 
 
-def test_a_folder_that_is_no_trace_says_what_a_trace_is(tmp_path: Path) -> None:
-    """Exit code 2: the input is wrong."""
+def test_the_error_for_another_folder_lists_the_files_of_a_trace(tmp_path: Path) -> None:
+    """Exit code 2."""
     done = lab("compare", "--trace", str(tmp_path))
 
     assert done.exit_code == 2
     assert "is not a trace folder" in done.stderr
 
 
-def test_a_policy_that_nobody_has_is_named() -> None:
-    """With those that there are."""
+def test_the_error_for_an_unknown_policy_names_it() -> None:
+    """And lists all policies."""
     done = lab("compare", "--policy", "best")
 
     assert done.exit_code == 2
@@ -62,7 +62,7 @@ def test_a_policy_that_nobody_has_is_named() -> None:
 
 
 def test_a_sweep_reads_paths_of_the_configuration(tmp_path: Path) -> None:
-    """A row for each combination; the second time there is nothing left to do."""
+    """A row for each combination; the second time nothing is replayed."""
     file = tmp_path / "sweep.csv"
     arguments = (
         "sweep", "--scenario", "fresh", "--descheduler", "without", "--processes", "1", "--out", str(file),
@@ -78,8 +78,8 @@ def test_a_sweep_reads_paths_of_the_configuration(tmp_path: Path) -> None:
     assert rows[0]["peak_spread"] != rows[1]["peak_spread"]
 
 
-def test_a_path_that_the_configuration_does_not_have_is_wrong_input(tmp_path: Path) -> None:
-    """Named as in any configuration."""
+def test_an_unknown_path_of_the_configuration_is_invalid_input(tmp_path: Path) -> None:
+    """The error names the key."""
     done = lab("sweep", "--set", "scorer.leastSpred=1", "--out", str(tmp_path / "sweep.csv"))
 
     assert done.exit_code == 2
@@ -87,7 +87,7 @@ def test_a_path_that_the_configuration_does_not_have_is_wrong_input(tmp_path: Pa
 
 
 def test_whatif_writes_its_report_beside_the_recording(tmp_path: Path) -> None:
-    """The week as it was and with its workloads rolled out, with every policy."""
+    """Both scenarios that start with the recorded placement, with every policy."""
     from lab.traces import a_trace
 
     from equipoise.lab.formats.folder import write

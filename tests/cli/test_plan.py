@@ -19,7 +19,7 @@ from rich.console import Console
 
 from equipoise.cli.bus import send_request
 from equipoise.cli.plan.changes import LastPlans, plan_changes
-from equipoise.cli.plan.text import show, show_changes
+from equipoise.cli.plan.run import show, show_changes
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW
 from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, RefusedMove
 from equipoise.contracts.messages.lease import LeaseEpoch
@@ -103,7 +103,7 @@ async def leader(bus: Bus) -> AsyncIterator[Bus]:
 
 
 async def test_without_a_leader_the_exit_code_is_1(bus: Bus, tmp_path: Path) -> None:
-    """The error says what to check. Runs before the fixture `leader`."""
+    """The error states what to check. Runs before the fixture `leader`."""
     code, output = await bus.run("plan", XDG_CACHE_HOME=str(tmp_path))
 
     assert code == 1
@@ -154,7 +154,7 @@ async def test_json_has_the_whole_plan_and_diff_the_changes(leader: Bus, tmp_pat
 
 
 async def test_the_first_diff_shows_the_whole_plan(leader: Bus, tmp_path: Path) -> None:
-    """In JSON all moves are added; a note on stderr says that there is no earlier plan."""
+    """In JSON all moves are added; a note on stderr states that there is no earlier plan."""
     _, output = await leader.run("plan", "--diff", XDG_CACHE_HOME=str(tmp_path / "one"))
     _, as_json = await leader.run("plan", "--diff", "-o", "json", XDG_CACHE_HOME=str(tmp_path / "two"))
     note, encoded = as_json.splitlines()
@@ -230,7 +230,7 @@ def test_an_empty_plan_has_the_reason_of_each_strategy() -> None:
 
 
 def test_long_lists_are_shortened_in_text() -> None:
-    """The title says so."""
+    """The title has their number."""
     refused = [RefusedMove(pod=f"shop/web-{number}", node="node-a", why="protected") for number in range(50)]
     text = shown(a_plan(refused=refused))
 

@@ -273,7 +273,7 @@ async def test_the_user_tap_may_read_the_report(world: NatsWorld, tmp_path: Path
 
 
 async def test_without_advice_the_exit_code_is_1(world: NatsWorld, tmp_path: Path) -> None:
-    """The error says what to check; an invalid period is exit code 2."""
+    """The error states what to check; an invalid period is exit code 2."""
     options = ("--nats", world.settings.url, "--user", "tap", "--password-file", tmp_path / "password")
     code, text = await run("report", *options)
     invalid, error = await run("report", "--since", "a week")

@@ -148,7 +148,7 @@ async def test_the_command_needs_only_a_kubeconfig(cluster: tuple[Path, dict[str
 
 
 async def test_a_missing_ledger_is_a_closed_ledger(cluster: tuple[Path, dict[str, Any]]) -> None:
-    """The output says how to create one; the command does not fail."""
+    """The output states how to create one; the command does not fail."""
     code, output = await run("status", KUBECONFIG=str(cluster[0]))
     assert code == 0
     assert "evictions: closed" in output

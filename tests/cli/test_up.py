@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 from cli.programs import PROGRAM, Running, processes_with, run, started
+from cluster_fixtures import StartCluster
 
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.objects import deployment, node, pod_template
-from equipoise.testbed.pytest_fixture import StartCluster
-from equipoise.testbed.usage import constant_usage_annotations
+from equipoise.testbed.objects import constant_usage_annotations, deployment, node, pod_template
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from equipoise.testbed.processes.guard import Guard
-from equipoise.testbed.processes.ports import PortBlock
+from equipoise.testbed.processes.loopback import PortBlock
 
 SCRAPE_INTERVAL = 0.2
 """Seconds."""

@@ -26,7 +26,7 @@ def a_node(*, age: float = 1_000.0, ready: str = "True", **fields: Any) -> objec
         (a_node(), ""),
         (a_node(labels={"kubernetes.io/os": "linux", "type": "large"}), ""),
         (a_node(labels={"type": "virtual-kubelet"}), "virtual"),
-        (a_node(taints=[objects.NodeTaint(key="virtual-kubelet.io/provider")]), "virtual"),
+        (a_node(taints=[objects.Taint(key="virtual-kubelet.io/provider")]), "virtual"),
         (a_node(labels={"kubernetes.io/os": "windows"}), "Windows"),
     ],
 )

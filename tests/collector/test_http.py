@@ -247,8 +247,8 @@ async def test_concurrent_queries_are_limited(server: Server) -> None:
 @pytest.mark.parametrize(
     ("fields", "word"),
     [
-        ({"url": "prometheus:9090"}, "must look like"),
-        ({"url": "file:///etc/passwd"}, "must look like"),
+        ({"url": "prometheus:9090"}, "must have the form"),
+        ({"url": "file:///etc/passwd"}, "must have the form"),
         ({"url": "http://eve:secret@prometheus"}, "basicAuthentication"),
         (
             {"bearerTokenFile": "t", "basicAuthentication": {"username": "u", "passwordFile": "p"}},

@@ -19,7 +19,7 @@ from equipoise.contracts.configuration.settings import Coverage, Freshness, Load
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.utilization import UtilizationCycle, WindowUsage
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries
 
 SETTLING = 4.0
 LOAD = LoadSettings(
@@ -174,10 +174,10 @@ async def test_a_node_with_valid_metrics_is_known(start: Callable[..., World]) -
 async def test_a_node_without_samples_is_unknown(start: Callable[..., World]) -> None:
     """It never reads as 0."""
     world = start()
-    world.put("unheard-of", "well")
+    world.put("unscraped", "well")
     cycle = await world.until(lambda cycle: cycle.reasons == {"no sample": 1})
-    assert cycle.missing == {"unheard-of": "cpu: no sample"}
-    assert world.usage("unheard-of") is None
+    assert cycle.missing == {"unscraped": "cpu: no sample"}
+    assert world.usage("unscraped") is None
 
 
 async def test_a_node_with_a_gap_is_unknown(start: Callable[..., World]) -> None:
@@ -238,7 +238,7 @@ async def test_a_node_that_two_jobs_scrape_is_unknown(start: Callable[..., World
 
 
 async def test_samples_from_the_future_are_unknown(start: Callable[..., World]) -> None:
-    """The clock of this machine is 30 s ahead: its samples of 30 s ago must not look new."""
+    """The clock of this machine is 30 s ahead: its samples of 30 s ago must not appear new."""
     world = start()
     world.put("future")
     begun = time.monotonic()
@@ -331,7 +331,7 @@ async def test_virtual_and_filtered_nodes_are_not_expected(start: Callable[..., 
     ours = {"pool": "ours"}
     world.put("well", labels=ours)
     world.put("cloud", labels={**ours, "type": "virtual-kubelet"})
-    world.put("edge", labels=ours, taints=[objects.NodeTaint(key="virtual-kubelet.io/provider", effect="NoSchedule")])
+    world.put("edge", labels=ours, taints=[objects.Taint(key="virtual-kubelet.io/provider", effect="NoSchedule")])
     world.put("panes", labels={**ours, "kubernetes.io/os": "windows"})
     world.put("foreign", labels={"pool": "theirs"})
     cycle = await world.until_known()

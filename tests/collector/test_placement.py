@@ -15,13 +15,13 @@ from equipoise.contracts.kubernetes.objects import (
     Node,
     NodeSpec,
     NodeStatus,
-    NodeTaint,
     ObjectMeta,
     OwnerReference,
     Pod,
     PodSpec,
     PodStatus,
     ResourceRequirements,
+    Taint,
 )
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import PlacedPod
@@ -131,7 +131,7 @@ def test_a_preempted_pod_has_the_time_of_its_preemption() -> None:
 def test_a_placement_holds_the_whole_node() -> None:
     """Labels, taints, readiness, sizes."""
     placements = placements_with()
-    spec = NodeSpec(unschedulable=True, taints=[NodeTaint(key="k", effect="NoSchedule")])
+    spec = NodeSpec(unschedulable=True, taints=[Taint(key="k", effect="NoSchedule")])
     placements.on_node(a_node(), a_node(spec=spec))
     placement = placements.placement("a")
 
@@ -318,7 +318,7 @@ def test_the_workloads_of_departed_pods_are_kept() -> None:
     """Their samples of the last hours belong to these workloads."""
     placements = placements_with(a_pod())
     placements.on_pod(a_pod(), None, NOW)
-    workload, node = placements.departed["shop", "web-1"]
+    _, workload, node = placements.departed["shop", "web-1"]
     placements.prune(NOW + 3_601)
 
     assert ("web", "a") == (workload and workload.name, node)

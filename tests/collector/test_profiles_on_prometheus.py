@@ -33,7 +33,7 @@ from equipoise.collector.sources.prometheus.prometheus_source import PrometheusS
 from equipoise.collector.state.placement import PodName
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries
 
 EVERY_SCRAPE = 0.5
 """Seconds: there are a dozen targets, and a busy machine must not miss them."""

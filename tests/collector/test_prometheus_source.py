@@ -18,7 +18,7 @@ from equipoise.collector.shell.rounds import find_intervals, measure_nodes, meas
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries
 
 T = TypeVar("T")
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 from builders import a_workload_utilization
+from cluster_fixtures import StartCluster
 from prometheus_client import CollectorRegistry
 
 from equipoise.collector.service import Collector
@@ -21,10 +22,8 @@ from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.health import Health
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.memory.bus import MemoryBus
-from equipoise.testbed.objects import deployment, namespace, node, pod_template
+from equipoise.testbed.objects import constant_usage_annotations, deployment, namespace, node, pod_template
 from equipoise.testbed.processes.configuration import PrometheusConfiguration
-from equipoise.testbed.pytest_fixture import StartCluster
-from equipoise.testbed.usage import constant_usage_annotations
 
 LOAD = LoadSettings(
     windows=(

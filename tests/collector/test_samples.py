@@ -226,7 +226,7 @@ def a_sample(node: str) -> Sample:
 
 
 def test_an_address_is_replaced_by_its_nodes_name() -> None:
-    """IPv4 and IPv6; a name stays as it is."""
+    """IPv4 and IPv6; a name is unchanged."""
     names = names_by_address([info("a", "10.0.0.1"), info("b", "fd00::1"), info("c", "10.0.0.3")])
 
     published = with_node_names(

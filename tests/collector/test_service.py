@@ -60,10 +60,10 @@ async def test_each_window_has_its_own_refresh_period(world: World) -> None:
     assert 18 <= count[900.0] <= 23
     assert 4 <= count[3_600.0] <= 6
     assert 0 == count[86_400.0]
-    moments = {
+    times = {
         (query.length, query.at) for query in world.source.queries if query.aggregate in ("mean", "count", "newest")
     }
-    assert sum(count.values()) == len(moments)
+    assert sum(count.values()) == len(times)
 
 
 async def test_a_source_runs_on_a_standby_too() -> None:
@@ -100,9 +100,9 @@ async def test_a_slow_source_gets_no_overlapping_rounds(world: World) -> None:
     await world.advance(100)
     world.source.queries.clear()
     await world.advance(400)
-    moments = {query.at for query in world.source.queries if query.length == 300.0 and query.aggregate == "mean"}
+    times = {query.at for query in world.source.queries if query.length == 300.0 and query.aggregate == "mean"}
 
-    assert 3 <= len(moments) <= 5
+    assert 3 <= len(times) <= 5
     assert 2 == world.cycle().fresh
 
 

@@ -8,7 +8,7 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage, WorkloadUtilization
 
 
-def a_told_workload(cpu: list[float | None], memory: list[float | None] | None = None) -> WorkloadUtilization:
+def a_measured_workload(cpu: list[float | None], memory: list[float | None] | None = None) -> WorkloadUtilization:
     return WorkloadUtilization(
         workload=a_workload(), replicas=3, sampled_at=NOW, queried_at=NOW, epoch=1, sequence=1,
         windows={"5m": WindowUsage(sampled_at=NOW, mean=Resources(cpu=1.0, memory=GIB))},
@@ -18,7 +18,7 @@ def a_told_workload(cpu: list[float | None], memory: list[float | None] | None =
 
 def test_an_unknown_hour_gets_the_mean_of_the_known_ones() -> None:
     """It neither adds nor hides a peak."""
-    day = workload_profile(a_told_workload([1.0, 3.0] * 11 + [None, None]))
+    day = workload_profile(a_measured_workload([1.0, 3.0] * 11 + [None, None]))
 
     assert day is not None
     assert day[0].tolist() == [1.0, 3.0] * 11 + [2.0, 2.0]
@@ -28,9 +28,9 @@ def test_a_few_known_hours_are_no_profile() -> None:
     """The usage of the workload counts as constant."""
     known: list[float | None] = [1.0] * (MIN_SLOTS - 1)
 
-    assert workload_profile(a_told_workload(known)) is None
-    assert workload_profile(a_told_workload([*known, 1.0])) is not None
-    assert workload_profile(a_told_workload([1.0] * SLOTS, [])) is None
+    assert workload_profile(a_measured_workload(known)) is None
+    assert workload_profile(a_measured_workload([*known, 1.0])) is not None
+    assert workload_profile(a_measured_workload([1.0] * SLOTS, [])) is None
     assert workload_profile(None) is None
 
 

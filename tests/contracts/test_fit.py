@@ -3,20 +3,20 @@
 from typing import Any
 
 import pytest
-from builders import GIB, a_placed_pod, a_placement
+from builders import GIB, a_placed_pod, a_placement, refusal
 
-from equipoise.contracts.fit import FitNode, FitPod, HostPort, fit_pod, placed_node, refusal
+from equipoise.contracts.fit import FitNode, FitPod, HostPort, fit_pod, placed_node
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.objects import (
     LabelSelector,
     NodeSelector,
-    NodeSelectorRequirement,
     NodeSelectorTerm,
     PodAffinityTerm,
+    SelectorRequirement,
+    Taint,
     Toleration,
     TopologySpreadConstraint,
 )
-from equipoise.contracts.messages.placement import Taint
 
 UNITS = {"cpu_m": ("cpu", "m"), "ephemeral": ("ephemeral-storage", "")}
 
@@ -66,7 +66,7 @@ def test_a_full_node_accepts_no_pod() -> None:
 
 
 def test_the_pod_itself_does_not_count_on_its_node() -> None:
-    """It stands for its own replacement."""
+    """It is its own replacement."""
     pod = a_fit_pod(requests={"cpu": 3.0})
 
     assert refusal(pod, a_fit_node(pods=[pod])) == ""
@@ -126,7 +126,7 @@ def test_a_cordoned_node_is_refused() -> None:
 )
 def test_node_affinity_operators(operator: str, values: list[str], fits: bool) -> None:
     """Every operator of a node selector matches as in Kubernetes; an unknown one matches nothing."""
-    expression = NodeSelectorRequirement(key="disk", operator=operator, values=values)
+    expression = SelectorRequirement(key="disk", operator=operator, values=values)
     selector = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=[expression])])
 
     assert (refusal(a_fit_pod(node_affinity=selector), a_fit_node(labels={"disk": "ssd"})) == "") is fits
@@ -135,7 +135,7 @@ def test_node_affinity_operators(operator: str, values: list[str], fits: bool) -
 @pytest.mark.parametrize(("operator", "value", "fits"), [("Gt", "4", True), ("Lt", "4", False), ("Gt", "x", False)])
 def test_node_affinity_compares_numbers(operator: str, value: str, fits: bool) -> None:
     """Gt and Lt compare integers; other values never match."""
-    expression = NodeSelectorRequirement(key="cores", operator=operator, values=[value])
+    expression = SelectorRequirement(key="cores", operator=operator, values=[value])
     selector = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=[expression])])
 
     assert (refusal(a_fit_pod(node_affinity=selector), a_fit_node(labels={"cores": "8"})) == "") is fits
@@ -144,7 +144,7 @@ def test_node_affinity_compares_numbers(operator: str, value: str, fits: bool) -
 def test_node_selector_terms() -> None:
     """Terms are alternatives, an empty one matches nothing, matchFields applies to the name, nodeSelector to labels."""
     by_name = NodeSelectorTerm(
-        match_fields=[NodeSelectorRequirement(key="metadata.name", operator="In", values=["node-a"])]
+        match_fields=[SelectorRequirement(key="metadata.name", operator="In", values=["node-a"])]
     )
     either = NodeSelector(node_selector_terms=[NodeSelectorTerm(), by_name])
 
@@ -165,7 +165,7 @@ def test_host_ports() -> None:
 
 def test_volumes_keep_a_pod_in_their_zone() -> None:
     """Every volume must be reachable from the node."""
-    zone = NodeSelectorRequirement(key="zone", operator="In", values=["a"])
+    zone = SelectorRequirement(key="zone", operator="In", values=["a"])
     volume = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=[zone])])
     pod = a_fit_pod(volume_nodes=[volume])
 

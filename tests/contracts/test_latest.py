@@ -22,7 +22,7 @@ def test_the_first_message_is_the_newest() -> None:
     assert supersedes_measurement(a_node_utilization(epoch=0, sequence=0), None)
 
 
-def test_a_lower_epoch_counts_again_after_silence() -> None:
+def test_a_lower_epoch_is_accepted_again_after_a_while() -> None:
     """A node that was taken over by a collector with a lower epoch must not stay unknown."""
     latest = a_node_utilization(epoch=2, sequence=9, queried_at=NOW)
 

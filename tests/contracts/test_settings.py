@@ -46,7 +46,7 @@ def test_low_above_high_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "text"),
     [
         ({"low": ResourceThresholds(cpu=61)}, r"low\.cpu \(61\) must be at least 5 points below high\.cpu \(65\)"),
         ({"high": ResourceThresholds(pods=50), "low": ResourceThresholds(pods=50)}, r"low\.pods"),
@@ -57,9 +57,9 @@ def test_low_above_high_is_refused() -> None:
         ({"prod_high": ResourceThresholds(cpu=70)}, r"prodHigh\.cpu \(70\) must not be above high\.cpu \(65\)"),
     ],
 )
-def test_inconsistent_thresholds_are_refused(fields: dict[str, ResourceThresholds], told: str) -> None:
+def test_inconsistent_thresholds_are_refused(fields: dict[str, ResourceThresholds], text: str) -> None:
     """At least five points must be between low and high."""
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=text):
         Thresholds(**fields)
 
 

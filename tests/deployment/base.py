@@ -19,20 +19,20 @@ def base_documents() -> list[Document]:
 
 
 def base_programs(documents: list[Document]) -> dict[str, Program]:
-    """By the name of their container."""
+    """By container name."""
     templates = [
         document["spec"]["template"]["spec"]
         for document in documents
         if document["kind"] in ("Deployment", "StatefulSet", "Job")
     ]
-    found = [_program(template) for template in templates]
-    return {program.name: program for program in found}
+    programs = [_program(template) for template in templates]
+    return {program.name: program for program in programs}
 
 
 def tls_settings() -> Document:
-    """What k8s/base/equipoise.yaml shows of TLS in a comment, to be laid over a configuration."""
-    shown = (BASE / "equipoise.yaml").read_text().partition("# scorer:\n")
-    document: Document = yaml.safe_load(re.sub("^# ", "", "".join(shown[1:]), flags=re.MULTILINE))
+    """The TLS settings that k8s/base/equipoise.yaml contains as a comment."""
+    comment = (BASE / "equipoise.yaml").read_text().partition("# scorer:\n")
+    document: Document = yaml.safe_load(re.sub("^# ", "", "".join(comment[1:]), flags=re.MULTILINE))
     return document
 
 

@@ -1,4 +1,4 @@
-"""The programs of docker-compose.yml: merge keys and anchors resolved by YAML, variables by what compose does."""
+"""The programs of docker-compose.yml, with merge keys, anchors and variables resolved."""
 
 import os
 import re
@@ -38,7 +38,7 @@ def compose_programs(document: Mapping[str, Any]) -> dict[str, Program]:
 
 def _program(name: str, service: Mapping[str, Any], secrets: Mapping[str, Any], volumes: set[str]) -> Program:
     check = service.get("healthcheck", {}).get("test", ["CMD"])
-    assert check[0] == "CMD", f"{name}: a check without a shell"
+    assert check[0] == "CMD", f"{name}: the health check must not use a shell"
     return Program(
         name=name,
         image=service["image"],
@@ -50,13 +50,13 @@ def _program(name: str, service: Mapping[str, Any], secrets: Mapping[str, Any], 
         grace_seconds=_seconds(service.get("stop_grace_period", "10s")),
         health=health_of(check[-1]) if len(check) > 1 else None,
         health_command=tuple(check[1:]),
-        after={other: how["condition"] for other, how in service.get("depends_on", {}).items()},
+        after={other: dependency["condition"] for other, dependency in service.get("depends_on", {}).items()},
     )
 
 
 def _environment(service: Mapping[str, Any]) -> dict[str, str]:
     values = {key: str(value) for key, value in service.get("environment", {}).items()}
-    if service.get("env_file") == "secrets/nats.env":  # as docs/operations.md makes it
+    if service.get("env_file") == "secrets/nats.env":  # created as in docs/operations.md
         values |= {f"EQUIPOISE_{user.upper()}_PASSWORD": f"secret:{user}" for user in USERS}
     return values
 

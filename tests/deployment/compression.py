@@ -19,7 +19,7 @@ def compressed_configuration() -> Document:
 
 
 def _overlay() -> Document:
-    """What compression forces, the excluded namespace of the trace, and what makes the test shorter."""
+    """Settings that compression requires, the excluded namespace of the trace, and shorter waits for the test."""
     overlay: Document = {
         "namespaces": {"exclude": ["kube-system", "kube-public", "kube-node-lease", NAMESPACE, EXCLUDED_NAMESPACE]},
         # Leases are not compressed; a replica that was killed must be replaced sooner than within a compressed day.
@@ -33,7 +33,7 @@ def _overlay() -> Document:
 
 
 def merged(below: Any, above: Any) -> Any:
-    """Two documents, the one laid over the other."""
+    """Two documents; values of `above` override those of `below`."""
     if not isinstance(below, Mapping) or not isinstance(above, Mapping):
         return above
     return {

@@ -1,6 +1,6 @@
-"""Reads a kustomization as `kubectl kustomize` does, as far as ours go: tests must not need kubectl.
+"""Reads a kustomization as `kubectl kustomize` does, as far as this project uses it: tests must not need kubectl.
 
-Resources, generated ConfigMaps (without the hash in their names), patches that delete an object or replace a part.
+Resources, generated ConfigMaps (without the hash in their names), patches that delete an object or replace a value.
 """
 
 from copy import deepcopy
@@ -11,14 +11,14 @@ import yaml
 
 Document = dict[str, Any]
 
-_UNDERSTOOD = {"apiVersion", "kind", "resources", "configMapGenerator", "patches"}
+_SUPPORTED = {"apiVersion", "kind", "resources", "configMapGenerator", "patches"}
 
 
 def read_kustomization(folder: Path) -> list[Document]:
-    """All objects of a folder, in order. Raises ValueError for what this reader does not understand."""
+    """All objects of a folder, in order. Raises ValueError for an unsupported field."""
     text = yaml.safe_load((folder / "kustomization.yaml").read_text())
-    if unknown := set(text) - _UNDERSTOOD:
-        raise ValueError(f"{folder}: {', '.join(sorted(unknown))} is not understood here")
+    if unknown := set(text) - _SUPPORTED:
+        raise ValueError(f"{folder}: {', '.join(sorted(unknown))} is not supported")
     documents: list[Document] = []
     for name in text["resources"]:
         path = folder / name
@@ -26,7 +26,9 @@ def read_kustomization(folder: Path) -> list[Document]:
     documents += [_config_map(folder, entry) for entry in text.get("configMapGenerator", ())]
     for entry in text.get("patches", ()):
         patch = yaml.safe_load(entry["patch"])
-        documents = _with_parts(documents, entry["target"], patch) if "target" in entry else _without(documents, patch)
+        documents = (
+            _replace_values(documents, entry["target"], patch) if "target" in entry else _delete(documents, patch)
+        )
     return documents
 
 
@@ -43,26 +45,26 @@ def _config_map(folder: Path, entry: Document) -> Document:
     }
 
 
-def _without(documents: list[Document], patch: Document) -> list[Document]:
+def _delete(documents: list[Document], patch: Document) -> list[Document]:
     if patch.get("$patch") != "delete":
-        raise ValueError(f"only patches that delete are understood here: {patch}")
-    left = [document for document in documents if identity(document) != identity(patch)]
-    if len(left) == len(documents):
-        raise ValueError(f"the patch finds nothing: {patch}")
-    return left
+        raise ValueError(f"only patches that delete are supported: {patch}")
+    remaining = [document for document in documents if identity(document) != identity(patch)]
+    if len(remaining) == len(documents):
+        raise ValueError(f"no object matches the patch: {patch}")
+    return remaining
 
 
-def _with_parts(documents: list[Document], target: Document, operations: list[Document]) -> list[Document]:
-    """JSON Patch (RFC 6902), of which only `replace` is understood."""
+def _replace_values(documents: list[Document], target: Document, operations: list[Document]) -> list[Document]:
+    """JSON Patch (RFC 6902), only `replace` is supported."""
     changed = deepcopy(documents)
-    part: Any = named(changed, target["kind"], target["name"])
+    value: Any = named(changed, target["kind"], target["name"])
     for operation in operations:
         if operation["op"] != "replace":
-            raise ValueError(f"only operations that replace are understood here: {operation}")
-        *way, last = [int(key) if key.isdecimal() else key for key in operation["path"].strip("/").split("/")]
-        for key in way:
-            part = part[key]
-        part[last] = operation["value"]
+            raise ValueError(f"only operations that replace are supported: {operation}")
+        *path, last = [int(key) if key.isdecimal() else key for key in operation["path"].strip("/").split("/")]
+        for key in path:
+            value = value[key]
+        value[last] = operation["value"]
     return changed
 
 

@@ -1,8 +1,8 @@
-"""Runs programs that are meant for containers as plain processes, with what their containers would give them.
+"""Runs the programs of containers as plain processes, with the mounts, variables and ports of their containers.
 
-Each has a folder in which its mounts lie at their own paths; commands, variables and mounted files are translated:
-a mounted path becomes that path in the folder, a container's port becomes a free one of this machine. What no mount
-provides stays as it is, and is not found. Names of other containers are replaced through the services' own variables.
+Each program has a folder that contains its mounts. In commands, variables and mounted files, a mounted path is replaced
+by its path in that folder, and a port by a free port of this machine. Other paths remain and are not found. Names of
+other containers are overridden with the environment variables of the services.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.runtime.bus.dev_server import nats_server_binary
 from equipoise.runtime.process.lifecycle import WithHealth
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
 
 NATS_PORT = 4222
@@ -34,28 +34,28 @@ _WGET = """#!{python}
 import sys, urllib.request
 urllib.request.urlopen(sys.argv[-1], timeout=3).read()
 """
-"""As much of it as a health check needs; the images have one, this machine may not."""
+"""Sufficient for health checks. The images contain wget, this machine may not."""
 
 
 class Folder(msgspec.Struct, frozen=True, kw_only=True):
-    """Where everything of one set of programs lies."""
+    """The files of one set of programs."""
 
     path: Path
     passwords: Mapping[str, str]
-    """What `secret:<key>` stands for, and what is there of `optional:<Secret>/<key>`."""
+    """Values of `secret:<key>` and of the existing `optional:<Secret>/<key>`."""
 
     files: Mapping[str, str] = {}
     """Text to mount instead of a file of the repository."""
 
 
 class Machine:
-    """Everything that one set of programs needs to run here."""
+    """Runs one set of programs."""
 
     def __init__(self, cluster: Cluster, binaries: Binaries, programs: Mapping[str, Program], folder: Folder) -> None:
         self.programs = programs
         self.path = folder.path
         self.evict = False
-        """Lays `EQUIPOISE_BINDER__EVICT` over the configuration."""
+        """Overrides `binder.evict`."""
 
         self._cluster = cluster
         self._folder = folder
@@ -70,7 +70,7 @@ class Machine:
         (self._bin / "wget").chmod(0o755)
 
     def url(self, port: int, scheme: str = "http") -> str:
-        """Where a container's port is here."""
+        """The local URL of a container port."""
         return f"{scheme}://127.0.0.1:{self._ports[port]}"
 
     def log(self, name: str) -> Path:
@@ -78,14 +78,14 @@ class Machine:
 
     async def start(self, name: str) -> None:
         program = self.programs[name]
-        self._environments[name] = await self._provide(program)
+        self._environments[name] = await self._prepare(program)
         self._pids[name] = self._run(program, program.command, self._environments[name])
 
     def kill(self, name: str) -> None:
         self._cluster.guard.stop(self._pids[name], number=signal.SIGKILL)
 
     def stop(self) -> None:
-        """As `docker compose down` does: services first, then what they depend on; SIGTERM, and the grace to end."""
+        """As `docker compose down`: services before their dependencies, with SIGTERM and the grace period."""
         services = [name for name in self._pids if name in SERVICES]
         self._stop(services)
         self._stop([name for name in self._pids if name in self.programs and name not in services])
@@ -100,7 +100,7 @@ class Machine:
             # Signal 0 does nothing: a second SIGTERM would end a process that is already past its handlers.
             code = guard.stop(self._pids[name], number=0, timeout=grace)
             expected = 0 if name in SERVICES else code
-            assert code == expected, f"{name} ended with code {code}, it had {grace} s:\n{self.tail(name)}"
+            assert code == expected, f"{name} ended with code {code} or not within {grace} s:\n{self.tail(name)}"
 
     async def completed(self, name: str, seconds: float = 120.0) -> None:
         """Wait until it has ended with code 0."""
@@ -122,22 +122,22 @@ class Machine:
     async def ready(self, name: str, seconds: float = 120.0) -> None:
         """Wait until /readyz is 200."""
         deadline = asyncio.get_running_loop().time() + seconds
-        while not (said := await self.readiness(name)).get("ready"):
+        while not (report := await self.readiness(name)).get("ready"):
             self._assert_runs(name)
-            assert asyncio.get_running_loop().time() < deadline, f"{name} says {said}:\n{self.tail(name)}"
+            assert asyncio.get_running_loop().time() < deadline, f"{name} is not ready: {report}\n{self.tail(name)}"
             await asyncio.sleep(0.1)
 
     async def readiness(self, name: str) -> dict[str, Any]:
-        """The body of /readyz; empty when there is no answer."""
+        """The body of /readyz; empty when there is no response."""
         health = self.programs[name].health
         assert health is not None
         try:
             async with (
                 aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=3)) as session,
-                session.get(f"{self.url(health.port)}/readyz") as answer,
+                session.get(f"{self.url(health.port)}/readyz") as response,
             ):
-                said: dict[str, Any] = await answer.json(content_type=None)
-                return said
+                report: dict[str, Any] = await response.json(content_type=None)
+                return report
         except (aiohttp.ClientError, TimeoutError):
             return {}
 
@@ -145,8 +145,8 @@ class Machine:
         log = self.log(name)
         return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) if log.exists() else ""
 
-    def run_beside(self, name: str, command: tuple[str, ...]) -> None:
-        """A program of a person's, such as `equipoise tap`."""
+    def run_command(self, name: str, command: tuple[str, ...]) -> None:
+        """A command of a user, such as `equipoise tap`."""
         self._pids[name] = self._cluster.guard.start(
             command, log=self.log(name), directory=self.path, environment=self._path_variable()
         )
@@ -155,8 +155,6 @@ class Machine:
         file = self.path / f"{user}.password"
         file.write_text(self._folder.passwords[user])
         return file
-
-    # How
 
     async def _exit_code(self, pid: int, seconds: float) -> int:
         async with asyncio.timeout(seconds):
@@ -173,34 +171,37 @@ class Machine:
         self, program: Program, command: tuple[str, ...], environment: Mapping[str, str], log: str | None = None
     ) -> int:
         # The official image of Prometheus has its name as entry point.
-        words = ("prometheus", *command) if command[0].startswith("--config.file") else command
-        words = tuple(self._translated(word, program) for word in words)
-        if words[0] == "prometheus":
-            words += (f"--web.listen-address=127.0.0.1:{self._ports[9090]}",)
+        arguments = ("prometheus", *command) if command[0].startswith("--config.file") else command
+        arguments = tuple(self._translated(argument, program) for argument in arguments)
+        if arguments[0] == "prometheus":
+            arguments += (f"--web.listen-address=127.0.0.1:{self._ports[9090]}",)
         return self._cluster.guard.start(
-            words, log=self.path / log if log else self.log(program.name), directory=self.path, environment=environment
+            arguments,
+            log=self.path / log if log else self.log(program.name),
+            directory=self.path,
+            environment=environment,
         )
 
-    async def _provide(self, program: Program) -> dict[str, str]:
-        """Lay out the mounts; the environment of the process."""
+    async def _prepare(self, program: Program) -> dict[str, str]:
+        """Creates the mounts; returns the environment of the process."""
         environment = {}
         for name, value in program.environment.items():
             secret = value.startswith("secret:")
             environment[name] = self._folder.passwords[value[7:]] if secret else self._translated(value, program)
         for path, source in program.mounts.items():
-            place = self._place(program, path)
+            target = self._local_path(program, path)
             if source == SERVICE_ACCOUNT:
                 token = await self._cluster.service_account_token(NAMESPACE, f"equipoise-{program.name}")
                 environment |= self._cluster.in_cluster_environment
                 environment["EQUIPOISE_KUBERNETES__SERVICE_ACCOUNT"] = str(token.parent)
             elif source == VOLUME:
-                place.mkdir(parents=True, exist_ok=True)
+                target.mkdir(parents=True, exist_ok=True)
             elif source.startswith(OPTIONAL) and source.removeprefix(OPTIONAL) not in self._folder.passwords:
                 continue
             else:
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.write_text(self._translated(self._content(source), program, ports=True))
-        return environment | self._path_variable() | self._elsewhere(program)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_text(self._translated(self._content(source), program, ports=True))
+        return environment | self._path_variable() | self._local_addresses(program)
 
     def _content(self, source: str) -> str:
         if source == KUBECONFIG:
@@ -209,8 +210,8 @@ class Machine:
             return self._folder.passwords[source.partition(":")[2]]
         return self._folder.files[source] if source in self._folder.files else (ROOT / source).read_text()
 
-    def _elsewhere(self, program: Program) -> dict[str, str]:
-        """What lies elsewhere than in a cluster or behind the names of compose."""
+    def _local_addresses(self, program: Program) -> dict[str, str]:
+        """Variables with local addresses, instead of names in a cluster or in compose."""
         if program.name not in (*SERVICES, "setup"):
             return {}
         health = {
@@ -227,18 +228,18 @@ class Machine:
     def _path_variable(self) -> dict[str, str]:
         return {"PATH": f"{self._bin}:{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
-    def _place(self, program: Program, path: str) -> Path:
+    def _local_path(self, program: Program, path: str) -> Path:
         return self.path / program.name / path.lstrip("/")
 
     def _translated(self, text: str, program: Program, *, ports: bool = False) -> str:
         for path in sorted(program.mounts, key=len, reverse=True):
-            text = re.sub(rf"(?<![\w/.]){re.escape(path)}(?![\w.])", str(self._place(program, path)), text)
+            text = re.sub(rf"(?<![\w/.]){re.escape(path)}(?![\w.])", str(self._local_path(program, path)), text)
         pattern = r"(?<=127\.0\.0\.1:)(\d+)" + (r"|(?<=port: )(\d+)" if ports else "")
         return re.sub(pattern, lambda match: str(self._ports.get(int(match[0]), match[0])), text)
 
 
 def _health_ports() -> dict[str, int]:
-    """Of the defaults, which no configuration of ours changes."""
+    """The default ports: no shipped configuration changes them."""
     sections = {name: section() for name, section in SERVICE_SETTINGS.items()}
     return {
         name: int(section.health.rpartition(":")[2])

@@ -1,4 +1,4 @@
-"""One value for what a container runs, whether k8s/base or docker-compose.yml says so; and where the two differ."""
+"""What a container runs, read from k8s/base or docker-compose.yml, and the differences between both."""
 
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
@@ -12,14 +12,14 @@ KUBECONFIG = "kubeconfig"
 """Source of the user's own kubeconfig."""
 
 OPTIONAL = "optional:"
-"""How the source of a file begins that need not be there."""
+"""Prefix of the source of an optional file."""
 
 VOLUME = "volume"
 """Source of a folder that outlives the container."""
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked over HTTP to know whether a container is well."""
+    """The HTTP health check of a container."""
 
     port: int
     path: str
@@ -41,8 +41,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     """A value may be `secret:<key>`."""
 
     mounts: dict[str, str]
-    """Path in the container to its source: a file of the repository, `secret:<key>`, `optional:<Secret>/<key>` for one
-    that need not be there, or one of the words above."""
+    """Path in the container to its source: a file of the repository, `secret:<key>`, `optional:<Secret>/<key>`, or one
+    of the constants above."""
 
     user: str | None
     read_only: bool
@@ -50,7 +50,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     health: Health | None = None
     health_command: tuple[str, ...] = ()
     after: dict[str, str] = {}
-    """Names of programs that come first, and what is waited for."""
+    """Names of the programs that start before, and the conditions to wait for."""
 
     @property
     def reaches_cluster(self) -> bool:
@@ -61,18 +61,18 @@ _CLUSTER_VARIABLE = "EQUIPOISE_KUBERNETES__KUBECONFIG"
 
 
 def differences(base: Mapping[str, Program], compose: Mapping[str, Program]) -> list[str]:
-    """What is not the same, but for three things: where Prometheus is, who a program is, and what need not be there.
+    """All differences except the expected ones: Prometheus, credentials and optional Secrets.
 
-    In a cluster Prometheus is the user's and a program has its ServiceAccount; beside one, compose brings a Prometheus
-    and the user's kubeconfig. Optional Secrets are for clusters: compose's scorer answers this machine alone.
+    In a cluster, Prometheus belongs to the user and programs have ServiceAccounts; compose runs its own Prometheus and
+    mounts the user's kubeconfig. Optional Secrets exist only in clusters: the scorer of compose serves one machine.
     """
-    found = [f"only one of the two has {name}" for name in sorted(set(base) ^ (set(compose) - {"prometheus"}))]
+    result = [f"only one of the two has {name}" for name in sorted(set(base) ^ (set(compose) - {"prometheus"}))]
     for name in sorted(set(base) & set(compose)):
-        found += [f"{name}: {text}" for text in _unlike(base[name], compose[name])]
-    return found
+        result += [f"{name}: {text}" for text in _program_differences(base[name], compose[name])]
+    return result
 
 
-def _unlike(base: Program, compose: Program) -> Iterator[str]:
+def _program_differences(base: Program, compose: Program) -> Iterator[str]:
     for field in ("image", "command", "health", "read_only", "grace_seconds", "reaches_cluster"):
         left, right = getattr(base, field), getattr(compose, field)
         if left != right:
@@ -81,8 +81,8 @@ def _unlike(base: Program, compose: Program) -> Iterator[str]:
     if base.user != compose.user and base.name != "nats":
         yield f"user is {base.user} and {compose.user}"
     variables = {name: value for name, value in compose.environment.items() if name != _CLUSTER_VARIABLE}
-    yield from _unlike_entries("variable", base.environment, variables)
-    yield from _unlike_entries("path", _own_mounts(base), _own_mounts(compose))
+    yield from _entry_differences("variable", base.environment, variables)
+    yield from _entry_differences("path", _own_mounts(base), _own_mounts(compose))
     if compose.reaches_cluster:
         path = compose.environment.get(_CLUSTER_VARIABLE)
         if path is None or compose.mounts.get(path) != KUBECONFIG:
@@ -97,7 +97,7 @@ def _own_mounts(program: Program) -> dict[str, str]:
     }
 
 
-def _unlike_entries(what: str, base: Mapping[str, str], compose: Mapping[str, str]) -> Iterator[str]:
+def _entry_differences(what: str, base: Mapping[str, str], compose: Mapping[str, str]) -> Iterator[str]:
     for key in sorted({*base, *compose}):
         left, right = base.get(key), compose.get(key)
         if left != right:

@@ -1,4 +1,4 @@
-"""The deployment files say what they should before anything runs: generated parts, Pod Security, one truth for two."""
+"""The deployment files: generated parts, Pod Security, and the same programs in Kubernetes and compose."""
 
 import re
 from pathlib import Path
@@ -28,15 +28,15 @@ def test_the_permission_file_is_the_generated_one() -> None:
     assert (BASE / "permissions.conf").read_text() == generated
 
 
-def test_the_one_configuration_is_valid() -> None:
-    """Every section is accepted as strictly as `equipoise config validate` does, and evictions are dry runs."""
+def test_the_shipped_configuration_is_valid() -> None:
+    """`equipoise config validate` accepts every section, and evictions are dry runs."""
     text = (BASE / "equipoise.yaml").read_text()
     validate_document(text, SERVICE_SETTINGS)
     assert "evict: false" in text
 
 
-def test_every_file_of_the_base_is_part_of_it() -> None:
-    """A file that the kustomization forgets would be no part of an installation."""
+def test_the_kustomization_includes_every_file_of_the_base() -> None:
+    """A file that is missing there would not be installed."""
     text = (BASE / "kustomization.yaml").read_text()
     assert [path.name for path in BASE.iterdir() if path.name not in text] == ["kustomization.yaml"]
     assert {f"{service}.yaml" for service in SERVICES} <= {path.name for path in BASE.iterdir()}
@@ -52,8 +52,8 @@ def pod_templates() -> list[tuple[str, Document]]:
 
 
 @pytest.mark.parametrize(("name", "pod"), pod_templates(), ids=lambda value: value if isinstance(value, str) else "")
-def test_every_container_is_locked_in(name: str, pod: Document) -> None:
-    """No root, no writable root, no capability, a memory limit; the API server itself judges `restricted` elsewhere."""
+def test_every_container_is_restricted(name: str, pod: Document) -> None:
+    """No root user, no writable root filesystem, no capability, a memory limit. tests/e2e has Pod Security itself."""
     assert pod["securityContext"]["runAsNonRoot"]
     for container in pod["containers"]:
         assert container["securityContext"] == {
@@ -111,7 +111,7 @@ def test_each_account_is_used_by_one_program(folder: Path) -> None:
 
 
 def test_only_the_full_installation_may_evict_everywhere() -> None:
-    """observe binds the right to evict nowhere, namespaced in one namespace, the base everywhere."""
+    """observe does not bind the permission to evict, namespaced binds it in one namespace, the base everywhere."""
     bound = [
         [(d["kind"], d["metadata"].get("namespace")) for d in read_kustomization(folder) if is_eviction_binding(d)]
         for folder in FOLDERS
@@ -124,14 +124,14 @@ def is_eviction_binding(document: Document) -> bool:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_no_registry_is_named(path: Path) -> None:
-    """Images are bare names: where they come from is the user's choice."""
+def test_no_image_name_contains_a_registry(path: Path) -> None:
+    """The user chooses the registry."""
     for image in re.findall(r"(?:image:|FROM) +(\S+)", path.read_text()):
         assert "." not in image.split("/")[0] or "/" not in image, image
 
 
-def test_the_entry_of_both_schedulers_is_the_same() -> None:
-    """Whoever runs a second scheduler gets the entry that is shipped for the first."""
+def test_both_schedulers_have_the_same_extender_entry() -> None:
+    """The second scheduler is configured with the entry that is shipped for the first."""
     second = read_documents(ROOT / "k8s" / "scheduler" / "second-scheduler.yaml")
     (entry,) = read_documents(ROOT / "k8s" / "scheduler" / "extender.yaml")
     (own,) = read_configuration(named(second, "ConfigMap", "equipoise-scheduler")["data"]["scheduler.yaml"])
@@ -146,17 +146,17 @@ def read_configuration(text: str) -> list[Any]:
     return list(yaml.safe_load_all(text))
 
 
-def test_the_shown_tls_setting_is_valid_and_names_what_the_scorer_mounts() -> None:
-    """Whoever removes the comment signs of k8s/base/equipoise.yaml has a configuration that works."""
+def test_the_commented_tls_settings_are_valid_and_name_mounted_files() -> None:
+    """Uncommenting them in k8s/base/equipoise.yaml gives a working configuration."""
     configuration = yaml.safe_load((BASE / "equipoise.yaml").read_text()) | tls_settings()
     validate_document(yaml.safe_dump(configuration), SERVICE_SETTINGS)
     mounts = base_programs(base_documents())["scorer"].mounts
-    shown = tls_settings()["scorer"]["extender"]["tls"].values()
-    assert [mounts[path] for path in shown] == [f"optional:{SERVER_SECRET}/{key}" for key in SECRET_KEYS]
+    paths = tls_settings()["scorer"]["extender"]["tls"].values()
+    assert [mounts[path] for path in paths] == [f"optional:{SERVER_SECRET}/{key}" for key in SECRET_KEYS]
 
 
-def test_the_second_scheduler_has_the_files_of_its_entry() -> None:
-    """Its Secret is mounted where the entry looks, and the scorer's certificate bears the name that it demands."""
+def test_the_second_scheduler_mounts_the_files_of_its_extender_entry() -> None:
+    """Its Secret is mounted at the paths of the entry, and `serverName` is a name of the scorer's certificate."""
     (entry,) = read_documents(ROOT / "k8s" / "scheduler" / "extender.yaml")[0]["extenders"]
     second = read_documents(ROOT / "k8s" / "scheduler" / "second-scheduler.yaml")
     pod = named(second, "Deployment", "equipoise-scheduler")["spec"]["template"]["spec"]
@@ -171,7 +171,7 @@ def test_the_second_scheduler_has_the_files_of_its_entry() -> None:
     }
 
 
-def test_compose_runs_what_kubernetes_runs() -> None:
+def test_compose_and_kubernetes_run_the_same_programs() -> None:
     """The same services, images, commands, variables, paths and health checks in both."""
     assert differences(base_programs(base_documents()), compose_programs(compose_document())) == []
 
@@ -190,12 +190,12 @@ MUTATIONS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "instead", "expected"), MUTATIONS, ids=[case[2] for case in MUTATIONS])
-def test_a_difference_is_found(tmp_path: Path, text: str, instead: str, expected: str) -> None:
-    """Any of these changes to a copy of docker-compose.yml is noticed and named."""
+@pytest.mark.parametrize(("text", "replacement", "expected"), MUTATIONS, ids=[case[2] for case in MUTATIONS])
+def test_a_difference_is_reported(tmp_path: Path, text: str, replacement: str, expected: str) -> None:
+    """Each of these changes to a copy of docker-compose.yml is reported."""
     copy = tmp_path / "docker-compose.yml"
     original = COMPOSE.read_text()
     assert text in original
-    copy.write_text(original.replace(text, instead))
-    found = differences(base_programs(base_documents()), compose_programs(compose_document(copy)))
-    assert any(expected in line for line in found), found
+    copy.write_text(original.replace(text, replacement))
+    reported = differences(base_programs(base_documents()), compose_programs(compose_document(copy)))
+    assert any(expected in line for line in reported), reported

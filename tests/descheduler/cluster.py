@@ -131,7 +131,7 @@ class Cluster:
             self.add_app(f"app{number}", {f"app{number}-x": "node-a"}, 8.0 / apps)
 
     async def measure(self, *, sampled_at: float | None = None, expected: int | None = None) -> None:
-        """What a collector would say now."""
+        """Publishes what a collector would now."""
         now = self.clock.now()
         sampled_at = now if sampled_at is None else sampled_at
         self._sequence += 1

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, abnormal_nodes, counted, restarted
+from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, abnormal_nodes, counted
 
 INTERVAL = 120.0
 NEEDED = 5
@@ -107,14 +107,6 @@ def test_a_normal_evaluation_ends_the_count() -> None:
 
     assert not is_abnormal(interrupted)
     assert is_abnormal([*interrupted, (9 * INTERVAL, True, 9 * INTERVAL)])
-
-
-def test_the_count_restarts_after_an_eviction() -> None:
-    """What was counted before the eviction does not describe the node afterwards."""
-    counts = after([(i * INTERVAL, True, i * INTERVAL) for i in range(5)])
-
-    assert restarted(counts, "a") == {}
-    assert restarted(counts, "b") == counts
 
 
 def test_a_node_that_is_gone_is_forgotten() -> None:

@@ -177,7 +177,7 @@ def test_one_threshold_is_needed() -> None:
 
 def test_a_node_without_unrequested_resources_is_no_target() -> None:
     """However idle it is."""
-    asked = FitNode(name="warm", allocatable={"cpu": 0.05, "memory": 64 * GIB, "pods": 110.0})
-    warm = a_loaded_node("warm", 0.3, fit=asked)
+    overcommitted = FitNode(name="warm", allocatable={"cpu": 0.05, "memory": 64 * GIB, "pods": 110.0})
+    warm = a_loaded_node("warm", 0.3, fit=overcommitted)
 
     assert not moves(a_cluster(sparse("a"), warm))

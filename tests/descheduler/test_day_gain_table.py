@@ -30,11 +30,11 @@ def unevenness(used: Array, base: Array) -> float:
 
 
 def a_table(
-    used: Array, base: Array, days: Array, homes: list[int], room: float = np.inf, **asks: float
+    used: Array, base: Array, days: Array, locations: list[int], room: float = np.inf, **requests: float
 ) -> DayGainTable:
     table = DayGainTable(used, base, np.full((len(base), 3), room), slots=SLOTS, resources=RESOURCES)
-    pods = [a_row(number, asks.get(f"pod{number}", 0.0)) for number in range(len(days))]
-    table.add(pods, homes, days, np.ones(len(base), dtype=np.bool_))
+    pods = [a_row(number, requests.get(f"pod{number}", 0.0)) for number in range(len(days))]
+    table.add(pods, locations, days, np.ones(len(base), dtype=np.bool_))
     return table
 
 
@@ -44,19 +44,19 @@ def clusters(draw: st.DrawFn) -> tuple[Array, Array, Array, list[int]]:
     amounts = st.floats(0.0, 4.0)
     base = np.array([[draw(st.floats(8, 32)), draw(st.floats(8, 32))] for _ in range(NODES)])
     days = np.array([[[draw(amounts) for _ in SLOTS] for _ in RESOURCES] for _ in range(6)])
-    homes = [draw(st.integers(0, NODES - 1)) for _ in days]
+    locations = [draw(st.integers(0, NODES - 1)) for _ in days]
     used = np.array([[[draw(amounts) for _ in SLOTS] for _ in RESOURCES] for _ in range(NODES)])
-    for home, day in zip(homes, days, strict=True):
-        used[home] += day
-    return used, base, days, homes
+    for location, day in zip(locations, days, strict=True):
+        used[location] += day
+    return used, base, days, locations
 
 
 @settings(max_examples=40, deadline=None)
 @given(cluster=clusters())
 def test_a_gain_is_the_reduction_of_the_sum(cluster: tuple[Array, Array, Array, list[int]]) -> None:
     """Of the best single move and the best pairs, also after other moves."""
-    used, base, days, homes = cluster
-    table = a_table(used, base, days, homes)
+    used, base, days, locations = cluster
+    table = a_table(used, base, days, locations)
     for _ in range(3):
         rows = np.arange(len(days))
         single = table.best_single(rows)

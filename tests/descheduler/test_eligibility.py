@@ -9,7 +9,7 @@ from descheduler.cluster import a_node_object, a_pod_object, a_ready, a_workload
 
 from equipoise.contracts.eviction.protection import Candidate
 from equipoise.contracts.kubernetes import objects
-from equipoise.contracts.kubernetes.objects import NodeTaint, ObjectMeta, PodDisruptionBudget
+from equipoise.contracts.kubernetes.objects import ObjectMeta, PodDisruptionBudget, Taint
 from equipoise.descheduler.decisions.evaluation.eligibility import eviction_obstacle, source_refusal, target_refusal
 
 POD = a_pod_object("web-1", "node-a", NOW)
@@ -47,7 +47,7 @@ def test_an_eviction_that_would_fail_is_not_proposed(found: str, expected: str) 
 
 
 def tainted(key: str) -> objects.Node:
-    return a_node_object("node-a", NOW, spec=objects.NodeSpec(taints=[NodeTaint(key=key, effect="NoSchedule")]))
+    return a_node_object("node-a", NOW, spec=objects.NodeSpec(taints=[Taint(key=key, effect="NoSchedule")]))
 
 
 def with_ready(condition: objects.Condition) -> objects.Node:
@@ -71,7 +71,7 @@ def with_metadata(**metadata: Any) -> objects.Node:
     ],
 )
 def test_new_leaving_and_unready_nodes_are_neither_source_nor_target(node: objects.Node, why: str) -> None:
-    """The refusal says which of these a node is."""
+    """The refusal states which of these a node is."""
     assert source_refusal(node, now=NOW, settling=300).startswith(why)
     assert target_refusal(node, now=NOW, settling=300).startswith(why)
 

@@ -5,13 +5,13 @@ from typing import Protocol, cast
 
 import msgspec
 import pytest
+from builders import refusal
 from descheduler.cluster_states import THRESHOLDS, a_cluster, a_loaded_node, a_node, a_pod, names
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
-from equipoise.contracts.fit import refusal
-from equipoise.contracts.messages.placement import Taint
+from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.planning.pools import NodePool, Requirement, Selector
 from equipoise.descheduler.decisions.planning.projection import Projection

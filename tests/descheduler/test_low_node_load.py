@@ -20,9 +20,8 @@ from descheduler.cluster_states import (
 
 from equipoise.contracts.configuration.settings import Namespaces, ResourceThresholds, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
-from equipoise.contracts.kubernetes.objects import LabelSelector, PodAffinityTerm
+from equipoise.contracts.kubernetes.objects import LabelSelector, PodAffinityTerm, Taint
 from equipoise.contracts.load.pod_priority import QOS_LABEL
-from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.pipeline import classify
 from equipoise.descheduler.decisions.planning.pod_order import in_order
@@ -163,7 +162,7 @@ def test_deviation_does_not_swap_hot_and_idle() -> None:
     strategy = LowNodeLoad(deviation=Deviation(high=ResourceThresholds(cpu=8), low=ResourceThresholds(cpu=8)))
 
     def cluster_of(big: float) -> ClusterView:
-        warm = [a_node(f"warm-{i}", [a_pod(f"big-{i}", cpu=big), a_pod(f"rest-{i}", cpu=4.8 - big)]) for i in range(9)]
+        warm = [a_node(f"warm-{i}", [a_pod(f"big-{i}", cpu=big), a_pod(f"other-{i}", cpu=4.8 - big)]) for i in range(9)]
         fixed = [msgspec.structs.replace(node, pods=node.pods[:1]) for node in warm]
         return a_cluster(*fixed, a_loaded_node("empty", 0.10))
 
@@ -280,9 +279,9 @@ def test_a_node_is_not_filled_beyond_target_threshold_because_of_production() ->
 def test_a_high_threshold_of_production_makes_no_node_idle() -> None:
     """Nothing moves in a cluster that is busy as a whole, with it or without it."""
     busy = [a_loaded_node("hot", 0.9), a_loaded_node("warm", 0.5)]
-    marks = {"high": ResourceThresholds(cpu=65), "low": ResourceThresholds(cpu=45)}
+    thresholds = {"high": ResourceThresholds(cpu=65), "low": ResourceThresholds(cpu=45)}
 
-    for cluster in (marked(*busy, **marks), marked(*busy, **marks, prod_high=ResourceThresholds(cpu=64))):
+    for cluster in (marked(*busy, **thresholds), marked(*busy, **thresholds, prod_high=ResourceThresholds(cpu=64))):
         assert not moves(cluster, LowNodeLoad(target_threshold=100))
         assert "0 idle nodes, more than 0 are needed (numberOfNodes)" in refusals(cluster)
 
@@ -526,7 +525,7 @@ def test_the_number_of_proposals_is_limited() -> None:
 
 
 def test_unmeasured_and_protected_pods_do_not_move() -> None:
-    """The refusals say why."""
+    """The refusals give the reasons."""
     pods = [
         a_pod("unmeasured", cpu=None),
         *(a_pod(f"protected-{i}", cpu=3.0, protection="it is not ready") for i in range(3)),
@@ -635,8 +634,8 @@ def test_a_planned_move_counts_for_anti_affinity_on_its_target() -> None:
     def lone(name: str) -> ClusterNode:
         pod = a_pod(name, cpu=2.0)
         fit = msgspec.structs.replace(pod.fit, labels={"a": "b"}, pod_anti_affinity=[term])
-        rest = a_pod(f"{name}-rest", cpu=6.0, protection="it is protected")
-        return a_node(f"hot-{name}", [msgspec.structs.replace(pod, fit=fit), rest])
+        other = a_pod(f"{name}-other", cpu=6.0, protection="it is protected")
+        return a_node(f"hot-{name}", [msgspec.structs.replace(pod, fit=fit), other])
 
     assert len(moves(a_cluster(lone("x"), lone("y"), a_loaded_node("idle", 0.1)))) == 1
     assert len(moves(a_cluster(lone("x"), lone("y"), a_loaded_node("idle", 0.1), a_loaded_node("free", 0.1)))) == 2

@@ -41,7 +41,7 @@ def test_every_refusal_ends_a_move(outcome: Outcome) -> None:
     assert not after({move.id: move}, an_outcome(outcome))
 
 
-def test_a_new_leader_learns_of_evictions_from_the_bus() -> None:
+def test_a_new_leader_receives_evictions_from_the_bus() -> None:
     """An eviction of another leader is pending too. Its replacement is recognized by its creation time."""
     moves = after({}, an_outcome(Outcome.EVICTED), now=NOW + 60)
     (move,) = moves.values()

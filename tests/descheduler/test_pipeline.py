@@ -296,7 +296,7 @@ def watched(value: str, count: int = 1) -> WatchedObjects:
 
 
 def test_an_unexpected_value_is_reported() -> None:
-    """The author of "true" may have meant to allow evictions, and learns that it protects."""
+    """The author of "true" may have meant to allow evictions; the report states that it protects."""
     assert unexpected_annotations(watched("false")) == ""
     assert unexpected_annotations(watched("true")).endswith('workload shop/web-0 ("true")')
 

@@ -256,7 +256,7 @@ async def test_a_standby_prunes_too(cluster: Cluster) -> None:
 
 
 async def test_an_unexpected_annotation_is_a_problem(cluster: Cluster) -> None:
-    """/readyz says that "true" protects the pod."""
+    """/readyz reports that "true" protects the pod."""
     cluster.hot_and_idle()
     (pod,) = [pod for pod in cluster.kube.stored(PODS) if pod.metadata.name == "app0-x"]
     metadata = msgspec.structs.replace(pod.metadata, annotations={"equipoise.dev/evict": "true"})
@@ -356,10 +356,8 @@ async def test_a_node_without_load_reduction_is_in_cooldown(cluster: Cluster) ->
         assert any(entry.node == "node-a" and "no load reduction" in entry.why for entry in decision.refused)
         assert any(problem.startswith("nodes in cooldown: node-a for ") for problem in cluster.health.problems)
         assert cluster.registry.get_sample_value("equipoise_descheduler_nodes_in_cooldown") == 1.0
-        told = [expected_reduction for each in cluster.decisions for expected_reduction in each.load_reductions]
-        assert [(expected_reduction.node, expected_reduction.reduced) for expected_reduction in told] == [
-            ("node-a", False)
-        ] * 2
+        reductions = [reduction for each in cluster.decisions for reduction in each.load_reductions]
+        assert [(reduction.node, reduction.reduced) for reduction in reductions] == [("node-a", False)] * 2
         await cluster.pass_time(1_800)
         assert len(cluster.intents) > 2
         assert not cluster.health.problems

@@ -13,16 +13,16 @@ pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("testbed_binarie
 
 NODES = 12
 STEPS = 9
-"""Of 4 s each: a day."""
+"""Steps per day, of 4 s each."""
 
 BURST_PODS = 24
 
 
-async def test_the_demo_runs_to_its_last_line() -> None:
-    """Pods move within the limits, the loads come closer, a burst is placed on several nodes, and all is shown."""
+async def test_the_demo_runs_to_its_end() -> None:
+    """Pods move within the limits, the spread falls, a burst is placed on several nodes, and the result is printed."""
     console = Console(file=io.StringIO(), force_terminal=False, width=200)
     result = await run_demo(DemoOptions(nodes=NODES, steps=STEPS, burst_pods=BURST_PODS), Screen(console))
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    output = console.file.getvalue()  # type: ignore[attr-defined]
 
     assert (result.nodes, result.limit_violations, result.protected_evictions) == (NODES, 0, 0)
     assert result.evictions > 0
@@ -31,4 +31,4 @@ async def test_the_demo_runs_to_its_last_line() -> None:
     assert result.burst_max_share < 0.5
     assert json.loads(result.encoded())["evictions"] == result.evictions
     for text in ("time is compressed 225 times", "compressed limits", "hottest node", f"{BURST_PODS} pods placed on"):
-        assert text in shown
+        assert text in output

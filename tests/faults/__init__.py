@@ -1,1 +1,1 @@
-"""Its fixtures of the scope `package` end with it; without this file they would last until the end of all tests."""
+"""A package, so that its fixtures of scope `package` end with its last test."""

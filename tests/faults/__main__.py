@@ -14,7 +14,7 @@ import msgspec
 from equipoise.runtime.configuration import Logging
 from equipoise.runtime.process.logging import configure_logging
 from equipoise.testbed.binaries.build import build
-from faults.campaign import Result, exit_code, seeds, table, try_all
+from faults.campaign import Result, exit_code, run_all, seeds, table
 from faults.catalog import FAULTS, LONG, SHORT
 from faults.rig import rig
 
@@ -30,14 +30,14 @@ async def main() -> int:
     names = options.faults.split(",")
     unknown = [name for name in names if name not in FAULTS]
     if unknown:
-        parser.error(f"no such fault: {unknown[0]}; there are {', '.join(FAULTS)}")
+        parser.error(f"unknown fault: {unknown[0]}; available: {', '.join(FAULTS)}")
     configure_logging(Logging(level="error"), "faults")
     binaries = build()
     results: list[Result] = []
     for seed in seeds(options.seeds):
         directory = options.keep / f"seed-{seed}" if options.keep else None
         async with rig(binaries, directory) as started:
-            results += await try_all(started, names, seed, SHORT if options.short else LONG, _print)
+            results += await run_all(started, names, seed, SHORT if options.short else LONG, _print)
     _print("")
     _print(table(results))
     if options.json:

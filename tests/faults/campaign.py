@@ -31,10 +31,10 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
         return not self.broken and not self.inconclusive
 
 
-async def try_fault(rig: Rig, name: str, seed: int, extent: Extent) -> Result:
+async def run_fault(rig: Rig, name: str, seed: int, extent: Extent) -> Result:
     """One run, from its first intent to its result."""
     fault = FAULTS[name]
-    began = time.monotonic()
+    started = time.monotonic()
     inconclusive = ""
     try:
         async with rig.running(seed, name):
@@ -44,24 +44,22 @@ async def try_fault(rig: Rig, name: str, seed: int, extent: Extent) -> Result:
         rig.stop_programs()
         rig.recorder.streams_emptied()  # pending intents do not concern the next run
     history = rig.recorder.history(rig.since)
-    found = violations(history, cluster_setup.promises())
+    violated = violations(history, cluster_setup.guarantees())
     if fault.also is not None:
-        found["also"] = fault.also(history)
+        violated["also"] = fault.also(history)
     if inconclusive:
-        found["I5"] = []  # the run did not wait for outcomes
+        violated["I5"] = []  # the run did not wait for outcomes
     counts: dict[str, int] = {}
-    ours = {
-        published.intent.id for published in history.new_intents
-    }  # repeated outcomes of an earlier run do not count
-    first = {outcome.intent_id: outcome.outcome for outcome in reversed(history.outcomes) if outcome.intent_id in ours}
+    new = {published.intent.id for published in history.new_intents}  # outcomes of earlier runs may be repeated
+    first = {outcome.intent_id: outcome.outcome for outcome in reversed(history.outcomes) if outcome.intent_id in new}
     for outcome in first.values():
         counts[outcome] = counts.get(outcome, 0) + 1
     return Result(
         fault=name,
         seed=seed,
-        seconds=round(time.monotonic() - began, 1),
+        seconds=round(time.monotonic() - started, 1),
         inconclusive=inconclusive or fault.minimum.missing(history),
-        violations=found,
+        violations=violated,
         happened={
             "intents": len(history.new_intents),
             "posts": len(history.new_posts),
@@ -72,7 +70,7 @@ async def try_fault(rig: Rig, name: str, seed: int, extent: Extent) -> Result:
 
 
 def line(result: Result) -> str:
-    """One run, for people."""
+    """One run, as text."""
     verdict = "passed" if result.passed else "VIOLATED" if result.broken else "inconclusive"
     happened = ", ".join(f"{count} {what}" for what, count in result.happened.items())
     text = f"{result.fault} (seed {result.seed}): {verdict} in {result.seconds:g} s; {happened}"
@@ -99,12 +97,12 @@ def table(results: Iterable[Result]) -> str:
     return "\n".join(lines)
 
 
-async def try_all(
+async def run_all(
     rig: Rig, names: Iterable[str], seed: int, extent: Extent, report: Callable[[str], None]
 ) -> list[Result]:
     results = []
     for name in names:
-        result = await try_fault(rig, name, seed, extent)
+        result = await run_fault(rig, name, seed, extent)
         report(line(result))
         results.append(result)
     return results

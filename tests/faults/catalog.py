@@ -18,7 +18,9 @@ from equipoise.runtime.bus import AlreadyQueued, BusError
 from equipoise.runtime.kubernetes.client import LEASES
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.testbed.api import ApiError
-from equipoise.testbed.fault_proxy import (
+from faults import cluster_setup
+from faults.fakes import epoch_of, take_lease
+from faults.fault_proxy import (
     abort_connection,
     around,
     delay,
@@ -29,8 +31,6 @@ from equipoise.testbed.fault_proxy import (
     rewrite,
     status,
 )
-from faults import cluster_setup
-from faults.fakes import epoch_of, take_lease
 from faults.history import History, ScoreResponse, Span
 from faults.invariants import MinimumTraffic
 from faults.rig import TIMEOUT, Inconclusive, Program, Rig
@@ -51,7 +51,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     run: Callable[[Rig, "Extent"], Awaitable[None]]
     minimum: MinimumTraffic
     also: Callable[[History], list[str]] | None = None
-    """A check for this fault alone."""
+    """An additional check for this fault."""
 
 
 class Extent(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ async def killed_binders(rig: Rig, extent: Extent) -> None:
     binders = await rig.start("binder", 2)
     await rig.evictions(extent.evictions)
     for _ in range(extent.times):
-        await _kill_at_a_request(rig, rig.chance.choice(binders))
+        await _kill_at_a_request(rig, rig.generator.choice(binders))
     await rig.evictions(extent.evictions)
 
 
@@ -96,7 +96,7 @@ KILL_POINTS: tuple[Mapping[str, Any], ...] = (
 
 
 async def _kill_at_a_request(rig: Rig, binder: Program, *, points: Any = KILL_POINTS, **own: Any) -> None:
-    what = rig.chance.choice(points)
+    what = rig.generator.choice(points)
 
     killed = asyncio.Event()
 
@@ -104,8 +104,8 @@ async def _kill_at_a_request(rig: Rig, binder: Program, *, points: Any = KILL_PO
         binder.send(signal.SIGKILL)
         killed.set()
 
-    fault = around(before=kill) if rig.chance.random() < 0.5 else around(after=kill)
-    after = rig.chance.randrange(12 if not what else 3)
+    fault = around(before=kill) if rig.generator.random() < 0.5 else around(after=kill)
+    after = rig.generator.randrange(12 if not what else 3)
     rig.proxy.rule(fault, token=rig.tokens[binder.name], after=after, times=1, **what)
     await rig.until(killed.is_set, f"{binder.name} sent enough requests to be killed")
     binder.kill()
@@ -124,10 +124,10 @@ async def three_binders(rig: Rig, extent: Extent) -> None:
 
 
 async def redelivered(rig: Rig, extent: Extent) -> None:
-    """Every intent that its stream may still hold is delivered once more after its outcome.
+    """Every intent that may still be in the stream is delivered once more after its outcome.
 
     The stream keeps an intent for its lifetime. One that is published again later gets the outcome expired, unless it
-    was carried out: nothing else remembers it.
+    was executed: only the ledger records that.
     """
     await rig.start("binder", 2)
     for _ in range(extent.times):
@@ -142,6 +142,7 @@ async def redelivered(rig: Rig, extent: Extent) -> None:
                 await rig.bus.publish(subject, published.intent, message_id=f"{rig.clock.now()}.{number}")
         await rig.queue_empty()
         rig.descheduler.max_pending = 6
+    await rig.evictions(extent.evictions)
 
 
 async def delayed(rig: Rig, extent: Extent) -> None:
@@ -159,7 +160,7 @@ async def delayed(rig: Rig, extent: Extent) -> None:
         for binder in binders:
             binder.send(signal.SIGCONT)
         await rig.outcomes(5)
-        rule = rig.proxy.rule(hold(), method="POST", path=EVICTION, share=0.5)
+        rule = rig.proxy.rule(hold, method="POST", path=EVICTION, share=0.5)
         await rig.until(lambda rule=rule: rule.taken >= 2, "POSTs are delayed")
         over = rig.clock.now() + rig.descheduler.lifetime + 0.5
         await rig.until(lambda over=over: rig.clock.now() > over, "their intents expire")
@@ -177,7 +178,7 @@ async def dry_run(rig: Rig, extent: Extent) -> None:
     for _ in range(extent.times):
         # A dry run reserves its pod, so there are not many.
         await rig.outcomes_of(Outcome.DRY_RUN, 3)
-        await _kill_at_a_request(rig, rig.chance.choice(binders), points=KILL_POINTS[:1], evict=False)
+        await _kill_at_a_request(rig, rig.generator.choice(binders), points=KILL_POINTS[:1], evict=False)
     await rig.outcomes_of(Outcome.DRY_RUN, 3)
     rig.stop_programs()
     rig.recorder.dry_runs.append(Span(begin=begin, end=rig.clock.now()))
@@ -229,7 +230,7 @@ def _fail_some(rig: Rig, share: float) -> list[Any]:
     return [
         rig.proxy.rule(fault, agent=BINDER, share=each)
         # Each rule gets the requests that the previous ones did not match.
-        for fault, each in ((abort_connection(), share / 3), (broken, share / 3), (lose_response(), share / 3))
+        for fault, each in ((abort_connection, share / 3), (broken, share / 3), (lose_response, share / 3))
     ]
 
 
@@ -237,7 +238,7 @@ async def errors(rig: Rig, extent: Extent) -> None:
     """A fifth of all requests fails; half of the responses to evictions are lost."""
     await rig.start("binder", 2)
     await rig.evictions(extent.evictions)
-    rig.proxy.rule(lose_response(), method="POST", path=EVICTION, share=0.5)
+    rig.proxy.rule(lose_response, method="POST", path=EVICTION, share=0.5)
     _fail_some(rig, 0.2)
     await rig.evictions(extent.times * extent.evictions)
     rig.proxy.clear()
@@ -302,7 +303,7 @@ async def recreated(rig: Rig, extent: Extent) -> None:
 
 
 async def budgets(rig: Rig, extent: Extent) -> None:
-    """Most intents are for pods with a budget that allows nothing, or with two; the others must be carried out."""
+    """Most intents are for pods with a budget that allows nothing, or with two; the others must be executed."""
     await rig.start("binder", 2)
     rig.descheduler.mix = {"blocked": 0.6, "stale": 0.15}
     await rig.outcomes(4 * extent.evictions)

@@ -1,12 +1,12 @@
-"""The cluster for fault injection: its workloads, the configuration of Equipoise, and the promises that follow."""
+"""The cluster for fault injection: its workloads, the configuration of Equipoise, and the guarantees that follow."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.testbed import objects
-from equipoise.testbed.usage import constant_usage_annotations
-from faults.history import Promises, Window
+from equipoise.testbed.objects import constant_usage_annotations
+from faults.history import Guarantees, Window
 
 Document = dict[str, Any]
 
@@ -20,12 +20,12 @@ MOVABLE = ("amber", "basil", "cedar", "dill", "elder", "fern", "ginger", "hazel"
 """Deployments."""
 
 HEAVY = MOVABLE[:3]
-"""Those of them whose fake kubelets report high usage."""
+"""Those whose fake kubelets report high usage."""
 
 STATEFUL = "vault"
 REPLICAS = 6
 FLOOR = 4
-"""Of 4 to 10 replicas 2 may be unavailable (koordinator, GetMaxUnavailable)."""
+"""2 of 4 to 10 replicas may be unavailable (Koordinator, GetMaxUnavailable)."""
 
 PINNED, TWICE = "pinned", "twice"
 """A Deployment whose budget allows nothing, and one with two budgets."""
@@ -36,17 +36,17 @@ FRESHNESS = 8.0
 """Seconds: load.freshness.eviction."""
 
 SCORE_LAG = 4.0
-"""Seconds that a sample is fresh for longer for a score."""
+"""Seconds by which a sample is fresh for longer for scores than for evictions."""
 
 WINDOW = 10.0
 """Seconds: the only window of load."""
 
 LATE, LATE_AFTER = 3, 6.0
-"""With so many replacements missing for so many seconds nothing is evicted."""
+"""Nothing is evicted while so many replacements are missing for so many seconds."""
 
 
 def workload_of(pod: str) -> str:
-    """By the pod's name: no workload here has a hyphen in its name."""
+    """From the pod's name: the names of these workloads contain no hyphen."""
     return pod.partition("-")[0]
 
 
@@ -90,7 +90,7 @@ LIMITS: Document = {
     "evictionsPerNamespace": {"max": 24, "window": "8s"},
     "evictionsPerCluster": {"max": "50%", "maxCount": 20, "window": "8s"},
     "migratingPerNode": {"max": 4},
-    # A cluster that is a minute old has no usual rate.
+    # The cluster is too new to have a usual rate.
     "unusualRate": {"max": "unlimited"},
     "lateReplacements": {"max": LATE, "after": f"{LATE_AFTER:g}s"},
     "rate": {"max": 10, "window": "1s"},
@@ -100,10 +100,10 @@ LIMITS: Document = {
 }
 
 
-def promises() -> Promises:
-    """The promises that follow from `LIMITS` and the rest of the configuration."""
+def guarantees() -> Guarantees:
+    """The guarantees that follow from `LIMITS` and the rest of the configuration."""
     workloads = (*MOVABLE, STATEFUL)
-    return Promises(
+    return Guarantees(
         windows=(
             Window(scope="workload", max=2, seconds=4.0),
             Window(scope="namespace", max=24, seconds=8.0),
@@ -153,7 +153,7 @@ def document(
             "freshness": {"eviction": f"{FRESHNESS:g}s", "score": f"{FRESHNESS + SCORE_LAG:g}s"},
             "coverage": {"nodeSettlingPeriod": "1s"},
         },
-        # New replicas are not a sign of an autoscaler here.
+        # New replicas do not come from an autoscaler here.
         "protection": {"replicasSettlingPeriod": "1s"},
         service: {"health": health, **sections[service], **own},
     }

@@ -117,7 +117,7 @@ class FakeCollector:
                     namespace=pod.metadata.namespace,
                     name=pod.metadata.name,
                     workload=workload(pod),
-                    # Long ago, so that its usage needs no correction.
+                    # Before every window, so that the load needs no correction.
                     placed_at=now - 3_600,
                     running_since=now - 3_600,
                     terminating=pod.metadata.deletion_timestamp is not None,
@@ -143,17 +143,17 @@ class FakeDescheduler:
     """
 
     def __init__(
-        self, collector: FakeCollector, bus: Bus, clock: Clock, recorder: Recorder, chance: random.Random, name: str
+        self, collector: FakeCollector, bus: Bus, clock: Clock, recorder: Recorder, generator: random.Random, name: str
     ) -> None:
         self._collector = collector
         self._bus = bus
         self._clock = clock
         self._recorder = recorder
-        self._chance = chance
+        self._generator = generator
         self._name = name
         self._count = 0
         self.epoch: LeaseEpoch | None = None
-        """In whose name; None: nobody's, so nothing is published."""
+        """Epoch of the intents; None: nothing is published."""
 
         self.epoch_held = True
         self.lifetime = 12.0
@@ -202,16 +202,16 @@ class FakeDescheduler:
         return True
 
     def _intent(self) -> EvictionIntent | None:
-        chance = self._chance
-        kind = chance.choices(("plain", *self.mix), (1.0 - sum(self.mix.values()), *self.mix.values()), k=1)[0]
+        generator = self._generator
+        kind = generator.choices(("plain", *self.mix), (1.0 - sum(self.mix.values()), *self.mix.values()), k=1)[0]
         pods = [pod for pod in self._collector.pods if self._eligible(pod, kind)]
         if not pods or self.epoch is None:
             return None
-        pod = chance.choice(pods)
+        pod = generator.choice(pods)
         now = self._clock.now()
         self._count += 1
         decided_at = now - self.lifetime - 2 if kind == "expired" else now
-        target = chance.choice([name for name in self._targets() if name != pod.spec.node_name])
+        target = generator.choice([name for name in self._targets() if name != pod.spec.node_name])
         return EvictionIntent(
             id=f"{self._name}.{self._count}",
             pod_uid="00000000-0000-0000-0000-000000000000" if kind == "uid" else pod.metadata.uid,

@@ -35,7 +35,7 @@ class Post(Value, frozen=True, kw_only=True):
     code: int = 201
 
     @property
-    def carried_out(self) -> bool:
+    def executed(self) -> bool:
         return 200 <= self.code < 300 and not self.dry_run
 
 
@@ -48,7 +48,7 @@ class PodChange(Value, frozen=True, kw_only=True):
     pod: str
     workload: str
     node: str = ""
-    by_us: bool = False
+    by_equipoise: bool = False
     """Deleted by a service of Equipoise, which must never happen."""
 
 
@@ -95,20 +95,20 @@ class Span(Value, frozen=True, kw_only=True):
     begin: float
     end: float
 
-    def holds(self, at: float) -> bool:
+    def contains(self, at: float) -> bool:
         return self.begin <= at <= self.end
 
 
 class Window(Value, frozen=True, kw_only=True):
-    """At most so many evictions of one workload, namespace or the cluster in any so many seconds."""
+    """At most `max` evictions of a workload, a namespace or the cluster in any `seconds`."""
 
     scope: Literal["workload", "namespace", "cluster"]
     max: int
     seconds: float
 
 
-class Promises(Value, frozen=True, kw_only=True):
-    """The promises of the run's configuration."""
+class Guarantees(Value, frozen=True, kw_only=True):
+    """The guarantees of the run's configuration."""
 
     windows: tuple[Window, ...] = ()
     migrating_per_node: int | None = None
@@ -125,7 +125,7 @@ class Promises(Value, frozen=True, kw_only=True):
     """Maximum age of the oldest sample of an eviction."""
 
     score_lag: float = 0.0
-    """Seconds that a sample is fresh for longer for a score than for an eviction."""
+    """Seconds by which a sample is fresh for longer for a score than for an eviction."""
 
     max_future: float = 5.0
     transit: float = 1.0
@@ -146,7 +146,7 @@ class History(Value, frozen=True, kw_only=True):
     intents: tuple[PublishedIntent, ...] = ()
     outcomes: tuple[PublishedOutcome, ...] = ()
     kept: dict[str, int] = {}
-    """By intent id: how many outcomes the stream holds."""
+    """By intent id, the number of outcomes in the stream."""
 
     measured: tuple[NodeSample, ...] = ()
     scores: tuple[ScoreResponse, ...] = ()
@@ -198,11 +198,11 @@ class Candidates:
 
 
 def _first_of_each_pod(posts: Iterable[Post]) -> list[Post]:
-    """A second eviction of a terminating pod removes nothing more."""
-    seen: set[str | None] = set()
+    """A second eviction of a terminating pod does not count."""
+    counted: set[str | None] = set()
     first: list[Post] = []
     for post in posts:
-        if post.carried_out and (post.uid is None or post.uid not in seen):
-            seen.add(post.uid)
+        if post.executed and (post.uid is None or post.uid not in counted):
+            counted.add(post.uid)
             first.append(post)
     return first

@@ -1,4 +1,4 @@
-"""The invariants under every fault: pure checks of a history that return violations, for people.
+"""The invariants under every fault: pure checks of a history that return violations, as text.
 
 The numbers are those of docs/reliability.md. A check that finds nothing in an empty history proves nothing:
 `MinimumTraffic` is required. I9, I10, I12, I14, I15 and I19 are not checked here: see "Not tested" there.
@@ -12,9 +12,9 @@ from itertools import pairwise
 import msgspec
 
 from equipoise.contracts.messages.eviction import Outcome
-from faults.history import HARNESS, History, Post, Promises, PublishedIntent
+from faults.history import HARNESS, Guarantees, History, Post, PublishedIntent
 
-Check = Callable[[History, Promises], list[str]]
+Check = Callable[[History, Guarantees], list[str]]
 
 
 class MinimumTraffic(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,14 +31,14 @@ class MinimumTraffic(msgspec.Struct, frozen=True, kw_only=True):
         return f"{intents} of {self.intents} intents and {evictions} of {self.evictions} evictions"
 
 
-def limits_hold(history: History, promises: Promises) -> list[str]:
+def limits_hold(history: History, guarantees: Guarantees) -> list[str]:
     """I1: in no window more evictions than its limit, and never too many pods migrating from one node."""
     wrong = []
-    for window in promises.windows:
-        seen: dict[str, list[Post]] = defaultdict(list)
+    for window in guarantees.windows:
+        by_scope: dict[str, list[Post]] = defaultdict(list)
         for post in history.evictions:
             scope = {"workload": f"{post.namespace}/{post.workload}", "namespace": post.namespace, "cluster": ""}
-            before = seen[scope[window.scope]]
+            before = by_scope[scope[window.scope]]
             before.append(post)
             inside = [each for each in before if each.at > post.at - window.seconds]
             if len(inside) > window.max and post.at >= history.since:
@@ -46,16 +46,18 @@ def limits_hold(history: History, promises: Promises) -> list[str]:
                 wrong.append(
                     f"{post.pod}: eviction {len(inside)} of {where} in {window.seconds:g} s, {window.max} allowed"
                 )
-    return wrong + _migrating(history, promises)
+    return wrong + _migrating(history, guarantees)
 
 
-def _migrating(history: History, promises: Promises) -> list[str]:
+def _migrating(history: History, guarantees: Guarantees) -> list[str]:
     """Pods that left a node and whose workloads have not had all replicas ready since."""
-    most = promises.migrating_per_node
-    if most is None:
+    limit = guarantees.migrating_per_node
+    if limit is None:
         return []
     wrong = []
-    all_ready = {workload: _times_all_ready(history, workload, count) for workload, count in promises.replicas.items()}
+    all_ready = {
+        workload: _times_all_ready(history, workload, count) for workload, count in guarantees.replicas.items()
+    }
     nodes = _Nodes(history)
     left: dict[str, list[Post]] = defaultdict(list)
     for post in history.evictions:
@@ -66,8 +68,8 @@ def _migrating(history: History, promises: Promises) -> list[str]:
             for other in left[node]
             if other is post or not _any_between(all_ready.get(other.workload, []), other.at, post.at)
         ]
-        if node and len(away) > most and post.at >= history.since:
-            wrong.append(f"{post.pod}: pod {len(away)} migrating from {node}, {most} allowed")
+        if node and len(away) > limit and post.at >= history.since:
+            wrong.append(f"{post.pod}: pod {len(away)} migrating from {node}, {limit} allowed")
     return wrong
 
 
@@ -81,14 +83,14 @@ class _Nodes:
                 self._bound[change.namespace, change.pod].append((change.at, change.node))
 
     def __call__(self, post: Post) -> str:
-        """ "" when it was bound before the log began."""
+        """ "" when it was bound before the log started."""
         bound = [node for at, node in self._bound[post.namespace, post.pod] if at <= post.at]
         return bound[-1] if bound else ""
 
 
 def _any_between(times: list[float], begin: float, end: float) -> bool:
-    place = bisect_right(times, begin)
-    return place < len(times) and times[place] <= end
+    index = bisect_right(times, begin)
+    return index < len(times) and times[index] <= end
 
 
 def _times_all_ready(history: History, workload: str, replicas: int) -> list[float]:
@@ -102,10 +104,10 @@ def _times_all_ready(history: History, workload: str, replicas: int) -> list[flo
     return times
 
 
-def _readiness(history: History, workload: str, forgive: float = 0.0) -> list[tuple[float, tuple[str, str], bool]]:
+def _readiness(history: History, workload: str, grace: float = 0.0) -> list[tuple[float, tuple[str, str], bool]]:
     """When pods of the workload became ready or were lost.
 
-    Deletions by others count `forgive` s later, and not at all when the pod of that name is ready again by then.
+    Deletions by others count `grace` s later, and not at all when the pod of that name is ready again by then.
     """
     changes = [change for change in history.pods if change.workload == workload and change.what != "bound"]
     back: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -117,43 +119,43 @@ def _readiness(history: History, workload: str, forgive: float = 0.0) -> list[tu
         name = (change.namespace, change.pod)
         if change.what == "ready":
             events.append((change.at, name, True))
-        elif not _any_between(sorted(back[name]), change.at, change.at + forgive):
-            events.append((change.at + forgive, name, False))
+        elif not _any_between(sorted(back[name]), change.at, change.at + grace):
+            events.append((change.at + grace, name, False))
     events += [(post.at, (post.namespace, post.pod), False) for post in history.evictions if post.workload == workload]
     return sorted(events)
 
 
-def replicas_remain(history: History, promises: Promises) -> list[str]:
+def replicas_remain(history: History, guarantees: Guarantees) -> list[str]:
     """I2: after each eviction as many replicas are ready as the workload's floor requires.
 
     A pod that another client has just deleted is not counted: no binder can know it yet.
     """
     wrong = []
-    for workload, floor in promises.floors.items():
+    for workload, floor in guarantees.floors.items():
         ready: set[tuple[str, str]] = set()
         evicted = {(post.at, (post.namespace, post.pod)) for post in history.new_evictions}
-        for at, name, is_ready in _readiness(history, workload, promises.transit):
+        for at, name, is_ready in _readiness(history, workload, guarantees.transit):
             ready = ready | {name} if is_ready else ready - {name}
             if (at, name) in evicted and len(ready) < floor:
                 wrong.append(f"{name[1]}: {len(ready)} ready replicas of {workload} left, {floor} must remain")
     return wrong
 
 
-def protected_pods_remain(history: History, promises: Promises) -> list[str]:
+def protected_pods_remain(history: History, guarantees: Guarantees) -> list[str]:
     """I3: no protected pod is evicted, and no pod is deleted without the eviction API."""
     wrong = [
         f"{post.namespace}/{post.pod}: evicted although protected"
         for post in history.new_posts
-        if post.carried_out and post.workload in promises.protected
+        if post.executed and post.workload in guarantees.protected
     ]
     return wrong + [
         f"{change.namespace}/{change.pod}: deleted, not evicted, by a service"
         for change in history.pods
-        if change.by_us and change.what == "deleted" and change.at >= history.since
+        if change.by_equipoise and change.what == "deleted" and change.at >= history.since
     ]
 
 
-def uids_match(history: History, promises: Promises) -> list[str]:
+def uids_match(history: History, guarantees: Guarantees) -> list[str]:
     """I4: every POST has the UID of a published intent as its precondition."""
     wrong = []
     candidates = history.candidates()
@@ -165,7 +167,7 @@ def uids_match(history: History, promises: Promises) -> list[str]:
     return wrong
 
 
-def one_outcome_each(history: History, promises: Promises) -> list[str]:
+def one_outcome_each(history: History, guarantees: Guarantees) -> list[str]:
     """I5: every intent has exactly one outcome; a repeated one is equal, and the stream keeps one."""
     outcomes: dict[str, set[Outcome]] = defaultdict(set)
     for outcome in history.outcomes:
@@ -187,9 +189,9 @@ def one_outcome_each(history: History, promises: Promises) -> list[str]:
 def _contradicted(history: History, outcomes: Mapping[str, set[Outcome]]) -> list[str]:
     """Outcomes that the audit log contradicts."""
     wrong = []
-    carried_out = {post.uid for post in history.evictions}
+    executed = {post.uid for post in history.evictions}
     for published in history.new_intents:
-        if Outcome.EVICTED in outcomes[published.intent.id] and published.intent.pod_uid not in carried_out:
+        if Outcome.EVICTED in outcomes[published.intent.id] and published.intent.pod_uid not in executed:
             left = any(
                 change.what == "deleted" and change.pod == published.intent.pod and change.at >= published.at
                 for change in history.pods
@@ -199,26 +201,26 @@ def _contradicted(history: History, outcomes: Mapping[str, set[Outcome]]) -> lis
     return wrong
 
 
-def samples_are_fresh(history: History, promises: Promises) -> list[str]:
+def samples_are_fresh(history: History, guarantees: Guarantees) -> list[str]:
     """I6: at each POST its intent was not expired, and its samples neither too old nor from the future."""
     wrong = []
     candidates = history.candidates()
     for post in history.new_posts:
         found = candidates(post)
-        if found and not any(_timely(published, post, promises) for published in found):
+        if found and not any(_timely(published, post, guarantees) for published in found):
             published = found[-1]
             age, late = post.at - published.intent.sampled_at, post.at - published.intent.expires_at
             wrong.append(f"{post.pod}: POST on a sample {age:.1f} s old, {late:+.1f} s from the end of its intent")
     return wrong
 
 
-def _timely(published: PublishedIntent, post: Post, promises: Promises) -> bool:
+def _timely(published: PublishedIntent, post: Post, guarantees: Guarantees) -> bool:
     age = post.at - published.intent.sampled_at
-    fresh = -promises.max_future <= age <= promises.freshness + promises.transit
-    return fresh and post.at <= published.intent.expires_at + promises.transit
+    fresh = -guarantees.max_future <= age <= guarantees.freshness + guarantees.transit
+    return fresh and post.at <= published.intent.expires_at + guarantees.transit
 
 
-def one_epoch_at_a_time(history: History, promises: Promises) -> list[str]:
+def one_epoch_at_a_time(history: History, guarantees: Guarantees) -> list[str]:
     """I7: after a POST for a newer leader none for an older one, and none ever for a leader without the Lease."""
     wrong = []
     newest, since = -1, 0.0
@@ -228,7 +230,7 @@ def one_epoch_at_a_time(history: History, promises: Promises) -> list[str]:
         if not found:
             continue
         epoch = max(published.intent.epoch.transitions for published in found)
-        if epoch < newest and post.at > since + promises.transit and post.at >= history.since:
+        if epoch < newest and post.at > since + guarantees.transit and post.at >= history.since:
             wrong.append(f"{post.pod}: POST of epoch {epoch}, {post.at - since:.1f} s after the first of {newest}")
         if epoch > newest:
             newest, since = epoch, post.at
@@ -237,29 +239,29 @@ def one_epoch_at_a_time(history: History, promises: Promises) -> list[str]:
     return wrong
 
 
-def nothing_without_coverage(history: History, promises: Promises) -> list[str]:
+def nothing_without_coverage(history: History, guarantees: Guarantees) -> list[str]:
     """I8: while too few nodes are measured nothing is proposed or evicted, and every score is neutral."""
     wrong = []
     for span in history.uncovered:
         wrong += [
             f"{published.intent.pod}: proposed {published.at - span.begin:.1f} s after coverage was lost"
             for published in history.new_intents
-            if span.holds(published.at) and published.intent.strategy != HARNESS
+            if span.contains(published.at) and published.intent.strategy != HARNESS
         ]
         wrong += [
             f"{post.pod}: evicted {post.at - span.begin:.1f} s after coverage was lost"
             for post in history.new_posts
-            if span.holds(post.at) and post.carried_out
+            if span.contains(post.at) and post.executed
         ]
         wrong += [
             f"a score that was not neutral, {score.at - span.begin:.1f} s after coverage was lost"
             for score in history.scores
-            if span.begin + promises.score_lag <= score.at <= span.end and not score.neutral
+            if span.begin + guarantees.score_lag <= score.at <= span.end and not score.neutral
         ]
     return wrong
 
 
-def no_ping_pong(history: History, promises: Promises) -> list[str]:
+def no_ping_pong(history: History, guarantees: Guarantees) -> list[str]:
     """I11: replacements return at most once to a node that the descheduler evicted them from.
 
     Replacements have other names: the first binding of the workload after an eviction counts as its replacement.
@@ -274,17 +276,17 @@ def no_ping_pong(history: History, promises: Promises) -> list[str]:
     for change in history.pods:
         if change.what == "bound":
             events.append((change.at, 1, change.workload, change.node, False))
-    for _, kind, workload, node, ours in sorted(events):
+    for _, kind, workload, node, was_proposed in sorted(events):
         if kind == 0:
-            waiting[workload].append((node, ours))
+            waiting[workload].append((node, was_proposed))
         elif waiting[workload]:
-            left, was_ours = waiting[workload].pop(0)
-            if was_ours and left == node:
+            evicted_from, counts = waiting[workload].pop(0)
+            if counts and evicted_from == node:
                 returns[workload, node] += 1
     return [f"{workload} returned to {node} {count} times" for (workload, node), count in returns.items() if count > 1]
 
 
-def usage_is_monotonic(history: History, promises: Promises) -> list[str]:
+def usage_is_monotonic(history: History, guarantees: Guarantees) -> list[str]:
     """I16: no message about a node is followed by an older one."""
     wrong = []
     of_node: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
@@ -300,22 +302,22 @@ def usage_is_monotonic(history: History, promises: Promises) -> list[str]:
     return wrong
 
 
-def dry_runs_only(history: History, promises: Promises) -> list[str]:
+def dry_runs_only(history: History, guarantees: Guarantees) -> list[str]:
     """I17: in a dry run every POST is a dry run."""
     return [
         f"{post.pod}: a real POST in a dry run"
         for post in history.new_posts
-        if any(span.holds(post.at) for span in history.dry_runs) and not post.dry_run
+        if any(span.contains(post.at) for span in history.dry_runs) and not post.dry_run
     ]
 
 
-def pause_holds(history: History, promises: Promises) -> list[str]:
+def pause_holds(history: History, guarantees: Guarantees) -> list[str]:
     """I18: no POST later than 5 s after a pause."""
     return [
         f"{post.pod}: POST {post.at - span.begin:.1f} s after the pause"
         for span in history.paused
         for post in history.new_posts
-        if span.begin + promises.pause <= post.at <= span.end
+        if span.begin + guarantees.pause <= post.at <= span.end
     ]
 
 
@@ -335,6 +337,6 @@ INVARIANTS: Mapping[str, Check] = {
 }
 
 
-def violations(history: History, promises: Promises) -> dict[str, list[str]]:
+def violations(history: History, guarantees: Guarantees) -> dict[str, list[str]]:
     """Violations by invariant."""
-    return {name: check(history, promises) for name, check in INVARIANTS.items()}
+    return {name: check(history, guarantees) for name, check in INVARIANTS.items()}

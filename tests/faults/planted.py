@@ -29,7 +29,7 @@ COLLECTOR = "services/collector/src/equipoise/collector"
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True):
-    """One piece of a file, and its replacement."""
+    """A text of a file, and its replacement."""
 
     file: str
     before: str
@@ -155,10 +155,10 @@ class Misplaced(Exception):
 
 
 def patched(text: str, patch: Patch) -> str:
-    """Raises Misplaced unless the file holds the piece exactly once."""
+    """Raises Misplaced unless the file contains the text exactly once."""
     found = text.count(patch.before)
     if found != 1:
-        raise Misplaced(f"{patch.file} holds the piece {found} times, not once: {patch.before!r}")
+        raise Misplaced(f"{patch.file} contains the text {found} times, not once: {patch.before!r}")
     return text.replace(patch.before, patch.after)
 
 
@@ -173,9 +173,9 @@ def plant(tree: Path, defect: Defect) -> None:
 
 
 def copy(tree: Path) -> None:
-    """Copies what the tests need of the source tree."""
-    left_out = shutil.ignore_patterns(".venv", ".tools", ".git", "__pycache__", ".*_cache", ".hypothesis")
-    shutil.copytree(ROOT, tree, ignore=left_out)
+    """Copies the part of the source tree that the tests need."""
+    ignored = shutil.ignore_patterns(".venv", ".tools", ".git", "__pycache__", ".*_cache", ".hypothesis")
+    shutil.copytree(ROOT, tree, ignore=ignored)
 
 
 def environment(tree: Path) -> Mapping[str, str]:
@@ -191,7 +191,7 @@ def command(defect: Defect, *, real: bool) -> list[str]:
 
 
 def run(tree: Path, defect: Defect, *, real: bool) -> tuple[int, str]:
-    ended = subprocess.run(
+    result = subprocess.run(
         command(defect, real=real),
         cwd=tree,
         env=environment(tree),
@@ -200,7 +200,7 @@ def run(tree: Path, defect: Defect, *, real: bool) -> tuple[int, str]:
         check=False,
         timeout=600,
     )
-    return ended.returncode, ended.stdout + ended.stderr
+    return result.returncode, result.stdout + result.stderr
 
 
 def _row(*cells: object) -> None:
@@ -212,21 +212,21 @@ def main() -> int:
     parser.add_argument("--real", action="store_true", help="run faults on a real cluster instead of tests")
     parser.add_argument("--only", default="", help="names of defects, separated by commas")
     options = parser.parse_args()
-    wanted = [defect for defect in DEFECTS if not options.only or defect.name in options.only.split(",")]
+    defects = [defect for defect in DEFECTS if not options.only or defect.name in options.only.split(",")]
     with tempfile.TemporaryDirectory(prefix="equipoise-planted-") as folder:
         clean, tree = Path(folder) / "clean", Path(folder) / "planted"
         copy(clean)
         try:
-            return _try(wanted, clean, tree, real=options.real)
+            return _try(defects, clean, tree, real=options.real)
         except Misplaced as error:
             print(f"a defect cannot be planted: {error}", file=sys.stderr)
             return 2
 
 
-def _try(wanted: Iterable[Defect], clean: Path, tree: Path, *, real: bool) -> int:
+def _try(defects: Iterable[Defect], clean: Path, tree: Path, *, real: bool) -> int:
     _row("defect", "by", "seconds", "")
-    verdict = 0
-    for defect in wanted:
+    exit_code = 0
+    for defect in defects:
         by = f"{defect.fault}, {defect.invariant}" if real else Path(defect.tests[0]).stem
         shutil.rmtree(tree, ignore_errors=True)
         shutil.copytree(clean, tree)
@@ -234,17 +234,17 @@ def _try(wanted: Iterable[Defect], clean: Path, tree: Path, *, real: bool) -> in
         if code != 0:
             print(f"{output[-3000:]}\nwithout the defect the tests do not pass (exit code {code})", file=sys.stderr)
             _row(defect.name, by, "", "unknown")
-            verdict = 2
+            exit_code = 2
             continue
         plant(tree, defect)
-        began = time.monotonic()
+        started = time.monotonic()
         code, output = run(tree, defect, real=real)
         detected = code == TESTS_FAILED and (not real or f"  {defect.invariant}: " in output)
-        _row(defect.name, by, f"{time.monotonic() - began:.1f}", "detected" if detected else "NOT DETECTED")
+        _row(defect.name, by, f"{time.monotonic() - started:.1f}", "detected" if detected else "NOT DETECTED")
         if not detected:
             print(output[-3000:], file=sys.stderr)
-            verdict = verdict or 1
-    return verdict
+            exit_code = exit_code or 1
+    return exit_code
 
 
 if __name__ == "__main__":

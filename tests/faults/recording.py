@@ -25,7 +25,7 @@ from faults.history import (
     Span,
 )
 
-OURS = f"system:serviceaccount:{OWN}:"
+OWN_ACCOUNTS = f"system:serviceaccount:{OWN}:"
 
 
 class Recorder:
@@ -37,7 +37,7 @@ class Recorder:
         self.intents: dict[str, PublishedIntent] = {}
         self.outcomes: list[PublishedOutcome] = []
         self.settled: dict[str, float] = {}
-        """By id of the intent when its first outcome was outcome."""
+        """By intent id, the time of its first outcome."""
 
         self.kept: Counter[str] = Counter()
         """Outcomes in the stream at the last count."""
@@ -153,7 +153,7 @@ class Recorder:
                     namespace=write.namespace,
                     pod=write.pod,
                     workload=workload_of(write.pod),
-                    by_us=write.user.startswith(OURS),
+                    by_equipoise=write.user.startswith(OWN_ACCOUNTS),
                 )
             )
         return History(

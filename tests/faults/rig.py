@@ -33,12 +33,12 @@ from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.api import Api
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.fault_proxy import FaultProxy
 from equipoise.testbed.processes import configuration
 from faults import cluster_setup
 from faults.fakes import FakeCollector, FakeDescheduler, take_lease
+from faults.fault_proxy import FaultProxy
 from faults.recording import Recorder
 
 PROGRAMS = ("collector-0", "scorer-0", "descheduler-0", "descheduler-1", "binder-0", "binder-1", "binder-2")
@@ -47,7 +47,7 @@ PROGRAMS = ("collector-0", "scorer-0", "descheduler-0", "descheduler-1", "binder
 INTENT_STREAM = next(stream for stream in STREAMS if stream.work_queue)
 OUTCOMES = "EQUIPOISE_OUTCOME"
 TIMEOUT = 60.0
-"""Seconds for something that should happen at once: the machine may be busy."""
+"""Seconds, even for what should happen at once: the machine may be busy."""
 
 
 class Inconclusive(Exception):
@@ -127,7 +127,7 @@ class Rig:
         self.cluster = cluster
         self.clock = clock
         self.recorder = Recorder(clock, cluster.audit_log)
-        self.chance = random.Random(0)
+        self.generator = random.Random(0)
         self.kubeconfigs: dict[str, Path] = {}
         self.tokens: dict[str, str] = {}
         self.programs: dict[str, Program] = {}
@@ -156,8 +156,8 @@ class Rig:
         """Raises Inconclusive when the condition is not met in time."""
         deadline = time.monotonic() + seconds
         while True:
-            true = condition()
-            if true if isinstance(true, bool) else await true:
+            met = condition()
+            if met if isinstance(met, bool) else await met:
                 return
             if time.monotonic() > deadline:
                 tails = "\n".join(f"-- {name}\n{program.tail()}" for name, program in self.programs.items())
@@ -187,7 +187,7 @@ class Rig:
     async def all_replicas_ready(self) -> None:
         """Until every workload has all replicas ready."""
 
-        async def back() -> bool:
+        async def ready() -> bool:
             sets = await self.api.request("GET", f"/apis/apps/v1/namespaces/{cluster_setup.NAMESPACE}/statefulsets")
             deployments = await self.api.request(
                 "GET", f"/apis/apps/v1/namespaces/{cluster_setup.NAMESPACE}/deployments"
@@ -197,7 +197,7 @@ class Rig:
                 for item in (*sets["items"], *deployments["items"])
             )
 
-        await self.until(back, "all replicas are ready")
+        await self.until(ready, "all replicas are ready")
 
     # Programs
 
@@ -217,7 +217,7 @@ class Rig:
     # The bus
 
     async def prepare_streams(self) -> None:
-        """As the installer does."""
+        """As `equipoise setup` does."""
         await setup_streams(Nats(url=self.cluster.nats_url), intent_max_age=180)
 
     async def restart_nats_empty(self) -> None:
@@ -252,7 +252,7 @@ class Rig:
             await streams.purge_stream(OUTCOMES)
 
     async def queue_empty(self) -> None:
-        """Until the queue holds no intent."""
+        """Until the queue contains no intent."""
         async with self._jetstream() as streams:
 
             async def empty() -> bool:
@@ -262,7 +262,7 @@ class Rig:
             await self.until(empty, "the queue of intents is empty")
 
     async def _count_kept(self) -> None:
-        """How often the stream holds each outcome."""
+        """Counts the outcomes of each intent in the stream."""
         self.recorder.kept.clear()
         async with self._jetstream() as streams:
             config = ConsumerConfig(deliver_policy=DeliverPolicy.ALL)
@@ -286,7 +286,7 @@ class Rig:
     @asynccontextmanager
     async def running(self, seed: int, name: str) -> AsyncIterator[None]:
         """Traffic while entered; on exit everything is repaired, settled and stopped."""
-        self.chance = random.Random(f"{seed} {name}")
+        self.generator = random.Random(f"{seed} {name}")
         self.proxy.reseed(seed)
         await self.recreate_consumer()
         await self.collector.update()
@@ -294,7 +294,7 @@ class Rig:
         self.collector.publishing = True
         self.since = self.clock.now()
         self.descheduler = FakeDescheduler(
-            self.collector, self.bus, self.clock, self.recorder, self.chance, f"{name}.{seed}.{int(self.since)}"
+            self.collector, self.bus, self.clock, self.recorder, self.generator, f"{name}.{seed}.{int(self.since)}"
         )
         self.descheduler.epoch = await take_lease(self.kube, cluster_setup.OWN, "faults")
         proposing = asyncio.create_task(self.descheduler.run())
@@ -316,7 +316,7 @@ class Rig:
 
 @asynccontextmanager
 async def rig(binaries: Binaries, directory: Path | None = None) -> AsyncIterator[Rig]:
-    """Takes some ten seconds to start."""
+    """Starting takes about ten seconds."""
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(binaries=binaries, nats=True, directory=directory))
@@ -364,15 +364,14 @@ async def _populate(started: Rig) -> None:
     for user in PROGRAMS:
         token = (await cluster.service_account_token(cluster_setup.OWN, user)).read_text()
         file = cluster.directory / f"{user}.kubeconfig"
-        file.write_text(
-            configuration.kubeconfig(server=started.proxy.url, ca_file=str(cluster.ca_file), user=user, token=token)
-        )
+        url, ca_file = started.proxy.url, str(cluster.ca_file)
+        file.write_text(json.dumps(configuration.kubeconfig(server=url, ca_file=ca_file, user=user, token=token)))
         started.kubeconfigs[user] = file
         started.tokens[user] = token
 
 
 def _accounts() -> list[Mapping[str, Any]]:
-    """Each process has its own name in the audit log, and every right: only its own code restrains it."""
+    """Each process has its own name in the audit log, and every permission: only its own code limits it."""
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cluster_setup.OWN}},
         *(

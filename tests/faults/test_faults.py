@@ -2,7 +2,7 @@
 
 import pytest
 
-from faults.campaign import line, try_fault
+from faults.campaign import line, run_fault
 from faults.catalog import SHORT
 from faults.rig import Rig
 
@@ -13,8 +13,8 @@ CHOSEN = ("killed_binders", "redelivered", "errors", "nats_emptied", "stopped_de
 
 
 @pytest.mark.parametrize("fault", CHOSEN)
-async def test_invariants_hold_under(world: Rig, fault: str) -> None:
+async def test_invariants_hold_under(shared_rig: Rig, fault: str) -> None:
     """I1 to I8, I11, I16 to I18, with enough traffic."""
-    result = await try_fault(world, fault, 1, SHORT)
+    result = await run_fault(shared_rig, fault, 1, SHORT)
 
     assert result.passed, line(result)

@@ -10,11 +10,11 @@ from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from faults.history import (
     HARNESS,
+    Guarantees,
     History,
     NodeSample,
     PodChange,
     Post,
-    Promises,
     PublishedIntent,
     PublishedOutcome,
     ScoreResponse,
@@ -23,7 +23,7 @@ from faults.history import (
 )
 from faults.invariants import INVARIANTS, MinimumTraffic, violations
 
-PROMISES = Promises(
+GUARANTEES = Guarantees(
     windows=(
         Window(scope="workload", max=1, seconds=10),
         Window(scope="namespace", max=2, seconds=10),
@@ -83,14 +83,14 @@ def a_history(**fields: Any) -> History:
 
 
 def more(history: History, **fields: Any) -> History:
-    """The history with these events beside its own."""
+    """The history with additional events."""
     return msgspec.structs.replace(
         history, **{name: (*getattr(history, name), *events) for name, events in fields.items()}
     )
 
 
 def test_a_valid_history_has_no_violation() -> None:
-    assert violations(a_history(), PROMISES) == {name: [] for name in INVARIANTS}
+    assert violations(a_history(), GUARANTEES) == {name: [] for name in INVARIANTS}
 
 
 BAD: dict[str, tuple[str, History]] = {
@@ -115,7 +115,10 @@ BAD: dict[str, tuple[str, History]] = {
         ),
     ),
     "a protected pod": ("I3", a_history(posts=(post("agent-1", 101),), intents=(published("agent-1", 100),))),
-    "a delete instead of an eviction": ("I3", more(a_history(), pods=[change("web-2", 101, "deleted", by_us=True)])),
+    "a delete instead of an eviction": (
+        "I3",
+        more(a_history(), pods=[change("web-2", 101, "deleted", by_equipoise=True)]),
+    ),
     "no UID": ("I4", a_history(posts=(post("web-1", 101, uid=None),))),
     "another pod's UID": ("I4", a_history(posts=(post("web-1", 101, uid="uid-web-9"),))),
     "a POST before its intent": ("I4", a_history(posts=(post("web-1", 99),))),
@@ -172,7 +175,7 @@ BAD: dict[str, tuple[str, History]] = {
 @pytest.mark.parametrize("name", BAD)
 def test_a_bad_history_violates_its_invariant(name: str) -> None:
     invariant, history = BAD[name]
-    assert violations(history, PROMISES)[invariant]
+    assert violations(history, GUARANTEES)[invariant]
 
 
 def test_every_invariant_has_a_bad_history() -> None:
@@ -198,20 +201,20 @@ def test_every_invariant_has_a_bad_history() -> None:
 )  # fmt: skip
 def test_an_allowed_history_has_no_violation(history: History) -> None:
     """Refusals, repetitions and losses violate nothing."""
-    assert violations(history, PROMISES) == {name: [] for name in INVARIANTS}
+    assert violations(history, GUARANTEES) == {name: [] for name in INVARIANTS}
 
 
 def test_violations_before_the_run_are_not_reported_again() -> None:
     """They belong to another run, but their evictions count in the windows of this one."""
     before = a_history(since=105.0, posts=(post("web-1", 101, uid=None),), outcomes=(), kept={})
-    assert violations(before, PROMISES) == {name: [] for name in INVARIANTS}
+    assert violations(before, GUARANTEES) == {name: [] for name in INVARIANTS}
     after = more(
         a_history(since=105.0),
         posts=[post("web-4", 109)],
         intents=[published("web-4", 108)],
         outcomes=[outcome("web-4", 110)],
     )
-    assert violations(after, PROMISES)["I1"]
+    assert violations(after, GUARANTEES)["I1"]
 
 
 def test_a_run_without_traffic_is_inconclusive() -> None:

@@ -22,7 +22,7 @@ def test_every_patch_applies(defect: Defect) -> None:
 
 
 def test_a_patch_that_does_not_apply_is_an_error() -> None:
-    """Also when its piece is there twice."""
+    """Also when the file contains its text twice."""
     patch = Patch(file="a.py", before="x = 1", after="x = 2")
     for text in ("y = 1", "x = 1\nx = 1"):
         with pytest.raises(Misplaced, match=r"a\.py"):

@@ -1,5 +1,5 @@
-"""The whole loop in one process: five services started as their programs start them, on a bus, an API server, a metric
-source and a clock of memory."""
+"""The five services in one process, started as in production, with a bus, an API server, a metric source and a clock in
+memory."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -30,7 +30,7 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.__main__ import start as start_descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus import Receipt
-from equipoise.runtime.bus.headers import Headers
+from equipoise.runtime.bus.codec import Headers
 from equipoise.runtime.configuration import Configuration, Shared
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS, Kube
 from equipoise.runtime.process.health import Health
@@ -48,7 +48,7 @@ INTERVAL = 60.0
 
 
 class LossyBus(MemoryBus):
-    """Loses the first messages of a pattern, as a network may: who said them is told that all is well."""
+    """Loses the first messages of a pattern. Their publisher receives an acknowledgement."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
@@ -59,16 +59,16 @@ class LossyBus(MemoryBus):
         self._losing[pattern] = count
 
     def _store(self, subject: str, payload: bytes, headers: Headers) -> Receipt:
-        for pattern, left in self._losing.items():
-            if left and matches(pattern, subject):
-                self._losing[pattern] = left - 1
+        for pattern, remaining in self._losing.items():
+            if remaining and matches(pattern, subject):
+                self._losing[pattern] = remaining - 1
                 self.lost += 1
                 return Receipt(sequence=1)
         return super()._store(subject, payload, headers)
 
 
 def scores_of(explanation: Explanation) -> dict[str, int]:
-    """By node, as the extender returns them."""
+    """Extender scores by node."""
     return {node.node: node.extender_score for node in explanation.nodes}
 
 
@@ -98,7 +98,7 @@ class Loop:
         self.kube.put(REPLICA_SETS, a_workload_object(f"{app}-1", replicas, metadata=metadata))
 
     def place(self, app: str, name: str, node: str) -> None:
-        """A pod runs on a node from now on, as if it had always been there."""
+        """Add a running pod to a node."""
         pod = a_pod_object(name, node, self.clock.now(), app)
         metadata = msgspec.structs.replace(pod.metadata, owner_references=[owned_by("ReplicaSet", f"{app}-1")])
         self.kube.put(PODS, msgspec.structs.replace(pod, metadata=metadata))
@@ -107,25 +107,25 @@ class Loop:
         return {pod.metadata.name: pod.spec.node_name for pod in self.kube.stored(PODS)}
 
     async def pass_time(self, seconds: float) -> None:
-        """In steps of 10 s: usage follows the pods, watches show that they live."""
+        """Advance the clock in steps of 10 s, in which the usage of the pods is measured and watches get bookmarks."""
         for _ in range(round(seconds / 10)):
             self._measure()
             await self.clock.advance(10)
             self.kube.bookmark()
         await self.bus.settled()
 
-    async def until(self, condition: Callable[[], bool], *, at_most: float) -> None:
-        """Let time pass until something is so."""
-        begun = self.clock.monotonic()
+    async def until(self, condition: Callable[[], bool], *, limit: float) -> None:
+        """Advance the clock until the condition is true, for at most `limit` seconds."""
+        started = self.clock.monotonic()
         while not condition():
-            assert self.clock.monotonic() - begun < at_most, f"not so after {at_most:g} s: {self.problems()}"
+            assert self.clock.monotonic() - started < limit, f"not within {limit:g} s: {self.problems()}"
             await self.pass_time(10)
 
     def _measure(self) -> None:
         placements = self.placements()
         self.source.pods = {("shop", pod, node): Usage(cpu=0.9, memory=GIB) for pod, node in placements.items()}
         for node in (HOT, *IDLE):
-            pods = sum(where == node for where in placements.values())
+            pods = sum(name == node for name in placements.values())
             self.source.nodes[node] = Usage(cpu=0.1 + 0.9 * pods, memory=GIB * (1 + pods))
 
     async def explanation(self, app: str) -> Explanation:
@@ -144,7 +144,7 @@ class Loop:
         return self.bus.published(EvictionOutcome, "equipoise.eviction.outcome.*.*")
 
     def evicted(self) -> list[str]:
-        """By the API server's own word."""
+        """Pods that the API server evicted."""
         return [each.name for each in self.kube.evictions if each.status == 201 and not each.dry_run]
 
     def problems(self) -> dict[str, list[str]]:
@@ -171,7 +171,7 @@ class Loop:
             for task in tasks:
                 task.cancel()
             ended = await asyncio.gather(*tasks, return_exceptions=True)
-            assert all(isinstance(how, asyncio.CancelledError) for how in ended), ended
+            assert all(isinstance(result, asyncio.CancelledError) for result in ended), ended
 
     def _health_of(self, service: ServiceName) -> Health:
         self._registries[service] = CollectorRegistry()
@@ -194,7 +194,7 @@ class Loop:
         )
 
     async def _collect(self) -> None:
-        """As the program does it, but for the source."""
+        """Like `equipoise.collector.__main__`, with another source."""
         health = self._health_of("collector")
         collector = Collector(
             settings=CollectorSettings(profile=ProfileSettings(enabled=False)),
@@ -217,17 +217,17 @@ def owned_by(kind: str, name: str) -> objects.OwnerReference:
 
 
 def settled(loop: Loop, outcome: Outcome) -> list[EvictionOutcome]:
-    """The intents that came to this end."""
+    """All outcomes of this kind."""
     return [each for each in loop.outcomes() if each.outcome is outcome]
 
 
 def annotations_of(loop: Loop) -> dict[str, Any]:
-    """`node/<name>` and `deployment/<name>` to what stands there, decoded."""
-    found = [*(("node", each) for each in loop.kube.stored(NODES))]
-    found += [("deployment", each) for each in loop.kube.stored(DEPLOYMENTS)]  # type: ignore[misc]
+    """The decoded annotations, by `node/<name>` and `deployment/<name>`."""
+    annotated = [*(("node", each) for each in loop.kube.stored(NODES))]
+    annotated += [("deployment", each) for each in loop.kube.stored(DEPLOYMENTS)]  # type: ignore[misc]
     return {
         f"{kind}/{each.metadata.name}": {
             key: msgspec.json.decode(text) for key, text in each.metadata.annotations.items()
         }
-        for kind, each in found
+        for kind, each in annotated
     }

@@ -1,4 +1,4 @@
-"""The loop as a whole: what one service says, the next one acts upon."""
+"""The five services together: each acts on the messages of the others."""
 
 import pytest
 from flow.loop import APPS, HOT, IDLE, INTERVAL, Loop, annotations_of, scores_of, settled
@@ -7,46 +7,46 @@ from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
 from equipoise.contracts.messages.eviction import Outcome
 
 FIRST = 10 * INTERVAL
-"""Seconds within which the first pod must have left."""
+"""Seconds within which the first pod must be evicted."""
 
 
-async def test_a_hot_node_is_measured_annotated_relieved_and_avoided() -> None:
-    """From Prometheus to the eviction and back: scorer and descheduler both heed the outcome."""
+async def test_a_hot_node_is_measured_annotated_cooled_and_avoided() -> None:
+    """From a measurement to an eviction, whose outcome affects later scores and plans."""
     loop = Loop()
     async with loop.running():
-        await loop.until(lambda: bool(settled(loop, Outcome.EVICTED)), at_most=FIRST)
-        gone = settled(loop, Outcome.EVICTED)[0]
-        app = gone.pod.split("-")[0]
+        await loop.until(lambda: bool(settled(loop, Outcome.EVICTED)), limit=FIRST)
+        outcome = settled(loop, Outcome.EVICTED)[0]
+        app = outcome.pod.split("-")[0]
         annotations = annotations_of(loop)
-        await loop.pass_time(4 * INTERVAL)  # longer than the intent would live: what still counts is the outcome
+        await loop.pass_time(4 * INTERVAL)  # longer than the lifetime of the intent: only the outcome is left
         other = next(name for name in APPS if name != app)
-        replacement, stranger = await loop.explanation(app), await loop.explanation(other)
+        replacement, unrelated = await loop.explanation(app), await loop.explanation(other)
 
-    assert [gone.pod] == loop.evicted()
-    assert HOT == gone.node
-    assert "node is overutilized, cpu usage(" in gone.reason
+    assert [outcome.pod] == loop.evicted()
+    assert HOT == outcome.node
+    assert "node is overutilized, cpu usage(" in outcome.reason
     assert 0.8 < annotations[f"node/{HOT}"][LOAD]["windows"]["5m"]["mean"]["cpu"] < 0.9
     assert 0.9 == annotations["deployment/web"][USAGE]["windows"]["5m"]["mean"]["cpu"]
     assert not replacement.neutral
-    assert 10 == scores_of(replacement)[gone.target]
-    assert 0 == scores_of(replacement)[HOT] < scores_of(stranger)[HOT]
-    # The second intent was refused for want of room in the cluster's window: nothing is proposed before there is some.
-    assert [Outcome.REJECTED_LIMIT] == [each.outcome for each in loop.outcomes() if each.pod != gone.pod]
-    assert not [intent for intent in loop.intents() if intent.decided_at > gone.settled_at]
+    assert 10 == scores_of(replacement)[outcome.target]
+    assert 0 == scores_of(replacement)[HOT] < scores_of(unrelated)[HOT]
+    # The limit of the cluster rejected the second intent. Until it allows an eviction again, nothing is proposed.
+    assert [Outcome.REJECTED_LIMIT] == [each.outcome for each in loop.outcomes() if each.pod != outcome.pod]
+    assert not [intent for intent in loop.intents() if intent.decided_at > outcome.settled_at]
     assert not any(loop.problems().values())
 
 
-async def test_the_limits_hold_the_loop_back() -> None:
-    """Nine pods on three nodes: after a start one eviction in ten minutes, however hot the node stays."""
+async def test_the_limits_apply_while_a_node_stays_hot() -> None:
+    """Nine pods on three nodes: after a start, one eviction per ten minutes."""
     loop = Loop()
     async with loop.running():
-        await loop.until(lambda: bool(loop.evicted()), at_most=FIRST)
-        loop.place("web", "web-back", HOT)
+        await loop.until(lambda: bool(loop.evicted()), limit=FIRST)
+        loop.place("web", "web-new", HOT)
         await loop.pass_time(500)
 
         assert 1 == len(loop.evicted())
         assert "limits.evictionsPerCluster" in settled(loop, Outcome.REJECTED_LIMIT)[0].detail
-        await loop.until(lambda: len(loop.evicted()) == 2, at_most=1_200)
+        await loop.until(lambda: len(loop.evicted()) == 2, limit=1_200)
     times = [each.at for each in loop.kube.evictions if each.status == 201]
 
     assert times[1] - times[0] >= 600
@@ -63,23 +63,23 @@ async def test_the_limits_hold_the_loop_back() -> None:
         ("equipoise.eviction.outcome.*.*", 1),
     ],
 )
-async def test_a_lost_message_heals(pattern: str, count: int) -> None:
-    """Whatever the bus loses, the next message brings the same truth: two pods leave, each by one intent."""
+async def test_a_lost_message_is_replaced_by_the_next_one(pattern: str, count: int) -> None:
+    """Two pods are evicted, each once, whichever messages are lost."""
     loop = Loop()
     loop.bus.lose(pattern, count)
     async with loop.running():
-        await loop.until(lambda: len(loop.evicted()) == 2, at_most=2_400)
+        await loop.until(lambda: len(loop.evicted()) == 2, limit=2_400)
 
     assert count == loop.bus.lost
     assert 2 == len(set(loop.evicted()))
 
 
 async def test_a_dry_run_evicts_nothing() -> None:
-    """The API server is asked in full, and every pod stays."""
+    """Dry-run requests are sent to the API server, and no pod is evicted."""
     loop = Loop()
     before = loop.placements()
     async with loop.running(evict=False):
-        await loop.until(lambda: bool(settled(loop, Outcome.DRY_RUN)), at_most=FIRST)
+        await loop.until(lambda: bool(settled(loop, Outcome.DRY_RUN)), limit=FIRST)
         await loop.pass_time(4 * INTERVAL)
 
     assert [] == loop.evicted()
@@ -87,26 +87,26 @@ async def test_a_dry_run_evicts_nothing() -> None:
     assert before == loop.placements()
 
 
-async def test_a_blind_loop_holds_still() -> None:
-    """Without Prometheus nothing is proposed, nothing is evicted, and every score is neutral; with it, all goes on."""
+async def test_without_metrics_nothing_is_proposed_and_scores_are_neutral() -> None:
+    """When metrics return, scores and evictions resume."""
     loop = Loop()
     async with loop.running():
         await loop.pass_time(INTERVAL)
-        seeing = await loop.explanation("web")
+        before = await loop.explanation("web")
         loop.source.down = "connection refused"
         await loop.pass_time(2 * FIRST)
-        blind = await loop.explanation("web")
-        said = loop.problems()
+        without = await loop.explanation("web")
+        problems = loop.problems()
 
         assert [] == loop.intents()
         assert [] == loop.kube.evictions
         loop.source.down = ""
-        await loop.until(lambda: bool(loop.evicted()), at_most=FIRST)
+        await loop.until(lambda: bool(loop.evicted()), limit=FIRST)
 
-    assert not seeing.neutral
-    assert set(IDLE) == {node for node, score in scores_of(seeing).items() if score == 10}
-    assert blind.neutral
-    assert blind.why
-    assert any("connection refused" in problem for problem in said["collector"])
-    assert said["descheduler"]
-    assert said["scorer"]
+    assert not before.neutral
+    assert set(IDLE) == {node for node, score in scores_of(before).items() if score == 10}
+    assert without.neutral
+    assert without.why
+    assert any("connection refused" in problem for problem in problems["collector"])
+    assert problems["descheduler"]
+    assert problems["scorer"]

@@ -5,8 +5,9 @@ import multiprocessing
 import pytest
 from lab.traces import a_trace
 
-from equipoise.lab.compare import ComparisonRequest, compare, plans, policies_of, with_baseline
-from equipoise.lab.replay import GREEDY, STOCK, Settings
+from equipoise.lab.compare import ComparisonRequest, plans, policies_of, with_baseline
+from equipoise.lab.replay import Settings
+from equipoise.lab.results import GREEDY, STOCK
 from equipoise.lab.runners import on_processes
 from equipoise.scorer.decisions.policies.mix import Mix, MixPart
 from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES
@@ -70,7 +71,7 @@ def test_each_run_has_the_baseline_of_the_same_order_of_arrivals() -> None:
     trace = a_trace(curves=((3_000.0,) * 96, IDLE), replicas=(3, 9))
     request = ComparisonRequest(scenarios=("fresh",), policies=("profile",), descheduler=(False,), arrivals=(1, 2))
 
-    runs = with_baseline(list(compare(trace, plans(request, Settings()), Settings(), on_processes(1))))
+    runs = with_baseline([run for _, run in on_processes(1)(trace, plans(request, Settings()))])
 
     assert [("profile", 1), (STOCK, 1), ("profile", 2), (STOCK, 2)] == [
         (run.figures.policy, run.figures.arrival_seed) for run in runs
@@ -83,9 +84,9 @@ def test_runs_in_processes_have_the_same_results() -> None:
     trace = a_trace(curves=((3_000.0,) * 96, IDLE), replicas=(3, 9))
     wanted = plans(ComparisonRequest(scenarios=("fresh",), policies=("profile",), descheduler=(False,)), Settings())
 
-    local = with_baseline(list(compare(trace, wanted, Settings(), on_processes(1))))
+    local = with_baseline([run for _, run in on_processes(1)(trace, wanted)])
     runs, children = [], 0
-    for run in compare(trace, wanted, Settings(), on_processes(2)):
+    for _, run in on_processes(2)(trace, wanted):
         children = max(children, len(multiprocessing.active_children()))
         runs.append(run)
     parallel = with_baseline(runs)

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lab.trace_folders import ABOUT, OWN, assert_same, write_folder
+from lab.traces import a_trace
 
 from equipoise.contracts.kubernetes.objects import Toleration
 from equipoise.lab.example import example_trace
 from equipoise.lab.formats import FORMATS, TraceError, load_trace
-from equipoise.lab.formats.folder import About, keys_of, write, write_about, write_curves, write_inventory
+from equipoise.lab.formats.folder import keys_of, write
 from equipoise.lab.model.trace import (
     AntiAffinity,
     Trace,
@@ -165,22 +166,14 @@ def test_writing_the_same_trace_gives_the_same_bytes(tmp_path: Path) -> None:
     assert {b"\0\0\0\0"} == {path.read_bytes()[4:8] for path in first.glob("*.gz")}, "the time in the gzip header"
 
 
-def test_curves_are_written_one_at_a_time_with_empty_cells_for_gaps(tmp_path: Path) -> None:
-    """A recorder keeps one curve in memory."""
-    workloads = [TraceWorkload(name="web"), TraceWorkload(name="db")]
-    folder = write_folder(tmp_path, {})
-    write_inventory(folder, nodes=[], workloads=workloads, pods=[])
-    for table in ("cpu_milli", "memory_mib"):
-        rows = ([float(index), math.nan, index + 2.0] for index in range(2))
-        write_curves(folder, table, workloads=workloads, steps=3, curves=rows)
-    with pytest.raises(TraceError, match=r"trace\.json is missing"):
-        load_trace(folder)
-    write_about(folder, About(name="recorded", seconds_per_step=60.0))
+def test_gaps_of_a_recording_are_empty_cells(tmp_path: Path) -> None:
+    """A reader fills them with the mean of the row."""
+    gap = np.array([[0.0, math.nan, 2.0], [1.0, math.nan, 3.0]])
+    write(msgspec.structs.replace(a_trace(nodes=1, curves=gap.tolist(), replicas=(0, 0)), cpu_milli=gap), tmp_path)
 
-    assert (
-        "workload,t0,t1,t2\nweb,0,,2\ndb,1,,3\n" == gzip.decompress((folder / "cpu_milli.csv.gz").read_bytes()).decode()
-    )
-    assert [[0.0, 1.0, 2.0], [1.0, 2.0, 3.0]] == load_trace(folder).cpu_milli.tolist()
+    cells = gzip.decompress((tmp_path / "cpu_milli.csv.gz").read_bytes()).decode()
+    assert "workload,t0,t1,t2\nweb-0,0,,2\nweb-1,1,,3\n" == cells
+    assert [[0.0, 1.0, 2.0], [1.0, 2.0, 3.0]] == load_trace(tmp_path).cpu_milli.tolist()
 
 
 def test_workloads_that_share_a_name_have_full_keys() -> None:

@@ -1,4 +1,4 @@
-"""Neither placement nor eviction levels the load alone; together they do. In the lab, so in virtual time.
+"""Neither scores nor evictions alone level the load; together they do. In the lab, so in virtual time.
 
 `make chaos` shows the same on a real cluster (`tests/e2e/test_demo_in_full.py`).
 """
@@ -6,16 +6,16 @@
 import pytest
 
 from equipoise.lab.example import example_trace
-from equipoise.lab.replay import STOCK, Replay, ReplayPlan
-from equipoise.lab.results import RunFigures
+from equipoise.lab.replay import Replay, ReplayPlan
+from equipoise.lab.results import STOCK, RunFigures
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 
 LEVEL = 20.0
-"""Points of percent between the hottest and the idlest node."""
+"""Maximum spread of a level cluster, in points of percent."""
 
 
 def figures(*, scores: bool, descheduler: bool) -> RunFigures:
-    """Of the example, whose pods are where the stock scheduler has put them."""
+    """Of the example, whose pods were placed by the stock scheduler."""
     plan = ReplayPlan(
         scenario="given",
         policy="profile" if scores else STOCK,
@@ -36,7 +36,7 @@ def test_scores_and_evictions_level_the_load(both: RunFigures) -> None:
     assert 0 < both.moved_share < 0.1
 
 
-def test_scores_alone_do_not_level_what_already_runs() -> None:
+def test_scores_alone_do_not_move_running_pods() -> None:
     """Without the descheduler nothing moves and the spread remains."""
     alone = figures(scores=True, descheduler=False)
 
@@ -45,7 +45,7 @@ def test_scores_alone_do_not_level_what_already_runs() -> None:
 
 
 def test_evictions_alone_do_not_level_the_load(both: RunFigures) -> None:
-    """Without scores the stock scheduler puts replacements where the pods were: evictions never come to an end."""
+    """Without scores the stock scheduler places replacements on the nodes of the evicted pods: evictions do not end."""
     alone = figures(scores=False, descheduler=True)
 
     assert alone.moved > 10 * both.moved

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 import pytest
 from aiohttp import web
+from cluster_fixtures import StartCluster
 from collector.exporter import Exporter, a_job
 from rich.console import Console
 
@@ -34,21 +35,27 @@ from equipoise.lab.model.trace import (
 )
 from equipoise.lab.record import RecordError, RecordOptions, Summary, record
 from equipoise.lab.record.aggregation import Aggregation, ValueCounts
-from equipoise.lab.record.checkpoint import Checkpoint, RecordingPlan
+from equipoise.lab.record.checkpoint import Checkpoint, RecordingPlan, write_trace
 from equipoise.lab.record.inventory import Inventory, inventory, owner_keys
 from equipoise.lab.record.owners import NO_WORKLOAD, WorkloadIndex, owners_of
 from equipoise.lab.record.progress import progress_on
 from equipoise.lab.record.prometheus import connect_prometheus
 from equipoise.lab.record.queries import METRICS, Series, min_samples
 from equipoise.lab.record.recorder import SCALES
-from equipoise.lab.record.writer import write_trace
 from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.objects import daemon_set, deployment, namespace, node, pod, pod_template, stateful_set
+from equipoise.testbed.objects import (
+    constant_usage_annotations,
+    daemon_set,
+    deployment,
+    namespace,
+    node,
+    pod,
+    pod_template,
+    stateful_set,
+)
 from equipoise.testbed.processes.configuration import PrometheusConfiguration
-from equipoise.testbed.pytest_fixture import StartCluster
-from equipoise.testbed.usage import constant_usage_annotations
 
 pytestmark = pytest.mark.timeout(300)
 

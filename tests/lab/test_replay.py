@@ -8,8 +8,8 @@ from lab.traces import a_trace
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
 from equipoise.lab.model.trace import AntiAffinity, Trace
-from equipoise.lab.replay import GREEDY, STOCK, Replay, ReplayPlan, Settings
-from equipoise.lab.results import Run, Scenario
+from equipoise.lab.replay import Replay, ReplayPlan, Settings
+from equipoise.lab.results import GREEDY, STOCK, Run, Scenario
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES
 
@@ -29,9 +29,10 @@ def replayed(
 ) -> Run:
     scoring: ScoringPolicy | None = SINGLE_POLICIES[policy]() if policy in SINGLE_POLICIES else None
     plan = ReplayPlan(
-        scenario=scenario, policy=policy, scoring=scoring, descheduler=descheduler, seed=seed, missing=0.0
-    )
-    return Replay(trace, plan, settings).run()
+        scenario=scenario, policy=policy, scoring=scoring, descheduler=descheduler, seed=seed, missing=0.0,
+        settings=settings or Settings(),
+    )  # fmt: skip
+    return Replay(trace, plan).run()
 
 
 def uneven_trace() -> Trace:

@@ -17,6 +17,9 @@ from equipoise.lab.report.comparison import Comparison, compared
 from equipoise.lab.report.table import encoded, table
 from equipoise.lab.results import HourlyLoads, Run, RunFigures
 
+WIDTH = 400
+"""Pixels: small charts are drawn fast."""
+
 COMMAND = "equipoise lab compare --trace example --out DIR"
 
 
@@ -89,8 +92,8 @@ def one_comparison(*figures: RunFigures) -> Comparison:
 
 
 def drawn(*runs: Run) -> list[Chart]:
-    """Of one scenario."""
-    return charts(one_comparison(*(run.figures for run in runs)), runs)
+    """Of one scenario; small, which is fast."""
+    return charts(one_comparison(*(run.figures for run in runs)), runs, WIDTH)
 
 
 def printed(*figures: RunFigures) -> list[str]:
@@ -132,7 +135,7 @@ class Reader(HTMLParser):
 
 
 def written(runs: list[Run], folder: Path, notes: tuple[str, ...] = (), title: str = "a trace") -> str:
-    return write_report(runs, notes, title=title, command=COMMAND, folder=folder).read_text()
+    return write_report(runs, notes, title=title, command=COMMAND, folder=folder, width=WIDTH).read_text()
 
 
 @pytest.fixture(scope="module")
@@ -258,32 +261,34 @@ def test_figures_are_a_json_list_with_one_run_per_line() -> None:
 
 
 def test_each_scenario_has_three_charts(folder: Path) -> None:
-    """1600 × 900, all different, on a light and a dark background."""
+    """All different, on a light and a dark background."""
     images = {path.name: Image.open(path) for path in folder.glob("*.png")}
 
     assert set(images) == {
         f"{kind}-{scenario}.png" for kind in ("heat", "spread", "policies") for scenario in ("given", "churn", "fresh")
     }
-    assert {(each.format, each.size) for each in images.values()} == {("PNG", (1600, 900))}
-    assert all(np.median(np.asarray(each.convert("L"))[:60]) > 240 for each in images.values())
+    assert {(each.format, each.size) for each in images.values()} == {("PNG", (WIDTH, 225))}
+    assert all(np.median(np.asarray(each.convert("L"))[:15]) > 240 for each in images.values())
     assert len({each.tobytes() for each in images.values()}) == len(images)
     for chart in drawn(*(run for run in several_runs() if run.figures.scenario == "fresh")):
         light, dark = (np.asarray(Image.open(BytesIO(png)).convert("L")) for png in (chart.light, chart.dark))
-        assert np.median(light[:60]) > 240 > 40 > np.median(dark[:60])
-        assert (light[200:] < 200).mean() > 0.01
+        assert np.median(light[:15]) > 240 > 40 > np.median(dark[:15])
+        assert (light[50:] < 200).mean() > 0.01
 
 
 def test_the_heat_map_has_the_load_before_and_after() -> None:
-    """On one scale: the left half has many colors, the right half one."""
-    heat = drawn(a_run(some_figures()), a_run(some_figures("profile", 0.0, 0.0)))[0]
+    """On one scale: the left half has many colors, the right half one. By default 1600 × 900 pixels."""
+    runs = [a_run(some_figures()), a_run(some_figures("profile", 0.0, 0.0))]
+    heat = charts(one_comparison(*(run.figures for run in runs)), runs)[0]
     pixels = np.asarray(Image.open(BytesIO(heat.light)).convert("RGB"))
 
-    def colours(part: slice) -> set[tuple[int, ...]]:
-        return {tuple(map(int, colour)) for colour in pixels[220:780, part].reshape(-1, 3)}
+    def colors(part: slice) -> set[tuple[int, ...]]:
+        return {tuple(map(int, color)) for color in pixels[220:780, part].reshape(-1, 3)}
 
+    assert pixels.shape == (900, 1600, 3)
     assert heat.title == "Spread over all hours: 70 → 0 points"
-    assert len(colours(slice(150, 600))) == 6
-    assert len(colours(slice(800, 1250))) == 1
+    assert len(colors(slice(150, 600))) == 6
+    assert len(colors(slice(800, 1250))) == 1
 
 
 @pytest.mark.parametrize("hours", [25, 168])

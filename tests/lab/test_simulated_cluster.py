@@ -7,7 +7,7 @@ from lab.traces import QUARTER, a_trace
 
 from equipoise.lab.model.cluster_usage import ClusterUsage, UsageCurves
 from equipoise.lab.model.event_queue import EventQueue
-from equipoise.lab.schedulers import StockOnly
+from equipoise.lab.schedulers import SimulatedScheduler
 from equipoise.lab.simulated_cluster import SimulatedCluster
 from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
 
@@ -21,7 +21,7 @@ def a_full_node() -> tuple[SimulatedCluster, EventQueue]:
         trace, usage, curves, load_settings(QUARTER), tick=QUARTER, origin=0.0, missing=0.0,
         generator=np.random.default_rng(1),
     )  # fmt: skip
-    scheduling = StockOnly(trace, random.Random(1))
+    scheduling = SimulatedScheduler(trace, random.Random(1))
     kubernetes = SimulatedCluster(trace, usage, collector, scheduling, events, lambda message, now: None, origin=0.0)
     for _ in range(2):
         kubernetes.run_on(0, "node-0", 0.0)

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from equipoise.lab.formats import TraceError
-from equipoise.lab.formats.slices import natural_order, sampled_nodes
+from equipoise.lab.formats.draft import natural_order, sampled_nodes
 from equipoise.lab.model.trace import (
     TraceNode,
 )

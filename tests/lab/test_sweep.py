@@ -9,9 +9,9 @@ import pytest
 from lab.traces import a_trace
 
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.replay import STOCK, ReplayPlan, Settings
-from equipoise.lab.results import Run
-from equipoise.lab.runners import Job, on_dask, on_processes
+from equipoise.lab.replay import ReplayPlan, Settings
+from equipoise.lab.results import STOCK, Run
+from equipoise.lab.runners import on_dask, on_processes
 from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
 
 TRACE = a_trace(replicas=(3,))
@@ -21,7 +21,7 @@ def points(*values: str, seeds: Sequence[int] = (1,)) -> list[Point]:
     return [
         Point(
             parameters={"scorer.minSpread": value},
-            job=Job(plan=ReplayPlan(scenario="fresh", policy=STOCK, seed=seed), settings=Settings()),
+            plan=ReplayPlan(scenario="fresh", policy=STOCK, seed=seed),
         )
         for value in values
         for seed in seeds
@@ -101,8 +101,8 @@ def test_an_interruption_keeps_finished_rows(tmp_path: Path) -> None:
     """Each row is written when its replay ends."""
     file = tmp_path / "out.csv"
 
-    def interrupted(trace: Trace, jobs: Sequence[Job]) -> Iterator[tuple[int, Run]]:
-        yield next(on_processes(1)(trace, jobs))
+    def interrupted(trace: Trace, plans: Sequence[ReplayPlan]) -> Iterator[tuple[int, Run]]:
+        yield next(on_processes(1)(trace, plans))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

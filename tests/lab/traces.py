@@ -26,7 +26,7 @@ def a_trace(
         for number in range(len(curves))
     )
     owners = [workload for workload, count in enumerate(replicas) for _ in range(count)]
-    homes = ["" for _ in owners] if placed is None else [f"node-{node}" for node in placed]
+    places = ["" for _ in owners] if placed is None else [f"node-{node}" for node in placed]
     return Trace(
         name="test",
         nodes=tuple(
@@ -40,8 +40,8 @@ def a_trace(
         ),
         workloads=workloads,
         pods=tuple(
-            TracePod(name=f"pod-{number}", workload=owner, node=home)
-            for number, (owner, home) in enumerate(zip(owners, homes, strict=True))
+            TracePod(name=f"pod-{number}", workload=owner, node=place)
+            for number, (owner, place) in enumerate(zip(owners, places, strict=True))
         ),
         rules=rules,
         cpu_milli=np.array(curves, dtype=np.float64),

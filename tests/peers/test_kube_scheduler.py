@@ -3,9 +3,10 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from builders import refusal
 from peers.cases import Case, Inputs, peer_cases
 
-from equipoise.contracts.fit import fit_node, fit_pod, refusal
+from equipoise.contracts.fit import fit_node, fit_pod
 from equipoise.contracts.fit.node_rules import shortages
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.objects import Toleration

@@ -70,7 +70,7 @@ def a_placed(given: Inputs, reported: bool) -> PlacedPod:
 
 
 def a_node(inputs: Inputs) -> tuple[NodeUtilization | None, NodePlacement]:
-    """The messages of a case's node; no utilization where nobody measured it, or cannot say when."""
+    """The messages of a case's node; no utilization where it was not measured, or at an unknown time."""
     metric = inputs["node_metric"]
     reported = {pod["pod"]: amount(pod) for pod in metric["pods"]} if metric else {}
     placement = a_placement(pods=[a_placed(pod, pod["name"] in reported) for pod in inputs["assigned_pods"]])

@@ -14,11 +14,16 @@ from equipoise.contracts.configuration.settings import Namespaces, Protection, R
 from equipoise.contracts.eviction.protection import MIRROR, Candidate, Rules, of_daemon_set, protection, static
 from equipoise.contracts.fit import FitNode, FitPod, fit_pod
 from equipoise.contracts.kubernetes import objects
-from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Toleration
+from equipoise.contracts.kubernetes.objects import (
+    NodeSelector,
+    NodeSelectorTerm,
+    SelectorRequirement,
+    Taint,
+    Toleration,
+)
 from equipoise.contracts.kubernetes.owners import workload_from_pod
 from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS_LABEL
 from equipoise.contracts.messages.descheduling import NodeClassification
-from equipoise.contracts.messages.placement import Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.planning.classification import excess_text
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, amounts, bases
@@ -64,7 +69,7 @@ def an_api_pod(pod: Inputs) -> objects.Pod:
     """The pod as the API server has it: running and ready."""
     owner, amounts_requested = pod.get("owner", pod.get("owner_kind")), requests(pod["requests"])
     affinity = pod.get("required_affinity_in") or pod.get("required_node_affinity") or {}
-    rules = [NodeSelectorRequirement(key=key, operator="In", values=values) for key, values in affinity.items()]
+    rules = [SelectorRequirement(key=key, operator="In", values=values) for key, values in affinity.items()]
     selector = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=rules)]) if rules else None
     quantities = {name: str(amount) for name, amount in amounts_requested.items()}
     return objects.Pod(
@@ -273,7 +278,7 @@ def test_the_reason_of_an_eviction(case: Case) -> None:
 
 
 def a_used_node(name: str, usage: Inputs, allocatable: Inputs) -> ClusterNode:
-    """As many pods as it says, none of which uses anything by itself."""
+    """As many pods as the case has, none of which uses anything by itself."""
     pods = [FitPod(uid=f"{name}-{i}", namespace="shop", name=f"{name}-{i}") for i in range(int(usage.get("pods", 0)))]
     fit = FitNode(name=name, allocatable=requests(allocatable), pods=pods)
     return a_node(name, base=resources(allocatable), usage=dict.fromkeys(WINDOWS, resources(usage)), fit=fit)
@@ -326,7 +331,7 @@ def emptiest_first(nodes: list[ClusterNode]) -> list[str]:
 
 @peer_cases("sort_nodes_by_usage")
 def test_the_order_of_nodes_by_memory(case: Case) -> None:
-    """They add bytes to cores, so memory decides: as `memoryThenCpu` says openly."""
+    """They add bytes to cores, so memory decides: as the name `memoryThenCpu` states."""
     inputs = case.inputs
     whole = {"cpu_m": 32_000, "memory": 64 * 2**30, "pods": 110}
     nodes = [a_used_node(name, usage, whole) for name, usage in inputs["usage"].items()]

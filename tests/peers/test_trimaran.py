@@ -229,7 +229,7 @@ def test_a_pod_without_requests_and_limits_has_no_risk(case: Case) -> None:
 
 @peer_cases("lroc", where=lambda case: "nodes" in case.inputs)
 def test_limits_alone_may_decide(case: Case) -> None:
-    """At weight 1 the busier node wins, as its limits fit; memory that is not measured does not matter."""
+    """At weight 1 the busier node is first, as its limits fit; memory that is not measured does not matter."""
     policy = LowRiskOvercommit(risk_limit_weights=RiskLimitWeights(cpu=1.0, memory=1.0))
     scores = {
         name: policy.score(*a_node_and_pod(node["cpu"], node["memory"]))[0]

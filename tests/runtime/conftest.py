@@ -10,7 +10,7 @@ from equipoise.runtime.configuration.sections import Kubernetes
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed import objects as manifests
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import a_node_utilization, an_intent
-from bus_worlds import PATIENCE, Heard, MemoryWorld, World, eventually, memory_world, nats_world
+from bus_worlds import PATIENCE, MemoryWorld, Received, World, eventually, memory_world, nats_world
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.eviction import EvictionIntent
@@ -30,7 +30,7 @@ from equipoise.runtime.bus.codec import MAX_DELIVERIES
 from equipoise.runtime.process.clock import SystemClock
 
 NODES = f"{subjects.PREFIX}.utilization.node.*"
-QUESTION = ExplainRequest(namespace="shop", name="web-1", nodes=["a", "b"])
+REQUEST = ExplainRequest(namespace="shop", name="web-1", nodes=["a", "b"])
 
 
 @pytest.fixture(params=[memory_world, nats_world], ids=["memory", "nats"])
@@ -52,72 +52,72 @@ def a_heartbeat(service: str = "scorer") -> Heartbeat:
 
 
 class Workers:
-    """A worker that remembers its tries and answers what it is told."""
+    """A worker that records its attempts and returns what the test sets."""
 
-    def __init__(self, *answers: Redeliver | Exception | None) -> None:
-        self.answers = list(answers)
-        self.tried: Heard[EvictionIntent] = Heard()
+    def __init__(self, *responses: Redeliver | Exception | None) -> None:
+        self.responses = list(responses)
+        self.tried: Received[EvictionIntent] = Received()
 
     async def __call__(self, delivery: Delivery[EvictionIntent]) -> Redeliver | None:
         await self.tried(delivery)
-        answer = self.answers.pop(0) if self.answers else None
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        reply = self.responses.pop(0) if self.responses else None
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     @property
     def pods(self) -> list[str]:
         return [intent.pod for intent in self.tried.messages]
 
 
-async def test_followers_hear_last_values_first_and_then_what_is_new(world: World) -> None:
-    """A follower has heard the last value of every subject when follow returns, and hears what is said then."""
+async def test_subscribe_latest_delivers_last_values_and_then_new_messages(world: World) -> None:
+    """When subscribe_latest returns, the last value of every subject was handled; then new messages follow."""
     await say(world, "a", cpu=1)
     await say(world, "a", cpu=2)
     await say(world, "b", cpu=3)
-    heard: Heard[NodeUtilization] = Heard()
-    await world.bus.subscribe_latest(NODES, NodeUtilization, heard)
-    assert [(m.node, m.windows["5m"].mean.cpu) for m in heard.messages] == [("a", 2), ("b", 3)]
-    assert all(delivery.replayed for delivery in heard.deliveries)
+    received: Received[NodeUtilization] = Received()
+    await world.bus.subscribe_latest(NODES, NodeUtilization, received)
+    assert [(m.node, m.windows["5m"].mean.cpu) for m in received.messages] == [("a", 2), ("b", 3)]
+    assert all(delivery.replayed for delivery in received.deliveries)
     await say(world, "a", cpu=4)
-    await heard.until(3)
-    assert heard.messages[2].windows["5m"].mean.cpu == 4
-    assert not heard.deliveries[2].replayed
+    await received.until(3)
+    assert received.messages[2].windows["5m"].mean.cpu == 4
+    assert not received.deliveries[2].replayed
 
 
-async def test_following_what_nobody_has_said_yet_returns_at_once(world: World) -> None:
-    """follow returns at once when there are no values, and what is said later is heard."""
-    heard: Heard[NodeUtilization] = Heard()
-    await world.bus.subscribe_latest(NODES, NodeUtilization, heard)
+async def test_subscribe_latest_without_values_returns_at_once(world: World) -> None:
+    """It returns at once when there are no values; later messages are delivered."""
+    received: Received[NodeUtilization] = Received()
+    await world.bus.subscribe_latest(NODES, NodeUtilization, received)
     await say(world, "a")
-    await heard.until(1)
-    assert not heard.deliveries[0].replayed
+    await received.until(1)
+    assert not received.deliveries[0].replayed
 
 
-async def test_followers_hear_only_what_matches_their_pattern(world: World) -> None:
-    """A follower of nodes does not hear cycles, which the same stream keeps."""
+async def test_subscribe_latest_delivers_only_what_matches_the_pattern(world: World) -> None:
+    """A subscription to nodes does not deliver cycles, which are in the same stream."""
     await world.inject(subjects.utilization_cycle("all"), b"{}")
-    heard: Heard[NodeUtilization] = Heard()
-    await world.bus.subscribe_latest(NODES, NodeUtilization, heard)
+    received: Received[NodeUtilization] = Received()
+    await world.bus.subscribe_latest(NODES, NodeUtilization, received)
     await say(world, "a")
-    await heard.until(1)
-    assert [m.node for m in heard.messages] == ["a"]
+    await received.until(1)
+    assert [m.node for m in received.messages] == ["a"]
     assert world.bus.errors.total("unreadable") == 0
 
 
-async def test_what_no_stream_keeps_cannot_be_followed(world: World) -> None:
-    """Following a subject without last values is a mistake of the caller, said at once."""
+async def test_a_subject_without_a_stream_has_no_last_values(world: World) -> None:
+    """It is an error of the caller, raised at once."""
     with pytest.raises(ValueError, match="subscribe"):
-        await world.bus.subscribe_latest(f"{subjects.PREFIX}.health.*.*", Heartbeat, Heard())
+        await world.bus.subscribe_latest(f"{subjects.PREFIX}.health.*.*", Heartbeat, Received())
     with pytest.raises(ValueError, match="subscribe"):
-        await world.bus.subscribe_latest(f"{subjects.PREFIX}.eviction.intent.*.*", EvictionIntent, Heard())
+        await world.bus.subscribe_latest(f"{subjects.PREFIX}.eviction.intent.*.*", EvictionIntent, Received())
 
 
-async def test_listeners_hear_what_is_said_from_now_on(world: World) -> None:
-    """A listener hears what is said after it began to listen, kept by a stream or not."""
+async def test_subscribe_delivers_messages_published_from_now_on(world: World) -> None:
+    """Messages published after the subscription are delivered, whether a stream stores them or not."""
     await say(world, "a")
-    nodes: Heard[NodeUtilization] = Heard()
-    health: Heard[Heartbeat] = Heard()
+    nodes: Received[NodeUtilization] = Received()
+    health: Received[Heartbeat] = Received()
     await world.bus.subscribe(NODES, NodeUtilization, nodes)
     await world.bus.subscribe(f"{subjects.PREFIX}.health.>", Heartbeat, health)
     await say(world, "b")
@@ -129,17 +129,17 @@ async def test_listeners_hear_what_is_said_from_now_on(world: World) -> None:
 
 
 async def test_names_with_dots_are_one_token(world: World) -> None:
-    """A node whose name has dots is heard by a pattern with one token for the name."""
-    heard: Heard[NodeUtilization] = Heard()
-    await world.bus.subscribe_latest(NODES, NodeUtilization, heard)
+    """A node whose name has dots matches a pattern with one token for the name."""
+    received: Received[NodeUtilization] = Received()
+    await world.bus.subscribe_latest(NODES, NodeUtilization, received)
     await say(world, "ip-10-0-0-1.eu.internal")
-    await heard.until(1)
-    assert heard.deliveries[0].subject.endswith(".ip-10-0-0-1_eu_internal")
-    assert heard.messages[0].node == "ip-10-0-0-1.eu.internal"
+    await received.until(1)
+    assert received.deliveries[0].subject.endswith(".ip-10-0-0-1_eu_internal")
+    assert received.messages[0].node == "ip-10-0-0-1.eu.internal"
 
 
-async def test_one_handler_hears_one_message_at_a_time_in_order(world: World) -> None:
-    """Messages of one subscription are handled one after the other, in the order they were said."""
+async def test_a_handler_gets_one_message_at_a_time_in_order(world: World) -> None:
+    """Messages of one subscription are handled one after the other, in the order in which they were published."""
     running = 0
     order: list[float] = []
     done = asyncio.Event()
@@ -161,11 +161,11 @@ async def test_one_handler_hears_one_message_at_a_time_in_order(world: World) ->
     assert order == list(range(20))
 
 
-async def test_a_message_that_cannot_be_read_is_counted_and_passed_over(world: World) -> None:
-    """Garbage is counted; the handlers hear the whole messages before and after it."""
+async def test_a_message_that_cannot_be_decoded_is_counted_and_skipped(world: World) -> None:
+    """It is counted; handlers get the valid messages before and after it."""
     await world.inject(subjects.node_utilization("bad"), b'{"node": 7}')
-    followed: Heard[NodeUtilization] = Heard()
-    listened: Heard[NodeUtilization] = Heard()
+    followed: Received[NodeUtilization] = Received()
+    listened: Received[NodeUtilization] = Received()
     await world.bus.subscribe_latest(NODES, NodeUtilization, followed)
     await world.bus.subscribe(NODES, NodeUtilization, listened)
     await world.inject(subjects.node_utilization("worse"), b"\xff no JSON")
@@ -176,19 +176,19 @@ async def test_a_message_that_cannot_be_read_is_counted_and_passed_over(world: W
     assert world.bus.errors.total("unreadable") == 3
 
 
-async def test_a_handler_that_fails_hears_the_next_message(world: World) -> None:
+async def test_a_handler_that_fails_gets_the_next_message(world: World) -> None:
     """An exception in a handler is counted and is the end of that message only."""
-    heard: Heard[NodeUtilization] = Heard()
+    received: Received[NodeUtilization] = Received()
 
     async def on_utilization(delivery: Delivery[NodeUtilization]) -> None:
-        await heard(delivery)
+        await received(delivery)
         if delivery.message.node == "a":
             raise RuntimeError("boom")
 
     await world.bus.subscribe_latest(NODES, NodeUtilization, on_utilization)
     await say(world, "a")
     await say(world, "b")
-    await heard.until(2)
+    await received.until(2)
     assert world.bus.errors.total("handler") == 1
 
 
@@ -206,8 +206,8 @@ async def test_a_second_intent_for_a_waiting_pod_is_refused(world: World) -> Non
     await intend(world)
 
 
-async def test_a_message_said_twice_with_one_id_is_kept_once(world: World) -> None:
-    """The second publish of a message id is answered as a duplicate with the same sequence, and worked on once."""
+async def test_a_message_published_twice_with_one_id_is_stored_once(world: World) -> None:
+    """The second publish with a message id returns a duplicate with the same sequence; it is processed once."""
     subject, intent = subjects.eviction_intent("shop", "web-1"), an_intent()
     first = await world.bus.publish(subject, intent, message_id="one")
     second = await world.bus.publish(subject, intent, message_id="one")
@@ -222,8 +222,8 @@ async def test_a_message_said_twice_with_one_id_is_kept_once(world: World) -> No
     working.cancel()
 
 
-async def test_work_comes_again_when_a_worker_asks_for_it(world: World) -> None:
-    """Again delivers the message once more, after the time asked for, and not before."""
+async def test_work_is_delivered_again_when_a_worker_requests_it(world: World) -> None:
+    """Redeliver delivers the message again, after the requested time and not before."""
     loop = asyncio.get_running_loop()
     tried_at: list[float] = []
     done = asyncio.Event()
@@ -243,7 +243,7 @@ async def test_work_comes_again_when_a_worker_asks_for_it(world: World) -> None:
     working.cancel()
 
 
-async def test_a_worker_that_fails_is_asked_again(world: World) -> None:
+async def test_work_that_failed_is_delivered_again(world: World) -> None:
     """An exception in a worker is counted, and the message comes again after a pause."""
     workers = Workers(RuntimeError("boom"))
     working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
@@ -253,10 +253,10 @@ async def test_a_worker_that_fails_is_asked_again(world: World) -> None:
     working.cancel()
 
 
-async def test_hopeless_work_is_removed_and_blocks_its_pod_no_longer(world: World) -> None:
+async def test_work_that_always_fails_is_removed_and_no_longer_blocks_its_pod(world: World) -> None:
     """A message that was often delivered in vain is removed, so that the pod may have another intent.
 
-    Its worker is told that a delivery is the last one.
+    The last delivery is marked for the worker.
     """
     workers = Workers(*(Redeliver(after=0.01) for _ in range(MAX_DELIVERIES)))
     working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
@@ -276,7 +276,7 @@ async def test_hopeless_work_is_removed_and_blocks_its_pod_no_longer(world: Worl
     working.cancel()
 
 
-async def test_work_that_cannot_be_read_is_taken_out_of_the_queue(world: World) -> None:
+async def test_work_that_cannot_be_decoded_is_removed_from_the_queue(world: World) -> None:
     """Garbage in the queue is acknowledged, so that its pod is free for a whole intent."""
     workers = Workers()
     working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
@@ -292,20 +292,20 @@ async def test_work_that_cannot_be_read_is_taken_out_of_the_queue(world: World) 
 
 async def test_every_message_is_a_cloudevent_with_a_trace(world: World) -> None:
     """Each carries the headers of CloudEvents and of W3C trace context; ids and traces are never the same twice."""
-    async with world.overhearing() as overheard:
+    async with world.observing() as observed:
         await world.bus.publish(subjects.health("scorer", "one"), a_heartbeat())
         await intend(world, message_id="intent-1")
         await world.bus.publish_many([(subjects.node_utilization("a"), a_node_utilization("a"))] * 2)
-        headers = await overheard.headers(4)
+        headers = await observed.headers(4)
     for each, kind in zip(headers, ("Heartbeat", "EvictionIntent", "NodeUtilization", "NodeUtilization"), strict=True):
         assert each["ce-specversion"] == "1.0"
         assert each["ce-id"] == each["Nats-Msg-Id"]
         assert each["ce-source"].startswith("/equipoise/")
         assert each["ce-type"] == f"dev.equipoise.{kind}.v1"
         assert each["ce-datacontenttype"] == "application/json"
-        said_at = datetime.fromisoformat(each["ce-time"])
-        assert said_at.utcoffset() == timedelta(0)
-        assert abs(said_at.timestamp() - SystemClock().now()) < 60
+        published_at = datetime.fromisoformat(each["ce-time"])
+        assert published_at.utcoffset() == timedelta(0)
+        assert abs(published_at.timestamp() - SystemClock().now()) < 60
         assert re.fullmatch("00-[0-9a-f]{32}-[0-9a-f]{16}-01", each["traceparent"])
     assert headers[1]["ce-id"] == "intent-1"
     assert len({each["ce-id"] for each in headers}) == len({trace_of(each) for each in headers}) == 4
@@ -315,8 +315,8 @@ def trace_of(headers: dict[str, str]) -> str:
     return headers["traceparent"].split("-")[1]
 
 
-async def test_what_is_said_because_of_a_message_carries_its_trace_on(world: World) -> None:
-    """In a worker, a handler and an endpoint; each with a part of its own, and what is said later is another trace."""
+async def test_messages_published_because_of_a_message_have_its_trace(world: World) -> None:
+    """In a worker, a handler and an endpoint, each with its own span; later messages have another trace."""
 
     async def work(delivery: Delivery[EvictionIntent]) -> None:
         await world.bus.publish(subjects.eviction_outcome("shop", delivery.message.pod), a_heartbeat())
@@ -324,32 +324,32 @@ async def test_what_is_said_because_of_a_message_carries_its_trace_on(world: Wor
     async def on_utilization(delivery: Delivery[NodeUtilization]) -> None:
         await world.bus.publish(subjects.health("handler", delivery.message.node), a_heartbeat())
 
-    async def answer(question: ExplainRequest) -> Explanation:
+    async def reply(query: ExplainRequest) -> Explanation:
         await world.bus.publish(subjects.health("endpoint", "one"), a_heartbeat())
         return Explanation()
 
-    endpoint = Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=answer)
+    endpoint = Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=reply)
     stop = await world.bus.serve("scorer", [endpoint])
     working = asyncio.create_task(world.bus.work(EvictionIntent, work))
-    async with world.overhearing() as overheard:
+    async with world.observing() as observed:
         await intend(world)
-        intent, outcome = await overheard.headers(2)
+        intent, outcome = await observed.headers(2)
     await world.bus.subscribe_latest(NODES, NodeUtilization, on_utilization)
     await world.bus.subscribe(NODES, NodeUtilization, on_utilization)
-    async with world.overhearing() as overheard:
+    async with world.observing() as observed:
         await say(world, "a")
-        utilization, *handled = await overheard.headers(3)
-    async with world.overhearing() as overheard:
-        await world.bus.request(subjects.SCORE_EXPLAIN, QUESTION, Explanation, timeout=PATIENCE)
-        *asked, said = await overheard.headers(1 if isinstance(world, MemoryWorld) else 2)
+        utilization, *handled = await observed.headers(3)
+    async with world.observing() as observed:
+        await world.bus.request(subjects.SCORE_EXPLAIN, REQUEST, Explanation, timeout=PATIENCE)
+        *earlier, last = await observed.headers(1 if isinstance(world, MemoryWorld) else 2)
     working.cancel()
     await stop()
 
     assert trace_of(outcome) == trace_of(intent)
     assert outcome["traceparent"] != intent["traceparent"]
     assert {trace_of(each) for each in handled} == {trace_of(utilization)}
-    assert trace_of(said) not in {trace_of(intent), trace_of(utilization)}
-    assert {trace_of(said)} >= {trace_of(each) for each in asked}
+    assert trace_of(last) not in {trace_of(intent), trace_of(utilization)}
+    assert {trace_of(last)} >= {trace_of(each) for each in earlier}
 
 
 async def test_workers_share_the_work(world: World) -> None:
@@ -384,7 +384,7 @@ async def test_workers_share_the_work(world: World) -> None:
     assert most == 4
 
 
-async def test_what_a_stopped_worker_had_in_hand_goes_to_another_at_once(world: World) -> None:
+async def test_the_message_of_a_stopped_worker_goes_to_another_at_once(world: World) -> None:
     """When a worker is cancelled in the middle of a message, another one gets it without waiting."""
     begun = asyncio.Event()
 
@@ -405,62 +405,62 @@ async def test_what_a_stopped_worker_had_in_hand_goes_to_another_at_once(world: 
     working.cancel()
 
 
-async def rank(question: ExplainRequest) -> Explanation:
-    return Explanation(considered=len(question.nodes))
+async def rank(query: ExplainRequest) -> Explanation:
+    return Explanation(considered=len(query.nodes))
 
 
-async def test_a_question_is_answered(world: World) -> None:
+async def test_a_request_gets_its_response(world: World) -> None:
     """A request reaches the endpoint of its subject and comes back as a message."""
     await world.bus.serve(
         "scorer", [Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=rank)]
     )
-    answer = await world.bus.request(subjects.SCORE_EXPLAIN, QUESTION, Explanation, timeout=PATIENCE)
-    assert answer == Explanation(considered=2)
+    reply = await world.bus.request(subjects.SCORE_EXPLAIN, REQUEST, Explanation, timeout=PATIENCE)
+    assert reply == Explanation(considered=2)
 
 
-async def test_who_stops_serving_is_asked_no_more(world: World) -> None:
-    """From then on nobody answers, or the next one to serve does; the bus itself goes on."""
+async def test_a_stopped_service_gets_no_more_requests(world: World) -> None:
+    """Then there is no response, or one of the next service; the bus continues to work."""
     endpoint = Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=rank)
     stop = await world.bus.serve("scorer", [endpoint])
-    await world.bus.request(subjects.SCORE_EXPLAIN, QUESTION, Explanation, timeout=PATIENCE)
+    await world.bus.request(subjects.SCORE_EXPLAIN, REQUEST, Explanation, timeout=PATIENCE)
     await stop()
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(NoResponders):
-            await world.bus.request(subjects.SCORE_EXPLAIN, QUESTION, Explanation, timeout=1_000)
+            await world.bus.request(subjects.SCORE_EXPLAIN, REQUEST, Explanation, timeout=1_000)
 
     await world.bus.serve("scorer", [endpoint])
     await stop()
-    assert await world.bus.request(subjects.SCORE_EXPLAIN, QUESTION, Explanation, timeout=PATIENCE)
+    assert await world.bus.request(subjects.SCORE_EXPLAIN, REQUEST, Explanation, timeout=PATIENCE)
 
 
-async def test_a_question_to_nobody_is_told_at_once(world: World) -> None:
-    """A request that nobody serves raises NoResponders without waiting for its time."""
+async def test_a_request_without_a_responder_fails_at_once(world: World) -> None:
+    """It raises NoResponders without waiting for the timeout."""
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(NoResponders):
-            await world.bus.request(subjects.SCORE_EXPLAIN, QUESTION, Explanation, timeout=1_000)
+            await world.bus.request(subjects.SCORE_EXPLAIN, REQUEST, Explanation, timeout=1_000)
 
 
-async def test_a_failing_endpoint_is_told_to_who_asked(world: World) -> None:
-    """What an endpoint raises, an unreadable question included, is a BusError with its text for who asked."""
+async def test_the_error_of_an_endpoint_is_raised_in_the_caller(world: World) -> None:
+    """An exception of an endpoint, or an invalid request, is a BusError with its text in the caller."""
 
-    async def fail(question: ExplainRequest) -> Explanation:
+    async def fail(query: ExplainRequest) -> Explanation:
         raise RuntimeError("no nodes known")
 
     await world.bus.serve(
         "scorer", [Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=fail)]
     )
     with pytest.raises(BusError, match="no nodes known"):
-        await world.bus.request(subjects.SCORE_EXPLAIN, QUESTION, Explanation, timeout=PATIENCE)
+        await world.bus.request(subjects.SCORE_EXPLAIN, REQUEST, Explanation, timeout=PATIENCE)
     with pytest.raises(BusError, match="pod"):
         await world.bus.request(subjects.SCORE_EXPLAIN, an_intent(), Explanation, timeout=PATIENCE)
     assert world.bus.errors.total("endpoint") == 1
     assert world.bus.errors.total("unreadable") == 1
 
 
-async def test_an_answer_that_comes_too_late_is_no_answer(world: World) -> None:
+async def test_a_response_after_the_timeout_is_an_error(world: World) -> None:
     """A request ends at its time with BusUnavailable."""
 
-    async def dawdle(question: ExplainRequest) -> Explanation:
+    async def dawdle(query: ExplainRequest) -> Explanation:
         await asyncio.sleep(0.5)
         return Explanation()
 
@@ -468,10 +468,10 @@ async def test_an_answer_that_comes_too_late_is_no_answer(world: World) -> None:
         "scorer", [Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=dawdle)]
     )
     with pytest.raises(BusUnavailable, match="within"):
-        await world.bus.request(subjects.SCORE_EXPLAIN, QUESTION, Explanation, timeout=0.05)
+        await world.bus.request(subjects.SCORE_EXPLAIN, REQUEST, Explanation, timeout=0.05)
 
 
-async def test_saying_many_things_tells_how_many_were_kept(world: World) -> None:
+async def test_publish_many_returns_how_many_were_stored(world: World) -> None:
     """publish_many counts what was kept, and raises when nothing was."""
     intents = [(subjects.eviction_intent("shop", pod), an_intent(pod)) for pod in ("web-1", "web-2")]
     assert await world.bus.publish_many(intents) == 2
@@ -480,16 +480,16 @@ async def test_saying_many_things_tells_how_many_were_kept(world: World) -> None
     with pytest.raises(AlreadyQueued):
         await world.bus.publish_many(intents)
     assert await world.bus.publish_many([]) == 0
-    heard: Heard[NodeUtilization] = Heard()
+    received: Received[NodeUtilization] = Received()
     await world.bus.publish_many(
         [(subjects.node_utilization(f"n{n}"), a_node_utilization(f"n{n}")) for n in range(600)]
     )
-    await world.bus.subscribe_latest(NODES, NodeUtilization, heard)
-    assert len(heard.messages) == 600
+    await world.bus.subscribe_latest(NODES, NodeUtilization, received)
+    assert len(received.messages) == 600
 
 
-async def test_a_message_that_is_too_large_is_said_so(world: World) -> None:
-    """A message above the server's limit raises TooLarge with its subject, and the connection lives on."""
+async def test_a_message_that_is_too_large_raises_too_large(world: World) -> None:
+    """A message above the server's limit raises TooLarge with its subject, and the connection remains."""
 
     class Large(msgspec.Struct):
         text: str
@@ -499,8 +499,8 @@ async def test_a_message_that_is_too_large_is_said_so(world: World) -> None:
     await say(world, "a")
 
 
-async def test_without_a_connection_nothing_is_said_and_nothing_stale_later(world: World) -> None:
-    """While the bus is away everything raises at once; afterwards only what is said then arrives."""
+async def test_without_a_connection_nothing_is_published_also_not_later(world: World) -> None:
+    """Without a connection everything raises at once; afterwards only messages published then arrive."""
     assert world.bus.connected
     assert list(world.bus.problems) == []
     await world.disconnect()
@@ -514,7 +514,7 @@ async def test_without_a_connection_nothing_is_said_and_nothing_stale_later(worl
         with pytest.raises(BusUnavailable):
             await world.bus.publish(subjects.health("scorer", "one"), a_heartbeat())
         with pytest.raises(BusUnavailable):
-            await world.bus.request(subjects.SCORE_EXPLAIN, QUESTION, Explanation, timeout=1_000)
+            await world.bus.request(subjects.SCORE_EXPLAIN, REQUEST, Explanation, timeout=1_000)
     await world.reconnect()
     assert list(world.bus.problems) == []
     workers = Workers()
@@ -525,10 +525,10 @@ async def test_without_a_connection_nothing_is_said_and_nothing_stale_later(worl
     working.cancel()
 
 
-async def test_everything_goes_on_after_a_lost_connection(world: World) -> None:
-    """Followers hear the last values again and then what is new; listeners and workers go on."""
-    followed: Heard[NodeUtilization] = Heard()
-    listened: Heard[NodeUtilization] = Heard()
+async def test_everything_continues_after_a_lost_connection(world: World) -> None:
+    """subscribe_latest delivers the last values again, then new ones; subscribe and workers continue."""
+    followed: Received[NodeUtilization] = Received()
+    listened: Received[NodeUtilization] = Received()
     workers = Workers()
     await say(world, "a")
     await world.bus.subscribe_latest(NODES, NodeUtilization, followed)

@@ -10,7 +10,7 @@ import aiohttp
 import nats
 import pytest
 from builders import a_node_utilization, an_intent
-from bus_worlds import INTENT_LIFETIME, Heard, NatsWorld, eventually, nats_world
+from bus_worlds import INTENT_LIFETIME, NatsWorld, Received, eventually, nats_world
 from nats.js.api import DiscardPolicy
 from prometheus_client import CollectorRegistry
 from runtime.test_bus_nats import NODES, signal_server
@@ -25,11 +25,10 @@ from equipoise.runtime.bus.permissions import USERS, permission_file
 from equipoise.runtime.bus.setup import setup_streams, stream_config
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.runtime.process.health import Health
-from equipoise.runtime.process.health_server import serving_health
+from equipoise.runtime.process.health import Health, serving_health
 
 FLEET = 600
-"""Nodes: more than a follower asks for at once."""
+"""Nodes: more than one batch."""
 
 
 @pytest.fixture
@@ -39,53 +38,53 @@ async def world(tmp_path: Path) -> AsyncIterator[NatsWorld]:
 
 
 async def say_round(bus: Bus, number: int, nodes: int = FLEET) -> None:
-    said = [(subjects.node_utilization(f"n{n}"), a_node_utilization(f"n{n}", cpu=number)) for n in range(nodes)]
-    assert await bus.publish_many(said) == nodes
+    messages = [(subjects.node_utilization(f"n{n}"), a_node_utilization(f"n{n}", cpu=number)) for n in range(nodes)]
+    assert await bus.publish_many(messages) == nodes
 
 
 def newest(deliveries: list[Delivery[NodeUtilization]]) -> dict[str, float | None]:
     return {each.message.node: each.message.windows["5m"].mean.cpu for each in deliveries}
 
 
-async def test_a_restarted_consumer_hears_the_last_value_of_everything(world: NatsWorld) -> None:
-    """A service that comes back hears each node once, as it is now, whatever was said while it was away."""
+async def test_a_restarted_consumer_gets_the_last_value_of_every_subject(world: NatsWorld) -> None:
+    """A restarted service gets each node once, with its current value."""
     async with world.another("annotator") as before:
-        await before.subscribe_latest(NODES, NodeUtilization, Heard())
+        await before.subscribe_latest(NODES, NodeUtilization, Received())
         await say_round(world.bus, 1)
     await say_round(world.bus, 2)
     await say_round(world.bus, 3)
-    heard: Heard[NodeUtilization] = Heard()
+    received: Received[NodeUtilization] = Received()
     async with world.another("annotator") as after:
-        await after.subscribe_latest(NODES, NodeUtilization, heard)
+        await after.subscribe_latest(NODES, NodeUtilization, received)
 
-        assert len(heard.deliveries) == FLEET
-        assert newest(heard.deliveries) == {f"n{n}": 3 for n in range(FLEET)}
+        assert len(received.deliveries) == FLEET
+        assert newest(received.deliveries) == {f"n{n}": 3 for n in range(FLEET)}
 
 
 async def test_a_consumer_that_fell_behind_catches_up_to_the_newest(world: NatsWorld) -> None:
-    """While its handler hangs, twenty rounds are said: it hears the last of them, and few of those before."""
-    heard: Heard[NodeUtilization] = Heard()
+    """While its handler hangs, twenty rounds are published: it gets the last one, and few of those before."""
+    received: Received[NodeUtilization] = Received()
     free = asyncio.Event()
 
     async def on_utilization(delivery: Delivery[NodeUtilization]) -> None:
         await free.wait()
-        await heard(delivery)
+        await received(delivery)
 
     async with world.another("scorer") as bus:
         await bus.subscribe_latest(NODES, NodeUtilization, on_utilization)
         for number in range(1, 21):
             await say_round(world.bus, number)
         free.set()
-        await heard.until(lambda deliveries: newest(deliveries) == {f"n{n}": 20 for n in range(FLEET)})
+        await received.until(lambda deliveries: newest(deliveries) == {f"n{n}": 20 for n in range(FLEET)})
 
-    # What it had asked for before it hung, and the last of each node: not 20 × 600.
-    assert len(heard.deliveries) <= 256 + FLEET
+    # What it had requested before, and the last of each node: not 20 × 600.
+    assert len(received.deliveries) <= 256 + FLEET
 
 
-async def test_a_bus_that_lost_everything_is_told_and_comes_back(world: NatsWorld) -> None:
-    """A NATS whose disk is gone has no streams: everyone says so; after the setup has run all goes on by itself."""
-    followed: Heard[NodeUtilization] = Heard()
-    worked: Heard[EvictionIntent] = Heard()
+async def test_a_bus_without_its_streams_is_reported_and_recovers_after_the_setup(world: NatsWorld) -> None:
+    """A NATS with a new disk has no streams: all clients report it, and continue after the setup has run."""
+    followed: Received[NodeUtilization] = Received()
+    worked: Received[EvictionIntent] = Received()
     await world.bus.subscribe_latest(NODES, NodeUtilization, followed)
     working = asyncio.create_task(world.bus.work(EvictionIntent, worked))
     await say_round(world.bus, 1, nodes=3)
@@ -125,13 +124,13 @@ class Shown:
             serving_health("127.0.0.1:0", self.health, self.metrics, "1") as address,
             aiohttp.ClientSession(f"http://{address}") as session,
         ):
-            async with session.get("/readyz") as answer:
-                report = await answer.json()
-            async with session.get("/metrics") as answer:
-                return report["problems"], await answer.text()
+            async with session.get("/readyz") as response:
+                report = await response.json()
+            async with session.get("/metrics") as response:
+                return report["problems"], await response.text()
 
 
-async def test_a_full_stream_is_seen_in_readyz_and_in_the_metrics(world: NatsWorld) -> None:
+async def test_a_full_stream_is_shown_in_readyz_and_in_the_metrics(world: NatsWorld) -> None:
     """With the very next message that it does not take; and no more once it takes one."""
     metrics = CollectorRegistry()
     outcomes = next(stream for stream in STREAMS if stream.name == "EQUIPOISE_OUTCOME")
@@ -157,8 +156,8 @@ async def test_a_full_stream_is_seen_in_readyz_and_in_the_metrics(world: NatsWor
         assert 'equipoise_bus_problems{kind="stream"} 0.0' in page
 
 
-async def test_a_right_that_was_taken_away_is_seen_in_readyz_and_in_the_metrics(tmp_path: Path) -> None:
-    """Of a running service, by a reload of the server: what it may not hear any more, for as long as that holds."""
+async def test_a_revoked_permission_is_shown_in_readyz_and_in_the_metrics(tmp_path: Path) -> None:
+    """Of a running service, by a reload of the server: the subject is reported as long as it is forbidden."""
     rights = permission_file(dict.fromkeys(USERS, "secret"))
     world = NatsWorld(tmp_path / "nats", rights)
     await world.start()
@@ -169,7 +168,7 @@ async def test_a_right_that_was_taken_away_is_seen_in_readyz_and_in_the_metrics(
     intents = f"{subjects.PREFIX}.eviction.intent.*.*"
     async with open_bus(settings, "scorer", SystemClock(), metrics, reconnect_pause=0.1) as bus:
         shown = Shown(bus, metrics)
-        await bus.subscribe(intents, EvictionIntent, Heard())
+        await bus.subscribe(intents, EvictionIntent, Received())
         assert (await shown.pages())[0] == []
         scorer = rights.index("user: scorer")
         fewer = rights[:scorer] + rights[scorer:].replace(f'          "{intents}"\n', "", 1)

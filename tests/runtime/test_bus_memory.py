@@ -1,10 +1,10 @@
-"""What the bus of memory adds for tests: time that stands still, and a record of what was said."""
+"""What the in-memory bus adds for tests: a manual clock, and a record of messages."""
 
 import asyncio
 
 import pytest
 from builders import a_node_utilization, an_intent
-from bus_worlds import Heard
+from bus_worlds import Received
 
 from equipoise.contracts.bus import streams, subjects
 from equipoise.contracts.messages.eviction import EvictionIntent
@@ -36,8 +36,8 @@ async def test_work_comes_again_by_the_clock_of_the_test() -> None:
     working.cancel()
 
 
-async def test_messages_grow_old_by_the_clock_of_the_test() -> None:
-    """Intents and last values are gone after their lives."""
+async def test_messages_expire_by_the_clock_of_the_test() -> None:
+    """Intents and last values expire."""
     clock = ManualClock()
     bus = MemoryBus(clock, streams=streams.with_max_ages(intent=10, utilization=100))
     await bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
@@ -45,36 +45,36 @@ async def test_messages_grow_old_by_the_clock_of_the_test() -> None:
     await clock.advance(11)
     await bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
     await clock.advance(60)
-    early: Heard[NodeUtilization] = Heard()
+    early: Received[NodeUtilization] = Received()
     await bus.subscribe_latest(NODES, NodeUtilization, early)
     assert len(early.messages) == 1
     await clock.advance(40)
-    late: Heard[NodeUtilization] = Heard()
+    late: Received[NodeUtilization] = Received()
     await bus.subscribe_latest(NODES, NodeUtilization, late)
     assert late.messages == []
 
 
-async def test_a_question_ends_by_the_clock_of_the_test() -> None:
-    """A request whose answer never comes ends when the manual clock has moved by its timeout."""
+async def test_a_request_times_out_by_the_clock_of_the_test() -> None:
+    """A request without a response ends when the manual clock has advanced by its timeout."""
     clock = ManualClock()
     bus = MemoryBus(clock)
 
-    async def never(question: ExplainRequest) -> Explanation:
+    async def never(query: ExplainRequest) -> Explanation:
         await asyncio.Event().wait()
         raise AssertionError
 
     await bus.serve("scorer", [Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=never)])
-    question = ExplainRequest(namespace="shop", name="web-1", nodes=[])
-    asking = asyncio.create_task(bus.request(subjects.SCORE_EXPLAIN, question, Explanation, timeout=2))
+    query = ExplainRequest(namespace="shop", name="web-1", nodes=[])
+    sending = asyncio.create_task(bus.request(subjects.SCORE_EXPLAIN, query, Explanation, timeout=2))
     await clock.advance(1.9)
-    assert not asking.done()
+    assert not sending.done()
     await clock.advance(0.2)
     with pytest.raises(BusUnavailable):
-        await asking
+        await sending
 
 
-async def test_what_was_said_can_be_looked_up() -> None:
-    """`said` gives the messages of one kind on matching subjects, oldest first."""
+async def test_published_messages_can_be_read() -> None:
+    """`published` returns the messages of one kind on matching subjects, oldest first."""
     bus = MemoryBus(ManualClock())
     for node in ("a", "b"):
         await bus.publish(subjects.node_utilization(node), a_node_utilization(node))

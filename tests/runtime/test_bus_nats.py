@@ -1,4 +1,4 @@
-"""What only the real bus can show: a server that is late, falls silent, forbids, fills up, or asks for certificates."""
+"""What only the real bus can show: a server that is late, stops, forbids, is full, or requires certificates."""
 
 import asyncio
 import os
@@ -11,7 +11,7 @@ import msgspec
 import nats
 import pytest
 from builders import a_node_utilization, an_intent
-from bus_worlds import PATIENCE, Heard, NatsWorld, eventually, nats_world, server_process, tapping
+from bus_worlds import PATIENCE, NatsWorld, Received, eventually, nats_world, server_process, tapping
 from nats.js.api import DiscardPolicy
 from prometheus_client import CollectorRegistry
 
@@ -138,56 +138,56 @@ async def test_the_connection_is_encrypted_and_both_sides_are_known(tmp_path: Pa
     await world.stop()
 
 
-async def test_a_deleted_consumer_is_made_again(world: NatsWorld) -> None:
+async def test_a_deleted_consumer_is_created_again(world: NatsWorld) -> None:
     """When someone deletes a follower's consumer, the last values come again and then what is new."""
-    heard: Heard[NodeUtilization] = Heard()
+    received: Received[NodeUtilization] = Received()
     await say(world, "a")
-    await world.bus.subscribe_latest(NODES, NodeUtilization, heard)
+    await world.bus.subscribe_latest(NODES, NodeUtilization, received)
     async with await nats.connect(world.settings.url) as client:
         stream = client.jetstream()
         [consumer] = await stream.consumers_info("EQUIPOISE_UTILIZATION")
         assert consumer.name.startswith("scorer-")
         await stream.delete_consumer("EQUIPOISE_UTILIZATION", consumer.name)
-    await heard.until(2)
+    await received.until(2)
     await say(world, "b")
-    await heard.until(3)
-    assert [(d.message.node, d.replayed) for d in heard.deliveries] == [("a", True), ("a", True), ("b", False)]
+    await received.until(3)
+    assert [(d.message.node, d.replayed) for d in received.deliveries] == [("a", True), ("a", True), ("b", False)]
     assert world.bus.errors.total("follow") == 1
 
 
-async def test_a_silent_server_is_noticed_by_its_missing_heartbeats(world: NatsWorld) -> None:
-    """A follower that hears no heartbeat makes a new consumer, and hears what was said meanwhile."""
-    heard: Heard[NodeUtilization] = Heard()
+async def test_a_server_that_stops_is_detected_by_missing_heartbeats(world: NatsWorld) -> None:
+    """Without heartbeats the subscriber creates a new consumer, and gets the messages of the meantime."""
+    received: Received[NodeUtilization] = Received()
     async with world.another("descheduler", heartbeat=0.1) as bus:
-        await bus.subscribe_latest(NODES, NodeUtilization, heard)
+        await bus.subscribe_latest(NODES, NodeUtilization, received)
         before = bus.errors.total("stalled")
         signal_server(world, signal.SIGSTOP)
         await eventually(lambda: bus.errors.total("stalled") > before)
         signal_server(world, signal.SIGCONT)
         await say(world, "a")
-        await heard.until(1)
+        await received.until(1)
         await eventually(lambda: list(bus.problems) == [])
 
 
-async def test_a_quiet_stream_is_no_silent_one(world: NatsWorld) -> None:
+async def test_a_stream_without_messages_still_has_heartbeats(world: NatsWorld) -> None:
     """Heartbeats keep a follower of a quiet stream content.
 
     A machine that stops for a quarter of a second is like a server that does: so it may take several looks.
     """
     async with world.another("descheduler", heartbeat=0.1) as bus:
-        await bus.subscribe_latest(NODES, NodeUtilization, Heard())
+        await bus.subscribe_latest(NODES, NodeUtilization, Received())
         async with asyncio.timeout(PATIENCE):
             stalled = None
-            while stalled != (stalled := bus.errors.total("stalled")):  # noqa: ASYNC110  quiet tells nobody
+            while stalled != (stalled := bus.errors.total("stalled")):  # noqa: ASYNC110  there is no event
                 await asyncio.sleep(0.6)
 
 
 async def test_following_waits_for_a_stream_that_is_not_there_yet(tmp_path: Path) -> None:
-    """Before the streams are made, follow waits and says why; once they are, it returns."""
+    """Before the streams exist, subscribe_latest waits and reports why; then it returns."""
     world = NatsWorld(tmp_path)
     await world.start()
     async with world.another("scorer") as bus:
-        following = asyncio.create_task(bus.subscribe_latest(NODES, NodeUtilization, Heard()))
+        following = asyncio.create_task(bus.subscribe_latest(NODES, NodeUtilization, Received()))
         await eventually(lambda: any("cannot follow" in problem for problem in bus.problems))
         with pytest.raises(BusUnavailable, match="equipoise setup"):
             await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
@@ -200,10 +200,10 @@ async def test_following_waits_for_a_stream_that_is_not_there_yet(tmp_path: Path
 
 
 async def test_work_waits_for_a_queue_that_is_not_there_yet(tmp_path: Path) -> None:
-    """Before the streams are made, work waits and says why; once they are, it gets what is said."""
+    """Before the streams exist, work waits and reports why; then it gets messages."""
     world = NatsWorld(tmp_path)
     await world.start()
-    worked: Heard[EvictionIntent] = Heard()
+    worked: Received[EvictionIntent] = Received()
     async with world.another("binder") as bus:
         working = asyncio.create_task(bus.work(EvictionIntent, worked))
         await eventually(lambda: any("equipoise setup" in problem for problem in bus.problems))
@@ -230,17 +230,17 @@ async def test_every_message_has_an_id(world: NatsWorld) -> None:
     assert len(set(ids)) == 3
 
 
-async def test_a_micro_service_tells_of_itself(world: NatsWorld) -> None:
-    """$SRV.INFO and $SRV.STATS tell the service's name, version, endpoints and how often they were asked."""
+async def test_a_micro_service_describes_itself(world: NatsWorld) -> None:
+    """$SRV.INFO and $SRV.STATS contain the service's name, version, endpoints and numbers of requests."""
 
-    async def rank(question: ExplainRequest) -> Explanation:
+    async def rank(query: ExplainRequest) -> Explanation:
         return Explanation()
 
     await world.bus.serve(
         "scorer", [Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=rank)]
     )
     async with await nats.connect(world.settings.url) as client:
-        await client.request(subjects.SCORE_EXPLAIN, b"no question", timeout=PATIENCE)
+        await client.request(subjects.SCORE_EXPLAIN, b"no query", timeout=PATIENCE)
         info = msgspec.json.decode((await client.request("$SRV.INFO.equipoise-scorer", timeout=PATIENCE)).data)
         stats = msgspec.json.decode((await client.request("$SRV.STATS", timeout=PATIENCE)).data)
     assert info["name"] == "equipoise-scorer"
@@ -264,7 +264,7 @@ async def test_a_full_stream_is_a_problem_until_it_is_not(world: NatsWorld) -> N
 
 
 async def test_a_message_too_large_among_many_is_counted_and_shown(world: NatsWorld) -> None:
-    """The others are kept; nobody would hear of the one that never comes."""
+    """The others are stored; the missing one must not go unnoticed."""
     too_large = (subjects.node_utilization("b"), Padding("x" * 2**20))
     assert await world.bus.publish_many([(subjects.node_utilization("a"), a_node_utilization("a")), too_large]) == 1
     assert world.bus.errors.total("too_large") == 1
@@ -284,11 +284,11 @@ async def test_what_waits_for_its_acknowledgement_fails_when_the_connection_is_l
             await saying
     await world.disconnect()
     await world.reconnect()
-    heard: Heard[NodeUtilization] = Heard()
-    await world.bus.subscribe_latest(NODES, NodeUtilization, heard)
+    received: Received[NodeUtilization] = Received()
+    await world.bus.subscribe_latest(NODES, NodeUtilization, received)
     await say(world, "b")
-    await heard.until(1)
-    assert [m.node for m in heard.messages] == ["b"]
+    await received.until(1)
+    assert [m.node for m in received.messages] == ["b"]
 
 
 async def test_bytes_that_were_not_written_are_not_written_later(world: NatsWorld) -> None:
@@ -311,8 +311,8 @@ async def test_bytes_that_were_not_written_are_not_written_later(world: NatsWorl
     assert state.messages == 1
 
 
-async def test_what_is_forbidden_is_told_at_once_and_counted(tmp_path: Path) -> None:
-    """Saying, hearing and following what the user may not raise NotPermitted within a moment, and are counted."""
+async def test_a_permission_error_is_raised_at_once_and_counted(tmp_path: Path) -> None:
+    """Publishing and both subscriptions raise NotPermitted soon, and are counted."""
     world = NatsWorld(tmp_path / "nats", permission_file(dict.fromkeys(USERS, "secret")))
     await world.start()
     password = tmp_path / "password"
@@ -331,14 +331,14 @@ async def test_what_is_forbidden_is_told_at_once_and_counted(tmp_path: Path) -> 
                     subjects.health("scorer", "one"), Heartbeat(service="s", id="1", version="1", ready=True, at=0)
                 )
             with pytest.raises(NotPermitted):
-                await bus.subscribe(f"{subjects.PREFIX}.decision.>", NodeUtilization, Heard())
+                await bus.subscribe(f"{subjects.PREFIX}.decision.>", NodeUtilization, Received())
             with pytest.raises(NotPermitted):
-                await bus.subscribe_latest(f"{subjects.PREFIX}.decision.>", NodeUtilization, Heard())
+                await bus.subscribe_latest(f"{subjects.PREFIX}.decision.>", NodeUtilization, Received())
             with pytest.raises(NotPermitted):
                 await bus.request(subjects.SCORE_EXPLAIN, an_intent(), Explanation, timeout=1_000)
         assert metrics.get_sample_value("equipoise_bus_errors_total", {"kind": "permission"}) == 6
         assert len([problem for problem in bus.problems if "not permitted" in problem]) >= 5
-        await bus.subscribe_latest(NODES, NodeUtilization, Heard())
+        await bus.subscribe_latest(NODES, NodeUtilization, Received())
     await world.stop()
 
 

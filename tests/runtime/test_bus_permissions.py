@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import an_intent
-from bus_worlds import PATIENCE, Heard, NatsWorld
+from bus_worlds import PATIENCE, NatsWorld, Received
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.channels import CHANNELS, Channel
@@ -60,12 +60,12 @@ async def users(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Users
 
 
 def a_subject(channel: Channel, service: str) -> str:
-    """A subject of the channel as this service would say it."""
+    """A subject of the channel on which this service would publish."""
     return channel.pattern.replace(".health.*", f".health.{service}").replace("*", "x").replace(">", "x.y")
 
 
 async def may(asking: Awaitable[object]) -> bool:
-    """Whether the server permits something (that it then answers otherwise is another matter)."""
+    """Whether the server permits it (whatever its response is then)."""
     try:
         async with asyncio.timeout(PATIENCE):
             await asking
@@ -77,22 +77,22 @@ async def may(asking: Awaitable[object]) -> bool:
 
 
 @pytest.mark.parametrize("service", SERVICES)
-async def test_a_service_can_say_its_own_channels_and_no_other(users: Users, service: ServiceName) -> None:
+async def test_a_service_can_publish_on_its_own_channels_and_no_other(users: Users, service: ServiceName) -> None:
     """Each service is let to publish exactly the channels that the table gives it, health only its own."""
     async with users.bus(service) as bus:
-        said = {c.pattern for c in CHANNELS if await may(bus.publish(a_subject(c, service), Anything()))}
-        assert said == {channel.pattern for channel in CHANNELS if service in channel.publishers}
+        allowed = {c.pattern for c in CHANNELS if await may(bus.publish(a_subject(c, service), Anything()))}
+        assert allowed == {channel.pattern for channel in CHANNELS if service in channel.publishers}
         for other in SERVICES:
             assert await may(bus.publish(subjects.health(other, "x"), Anything())) == (other == service)
 
 
 @pytest.mark.parametrize("service", SERVICES)
-async def test_a_service_can_hear_its_own_channels_and_no_other(users: Users, service: ServiceName) -> None:
+async def test_a_service_can_subscribe_to_its_own_channels_and_no_other(users: Users, service: ServiceName) -> None:
     """Each service is let to subscribe and to follow exactly the channels that the table gives it."""
     async with users.bus(service) as bus:
-        heard = {c.pattern for c in CHANNELS if await may(bus.subscribe(c.pattern, Anything, Heard()))}
+        received = {c.pattern for c in CHANNELS if await may(bus.subscribe(c.pattern, Anything, Received()))}
         queues = {stream for stream in STREAMS if stream.work_queue}
-        assert heard == {
+        assert received == {
             channel.pattern
             for channel in CHANNELS
             if (service in channel.subscribers and stream_of(channel.pattern) not in queues)
@@ -100,7 +100,7 @@ async def test_a_service_can_hear_its_own_channels_and_no_other(users: Users, se
             or service == channel.responder
         }
         kept = [c for c in CHANNELS if (stream := stream_of(c.pattern)) is not None and not stream.work_queue]
-        followed = {c.pattern for c in kept if await may(bus.subscribe_latest(c.pattern, Anything, Heard()))}
+        followed = {c.pattern for c in kept if await may(bus.subscribe_latest(c.pattern, Anything, Received()))}
         assert followed == {channel.pattern for channel in kept if service in channel.subscribers}
 
 
@@ -110,7 +110,7 @@ async def test_a_service_cannot_reach_around_the_table(users: Users, service: Se
     others = [other for other in USERS if other != service]
     async with users.bus(service) as bus:
         for pattern in (">", "*.>", "equipoise.>", "$JS.>", "$SYS.>", *(f"_INBOX.{other}.>" for other in others)):
-            assert not await may(bus.subscribe(pattern, Anything, Heard())), pattern
+            assert not await may(bus.subscribe(pattern, Anything, Received())), pattern
         for stream in STREAMS:
             for verb in ("CREATE", "UPDATE", "DELETE", "PURGE", "MSG.GET", "SNAPSHOT"):
                 assert not await may(asking(bus, f"$JS.API.STREAM.{verb}.{stream.name}")), f"{verb} {stream.name}"
@@ -136,40 +136,40 @@ async def asking(bus: NatsBus, subject: str) -> None:
     await bus._link.permitted(subject)
 
 
-async def test_the_tap_hears_everything_and_only_asks(users: Users) -> None:
-    """The tap may hear every subject of ours, ask micro services about themselves, and ask why; nothing else."""
+async def test_the_tap_receives_everything_and_only_sends_requests(users: Users) -> None:
+    """The tap may subscribe to all subjects, inspect micro services and send open requests; nothing else."""
     async with users.bus("tap") as tap, users.bus("descheduler") as descheduler:
-        heard: Heard[EvictionIntent] = Heard()
-        await tap.subscribe("equipoise.>", EvictionIntent, heard)
+        received: Received[EvictionIntent] = Received()
+        await tap.subscribe("equipoise.>", EvictionIntent, received)
         await descheduler.publish(subjects.eviction_intent("shop", "tapped"), an_intent("tapped"))
-        await heard.until(1)
+        await received.until(1)
         for channel in CHANNELS:
-            asked = channel.pattern in (subjects.SCORE_EXPLAIN, subjects.PLAN_PREVIEW)
-            assert await may(tap.publish(a_subject(channel, "scorer"), Anything())) == asked, channel.pattern
+            requested = channel.pattern in (subjects.SCORE_EXPLAIN, subjects.PLAN_PREVIEW)
+            assert await may(tap.publish(a_subject(channel, "scorer"), Anything())) == requested, channel.pattern
             if (stream := stream_of(channel.pattern)) is not None and not stream.work_queue:
-                read = await may(tap.subscribe_latest(channel.pattern, Anything, Heard()))
+                read = await may(tap.subscribe_latest(channel.pattern, Anything, Received()))
                 assert read == stream.open_to_users, channel.pattern
         for stream in STREAMS:
             assert await may(asking(tap, f"$JS.API.STREAM.INFO.{stream.name}"))
             assert not await may(asking(tap, f"$JS.API.STREAM.DELETE.{stream.name}"))
-        assert not await may(tap.subscribe("$JS.>", Anything, Heard()))
+        assert not await may(tap.subscribe("$JS.>", Anything, Received()))
         assert await may(asking(tap, "$SRV.STATS.equipoise-scorer"))
 
 
 async def test_setup_makes_streams_and_is_no_service(users: Users) -> None:
-    """The setup user is let to make our streams, again and again, but not to say or hear anything on them."""
+    """The setup user may create the streams repeatedly, but not publish or subscribe on them."""
     await setup_streams(users.settings("setup"), intent_max_age=60)
     async with users.bus("setup") as bus:
         for channel in CHANNELS:
             assert not await may(bus.publish(a_subject(channel, "scorer"), Anything())), channel.pattern
-            assert not await may(bus.subscribe(channel.pattern, Anything, Heard())), channel.pattern
+            assert not await may(bus.subscribe(channel.pattern, Anything, Received())), channel.pattern
 
 
 async def test_each_service_does_its_part_as_itself(users: Users) -> None:
-    """With these rights an intent is said, worked on, removed when hopeless, and a question is answered."""
+    """With these permissions an intent is published, processed and removed, and a request gets its response."""
     async with users.bus("descheduler") as descheduler, users.bus("binder") as binder, users.bus("scorer") as scorer:
-        outcomes: Heard[EvictionOutcome] = Heard()
-        worked: Heard[EvictionIntent] = Heard()
+        outcomes: Received[EvictionOutcome] = Received()
+        worked: Received[EvictionIntent] = Received()
         await descheduler.subscribe(f"{subjects.PREFIX}.eviction.outcome.*.*", EvictionOutcome, outcomes)
         working = asyncio.create_task(binder.work(EvictionIntent, worked))
         await descheduler.publish(subjects.eviction_intent("shop", "worked"), an_intent("worked"))
@@ -177,15 +177,15 @@ async def test_each_service_does_its_part_as_itself(users: Users) -> None:
         working.cancel()
         assert binder.errors.total("permission") == 0
 
-        async def rank(question: ExplainRequest) -> Explanation:
+        async def rank(query: ExplainRequest) -> Explanation:
             return Explanation()
 
         await scorer.serve(
             "scorer", [Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=rank)]
         )
         async with users.bus("tap") as tap:
-            said = await tap._link.client.request("$SRV.STATS.equipoise-scorer", timeout=PATIENCE)
-        assert b"explain" in said.data
+            stats = await tap._link.client.request("$SRV.STATS.equipoise-scorer", timeout=PATIENCE)
+        assert b"explain" in stats.data
         assert scorer.errors.total("permission") == 0
 
 

@@ -1,4 +1,4 @@
-"""What is sent to a stream that does not answer, on an event loop whose waiting takes no time."""
+"""What is sent to a stream that does not response, on an event loop whose waiting takes no time."""
 
 import asyncio
 import random
@@ -11,9 +11,9 @@ from builders import a_node_utilization
 
 from equipoise.contracts.bus import subjects
 from equipoise.runtime.bus import BusUnavailable
+from equipoise.runtime.bus.codec import Envelope
 from equipoise.runtime.bus.connection import RESPONSE_TIMEOUT, NatsConnection
 from equipoise.runtime.bus.errors import BusErrors
-from equipoise.runtime.bus.headers import Envelope
 from equipoise.runtime.bus.nats_bus import NatsBus
 from equipoise.runtime.configuration import Nats
 from equipoise.testbed.memory.clock import ManualClock
@@ -55,12 +55,12 @@ class Leaderless(SimpleNamespace):
         return "_INBOX.test"
 
     async def subscribe(self, _: str, *, cb: Any) -> None:
-        self.hear = cb
+        self.deliver = cb
 
     async def publish(self, _: str, __: bytes, *, reply: str, headers: dict[str, str]) -> None:
         if self.acknowledged:
             self.acknowledged -= 1
-            await self.hear(SimpleNamespace(subject=reply, data=b'{"stream": "EQUIPOISE_UTILIZATION", "seq": 1}'))
+            await self.deliver(SimpleNamespace(subject=reply, data=b'{"stream": "EQUIPOISE_UTILIZATION", "seq": 1}'))
 
 
 async def a_bus(acknowledged: int) -> NatsBus:
@@ -74,7 +74,7 @@ async def a_bus(acknowledged: int) -> NatsBus:
 
 @pytest.mark.parametrize("acknowledged", [0, 5])
 def test_messages_sent_together_share_one_deadline(acknowledged: int) -> None:
-    """A stream without a leader costs the patience for one answer, however many messages wait for theirs."""
+    """A stream without a leader costs the patience for one response, however many messages wait for theirs."""
 
     async def say() -> None:
         bus = await a_bus(acknowledged)

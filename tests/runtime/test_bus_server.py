@@ -27,7 +27,7 @@ asyncio.run(main())
 
 
 async def test_it_listens_on_the_loopback_with_jetstream_and_stops_with_the_block(tmp_path: Path) -> None:
-    """Within the block the URL answers with JetStream; after it nobody listens there."""
+    """Within the block the URL responses with JetStream; after it nobody listens there."""
     async with embedded_server(tmp_path) as url:
         assert url.startswith("nats://127.0.0.1:")
         async with await nats.connect(url) as client:

@@ -46,7 +46,7 @@ async def test_the_streams_are_as_the_table_says(world: NatsWorld) -> None:
 
 
 async def test_running_it_again_changes_what_changed_and_loses_nothing(world: NatsWorld) -> None:
-    """A second setup with another life of intents updates the stream; messages and the consumer stay."""
+    """A second setup with another lifetime of intents updates the stream; messages and the consumer remain."""
     await setup_streams(world.settings, intent_max_age=180)
     async with connect(world.settings, "collector") as bus:
         await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
@@ -61,18 +61,18 @@ async def test_running_it_again_changes_what_changed_and_loses_nothing(world: Na
     assert utilization.state.messages == 1
 
 
-async def test_an_intent_that_nobody_took_is_gone_after_its_life(world: NatsWorld) -> None:
-    """After the life of an intent its pod is free for another one, even with the same message id."""
+async def test_an_intent_that_no_worker_took_expires(world: NatsWorld) -> None:
+    """After it has expired its pod may get another one, even with the same message id."""
     await setup_streams(world.settings, intent_max_age=0.2)
     subject = subjects.eviction_intent("shop", "web-1")
     async with connect(world.settings, "descheduler") as bus:
         await bus.publish(subject, an_intent(), message_id="one")
         async with asyncio.timeout(PATIENCE):
-            while not await _kept_anew(bus, subject):  # noqa: ASYNC110  nothing tells that a message grew too old
+            while not await _stored_again(bus, subject):  # noqa: ASYNC110  there is no event when a message expires
                 await asyncio.sleep(0.02)
 
 
-async def _kept_anew(bus: Bus, subject: str) -> bool:
+async def _stored_again(bus: Bus, subject: str) -> bool:
     try:
         return not (await bus.publish(subject, an_intent(), message_id="one")).duplicate
     except AlreadyQueued:
@@ -90,7 +90,7 @@ async def test_it_waits_for_nats(tmp_path: Path) -> None:
     await world.stop()
 
 
-async def test_a_user_who_may_not_make_streams_is_told(tmp_path: Path) -> None:
+async def test_a_user_without_permission_to_create_streams_gets_an_error(tmp_path: Path) -> None:
     """Setup as a service's user fails at once with what is not permitted."""
     world = NatsWorld(tmp_path / "nats", permission_file(dict.fromkeys(USERS, "secret")))
     await world.start()
@@ -103,7 +103,7 @@ async def test_a_user_who_may_not_make_streams_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_stream_that_cannot_become_ours_is_an_error(world: NatsWorld) -> None:
-    """A foreign stream on our subjects is told by name, instead of waiting for ever."""
+    """A foreign stream with the same subjects is an error with its name, instead of waiting without end."""
     async with await nats.connect(world.settings.url) as client:
         await client.jetstream().add_stream(name="FOREIGN", subjects=["equipoise.>"])
     async with asyncio.timeout(PATIENCE):

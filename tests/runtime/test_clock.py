@@ -27,7 +27,7 @@ async def test_a_sleeper_wakes_when_its_time_has_come_and_not_before() -> None:
 
 
 async def test_a_loop_runs_at_each_of_its_moments_within_one_long_step() -> None:
-    """A loop that sleeps 10 s runs six times in a minute, each time at its right moment."""
+    """A loop that sleeps 10 s runs six times in a minute, each time at the right time."""
     clock = ManualClock(now=0.0)
     rounds: list[float] = []
 
@@ -66,8 +66,8 @@ async def test_a_cancelled_sleeper_is_no_sleeper_any_more() -> None:
     assert clock.sleepers == 0
 
 
-async def test_the_clock_of_the_machine_tells_unix_seconds() -> None:
-    """The machine's clock tells Unix seconds and sleeps really."""
+async def test_the_system_clock_returns_unix_seconds() -> None:
+    """The system clock returns Unix seconds, and really sleeps."""
     clock = SystemClock()
     assert abs(clock.now() - time.time()) < 1  # noqa: TID251
     before = clock.monotonic()

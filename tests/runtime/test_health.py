@@ -1,4 +1,4 @@
-"""Readiness, troubles, and the four paths that tell of them."""
+"""Readiness, problems, and the four HTTP paths."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,8 +9,7 @@ from prometheus_client import CollectorRegistry, Counter
 from structlog.testing import capture_logs
 
 from equipoise.runtime.configuration import ConfigurationError
-from equipoise.runtime.process.health import Health
-from equipoise.runtime.process.health_server import serving_health, split_address
+from equipoise.runtime.process.health import Health, serving_health, split_address
 from equipoise.runtime.process.probe import main as probe
 
 
@@ -31,8 +30,8 @@ async def url(health: Health, metrics: CollectorRegistry) -> AsyncIterator[str]:
 
 
 async def get(url: str) -> tuple[int, str]:
-    async with aiohttp.ClientSession() as session, session.get(url) as answer:
-        return answer.status, await answer.text()
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return response.status, await response.text()
 
 
 def test_ready_is_connected_and_warmed_up_once(health: Health) -> None:
@@ -46,8 +45,8 @@ def test_ready_is_connected_and_warmed_up_once(health: Health) -> None:
     assert health.report().ready
 
 
-def test_trouble_with_data_is_told_but_leaves_the_process_ready(health: Health, metrics: CollectorRegistry) -> None:
-    """A restart would not cure it; it is in the body and in a metric until it is over."""
+def test_a_data_problem_is_reported_and_leaves_the_process_ready(health: Health, metrics: CollectorRegistry) -> None:
+    """A restart would not solve it; it is in the body and in a metric until it is resolved."""
     health.warmed_up()
     health.set_problem("prometheus", "Prometheus is away")
     health.include_problems(lambda: ["the stream is full"])
@@ -68,7 +67,7 @@ def test_a_problem_is_logged_when_it_changes_only(health: Health) -> None:
 
 
 async def test_readyz_follows_health_and_healthz_does_not(url: str, health: Health) -> None:
-    """503 until ready and after the stop has begun; the body says why; /healthz only needs the event loop."""
+    """503 until ready and after the stop has begun, with the reason; /healthz only needs the event loop."""
     assert (await get(f"{url}/readyz"))[0] == 503
     health.warmed_up()
     health.leading = True
@@ -92,7 +91,7 @@ async def test_metrics_and_version(url: str, metrics: CollectorRegistry) -> None
 
 
 async def test_an_address_in_use_is_a_fault_of_the_configuration(url: str, health: Health) -> None:
-    """Two services with one address: the second says which address."""
+    """Two services with one address: the second reports the address."""
     address = url.removeprefix("http://")
     with pytest.raises(ConfigurationError, match=address):
         async with serving_health(address, health, CollectorRegistry(), "1"):
@@ -115,8 +114,8 @@ def test_what_is_no_address_is_refused(text: str) -> None:
         split_address(text)
 
 
-async def test_the_probe_answers_by_its_exit_code(url: str, health: Health, capsys: pytest.CaptureFixture[str]) -> None:
-    """0 when ready, 1 when not or when nobody is there, 2 when it is called wrongly."""
+async def test_the_probe_reports_by_its_exit_code(url: str, health: Health, capsys: pytest.CaptureFixture[str]) -> None:
+    """0 when ready, 1 when not or without a server, 2 when it is used wrongly."""
     assert await asyncio.to_thread(probe, [f"{url}/readyz"]) == 1
     assert "warm-up" in capsys.readouterr().err
     health.warmed_up()

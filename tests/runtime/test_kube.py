@@ -120,8 +120,8 @@ async def test_read_page_by_page(world: World) -> None:
 
     found = [value async for page in world.kube.pages(metadata_of(CONFIG_MAPS)) for value in page]
 
-    told = {value.metadata.name: value.metadata.annotations.get("of") for value in found}
-    assert {"paged-x": "x", "paged-y": "y"}.items() <= told.items()
+    reported = {value.metadata.name: value.metadata.annotations.get("of") for value in found}
+    assert {"paged-x": "x", "paged-y": "y"}.items() <= reported.items()
     assert len(found) == len({(value.metadata.namespace, value.metadata.name) for value in found})
 
 
@@ -196,10 +196,10 @@ async def test_annotates_only_what_it_has_read(world: World) -> None:
     assert {"a": "1"} == (await world.kube.get(CONFIG_MAPS, "read", NAMESPACE)).metadata.annotations
 
 
-async def test_annotates_only_while_an_annotation_says_what_it_should(world: World) -> None:
-    """Whatever else was written since. An annotation that is not there says nothing; another object is not meant."""
-    key, target = "equipoise.dev/a", {"resource": CONFIG_MAPS, "name": "said", "namespace": NAMESPACE}
-    metadata = objects.ObjectMeta(name="said", namespace=NAMESPACE, annotations={key: "1", "gone": "soon"})
+async def test_annotates_only_while_an_annotation_has_the_expected_value(world: World) -> None:
+    """Also after other writes. A missing annotation has no value; another object is not changed."""
+    key, target = "equipoise.dev/a", {"resource": CONFIG_MAPS, "name": "published", "namespace": NAMESPACE}
+    metadata = objects.ObjectMeta(name="published", namespace=NAMESPACE, annotations={key: "1", "gone": "soon"})
     made = await world.kube.create(CONFIG_MAPS, objects.ConfigMap(metadata=metadata))
     await world.kube.annotate(annotations={"theirs": "1"}, **target)
 
@@ -230,11 +230,11 @@ async def test_annotates_real_nodes_pods_and_workloads(real: RealWorld, resource
     assert {**before.metadata.annotations, "equipoise.dev/x": "1"} == after.metadata.annotations
 
 
-async def test_a_watch_tells_what_is_and_then_what_changes(world: World) -> None:
+async def test_a_watch_lists_the_objects_and_then_reports_changes(world: World) -> None:
     """First everything, then a synced bookmark, then each change in order; from a version only what came after."""
     ours = f"metadata.namespace={NAMESPACE},metadata.name=watched"
     await world.kube.create(CONFIG_MAPS, config_map("watched", a="1"))
-    heard: list[Change[objects.ConfigMap]] = []
+    received: list[Change[objects.ConfigMap]] = []
     listed = asyncio.Event()
 
     async def watch() -> None:
@@ -243,7 +243,7 @@ async def test_a_watch_tells_what_is_and_then_what_changes(world: World) -> None
                 if change.synced:
                     listed.set()
                 if change.object is not None or change.synced:
-                    heard.append(change)
+                    received.append(change)
                 if change.kind == "deleted":
                     return
 
@@ -254,12 +254,12 @@ async def test_a_watch_tells_what_is_and_then_what_changes(world: World) -> None
         await world.kube.annotate(CONFIG_MAPS, "watched", {"n": "1"}, namespace=NAMESPACE)
         await delete(world, CONFIG_MAPS, "watched")
 
-    assert ["added", "bookmark", "modified", "deleted"] == [change.kind for change in heard]
-    assert [{}, {"n": "1"}] == [heard[i].object.metadata.annotations for i in (0, 2)]  # type: ignore[union-attr]
+    assert ["added", "bookmark", "modified", "deleted"] == [change.kind for change in received]
+    assert [{}, {"n": "1"}] == [received[i].object.metadata.annotations for i in (0, 2)]  # type: ignore[union-attr]
 
-    changes = world.kube.watch(CONFIG_MAPS, since=heard[2].resource_version, namespace=NAMESPACE)
+    changes = world.kube.watch(CONFIG_MAPS, since=received[2].resource_version, namespace=NAMESPACE)
     async with asyncio.timeout(60), aclosing(changes):
-        assert heard[3] == await anext(changes)
+        assert received[3] == await anext(changes)
 
 
 async def delete(world: World, resource: Resource[objects.ConfigMap], name: str) -> None:
@@ -270,7 +270,7 @@ async def delete(world: World, resource: Resource[objects.ConfigMap], name: str)
 
 
 async def test_evictions(world: World) -> None:
-    """The answers that the binder reads, one after the other, for one pod."""
+    """The responses that the binder reads, one after the other, for one pod."""
     pod = await world.run_pod("evicted")
 
     rehearsed = await evict(world, pod, dry_run=True)
@@ -280,7 +280,7 @@ async def test_evictions(world: World) -> None:
     done = await evict(world, pod)
 
     assert [201, 409, 409, 201] == [
-        answer.status for answer in (rehearsed, rehearsed_for_another, for_another, done)
+        response.status for response in (rehearsed, rehearsed_for_another, for_another, done)
     ]  # fmt: skip
     assert "Conflict" == for_another.reason
     assert pod.metadata.uid == still_there.metadata.uid
@@ -291,8 +291,8 @@ async def test_evictions(world: World) -> None:
 async def test_an_eviction_of_a_pod_that_is_gone(world: World) -> None:
     """404, also for a rehearsal."""
     for dry_run in (True, False):
-        answer = await world.kube.evict(NAMESPACE, "nobody", uid="u", dry_run=dry_run)
-        assert (404, "NotFound") == (answer.status, answer.reason)
+        response = await world.kube.evict(NAMESPACE, "nobody", uid="u", dry_run=dry_run)
+        assert (404, "NotFound") == (response.status, response.reason)
 
 
 async def test_an_eviction_against_a_disruption_budget(world: World) -> None:
@@ -305,7 +305,7 @@ async def test_an_eviction_against_a_disruption_budget(world: World) -> None:
     confused = await evict(world, pod)
 
     assert [(429, True, None)] * 2 == [(a.status, a.disruption_budget, a.retry_after) for a in blocked]
-    assert ["one"] * 2 == [answer.budget for answer in blocked]
+    assert ["one"] * 2 == [response.budget for response in blocked]
     assert (500, False) == (confused.status, confused.disruption_budget)
     assert "more than one PodDisruptionBudget" in confused.message
     assert None is (await world.kube.get(PODS, pod.metadata.name, NAMESPACE)).metadata.deletion_timestamp
@@ -342,7 +342,7 @@ async def test_how_many_pods_a_workload_of_any_kind_should_have(real: RealWorld)
 
 
 async def test_an_account_without_rights_is_forbidden(real: RealWorld, tmp_path: Path) -> None:
-    """The pod's own token is used; the refusal says who may not do what."""
+    """The pod's own token is used; the error contains the user and the verb."""
     manifest = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "poor", "namespace": NAMESPACE}}
     await real.cluster.apply([manifest])
     token = await real.cluster.service_account_token(NAMESPACE, "poor")
@@ -356,7 +356,7 @@ async def test_an_account_without_rights_is_forbidden(real: RealWorld, tmp_path:
     async with inside as kube:
         with pytest.raises(Forbidden, match=f"system:serviceaccount:{NAMESPACE}:poor"):
             await kube.get(PODS, "web-1", NAMESPACE)
-        answer = await kube.evict(NAMESPACE, "web-1", uid="u", dry_run=True)
+        response = await kube.evict(NAMESPACE, "web-1", uid="u", dry_run=True)
 
         token.write_text("stale")
         with pytest.raises(KubeError, match="401"):
@@ -366,11 +366,11 @@ async def test_an_account_without_rights_is_forbidden(real: RealWorld, tmp_path:
             ) as stranger:  # fmt: skip
                 await stranger.get(PODS, "web-1", NAMESPACE)
 
-    assert (403, "Forbidden") == (answer.status, answer.reason)
+    assert (403, "Forbidden") == (response.status, response.reason)
 
 
 async def test_the_time_of_the_server(real: RealWorld) -> None:
-    """Learnt from its answers to a fraction of their resolution of a second."""
+    """Estimated from its responses to a fraction of their resolution of a second."""
     clock = SystemClock()
     for _ in range(8):
         await real.kube.list(CONFIG_MAPS, NAMESPACE)

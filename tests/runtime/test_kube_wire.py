@@ -1,4 +1,4 @@
-"""What the client makes of answers that a healthy API server does not give."""
+"""How the client handles responses that a healthy API server does not send."""
 
 import asyncio
 import json
@@ -29,7 +29,7 @@ from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.kubernetes.http import ApiServer
 from equipoise.runtime.process.clock import SystemClock
 
-Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Reply = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def status(code: int, reason: str, message: str) -> dict[str, object]:
@@ -41,51 +41,51 @@ def pod(name: str, version: str) -> dict[str, object]:
 
 
 class Server:
-    """A server that answers as a test says, one answer after the other; the last one for ever."""
+    """A server with the responses of a test, one after the other; the last one is repeated."""
 
     def __init__(self) -> None:
         self.requests: list[web.Request] = []
-        self.answers: list[Answer] = []
+        self.replies: list[Reply] = []
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
+    async def reply(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(request)
         await request.read()
-        return await (self.answers.pop(0) if len(self.answers) > 1 else self.answers[0])(request)
+        return await (self.replies.pop(0) if len(self.replies) > 1 else self.replies[0])(request)
 
-    def says(self, *answers: Answer) -> None:
-        self.answers = list(answers)
+    def responds(self, *replies: Reply) -> None:
+        self.replies = list(replies)
 
 
-def text(code: int, body: str, **headers: str) -> Answer:
-    async def answer(request: web.Request) -> web.StreamResponse:
+def text(code: int, body: str, **headers: str) -> Reply:
+    async def reply(request: web.Request) -> web.StreamResponse:
         names = {name.replace("_", "-"): value for name, value in headers.items()}
         return web.Response(status=code, text=body, headers=names)
 
-    return answer
+    return reply
 
 
-def as_json(code: int, body: object) -> Answer:
+def as_json(code: int, body: object) -> Reply:
     return text(code, json.dumps(body), Content_Type="application/json")
 
 
-def lines(*frames: object, end: bytes = b"\n") -> Answer:
+def lines(*frames: object, end: bytes = b"\n") -> Reply:
     """A watch: each frame a line; `end` closes the last one."""
 
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def reply(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         body = b"\n".join(json.dumps(frame).encode() for frame in frames)
         await response.write(body + end)
         return response
 
-    return answer
+    return reply
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[tuple[Server, BaseTestServer]]:
     server = Server()
     app = web.Application()
-    app.router.add_route("*", "/{path:.*}", server.answer)
+    app.router.add_route("*", "/{path:.*}", server.reply)
     async with TestServer(app) as running:
         yield server, running
 
@@ -121,14 +121,14 @@ def api(server: tuple[Server, BaseTestServer]) -> Server:
     return server[0]
 
 
-async def heard(kube: Kube, since: str = "1") -> list[Change[objects.Pod]]:
+async def received(kube: Kube, since: str = "1") -> list[Change[objects.Pod]]:
     async with asyncio.timeout(60), aclosing(kube.watch(PODS, since=since)) as changes:
         return [change async for change in changes]
 
 
-async def test_says_who_it_is(kube: Kube, api: Server) -> None:
+async def test_the_user_agent_names_the_service(kube: Kube, api: Server) -> None:
     """The server's logs and managedFields name the service."""
-    api.says(as_json(200, {}))
+    api.responds(as_json(200, {}))
 
     await kube.annotate(PODS, "web-1", {"a": "1"}, namespace="shop")
 
@@ -137,12 +137,12 @@ async def test_says_who_it_is(kube: Kube, api: Server) -> None:
     assert "application/merge-patch+json" == request.headers["Content-Type"]
     assert "Bearer old" == request.headers["Authorization"]
     assert "equipoise-binder" == request.query["fieldManager"]
-    assert "as=PartialObjectMetadata" in request.headers["Accept"]  # nobody reads the rest of what it answers
+    assert "as=PartialObjectMetadata" in request.headers["Accept"]  # the rest of the response is not read
 
 
 async def test_a_refusal_is_a_conflict_only_where_it_may_be_a_test_that_failed(kube: Kube, api: Server) -> None:
-    """The server tells that like an invalid change; who reads the object and patches it without a test learns which."""
-    api.says(as_json(422, status(422, "Invalid", "the server rejected our request due to an error in our request")))
+    """The status is that of an invalid change; reading and patching without a test shows which."""
+    api.responds(as_json(422, status(422, "Invalid", "the server rejected our request due to an error in our request")))
 
     with pytest.raises(Conflict):
         await kube.annotate(PODS, "web-1", {"a": "2"}, namespace="shop", expected={"a": "1"})
@@ -154,38 +154,38 @@ async def test_a_refusal_is_a_conflict_only_where_it_may_be_a_test_that_failed(k
     assert kinds == [request.headers["Content-Type"] for request in api.requests]
 
 
-async def test_a_new_token_is_read_when_the_old_one_is_not_taken(
+async def test_a_new_token_is_read_when_the_old_one_is_rejected(
     kube: Kube, api: Server, server: tuple[Server, BaseTestServer], kubeconfig: Path
 ) -> None:
     """401: the token is read again and the request repeated, once."""
     write_kubeconfig(kubeconfig, str(server[1].make_url("")), "new")
-    api.says(as_json(401, status(401, "Unauthorized", "Unauthorized")), as_json(200, pod("web-1", "1")))
+    api.responds(as_json(401, status(401, "Unauthorized", "Unauthorized")), as_json(200, pod("web-1", "1")))
 
     assert "web-1" == (await kube.get(PODS, "web-1", "shop")).metadata.name
     assert ["Bearer old", "Bearer new"] == [request.headers["Authorization"] for request in api.requests]
 
     api.requests.clear()
-    api.says(as_json(401, status(401, "Unauthorized", "Unauthorized")))
+    api.responds(as_json(401, status(401, "Unauthorized", "Unauthorized")))
     with pytest.raises(KubeError, match="401"):
         await kube.get(PODS, "web-1", "shop")
     assert 2 == len(api.requests)
 
 
-async def test_flow_control_speaks_plain_text(kube: Kube, api: Server) -> None:
-    """Its 429 is no disruption budget's, and says when to come back."""
-    api.says(text(429, "Too many requests, please try again later.\n", Retry_After="7"))
+async def test_a_response_of_flow_control_is_plain_text(kube: Kube, api: Server) -> None:
+    """Its 429 is not one of a disruption budget, and has a time to retry."""
+    api.responds(text(429, "Too many requests, please try again later.\n", Retry_After="7"))
 
     with pytest.raises(KubeError, match="get pods shop/web-1: Too many requests, please try again later") as error:
         await kube.get(PODS, "web-1", "shop")
-    answer = await kube.evict("shop", "web-1", uid="u", dry_run=False)
+    reply = await kube.evict("shop", "web-1", uid="u", dry_run=False)
 
     assert 7 == error.value.retry_after
-    assert (429, False, 7) == (answer.status, answer.disruption_budget, answer.retry_after)
+    assert (429, False, 7) == (reply.status, reply.disruption_budget, reply.retry_after)
 
 
-async def test_nobody_is_left_alone_for_an_hour(kube: Kube, api: Server) -> None:
-    """A proxy's page may ask for it; a minute is enough to be no burden."""
-    api.says(text(503, "Down for maintenance", Retry_After="3600"))
+async def test_retry_after_is_limited_to_a_minute(kube: Kube, api: Server) -> None:
+    """A proxy's page may request an hour."""
+    api.responds(text(503, "Down for maintenance", Retry_After="3600"))
 
     with pytest.raises(KubeError, match="maintenance") as error:
         await kube.get(PODS, "web-1", "shop")
@@ -195,28 +195,28 @@ async def test_nobody_is_left_alone_for_an_hour(kube: Kube, api: Server) -> None
 
 async def test_a_budget_is_named_by_its_cause(kube: Kube, api: Server) -> None:
     """The message proper does not name it."""
-    said = status(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
+    published = status(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
     cause = {
         "reason": "DisruptionBudget",
         "message": "The disruption budget web needs 2 healthy pods and has 2 currently",
     }
-    api.says(as_json(429, said | {"details": {"causes": [cause]}}))
+    api.responds(as_json(429, published | {"details": {"causes": [cause]}}))
 
-    answer = await kube.evict("shop", "web-1", uid="u", dry_run=False)
+    reply = await kube.evict("shop", "web-1", uid="u", dry_run=False)
 
-    assert (True, "web") == (answer.disruption_budget, answer.budget)
-    assert "needs 2 healthy pods" in answer.message
+    assert (True, "web") == (reply.disruption_budget, reply.budget)
+    assert "needs 2 healthy pods" in reply.message
 
 
 async def test_a_rehearsal_is_marked_twice(kube: Kube, api: Server) -> None:
     """In the query, where an audit log shows it, and in the body, where no proxy drops it."""
     bodies = []
 
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def reply(request: web.Request) -> web.StreamResponse:
         bodies.append(json.loads(await request.text()))
         return web.json_response(status(201, "", ""), status=201)
 
-    api.says(answer)
+    api.responds(reply)
     await kube.evict("shop", "web-1", uid="u", dry_run=True)
     await kube.evict("shop", "web-1", uid="u", dry_run=False, grace_period=5)
 
@@ -227,7 +227,7 @@ async def test_a_rehearsal_is_marked_twice(kube: Kube, api: Server) -> None:
 
 
 async def test_no_server(kube: Kube, server: tuple[Server, BaseTestServer]) -> None:
-    """A refused connection is a KubeError without a status; an eviction that was not answered is a value."""
+    """A refused connection is a KubeError without a status; an eviction without a response is a value."""
     await server[1].close()
 
     with pytest.raises(KubeError, match="no response Unreachable: get pods shop/web-1") as error:
@@ -242,10 +242,10 @@ async def test_no_server(kube: Kube, server: tuple[Server, BaseTestServer]) -> N
 async def test_nonsense_is_an_error_not_an_object(kube: Kube, api: Server, body: bytes) -> None:
     """A proxy's page with status 200 is no pod."""
 
-    async def answer(request: web.Request) -> web.StreamResponse:
+    async def reply(request: web.Request) -> web.StreamResponse:
         return web.Response(body=body)
 
-    api.says(answer)
+    api.responds(reply)
 
     with pytest.raises(KubeError, match="Unreadable"):
         await kube.get(PODS, "web-1", "shop")
@@ -258,43 +258,43 @@ async def test_a_watch_reads_whole_lines_only(kube: Kube, api: Server) -> None:
         {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": "3"}, "spec": {"containers": None}}},
         {"type": "DELETED", "object": pod("a", "4")},
     ]
-    api.says(lines(*frames))
-    changes = await heard(kube)
+    api.responds(lines(*frames))
+    changes = await received(kube)
     assert [("added", "2"), ("bookmark", "3"), ("deleted", "4")] == [(c.kind, c.resource_version) for c in changes]
 
-    api.says(lines(*frames, end=b'\n{"type": "ADDED", "obj'))
+    api.responds(lines(*frames, end=b'\n{"type": "ADDED", "obj'))
     with pytest.raises(KubeError, match="within an event"):
-        await heard(kube)
+        await received(kube)
 
 
-async def test_a_past_that_is_gone(kube: Kube, api: Server) -> None:
+async def test_a_resource_version_that_is_too_old(kube: Kube, api: Server) -> None:
     """The 410 of a watch comes as an event under status 200, or as the status."""
     expired = status(410, "Expired", "too old resource version: 1 (9)")
-    for answer in (lines({"type": "ERROR", "object": expired}), as_json(410, expired)):
-        api.says(answer)
+    for reply in (lines({"type": "ERROR", "object": expired}), as_json(410, expired)):
+        api.responds(reply)
         with pytest.raises(Expired, match="too old resource version"):
-            await heard(kube)
+            await received(kube)
 
 
 @pytest.mark.parametrize("frame", [{"type": "NEW", "object": {}}, {"type": "ADDED", "object": {"metadata": 5}}, 7])
 async def test_an_event_of_no_known_kind(kube: Kube, api: Server, frame: object) -> None:
     """It is an error: to pass over it could be to miss a deletion."""
-    api.says(lines(frame))
+    api.responds(lines(frame))
 
     with pytest.raises(KubeError, match="Unreadable"):
-        await heard(kube)
+        await received(kube)
 
 
 async def test_a_server_that_cannot_stream_lists(kube: Kube, api: Server) -> None:
-    """It is asked for pages instead, never for everything at once, and not asked to stream again."""
+    """The client requests pages instead, never everything at once, and does not try to stream again."""
     refusal = as_json(422, status(422, "Invalid", "sendInitialEvents is forbidden"))
     first = as_json(200, {"metadata": {"resourceVersion": "5", "continue": "more"}, "items": [pod("a", "1")]})
     second = as_json(200, {"metadata": {"resourceVersion": "5"}, "items": [pod("b", "2")]})
     modified = lines({"type": "MODIFIED", "object": pod("a", "6")})
-    api.says(refusal, first, second, modified, first, second, modified)
+    api.responds(refusal, first, second, modified, first, second, modified)
 
     for _ in range(2):
-        changes = await heard(kube, since="")
+        changes = await received(kube, since="")
         assert ["added", "added", "bookmark", "modified"] == [change.kind for change in changes]
         assert [False, False, True, False] == [change.synced for change in changes]
 
@@ -303,11 +303,11 @@ async def test_a_server_that_cannot_stream_lists(kube: Kube, api: Server) -> Non
 
 
 async def test_pages_follow_one_another(kube: Kube, api: Server) -> None:
-    """Each goes on where the one before ended; whoever wants the metadata only is sent no more. A gone end is told."""
+    """Each continues where the previous one ended; for metadata only, no more is sent. An expired page is an error."""
     first = as_json(200, {"metadata": {"resourceVersion": "5", "continue": "more"}, "items": [pod("a", "1")]})
     second = as_json(200, {"metadata": {"resourceVersion": "5"}, "items": [pod("b", "2")]})
     expired = as_json(410, status(410, "Expired", "the provided continue parameter is too old"))
-    api.says(first, second, first, expired)
+    api.responds(first, second, first, expired)
 
     pages = [[each.metadata.name for each in page] async for page in kube.pages(metadata_of(DEPLOYMENTS))]
     assert [["a"], ["b"]] == pages
@@ -322,7 +322,9 @@ async def test_pages_follow_one_another(kube: Kube, api: Server) -> None:
 
 async def test_an_argo_rollout_is_read(kube: Kube, api: Server) -> None:
     """It writes its observed generation as a string."""
-    api.says(as_json(200, {"metadata": {"name": "web"}, "status": {"observedGeneration": "12", "readyReplicas": 3}}))
+    api.responds(
+        as_json(200, {"metadata": {"name": "web"}, "status": {"observedGeneration": "12", "readyReplicas": 3}})
+    )
 
     rollout = await kube.get(ROLLOUTS, "web", "shop")
 
@@ -330,7 +332,7 @@ async def test_an_argo_rollout_is_read(kube: Kube, api: Server) -> None:
 
 
 async def test_a_certificate_that_cannot_be_read(tmp_path: Path) -> None:
-    """What is no certificate is told like a token that is not there."""
+    """An invalid certificate is reported like a missing token."""
     file = tmp_path / "kubeconfig"
     write_kubeconfig(file, "https://api.invalid", "old", **{"certificate-authority": str(file)})
 
@@ -345,7 +347,7 @@ async def test_no_netrc_takes_the_place_of_the_token(
     """Nor is one read for every request."""
     (tmp_path / ".netrc").write_text("default login eve password wrong\n")
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
-    api.says(as_json(200, pod("web-1", "1")))
+    api.responds(as_json(200, pod("web-1", "1")))
 
     async with connect_kube(Kubernetes(kubeconfig=str(kubeconfig)), "binder", SystemClock()) as kube:
         await kube.get(PODS, "web-1", "shop")
@@ -354,14 +356,14 @@ async def test_no_netrc_takes_the_place_of_the_token(
 
 
 @pytest.mark.parametrize("spared", ["", "api.invalid"])
-async def test_the_proxy_of_the_environment_is_asked(
+async def test_the_proxy_of_the_environment_is_used(
     spared: str, kubeconfig: Path, api: Server, server: tuple[Server, BaseTestServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As other programs do; but for the hosts that the environment spares it."""
     write_kubeconfig(kubeconfig, "http://api.invalid", "old")
     monkeypatch.setenv("http_proxy", str(server[1].make_url("")))
     monkeypatch.setenv("no_proxy", spared)
-    api.says(as_json(200, pod("web-1", "1")))
+    api.responds(as_json(200, pod("web-1", "1")))
 
     async with connect_kube(Kubernetes(kubeconfig=str(kubeconfig)), "binder", SystemClock()) as kube:
         if spared:
@@ -374,7 +376,7 @@ async def test_the_proxy_of_the_environment_is_asked(
 
 
 async def test_no_credentials(tmp_path: Path) -> None:
-    """What is missing is said, with the setting to change."""
+    """The error contains what is missing, and the setting to change."""
     for settings in (Kubernetes(kubeconfig=str(tmp_path / "none")), Kubernetes(service_account=str(tmp_path))):
         connection = connect_kube(
             settings, "binder", SystemClock(),
@@ -396,11 +398,11 @@ async def test_a_context_is_chosen(kubeconfig: Path) -> None:
 
 async def test_connections_are_given_back(kube: Kube, api: Server) -> None:
     """Watches that are left early and refused requests leave no connection open in use."""
-    api.says(lines({"type": "ADDED", "object": pod("a", "2")}, {"type": "ADDED", "object": pod("b", "3")}))
+    api.responds(lines({"type": "ADDED", "object": pod("a", "2")}, {"type": "ADDED", "object": pod("b", "3")}))
     for _ in range(150):
         async with aclosing(kube.watch(PODS, since="1")) as changes:
             await anext(changes)
-    api.says(as_json(404, status(404, "NotFound", "x")))
+    api.responds(as_json(404, status(404, "NotFound", "x")))
     for _ in range(150):
         with pytest.raises(KubeError):
             await kube.get(CONFIG_MAPS, "a", "shop")

@@ -143,7 +143,7 @@ async def test_the_first_leads_and_the_second_waits(election: Election) -> None:
 
 
 @pytest.mark.parametrize("year", [1970, 2200])
-async def test_a_dead_holder_is_waited_for_by_ones_own_clock(election: Election, year: int) -> None:
+async def test_a_follower_waits_for_the_end_of_a_lease_by_its_own_clock(election: Election, year: int) -> None:
     """What another machine's clock wrote counts for nothing: a whole lease duration since the first look, no more."""
     election.hold("dead", renew_time=datetime(year, 1, 1, tzinfo=UTC))
     candidate = await election.join("a")
@@ -170,7 +170,7 @@ async def test_who_stops_gives_the_lease_back(election: Election) -> None:
 
 
 async def test_who_cannot_renew_stops_before_another_may_begin(election: Election) -> None:
-    """A leader whose requests are never answered has ended its work before another one begins."""
+    """A leader whose requests get no response has ended its work before another one begins."""
     first = await election.join("a")
     await election.join("b")
     await election.clock.advance(5)
@@ -187,7 +187,7 @@ async def test_who_cannot_renew_stops_before_another_may_begin(election: Electio
 
 
 async def test_a_refusal_that_passes_is_lived_through(election: Election) -> None:
-    """Errors for less than the renew deadline cost nothing: same reign, same worker."""
+    """Errors for less than the renew deadline cost nothing: same term, same worker."""
     first = await election.join("a")
     election.kube.refuse("replace", status=503)
     await election.clock.advance(7)
@@ -198,7 +198,7 @@ async def test_a_refusal_that_passes_is_lived_through(election: Election) -> Non
     assert ["a"] == election.working
 
 
-async def test_a_renewal_whose_answer_was_lost_is_no_conflict(election: Election) -> None:
+async def test_a_renewal_whose_response_was_lost_is_no_conflict(election: Election) -> None:
     """The version in the store is our own: the reign goes on."""
     first = await election.join("a")
     election.kube.fail_next("replace", status=0, committed=True)
@@ -239,7 +239,7 @@ async def test_a_deleted_lease_ends_the_term(election: Election) -> None:
 
 
 async def test_every_term_has_its_own_epoch(election: Election) -> None:
-    """Also two of the same replica with nobody in between: what the first worker said may be told from the second's."""
+    """Also two of the same replica without another in between: messages of the two workers differ."""
     first = await election.join("a")
     election.kube.refuse("replace", status=0)
     await election.clock.advance(12)
@@ -251,7 +251,7 @@ async def test_every_term_has_its_own_epoch(election: Election) -> None:
     assert 2 == len({epoch.transitions for epoch in first.epochs}) == len(first.epochs)
 
 
-async def test_a_worker_that_fails_gives_the_lease_back_and_says_so(election: Election) -> None:
+async def test_a_worker_that_fails_releases_the_lease_and_raises(election: Election) -> None:
     """No zombie leader: the exception is the caller's, and the next one leads at once."""
     first = await election.join("a")
     await election.join("b")
@@ -280,7 +280,7 @@ async def test_times_that_cannot_work_are_refused() -> None:
     )
 )
 def test_never_two_at_once(steps: list[tuple[int, str, float]]) -> None:
-    """Whatever lines are cut and whatever answers are lost, no two work at the same time."""
+    """Whatever connections and responses are lost, no two work at the same time."""
 
     async def run() -> None:
         election = Election()

@@ -22,7 +22,7 @@ except ValueError as error:
 
 
 @pytest.mark.parametrize("shape", ["console", "json"])
-def test_a_traceback_tells_no_variables(shape: str) -> None:
+def test_a_traceback_contains_no_variables(shape: str) -> None:
     """They hold secrets, and rendering them holds up everything else; nothing of it goes to stdout."""
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(format=shape)], capture_output=True, text=True, check=True, timeout=60

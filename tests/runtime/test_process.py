@@ -1,4 +1,4 @@
-"""The life of a service with one configuration, everything in memory."""
+"""A service with one configuration, everything in memory."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,7 +24,7 @@ class AnySection(Section, frozen=True, kw_only=True):
 
 
 class World:
-    """A service's surroundings; `opened` and `closed` tell what became of the connections."""
+    """The connections of a service; `opened` and `closed` count them."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -115,7 +115,7 @@ async def test_a_service_that_fails_or_ends_is_a_failure(world: World, how: str)
 
 
 async def test_a_configuration_that_can_never_work_ends_the_process(world: World) -> None:
-    """A fault that shows only at the start (a port, a policy) is told like any other fault of the configuration."""
+    """A fault that shows only at the start (a port, a policy) is reported like any other error of the configuration."""
 
     async def start(runtime: Runtime[AnySection]) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -129,14 +129,14 @@ async def test_a_configuration_that_can_never_work_ends_the_process(world: World
 
 
 async def test_an_api_server_that_is_away_is_waited_for(world: World) -> None:
-    """Unready with the reason, tried again every few seconds, ready once it answers, even if it answers no."""
+    """Unready with the reason, with a retry every few seconds; ready after any response, even an error."""
     world.memory_kube.refuse("get", status=0)
     world.begin(for_ever)
     await until("kubernetes", world)
     await settle()
-    asked = len(world.memory_kube.calls)
+    requested = len(world.memory_kube.calls)
     await world.clock.advance(RETRY_PERIOD)
-    assert len(world.memory_kube.calls) == asked + 1
+    assert len(world.memory_kube.calls) == requested + 1
     world.memory_kube.clear_faults()
     world.memory_kube.refuse("get", status=403)
     await world.clock.advance(RETRY_PERIOD)
@@ -192,7 +192,7 @@ async def test_readiness_follows_the_bus(world: World) -> None:
     assert world.process.health.report().ready
 
 
-async def test_a_heartbeat_tells_how_it_is(world: World) -> None:
+async def test_a_heartbeat_contains_the_state_of_the_service(world: World) -> None:
     """At once and every ten seconds; a bus that is away is no reason to fail."""
     running = world.begin(for_ever)
     await until("ready", world)

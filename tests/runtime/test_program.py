@@ -39,14 +39,14 @@ def program(text: str = PROGRAM, **environment: str) -> subprocess.Popen[str]:
     )
 
 
-async def heard(event: str, process: subprocess.Popen[str]) -> dict[str, Any]:
+async def received(event: str, process: subprocess.Popen[str]) -> dict[str, Any]:
     """Wait until the program logs this."""
     assert process.stderr is not None
     lines = []
     while line := await asyncio.to_thread(process.stderr.readline):
         lines.append(line)
-        if (said := json.loads(line))["event"] == event:
-            return dict(said)
+        if (published := json.loads(line))["event"] == event:
+            return dict(published)
     raise AssertionError(f"never {event}: {''.join(lines)}")
 
 
@@ -59,7 +59,7 @@ async def heard(event: str, process: subprocess.Popen[str]) -> dict[str, Any]:
     ],
 )
 def test_a_wrong_configuration_is_exit_code_2_and_a_plain_message(environment: dict[str, str], message: str) -> None:
-    """No traceback: the last line says what to put right."""
+    """No traceback: the last line contains what to fix."""
     with program(**environment) as process:
         _, errors = process.communicate(timeout=30)
     assert process.returncode == 2
@@ -68,7 +68,7 @@ def test_a_wrong_configuration_is_exit_code_2_and_a_plain_message(environment: d
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_program_without_a_bus_waits_says_so_and_stops_when_told(number: signal.Signals) -> None:
+def test_a_program_without_a_bus_logs_that_it_waits_and_stops_at_a_signal(number: signal.Signals) -> None:
     """JSON lines on stderr; /readyz is 503; code 0 at the signal."""
     with program(EQUIPOISE_NATS__URL="nats://127.0.0.1:1") as process:
         assert process.stderr is not None
@@ -102,7 +102,7 @@ async def test_a_service_that_does_not_heed_its_end_is_ended(tmp_path: Path) -> 
     async with embedded_server(tmp_path) as url:
         process = program(text, EQUIPOISE_NATS__URL=url)
         try:
-            await heard("warmed up", process)
+            await received("warmed up", process)
             process.terminate()
             _, errors = await asyncio.to_thread(process.communicate, timeout=30)
         finally:
@@ -112,19 +112,19 @@ async def test_a_service_that_does_not_heed_its_end_is_ended(tmp_path: Path) -> 
     assert "not stopped in time" in errors
 
 
-async def test_a_running_program_can_be_asked() -> None:
-    """Its address is in the log; not ready without a bus, alive nevertheless."""
+async def test_a_running_program_serves_its_health() -> None:
+    """Its address is in the log; without a bus it is not ready, but healthy."""
     process = program(EQUIPOISE_NATS__URL="nats://127.0.0.1:1")
     try:
-        address = (await heard("health", process))["address"]
+        address = (await received("health", process))["address"]
         async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://{address}/readyz") as answer:
-                assert answer.status == 503
-                assert "nats" in (await answer.json())["waiting_for"]
-            async with session.get(f"http://{address}/healthz") as answer:
-                assert answer.status == 200
-            async with session.get(f"http://{address}/metrics") as answer:
-                assert 'equipoise_build_info{service="scorer"' in await answer.text()
+            async with session.get(f"http://{address}/readyz") as reply:
+                assert reply.status == 503
+                assert "nats" in (await reply.json())["waiting_for"]
+            async with session.get(f"http://{address}/healthz") as reply:
+                assert reply.status == 200
+            async with session.get(f"http://{address}/metrics") as reply:
+                assert 'equipoise_build_info{service="scorer"' in await reply.text()
     finally:
         process.kill()
         process.communicate()
@@ -142,7 +142,7 @@ scorer: {{health: "{health}"}}
 def configured_program(path: Path) -> Iterator[subprocess.Popen[str]]:
     """It looks at its file ten times a second."""
     path.write_text(CONFIGURATION.format(health="127.0.0.1:0"))
-    text = "import equipoise.runtime.process.reload as reload\nreload.PERIOD = 0.1\n" + PROGRAM
+    text = "import equipoise.runtime.process.main as reload\nreload.PERIOD = 0.1\n" + PROGRAM
     process = program(text, EQUIPOISE_CONFIG=str(path))
     try:
         yield process
@@ -152,16 +152,16 @@ def configured_program(path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 async def test_a_changed_configuration_is_taken_up(tmp_path: Path) -> None:
-    """The same process, now at the new address; nothing answers at the old one."""
+    """The same process, now at the new address; there is no response at the old one."""
     path = tmp_path / "equipoise.yaml"
     with configured_program(path) as process:
-        old = (await heard("health", process))["address"]
+        old = (await received("health", process))["address"]
         path.write_text(CONFIGURATION.format(health="127.0.0.2:0"))
-        assert (await heard("the configuration has changed", process))["before"]
-        new = (await heard("health", process))["address"]
+        assert (await received("the configuration has changed", process))["before"]
+        new = (await received("health", process))["address"]
         async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://{new}/healthz") as answer:
-                assert answer.status == 200
+            async with session.get(f"http://{new}/healthz") as reply:
+                assert reply.status == 200
             with pytest.raises(aiohttp.ClientConnectionError):
                 await session.get(f"http://{old}/healthz")
         process.terminate()
@@ -177,15 +177,17 @@ async def test_a_changed_configuration_is_taken_up(tmp_path: Path) -> None:
     ],
     ids=["misspelt", "cannot be listened on", "empty"],
 )
-async def test_a_configuration_that_cannot_be_used_is_told_of_and_left(tmp_path: Path, change: Any, why: str) -> None:
+async def test_a_configuration_that_cannot_be_used_is_reported_and_ignored(
+    tmp_path: Path, change: Any, why: str
+) -> None:
     """Whether its text is wrong or it only turns out so at the start: the service goes on with what it had."""
     path = tmp_path / "equipoise.yaml"
     with configured_program(path) as process:
-        await heard("health", process)
+        await received("health", process)
         path.write_text(change(CONFIGURATION.format(health="127.0.0.1:0")))
-        problem = await heard("problem", process)
+        problem = await received("problem", process)
         assert problem["key"] == "configuration"
         assert why in problem["text"]
         path.write_text(CONFIGURATION.format(health="127.0.0.3:0"))
-        while not (await heard("health", process))["address"].startswith("127.0.0.3:"):
+        while not (await received("health", process))["address"].startswith("127.0.0.3:"):
             pass

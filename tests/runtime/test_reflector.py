@@ -16,7 +16,7 @@ from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.clock import ManualClock, settle
 from equipoise.testbed.memory.kube import MemoryKube
 
-Heard = list[tuple[str | None, str | None]]
+Received = list[tuple[str | None, str | None]]
 """What `data["v"]` was before and after; None for absent."""
 
 
@@ -31,25 +31,25 @@ def value(held: objects.ConfigMap | None) -> str | None:
 class Replicas:
     """Several API servers behind one address."""
 
-    def __init__(self, answering: MemoryKube) -> None:
-        self.answering = answering
+    def __init__(self, current: MemoryKube) -> None:
+        self.current = current
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.answering, name)
+        return getattr(self.current, name)
 
 
 class Followed:
-    """A reflector over memory that runs, and what it told."""
+    """A running reflector of an in-memory API server, and what it reported."""
 
-    def __init__(self, clock: ManualClock, kube: MemoryKube, asked: Any = None, **arguments: Any) -> None:
+    def __init__(self, clock: ManualClock, kube: MemoryKube, client: Any = None, **arguments: Any) -> None:
         self.clock = clock
         self.kube = kube
-        self.heard: Heard = []
+        self.received: Received = []
         self.reflector = Reflector(
-            asked or kube,
+            client or kube,
             CONFIG_MAPS,
             clock=clock,
-            on_change=lambda before, after: self.heard.append((value(before), value(after))),
+            on_change=lambda before, after: self.received.append((value(before), value(after))),
             **arguments,
         )
 
@@ -88,71 +88,71 @@ async def followed() -> AsyncIterator[Followed]:
     for name in ("a", "b", "c"):
         kube.put(CONFIG_MAPS, item(name))
     async with running(Followed(clock, kube)) as followed:
-        assert [(None, "a=1"), (None, "b=1"), (None, "c=1")] == followed.heard
-        followed.heard.clear()
+        assert [(None, "a=1"), (None, "b=1"), (None, "c=1")] == followed.received
+        followed.received.clear()
         yield followed
 
 
-async def test_hears_every_change(followed: Followed) -> None:
-    """Creations, changes and deletions are told with what was there before."""
+async def test_every_change_is_reported(followed: Followed) -> None:
+    """Creations, changes and deletions are reported with the previous object."""
     followed.put("d")
     followed.put("a", "2")
     followed.remove("b")
     await settle()
 
-    assert [(None, "d=1"), ("a=1", "a=2"), ("b=1", None)] == followed.heard
+    assert [(None, "d=1"), ("a=1", "a=2"), ("b=1", None)] == followed.received
     assert ["a", "c", "d"] == followed.names
     assert followed.reflector.problem is None
 
 
 async def test_a_lost_past_is_made_up_for(followed: Followed) -> None:
-    """After 410 the collection is listed anew: what went is told as a deletion, the rest only if it changed."""
+    """After 410 the collection is listed again: missing objects are deleted, others reported if changed."""
     followed.kube.expire()
     followed.remove("b")
     followed.put("c", "2")
     followed.put("d")
     await followed.clock.advance(1)
 
-    assert [("b=1", None), ("c=1", "c=2"), (None, "d=1")] == followed.heard
+    assert [("b=1", None), ("c=1", "c=2"), (None, "d=1")] == followed.received
     assert ["a", "c", "d"] == followed.names
 
 
 async def test_another_object_under_an_old_name(followed: Followed) -> None:
-    """Deleted and created anew while nobody listened: two changes, never a modification of one pod into another."""
+    """Deleted and created again without a watch: two changes, never a modification of one pod into another."""
     followed.kube.expire()
     followed.remove("a")
     followed.put("a", "2")
     await followed.clock.advance(1)
 
-    assert [("a=1", None), (None, "a=2")] == followed.heard
+    assert [("a=1", None), (None, "a=2")] == followed.received
 
 
 async def test_a_broken_watch_goes_on_where_it_broke(followed: Followed) -> None:
-    """No list is needed: the server tells what came in between."""
+    """No list is needed: the server sends the changes of the meantime."""
     followed.kube.end_watches(KubeError(0, "Unreachable", "reset by peer"))
     await settle()
     followed.remove("a")
     assert "reset by peer" in str(followed.reflector.problem)
     await followed.clock.advance(1)
 
-    assert [("a=1", None)] == followed.heard
+    assert [("a=1", None)] == followed.received
     assert followed.reflector.problem is None
 
 
-async def test_an_answer_that_cannot_be_read_is_no_end(followed: Followed) -> None:
-    """An event that cannot be decoded would come again for ever: the collection is listed anew."""
+async def test_an_event_that_cannot_be_decoded_leads_to_a_new_list(followed: Followed) -> None:
+    """Otherwise the same event would arrive again and again."""
     followed.kube.end_watches(KubeError(0, "Unreadable", "expected `str`"))
     await settle()
     followed.remove("a")
     followed.kube.expire()
     await followed.clock.advance(1)
 
-    assert [("a=1", None)] == followed.heard
+    assert [("a=1", None)] == followed.received
     assert 2 == followed.watches
 
 
 async def test_a_half_open_connection_is_noticed(followed: Followed) -> None:
-    """Silence of 90 s ends a watch; bookmarks are no silence."""
+    """A watch without events for 90 s ends; bookmarks are events."""
     for _ in range(3):
         await followed.clock.advance(60)
         followed.kube.bookmark()
@@ -167,12 +167,12 @@ async def test_a_half_open_connection_is_noticed(followed: Followed) -> None:
     followed.kube.silent = False
     await followed.clock.advance(2)
 
-    assert [("a=1", None)] == followed.heard
+    assert [("a=1", None)] == followed.received
     assert 2 == followed.watches
 
 
 async def test_a_sick_server_is_not_flooded(followed: Followed) -> None:
-    """Watches that end at once are opened again ever more slowly, at most every 30 s; a healthy one starts anew."""
+    """Watches that end at once are repeated with a growing pause of at most 30 s; a healthy one resets it."""
     before = followed.watches
     followed.kube.refuse("watch", status=500)
     followed.kube.end_watches()
@@ -183,11 +183,11 @@ async def test_a_sick_server_is_not_flooded(followed: Followed) -> None:
     await followed.clock.advance(30)
 
     assert 10 <= refused <= 26
-    assert [("a=1", "a=2")] == followed.heard
+    assert [("a=1", "a=2")] == followed.received
 
 
 async def test_watches_that_end_normally_but_at_once_count_as_failures(followed: Followed) -> None:
-    """Else a server that closes every watch would be asked a thousand times a second."""
+    """Otherwise a server that closes every watch would get a thousand requests per second."""
     before = followed.watches
     for _ in range(40):
         followed.kube.end_watches()
@@ -205,9 +205,9 @@ async def replicas() -> AsyncIterator[tuple[Followed, Replicas]]:
         for name in names:
             kube.put(CONFIG_MAPS, item(name))
     servers = Replicas(ahead)
-    async with running(Followed(clock, ahead, asked=servers)) as followed:
-        followed.heard.clear()
-        servers.answering = behind
+    async with running(Followed(clock, ahead, client=servers)) as followed:
+        followed.received.clear()
+        servers.current = behind
         ahead.expire()
         await clock.advance(0.1)
         while "already known at 2" not in str(followed.reflector.problem):
@@ -215,27 +215,29 @@ async def replicas() -> AsyncIterator[tuple[Followed, Replicas]]:
         yield followed, servers
 
 
-async def test_a_server_that_lags_behind_is_not_believed(replicas: tuple[Followed, Replicas]) -> None:
-    """Its list is dropped and asked for again: nothing of the old is told."""
+async def test_the_list_of_a_server_that_lags_behind_is_rejected(replicas: tuple[Followed, Replicas]) -> None:
+    """Its list is discarded and requested again: nothing of the old state is reported."""
     followed, servers = replicas
-    servers.answering = followed.kube
+    servers.current = followed.kube
     await followed.clock.advance(2)
 
-    assert [] == followed.heard
+    assert [] == followed.received
     assert ["a", "b"] == followed.names
     assert followed.reflector.problem is None
 
 
-async def test_a_store_that_was_set_back_is_believed_in_the_end(replicas: tuple[Followed, Replicas]) -> None:
-    """After a restore of the store the old state is the true one: the second such list is taken."""
+async def test_the_state_of_a_restored_store_is_accepted_at_the_second_list(
+    replicas: tuple[Followed, Replicas],
+) -> None:
+    """After a restore of etcd the old state is correct: the second such list is accepted."""
     followed, _ = replicas
     await followed.clock.advance(2)
 
-    assert [("b=1", None)] == followed.heard
+    assert [("b=1", None)] == followed.received
     assert ["a"] == followed.names
 
 
-async def test_synced_says_why_it_waits() -> None:
+async def test_wait_synced_reports_why_it_waits() -> None:
     """The first list has an end to wait for, and a reason when it does not come."""
     clock = ManualClock()
     kube = MemoryKube(clock)
@@ -254,8 +256,8 @@ async def test_synced_says_why_it_waits() -> None:
         assert followed.reflector.age < 60
 
 
-async def test_only_what_is_read_is_kept() -> None:
-    """`trim` sees an object before it is kept or told; equal labels are one text in memory."""
+async def test_only_fields_that_are_read_are_stored() -> None:
+    """`trim` is applied before an object is stored or reported; equal labels are one text in memory."""
 
     def trim(held: objects.ConfigMap) -> objects.ConfigMap:
         return msgspec.structs.replace(held, metadata=msgspec.structs.replace(held.metadata, annotations={}))
@@ -275,18 +277,18 @@ async def test_only_what_is_read_is_kept() -> None:
 async def test_follows_a_real_api_server(real: RealWorld) -> None:
     """Pods that are there, a pod that changes, and a pod that goes."""
     pod = await real.run_pod("followed")
-    heard: asyncio.Queue[tuple[objects.Pod | None, objects.Pod | None]] = asyncio.Queue()
+    received: asyncio.Queue[tuple[objects.Pod | None, objects.Pod | None]] = asyncio.Queue()
     reflector = Reflector(
         real.kube,
         PODS,
         clock=SystemClock(),
         namespace=NAMESPACE,
-        on_change=lambda before, after: heard.put_nowait((before, after)),
+        on_change=lambda before, after: received.put_nowait((before, after)),
     )
     key = (NAMESPACE, pod.metadata.name)
 
     async def until(condition: Any) -> None:
-        while not condition(*(await heard.get())):
+        while not condition(*(await received.get())):
             pass
 
     async with asyncio.timeout(60), asyncio.TaskGroup() as group:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from equipoise.runtime.process.reload import FileWatch
+from equipoise.runtime.process.main import FileWatch
 
 
 def test_a_file_counts_as_changed_once_it_has_stayed_as_it_is_for_a_look(tmp_path: Path) -> None:

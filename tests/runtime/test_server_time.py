@@ -1,4 +1,4 @@
-"""A server's clock, from answers dated in whole seconds."""
+"""A server's clock, from responses dated in whole seconds."""
 
 import math
 from email.utils import formatdate
@@ -32,11 +32,11 @@ def test_the_truth_is_always_inside(offset: float, drift: float, waits: list[tup
             assert server.at(later) == (earliest + latest) / 2
 
 
-def test_many_answers_make_it_exact() -> None:
+def test_many_responses_make_it_exact() -> None:
     """A resolution of a second becomes milliseconds."""
     server = ServerClock()
-    for answer in range(200):
-        sent = NOW + answer * 0.137
+    for reply in range(200):
+        sent = NOW + reply * 0.137
         server.observe(formatdate(math.floor(sent + 12.345), usegmt=True), sent=sent, received=sent + 0.002)
 
     earliest, latest = server.bounds(NOW)
@@ -44,8 +44,8 @@ def test_many_answers_make_it_exact() -> None:
     assert earliest <= NOW + 12.345 <= latest
 
 
-def test_a_clock_that_was_set_is_learnt_anew() -> None:
-    """An answer that contradicts the others is believed."""
+def test_a_clock_that_was_set_is_estimated_again() -> None:
+    """A response that contradicts the others replaces them."""
     server = ServerClock()
     for offset in (0.0, 3600.0):
         server.observe(formatdate(NOW + offset, usegmt=True), sent=NOW, received=NOW)
@@ -53,8 +53,8 @@ def test_a_clock_that_was_set_is_learnt_anew() -> None:
     assert abs(server.at(NOW) - (NOW + 3600)) <= 0.5
 
 
-def test_nothing_heard() -> None:
-    """Until an answer with a date came, the local time is the best there is."""
+def test_no_response_yet() -> None:
+    """Until a response with a date arrives, the local time is used."""
     server = ServerClock()
     server.observe("", sent=NOW, received=NOW)
     server.observe("yesterday", sent=NOW, received=NOW)

@@ -45,7 +45,7 @@ class ScorerSection(Section, frozen=True, kw_only=True):
     """A section for tests."""
 
     health: str = "0.0.0.0:8083"
-    """Where it answers."""
+    """Its address."""
 
     evict: bool = False
     mark: Percent = 50
@@ -142,7 +142,7 @@ def test_validation_is_strict_on_every_section() -> None:
         ("scorer: \x00", ["special characters"]),
     ],
 )  # fmt: skip
-def test_a_fault_is_told_with_path_value_and_what_is_allowed(text: str, words: list[str]) -> None:
+def test_an_error_has_the_path_the_value_and_what_is_allowed(text: str, words: list[str]) -> None:
     """Each can be put right from its message alone."""
     message = fault(text)
     assert [word for word in words if word not in message] == []
@@ -167,7 +167,7 @@ def test_another_kind_of_document_is_refused(text: str, words: str) -> None:
     assert words in str(caught.value)
 
 
-def test_every_wrong_section_is_told_at_once() -> None:
+def test_all_invalid_sections_are_reported_together() -> None:
     """Who mends a file wants the whole list: a line each."""
     text = HEADER + "scorer: {helth: x}\nload: {compensation: maybe}\nunheardOf: {}"
     with pytest.raises(ConfigurationError) as caught:
@@ -220,7 +220,7 @@ def test_a_file_that_cannot_be_read_is_a_plain_message(tmp_path: Path, content: 
     ],
 )
 def test_a_variable_overrides_a_scalar(variable: str, value: str, expected: dict[str, Any]) -> None:
-    """At any depth, over what the file says, read as the setting's own type."""
+    """At any depth, with precedence over the file, read as the setting's own type."""
     own = load("scorer: {mark: 1, evict: false}", **{variable: value})
     assert own == msgspec.structs.replace(ScorerSection(mark=1), **expected)
 
@@ -282,7 +282,7 @@ def _schemas(node: Any) -> Iterator[dict[str, Any]]:
             yield from _schemas(below)
 
 
-def test_the_schema_says_what_the_reader_holds() -> None:
+def test_the_schema_matches_the_reader() -> None:
     """Unknown fields are refused, durations have a pattern, bounds, defaults and explanations are there."""
     schema = json.loads(json.dumps(document_schema(SECTIONS)))
     for part in _schemas(schema):
@@ -291,7 +291,7 @@ def test_the_schema_says_what_the_reader_holds() -> None:
     section = next(value for name, value in schema["$defs"].items() if name.endswith("ScorerSection"))
     assert section["additionalProperties"] is False
     assert section["properties"]["mark"] == {"type": "number", "minimum": 0, "maximum": 100, "default": 50}
-    assert section["properties"]["health"]["description"] == "Where it answers."
+    assert section["properties"]["health"]["description"] == "Its address."
     limit = next(value for name, value in schema["$defs"].items() if name.endswith("Limit"))
     assert limit["properties"]["pause"]["default"] == "5m"
     assert limit["properties"]["pause"]["type"] == "string"

@@ -5,13 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.contracts.kubernetes import objects
-from equipoise.runtime.kubernetes.interning import PARTS_LIMIT, Interner
+from equipoise.runtime.kubernetes.reflector import PARTS_LIMIT, Interner
 
 TEXTS = st.sampled_from(["", "a", "b"])
 
 
 def a_pod(name: str, app: str, key: str) -> objects.Pod:
-    """Decoded anew each time, as the API server's bytes are."""
+    """Decoded again each time, as the API server's bytes are."""
     pod = objects.Pod(
         metadata=objects.ObjectMeta(name=name, namespace="shop", labels={"app": app} if app else {}),
         spec=objects.PodSpec(

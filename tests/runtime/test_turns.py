@@ -7,7 +7,7 @@ from equipoise.runtime.async_tools.batching import THREAD_THRESHOLD, drain, in_b
 
 
 async def test_others_run_between_two_parts() -> None:
-    """And only there: the parts are those of the moment at which it began."""
+    """And only there: later changes of the collection have no effect."""
     items, seen = [1, 2, 3, 4, 5], list[object]()
 
     async def other() -> None:

@@ -43,7 +43,7 @@ def test_the_time_above_a_threshold_is_summed_per_node() -> None:
 
 
 def test_the_spread_is_the_mean_over_time() -> None:
-    """Two thirds of the hour at 0.6, the rest at 0.3; nodes of unknown load do not count."""
+    """Two thirds of the hour at 0.6, one third at 0.3; nodes of unknown load do not count."""
     reviewer = ClusterReviewer(ResourceThresholds(cpu=65))
     observe(reviewer, loads(0.8, 0.2, np.nan), HOUR, HOUR + 2_400)
     last = observe(reviewer, loads(0.5, 0.2, np.nan), HOUR + 2_410, HOUR + 3_600)[-1]

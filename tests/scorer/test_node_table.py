@@ -14,8 +14,9 @@ from builders import (
 )
 
 from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.load.demand import WATER_LEVEL
-from equipoise.contracts.messages.placement import NodePlacement, Taint
+from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.state.load_correction import requests_and_limits
 from equipoise.scorer.state.node_table import NodeTable, RowArrays, fits, headroom

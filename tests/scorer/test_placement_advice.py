@@ -7,8 +7,9 @@ from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, a_
 from scorer.clusters import a_cycle, a_pod, a_scoring_state, an_outcome
 
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds
+from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.messages.advice import PlacementAdvice
-from equipoise.contracts.messages.placement import PlacedPod, Taint
+from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.decisions.placement_advice import advise, deserves_advice
 from equipoise.scorer.decisions.scoring_state import ScoringState

@@ -398,7 +398,7 @@ async def test_advice_that_cannot_be_published_is_dropped_and_counted(start: Sta
 async def test_reviews_of_the_cluster_are_published_every_five_minutes(start: Start) -> None:
     """With the time that each node was above a threshold in this hour."""
     running = await start()
-    running.scorer.on_request(whole_nodes=False)
+    running.scorer.on_request(node_objects=False)
     for _ in range(4):
         now = running.clock.now()
         for node, cpu in {"node-a": 1.0, "node-b": 4.0, "node-c": 8.0}.items():

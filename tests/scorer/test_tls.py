@@ -17,7 +17,7 @@ from scorer.running import Running, Start, settings_for
 from equipoise.cli.certificates.issue import CertificatePair, client_pair, new_ca, server_pair
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import SystemClock
-from equipoise.runtime.process.reload import PERIOD
+from equipoise.runtime.process.main import PERIOD
 from equipoise.scorer.settings import ExtenderTls, ScorerSettings
 from equipoise.scorer.shell.tls import Certificates
 

@@ -17,8 +17,7 @@ from equipoise.testbed.binaries.build import (
     build_module,
     installed_programs,
 )
-from equipoise.testbed.binaries.progress import Progress
-from equipoise.testbed.binaries.toolchain import NoGoError, find_go
+from equipoise.testbed.binaries.toolchain import NoGoError, Progress, find_go
 
 pytestmark = pytest.mark.timeout(600)  # the first build compiles the standard library
 
@@ -26,7 +25,7 @@ BUILDER = """
 import sys
 from pathlib import Path
 from equipoise.testbed.binaries.build import Module, build_module
-from equipoise.testbed.binaries.progress import Progress
+from equipoise.testbed.binaries.toolchain import Progress
 
 module = Module(source=Path(sys.argv[1]), package=".", programs={"greet": (1, 0)})
 with Progress() as progress:
@@ -120,10 +119,11 @@ def test_the_error_without_go_contains_the_fix(tmp_path: Path) -> None:
 
 def test_the_error_for_an_old_go_contains_its_version(tmp_path: Path) -> None:
     """It is not used."""
-    old = program(tmp_path / "go", "go1.21.3")
-    offline = {**os.environ, "PATH": str(tmp_path), "UV": "", "PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
+    old, without_pip = program(tmp_path / "go", "go1.21.3"), shutil.which("false")
+    assert without_pip is not None
+    offline = {**os.environ, "PATH": str(tmp_path), "UV": ""}
     with pytest.raises(NoGoError, match=r"go is 1\.21"), Progress(io.StringIO()) as progress:
-        find_go(tmp_path / "cache", progress, offline)
+        find_go(tmp_path / "cache", progress, offline, without_pip)
 
     assert old.exists()
 

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from cluster_fixtures import StartCluster
 
 from equipoise.testbed.api import ApiError
 from equipoise.testbed.audit import pod_writes
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster, ClusterError
 from equipoise.testbed.objects import (
+    constant_usage_annotations,
     daemon_set,
     deployment,
     eviction,
@@ -28,11 +30,10 @@ from equipoise.testbed.objects import (
     pod_disruption_budget,
     pod_template,
     stateful_set,
+    usage_annotations,
 )
 from equipoise.testbed.processes.configuration import PrometheusConfiguration
-from equipoise.testbed.pytest_fixture import StartCluster
 from equipoise.testbed.running_clusters import process_start
-from equipoise.testbed.usage import constant_usage_annotations, usage_annotations
 
 PODS = "/api/v1/namespaces/default/pods"
 SCRAPE = 0.25

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.running_clusters import process_start
 
 pytestmark = pytest.mark.timeout(240)

@@ -1,26 +1,28 @@
-"""One cluster for everything here, and one run of k8s/base on it; it ends with this folder's tests."""
+"""One cluster with k8s/base for all tests of this folder."""
 
 from collections.abc import AsyncIterator
 
 import pytest
-from deployment.judging import Judged, killed_in_turn
-from deployment.worlds import Run, World, placed_world, running_base
+from deployment.installation import DeployedCluster, Installation, deployed_cluster, running_installation
+from deployment.restarts import RunResult, kill_each_service
 
-from equipoise.testbed.binaries.paths import Binaries
-
-
-@pytest.fixture(scope="package")
-async def world(testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    async with placed_world(testbed_binaries, tmp_path_factory.mktemp("deployed")) as world:
-        yield world
+from equipoise.testbed.binaries.build import Binaries
 
 
 @pytest.fixture(scope="package")
-async def run(world: World) -> AsyncIterator[Run]:
-    async with running_base(world) as run:
-        yield run
+async def deployed(
+    testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[DeployedCluster]:
+    async with deployed_cluster(testbed_binaries, tmp_path_factory.mktemp("deployed")) as deployed:
+        yield deployed
 
 
 @pytest.fixture(scope="package")
-async def judged(run: Run) -> Judged:
-    return await killed_in_turn(run)
+async def installation(deployed: DeployedCluster) -> AsyncIterator[Installation]:
+    async with running_installation(deployed) as installation:
+        yield installation
+
+
+@pytest.fixture(scope="package")
+async def result(installation: Installation) -> RunResult:
+    return await kill_each_service(installation)

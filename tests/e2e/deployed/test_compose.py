@@ -1,8 +1,8 @@
-"""docker-compose.yml as it is: its own commands, variables, mounts, checks and order, as processes on a real cluster.
+"""docker-compose.yml, unchanged: its commands, variables, mounts, health checks and order, as processes.
 
-The services reach the cluster with the user's kubeconfig. They ask the Prometheus of the testbed, which scrapes fake
-kubelets; compose's own runs beside it, on a file without discovery. Time is compressed by a configuration that is laid
-over k8s/base/equipoise.yaml; evictions stay what that file says: dry runs.
+The services connect to a real cluster with the user's kubeconfig. They query the Prometheus of the testbed, which
+scrapes fake kubelets; the one of compose runs too, without targets. Time is compressed by overriding
+k8s/base/equipoise.yaml; as in that file, evictions are dry runs.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator
 import nats
 import pytest
 from deployment.compose import compose_document, compose_programs
+from deployment.installation import DeployedCluster
 from deployment.processes import NATS_PORT, Machine
-from deployment.worlds import World
 from nats.aio.msg import Msg
 
 from equipoise.contracts.bus.subjects import SERVICES
@@ -21,12 +21,12 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-async def composed(world: World) -> AsyncIterator[Machine]:
-    """Up in the order of `depends_on`."""
-    machine = world.machine("compose", compose_programs(compose_document()))
-    events = {(name, how): asyncio.Event() for name in machine.programs for how in _ARRIVALS}
+async def composed(deployed: DeployedCluster) -> AsyncIterator[Machine]:
+    """Started in the order of `depends_on`."""
+    machine = deployed.machine("compose", compose_programs(compose_document()))
+    events = {(name, condition): asyncio.Event() for name in machine.programs for condition in _CONDITIONS}
 
-    async def up(name: str) -> None:
+    async def start(name: str) -> None:
         for other, condition in machine.programs[name].after.items():
             await events[other, condition].wait()
         await machine.start(name)
@@ -39,16 +39,16 @@ async def composed(world: World) -> AsyncIterator[Machine]:
 
     async with asyncio.timeout(180), asyncio.TaskGroup() as group:
         for name in machine.programs:
-            group.create_task(up(name))
+            group.create_task(start(name))
     yield machine
     await asyncio.to_thread(machine.stop)
 
 
-_ARRIVALS = ("service_healthy", "service_completed_successfully")
+_CONDITIONS = ("service_healthy", "service_completed_successfully")
 
 
-async def test_everything_comes_up_and_the_loop_proposes(world: World, composed: Machine) -> None:
-    """Every health check passes, every service is ready as its own NATS user, and a move is tried dry."""
+async def test_every_service_becomes_ready_and_a_move_is_proposed(deployed: DeployedCluster, composed: Machine) -> None:
+    """Every health check passes, every service is ready as its own NATS user, and an eviction is run dry."""
     dry_run = asyncio.Event()
 
     async def on_outcome(message: Msg) -> None:
@@ -56,7 +56,7 @@ async def test_everything_comes_up_and_the_loop_proposes(world: World, composed:
             dry_run.set()
 
     client = await nats.connect(
-        composed.url(NATS_PORT, "nats"), user="tap", password=world.passwords["tap"], inbox_prefix=b"_INBOX.tap"
+        composed.url(NATS_PORT, "nats"), user="tap", password=deployed.passwords["tap"], inbox_prefix=b"_INBOX.tap"
     )
     await client.subscribe("equipoise.eviction.outcome.>", cb=on_outcome)
     for service in SERVICES:
@@ -65,4 +65,4 @@ async def test_everything_comes_up_and_the_loop_proposes(world: World, composed:
     await client.close()
     problems = {service: (await composed.readiness(service))["problems"] for service in SERVICES}
     assert not [text for texts in problems.values() for text in texts if "ermission" in text], problems
-    assert not [eviction for eviction in world.cluster.evictions() if eviction.succeeded]
+    assert not [eviction for eviction in deployed.cluster.evictions() if eviction.succeeded]

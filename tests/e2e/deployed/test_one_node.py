@@ -1,11 +1,11 @@
-"""One node's path through the whole loop, as `equipoise tap` and the node itself show it."""
+"""All messages about one node, as `equipoise tap` shows them, and its annotation."""
 
 import json
 from collections import defaultdict
 
 import pytest
-from deployment.judging import Judged
-from deployment.worlds import Run
+from deployment.installation import Installation
+from deployment.restarts import RunResult
 
 from equipoise.contracts.kubernetes.annotations import LOAD
 
@@ -14,26 +14,28 @@ pytestmark = pytest.mark.timeout(600)
 PATH = ("utilization.node.", "annotation.node.", "decision.scorer.", "eviction.intent.", "eviction.outcome.")
 
 
-async def test_a_node_can_be_followed_from_its_load_to_the_pod_it_takes(run: Run, judged: Judged) -> None:
+async def test_a_node_is_measured_annotated_scored_and_chosen_as_target(
+    installation: Installation, result: RunResult
+) -> None:
     """For one node the tap shows utilization, annotation, a score, an intent for it and its outcome, in this order."""
-    seen: dict[str, dict[str, int]] = defaultdict(dict)
-    for number, line in enumerate(run.said()):
+    first: dict[str, dict[str, int]] = defaultdict(dict)
+    for number, line in enumerate(installation.messages()):
         kind = next((kind for kind in PATH if line["subject"].startswith(f"equipoise.{kind}")), None)
         for node in nodes_of(kind, line["message"]) if kind else ():
-            seen[node].setdefault(kind or "", number)
-    whole = [node for node, kinds in seen.items() if set(kinds) == set(PATH)]
-    assert whole, {node: list(kinds) for node, kinds in seen.items()}
-    node = whole[0]
-    order = seen[node]
+            first[node].setdefault(kind or "", number)
+    complete = [node for node, kinds in first.items() if set(kinds) == set(PATH)]
+    assert complete, {node: list(kinds) for node, kinds in first.items()}
+    node = complete[0]
+    order = first[node]
     assert order[PATH[0]] < order[PATH[1]]
     assert order[PATH[0]] < order[PATH[3]] < order[PATH[4]]
-    kept = await run.world.cluster.request("GET", f"/api/v1/nodes/{node}")
-    load = json.loads(kept["metadata"]["annotations"][LOAD])
+    document = await installation.deployed.cluster.request("GET", f"/api/v1/nodes/{node}")
+    load = json.loads(document["metadata"]["annotations"][LOAD])
     assert 0 < load["windows"]["15m"]["mean"]["cpu"] < 1
 
 
 def nodes_of(kind: str, message: dict[str, object]) -> list[str]:
-    """Whom a message is about: for a move, the node that takes the pod."""
+    """The nodes of a message; for an intent or outcome, the target."""
     match kind:
         case "utilization.node.":
             return [str(message["node"])]

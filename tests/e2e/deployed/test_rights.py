@@ -1,4 +1,4 @@
-"""What the accounts of k8s/base may do at a real API server, and what the fence and the overlays take from them."""
+"""The permissions of the accounts of k8s/base on a real API server, restricted by the fence and the overlays."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from deployment.base import NAMESPACE, ROOT, base_documents
+from deployment.installation import DeployedCluster, Installation
 from deployment.kustomize import Document, identity, read_kustomization
-from deployment.worlds import Run, World
 
 from equipoise.binder.decisions.eviction_response import read_response
 from equipoise.contracts.messages.eviction import Outcome
@@ -28,7 +28,7 @@ PATCHES = {f"patch {kind}" for kind in KINDS.split()}
 
 LEASES = "leases.coordination.k8s.io"
 COLLECTOR_LEASES = ("equipoise-collector", *(f"equipoise-collector-{shard}" for shard in range(16)))
-WRITES_AT_HOME: dict[str, set[str]] = {
+WRITES_IN_OWN_NAMESPACE: dict[str, set[str]] = {
     "collector": {f"create {LEASES}", *(f"update {LEASES} {name}" for name in COLLECTOR_LEASES)},
     "annotator": {f"create {LEASES}", f"update {LEASES}", *PATCHES},
     "scorer": set(),
@@ -36,16 +36,16 @@ WRITES_AT_HOME: dict[str, set[str]] = {
     "binder": {"create events.events.k8s.io", "create pods/eviction", "update configmaps equipoise-ledger"},
     "setup": {"create configmaps"},
 }
-WRITES_ELSEWHERE: dict[str, set[str]] = {
+WRITES_IN_OTHER_NAMESPACES: dict[str, set[str]] = {
     "annotator": PATCHES,
     "binder": {"create events.events.k8s.io", "create pods/eviction"},
 }
 READS = ("get", "list", "watch")
 
 
-async def rights(world: World, service: str, namespace: str) -> set[str]:
-    """All that the account may do there, as the API server says: `patch deployments.apps`, with names where bound."""
-    review = await world.cluster.request(
+async def permissions(deployed: DeployedCluster, service: str, namespace: str) -> set[str]:
+    """All permissions in the namespace according to the API server, such as `patch deployments.apps`."""
+    review = await deployed.cluster.request(
         "POST",
         "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews",
         {
@@ -53,7 +53,7 @@ async def rights(world: World, service: str, namespace: str) -> set[str]:
             "kind": "SelfSubjectRulesReview",
             "spec": {"namespace": namespace},
         },
-        token=await world.token_of(service),
+        token=await deployed.token_of(service),
     )
     return {
         " ".join(filter(None, (verb, f"{resource}.{group}".rstrip("."), name)))
@@ -62,28 +62,28 @@ async def rights(world: World, service: str, namespace: str) -> set[str]:
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for name in rule.get("resourceNames") or ("",)
-        if group not in ("authorization.k8s.io", "authentication.k8s.io")  # what everyone may ask about oneself
+        if group not in ("authorization.k8s.io", "authentication.k8s.io")  # granted to every user
     }
 
 
-@pytest.mark.parametrize("service", WRITES_AT_HOME)
-async def test_an_account_can_write_what_is_its_own_and_nothing_else(world: World, service: str) -> None:
-    """Every right to write, as the API server lists them, in our own and in another namespace."""
+@pytest.mark.parametrize("service", WRITES_IN_OWN_NAMESPACE)
+async def test_an_account_has_exactly_the_expected_write_permissions(deployed: DeployedCluster, service: str) -> None:
+    """According to the API server, in the own and in another namespace."""
     for namespace, expected in (
-        (NAMESPACE, WRITES_AT_HOME[service]),
-        ("shop", WRITES_ELSEWHERE.get(service, set())),
+        (NAMESPACE, WRITES_IN_OWN_NAMESPACE[service]),
+        ("shop", WRITES_IN_OTHER_NAMESPACES.get(service, set())),
     ):
-        found = await rights(world, service, namespace)
-        assert {right for right in found if right.split()[0] not in READS} == expected, namespace
+        granted = await permissions(deployed, service, namespace)
+        assert {permission for permission in granted if permission.split()[0] not in READS} == expected, namespace
 
 
-@pytest.mark.parametrize("service", WRITES_AT_HOME)
-async def test_no_account_can_read_secrets(world: World, service: str) -> None:
-    """Nobody reads Secrets, only the binder reads a ConfigMap, the ledger; the scorer and setup read nothing."""
-    found = await rights(world, service, NAMESPACE)
-    reads = {right for right in found if right.split()[0] in READS}
-    assert not [right for right in reads if "secrets" in right or "*" in right]
-    configmaps = {right for right in reads if "configmaps" in right}
+@pytest.mark.parametrize("service", WRITES_IN_OWN_NAMESPACE)
+async def test_no_account_can_read_secrets(deployed: DeployedCluster, service: str) -> None:
+    """No account reads Secrets, only the binder reads a ConfigMap, the ledger; the scorer and setup read nothing."""
+    granted = await permissions(deployed, service, NAMESPACE)
+    reads = {permission for permission in granted if permission.split()[0] in READS}
+    assert not [permission for permission in reads if "secrets" in permission or "*" in permission]
+    configmaps = {permission for permission in reads if "configmaps" in permission}
     assert configmaps == ({"get configmaps equipoise-ledger"} if service == "binder" else set())
     assert bool(reads) == (service not in ("scorer", "setup"))
 
@@ -118,10 +118,10 @@ FORBIDDEN = [
 
 
 @pytest.fixture(scope="module")
-async def annotator(world: World) -> AsyncIterator[Any]:
-    """Writes as the annotator's account; the fence stands."""
-    token = await world.token_of("annotator")
-    async with world.cluster.api() as api:
+async def annotator(deployed: DeployedCluster) -> AsyncIterator[Any]:
+    """Patches objects as the annotator's account, with the fence in effect."""
+    token = await deployed.token_of("annotator")
+    async with deployed.cluster.api() as api:
 
         async def patch(path: str, change: Document) -> Any:
             return await api.request("PATCH", path, change, token=token, content_type=MERGE)
@@ -130,53 +130,59 @@ async def annotator(world: World) -> AsyncIterator[Any]:
 
 
 @pytest.mark.parametrize(("path", "change", "why"), FORBIDDEN)
-async def test_the_fence_refuses(run: Run, annotator: Any, path: str, change: Document, why: str) -> None:
-    """The annotator's role allows to patch the object; the fence does not let this part of it change."""
+async def test_the_fence_refuses(
+    installation: Installation, annotator: Any, path: str, change: Document, why: str
+) -> None:
+    """The annotator's role allows patching the object; the fence rejects a change of this part."""
     with pytest.raises(ApiError, match=f"equipoise-annotator-fence.*{why}") as refused:
         await annotator(path, change)
     assert refused.value.status == 422
 
 
 @pytest.mark.parametrize("path", [NODE, DEPLOYMENT])
-async def test_the_fence_lets_our_annotations_pass(run: Run, annotator: Any, path: str) -> None:
-    """Both are written, changed and removed."""
+async def test_the_fence_allows_both_annotations(installation: Installation, annotator: Any, path: str) -> None:
+    """They can be written, changed and removed."""
     for value in ("{}", "{ }", None):
-        answer = await annotator(
+        patched = await annotator(
             path, {"metadata": {"annotations": {"equipoise.dev/load": value, "equipoise.dev/usage": value}}}
         )
-        kept = {key: text for key, text in answer["metadata"].get("annotations", {}).items() if "equipoise.dev" in key}
-        assert kept == ({} if value is None else {"equipoise.dev/load": value, "equipoise.dev/usage": value})
+        annotations = {
+            key: text for key, text in patched["metadata"].get("annotations", {}).items() if "equipoise.dev" in key
+        }
+        assert annotations == ({} if value is None else {"equipoise.dev/load": value, "equipoise.dev/usage": value})
 
 
 @pytest.mark.parametrize("path", [NODE, DEPLOYMENT])
-async def test_a_status_stays_as_it_is(run: Run, annotator: Any, path: str) -> None:
-    """The subresource is refused, and a status within a patch of the object changes nothing."""
+async def test_a_status_cannot_be_changed(installation: Installation, annotator: Any, path: str) -> None:
+    """A patch of the subresource is refused, and a status in a patch of the object is ignored."""
     change = {"status": {"observedGeneration": 1, "phase": "Terminated"}}
     with pytest.raises(ApiError) as refused:
         await annotator(f"{path}/status", change)
     assert refused.value.status == 403
-    before = (await run.world.cluster.request("GET", path))["status"]
+    before = (await installation.deployed.cluster.request("GET", path))["status"]
     after = (await annotator(path, change))["status"]
     assert after.get("phase") == before.get("phase")
     assert after.get("observedGeneration") == before.get("observedGeneration")
 
 
-async def test_the_annotator_cannot_take_the_lease_of_another(run: Run, annotator: Any) -> None:
-    """Who held the descheduler's Lease could forge the epoch of intents."""
+async def test_the_annotator_cannot_change_the_lease_of_another_service(
+    installation: Installation, annotator: Any
+) -> None:
+    """The holder of the descheduler's Lease could forge the epoch of intents."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/equipoise-descheduler"
-    token, refusal = await run.world.token_of("annotator"), "the object has been modified"
-    while "the object has been modified" in refusal:  # its holder renews it all the time
-        lease = await run.world.cluster.request("GET", path)
+    token, refusal = await installation.deployed.token_of("annotator"), "the object has been modified"
+    while "the object has been modified" in refusal:  # its holder renews it continuously
+        lease = await installation.deployed.cluster.request("GET", path)
         lease["spec"]["holderIdentity"] = "thief"
         with pytest.raises(ApiError) as refused:
-            await run.world.cluster.request("PUT", path, lease, token=token)
+            await installation.deployed.cluster.request("PUT", path, lease, token=token)
         refusal = str(refused.value)
     assert "equipoise-annotator-fence" in refusal
 
 
-async def test_the_annotators_fence_holds_in_any_namespace(world: World) -> None:
-    """An overlay may set `namespace:`; the policy finds the account there, too."""
-    cluster = world.cluster
+async def test_the_annotator_fence_applies_in_any_namespace(deployed: DeployedCluster) -> None:
+    """An overlay may set `namespace:`. The policy also applies to the account there."""
+    cluster = deployed.cluster
     await cluster.apply(
         [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}},
@@ -192,7 +198,7 @@ async def test_the_annotators_fence_holds_in_any_namespace(world: World) -> None
     change = {"metadata": {"labels": {"pool": "other"}}}
     async with cluster.api() as api:
         refusal = ""
-        async with asyncio.timeout(60):  # the API server learns of a new binding a moment later
+        async with asyncio.timeout(60):  # the API server applies a new binding with a delay
             while "equipoise-annotator-fence" not in refusal:
                 with pytest.raises(ApiError) as refused:
                     await api.request("PATCH", NODE, change, token=token, content_type=MERGE)
@@ -214,16 +220,16 @@ def binding(namespace: str, account: str) -> Document:
 
 
 @pytest.fixture(scope="module")
-async def victims(world: World) -> dict[str, str]:
-    """A pod that anyone may evict in each of these namespaces: its UID by its namespace."""
+async def pods_to_evict(deployed: DeployedCluster) -> dict[str, str]:
+    """The UID of an unprotected pod in each of these namespaces."""
     opted_out = {"name": "opted-out", "annotations": {"equipoise.dev/evict": "false"}}
-    await world.cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": opted_out}])
+    await deployed.cluster.apply([{"apiVersion": "v1", "kind": "Namespace", "metadata": opted_out}])
     uids = {}
     for namespace in ("default", "kube-system", "opted-out", NAMESPACE):
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": "victim", "namespace": namespace},
+            "metadata": {"name": "evictable", "namespace": namespace},
             "spec": {
                 "nodeName": "small-00",
                 "automountServiceAccountToken": False,
@@ -237,21 +243,21 @@ async def victims(world: World) -> dict[str, str]:
                 ],
             },
         }
-        created = await world.cluster.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
+        created = await deployed.cluster.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod)
         uids[namespace] = created["metadata"]["uid"]
     return uids
 
 
-async def evict_as_binder(world: World, namespace: str, options: Document) -> Any:
+async def evict_as_binder(deployed: DeployedCluster, namespace: str, options: Document) -> Any:
     """A dry run."""
     eviction = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
-        "metadata": {"name": "victim", "namespace": namespace},
+        "metadata": {"name": "evictable", "namespace": namespace},
         "deleteOptions": {"dryRun": ["All"], **options},
     }
-    path = f"/api/v1/namespaces/{namespace}/pods/victim/eviction"
-    return await world.cluster.request("POST", path, eviction, token=await world.token_of("binder"))
+    path = f"/api/v1/namespaces/{namespace}/pods/evictable/eviction"
+    return await deployed.cluster.request("POST", path, eviction, token=await deployed.token_of("binder"))
 
 
 @pytest.mark.parametrize(
@@ -265,18 +271,20 @@ async def evict_as_binder(world: World, namespace: str, options: Document) -> An
         ("opted-out", {}, "the namespace has opted out"),
     ],
 )
-async def test_the_binders_fence_refuses(
-    world: World, victims: dict[str, str], namespace: str, options: Document, why: str
+async def test_the_binder_fence_refuses(
+    deployed: DeployedCluster, pods_to_evict: dict[str, str], namespace: str, options: Document, why: str
 ) -> None:
-    """The role of the binder allows every eviction; the fence refuses these, whoever has its token."""
+    """The role of the binder allows every eviction; the fence refuses these for every holder of its token."""
     with pytest.raises(ApiError, match=f"equipoise-binder-fence.*{why}") as refused:
-        await evict_as_binder(world, namespace, {"preconditions": {"uid": victims[namespace]}, **options})
+        await evict_as_binder(deployed, namespace, {"preconditions": {"uid": pods_to_evict[namespace]}, **options})
     assert refused.value.status == 422
 
 
-async def test_the_binders_fence_allows_an_eviction_with_a_uid(world: World, victims: dict[str, str]) -> None:
-    """What the binder itself sends is allowed."""
-    result = await evict_as_binder(world, "default", {"preconditions": {"uid": victims["default"]}})
+async def test_the_binder_fence_allows_an_eviction_with_a_uid(
+    deployed: DeployedCluster, pods_to_evict: dict[str, str]
+) -> None:
+    """The binder sends such requests."""
+    result = await evict_as_binder(deployed, "default", {"preconditions": {"uid": pods_to_evict["default"]}})
     assert result["status"] == "Success"
 
 
@@ -284,56 +292,58 @@ async def test_the_binders_fence_allows_an_eviction_with_a_uid(world: World, vic
 
 
 @pytest.fixture
-async def overlaid(world: World) -> AsyncIterator[Any]:
-    """Makes the cluster as an overlay wants it, instead of the base; the base is back afterwards."""
+async def apply_overlay(deployed: DeployedCluster) -> AsyncIterator[Any]:
+    """Replaces the roles of the base by those of an overlay, until the end of the test."""
     base = base_documents()
 
-    async def overlay(name: str) -> None:
-        wanted = read_kustomization(ROOT / "k8s" / "overlays" / name)
-        await world.cluster.apply([d for d in wanted if d["kind"].endswith(("Role", "RoleBinding"))])
-        async with world.cluster.api() as api:
+    async def apply(name: str) -> None:
+        documents = read_kustomization(ROOT / "k8s" / "overlays" / name)
+        await deployed.cluster.apply([d for d in documents if d["kind"].endswith(("Role", "RoleBinding"))])
+        async with deployed.cluster.api() as api:
             for document in base:
-                if identity(document) not in {identity(other) for other in wanted}:
+                if identity(document) not in {identity(other) for other in documents}:
                     await api.request("DELETE", await api.path(document))
 
-    yield overlay
-    await world.cluster.apply([d for d in base if d["kind"].endswith(("Role", "RoleBinding"))])
+    yield apply
+    await deployed.cluster.apply([d for d in base if d["kind"].endswith(("Role", "RoleBinding"))])
 
 
-async def until_evicts(world: World, namespace: str, may: bool) -> None:
-    """Until the binder may evict there, or may not: the API server hears of a changed role a moment later."""
+async def wait_for_permission(deployed: DeployedCluster, namespace: str, allowed: bool) -> None:
+    """Until the binder may evict in the namespace, or may not. The API server applies a changed role with a delay."""
     async with asyncio.timeout(60):
-        while ("create pods/eviction" in await rights(world, "binder", namespace)) != may:  # noqa: ASYNC110
+        while ("create pods/eviction" in await permissions(deployed, "binder", namespace)) != allowed:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
 
-async def try_to_evict(world: World, namespace: str) -> EvictionResult:
+async def try_to_evict(deployed: DeployedCluster, namespace: str) -> EvictionResult:
     """A dry run as the binder's account, on a pod of this namespace."""
-    directory = (await world.cluster.service_account_token(NAMESPACE, "equipoise-binder")).parent
+    directory = (await deployed.cluster.service_account_token(NAMESPACE, "equipoise-binder")).parent
     connection = Kubernetes(service_account=str(directory))
-    environment = world.cluster.in_cluster_environment
+    environment = deployed.cluster.in_cluster_environment
     async with connect_kube(connection, "binder", SystemClock(), environment=environment) as kube:
-        async with connect_kube(Kubernetes(kubeconfig=str(world.cluster.kubeconfig)), "test", SystemClock()) as admin:
+        async with connect_kube(
+            Kubernetes(kubeconfig=str(deployed.cluster.kubeconfig)), "test", SystemClock()
+        ) as admin:
             pod = (await admin.list(PODS, namespace))[0]
         return await kube.evict(namespace, pod.metadata.name, uid=pod.metadata.uid, dry_run=True)
 
 
-async def test_observe_takes_the_right_to_evict_away(world: World, overlaid: Any) -> None:
-    """In no namespace, not even dry; and the binder reads that refusal as a dry run that lacked the right."""
-    assert (await try_to_evict(world, "shop")).status == 201
-    await overlaid("observe")
+async def test_observe_removes_the_permission_to_evict(deployed: DeployedCluster, apply_overlay: Any) -> None:
+    """In all namespaces, including dry runs. The binder reports a dry run for which the permission is missing."""
+    assert (await try_to_evict(deployed, "shop")).status == 201
+    await apply_overlay("observe")
     for namespace in ("shop", "payments", NAMESPACE):
-        await until_evicts(world, namespace, False)
-    answer = await try_to_evict(world, "shop")
-    assert answer.status == 403
-    verdict = read_response(answer.status, answer.message, dry_run=True).finish
-    assert verdict is not None
-    assert verdict.outcome == Outcome.DRY_RUN
-    assert "missing" in verdict.detail
+        await wait_for_permission(deployed, namespace, False)
+    response = await try_to_evict(deployed, "shop")
+    assert response.status == 403
+    finish = read_response(response.status, response.message, dry_run=True).finish
+    assert finish is not None
+    assert finish.outcome == Outcome.DRY_RUN
+    assert "missing" in finish.detail
 
 
-async def test_namespaced_gives_it_where_it_is_bound(world: World, overlaid: Any) -> None:
+async def test_namespaced_grants_it_where_the_role_is_bound(deployed: DeployedCluster, apply_overlay: Any) -> None:
     """Only in the namespace of the RoleBinding."""
-    await overlaid("namespaced")
+    await apply_overlay("namespaced")
     for namespace in ("default", "shop", "payments", NAMESPACE):
-        await until_evicts(world, namespace, namespace == "default")
+        await wait_for_permission(deployed, namespace, namespace == "default")

@@ -1,10 +1,10 @@
-"""What the services of these tests are told, and the cluster that they look at.
+"""The configuration of the services and the objects of the cluster.
 
-Real are all Leases and seats (15, 30 and 8 s), every life of a sample (120 and 180 s), the dead-bands, the rate of
-writes and all network timeouts: what decides how long a lost replica is missed, and how long a value would be believed
-that nobody renews. Compressed is what only says how fast a change of usage shows when all is well, else no value could
-show one within a minute: a window is 10 s long instead of 5 minutes, measured anew every 2 s instead of 15, scraped
-each second, and an annotation may change every 15 s instead of once a minute.
+Settings that decide how long a failure lasts have their defaults: Leases of shards and annotators (15, 30 and 8 s),
+freshness of samples (120 and 180 s), dead-bands, write rates and network timeouts. Settings that delay a change of
+usage without any failure are compressed, so that a change is visible within a minute: the window is 10 s instead of
+5 minutes, queried every 2 s instead of 15 and scraped every second, and an annotation may change every 15 s instead
+of once per minute.
 """
 
 from collections.abc import Mapping
@@ -12,14 +12,14 @@ from typing import Any
 
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.testbed import objects
-from equipoise.testbed.usage import constant_usage_annotations
+from equipoise.testbed.objects import constant_usage_annotations
 
 Document = dict[str, Any]
 
 NAMESPACE = "shop"
 OWN = "equipoise-system"
 NODES = tuple(f"node-{number}" for number in range(10))
-"""No more than one explanation tells of."""
+"""As many as one explanation contains."""
 CORES = 10.0
 MEBIBYTES = 256.0
 SHARDS = 2
@@ -27,42 +27,42 @@ WINDOW = "5m"
 REFRESH_SECONDS = 2.0
 
 HOT, IDLE = 7.0, 1.0
-"""Cores that a node's pod uses."""
+"""Cores used by the pod of a node."""
 
 BAND = 0.05
-"""Share of a node's base (`annotator.nodes.change`): a smaller change need not be written."""
+"""Share of a node's base (`annotator.nodes.minChange`): a smaller change is not written."""
 
 WORKLOAD_BAND = 0.20
-"""Share of what stands there (`annotator.workloads.change`)."""
+"""Share of the annotated value (`annotator.workloads.minChange`)."""
 
 
 def workload_on(node: str) -> str:
-    """Name of the Deployment whose only pod runs there."""
+    """Name of the Deployment whose only pod runs on the node."""
     return f"on-{node}"
 
 
 def usage(cores: float) -> dict[str, str]:
-    """Annotations by which a fake kubelet reports it, from its next scrape on."""
+    """Annotations with which a fake kubelet reports this usage."""
     return constant_usage_annotations(1_000 * cores, MEBIBYTES)
 
 
 def manifests() -> list[Document]:
-    """One Deployment for each node, with one pod there; the first half of the nodes is hot."""
-    made = [objects.namespace(NAMESPACE), objects.namespace(OWN)]
+    """One Deployment with one pod per node; the first half of the nodes is hot."""
+    documents = [objects.namespace(NAMESPACE), objects.namespace(OWN)]
     for number, node in enumerate(NODES):
         template = objects.pod_template(
             workload_on(node),
             annotations=usage(HOT if number < len(NODES) // 2 else IDLE),
             spec={"nodeName": node},
         )
-        made.append(objects.deployment(workload_on(node), template, namespace=NAMESPACE))
-    return made
+        documents.append(objects.deployment(workload_on(node), template, namespace=NAMESPACE))
+    return documents
 
 
 def document(
     service: ServiceName, *, kubeconfig: str, nats: str, prometheus: str, addresses: Mapping[str, str]
 ) -> Document:
-    """The configuration of one process; `addresses` are its own to listen on."""
+    """The configuration of one process; `addresses`: those on which it listens."""
     sections: dict[str, Document] = {
         "collector": {"shards": SHARDS, "prometheus": {"url": prometheus}, "profile": {"enabled": False}},
         "annotator": {

@@ -1,4 +1,4 @@
-"""Two collectors, two annotators and a scorer as processes on a real cluster, and what is wrong with what they say."""
+"""Two collectors, two annotators and a scorer as processes on a real cluster, and the errors in their results."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from typing import Any
 
 import aiohttp
 import yaml
-from e2e.killed import configuration as told
+from e2e.killed import configuration
 from e2e.killed.configuration import HOT, IDLE, NODES
 
 from equipoise.annotator.decisions.replicas import SELECTOR, live_members
@@ -32,12 +32,12 @@ from equipoise.testbed.api import Api
 from equipoise.testbed.cluster import Cluster
 
 LIMIT = 60.0
-"""Seconds after a kill within which all must be right again."""
+"""Seconds after a kill within which all values must be correct again."""
 
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 
-MEASURED = 0.01
-"""Share of a node's base by which a mean that is right may be off."""
+TOLERANCE = 0.01
+"""Accepted error of a mean, as a share of the node's base."""
 
 PROGRAMS: tuple[tuple[ServiceName, int], ...] = (("collector", 2), ("annotator", 2), ("scorer", 1))
 MERGE = "application/merge-patch+json"
@@ -57,7 +57,7 @@ class Program:
             self.url = f"http://127.0.0.1:{(port := loop.cluster.free_port())}"
             addresses["listen"] = f"127.0.0.1:{port}"
         self._file = loop.cluster.directory / f"{self.name}.yaml"
-        document = told.document(
+        document = configuration.document(
             service,
             kubeconfig=str(loop.cluster.kubeconfig),
             nats=loop.cluster.nats_url,
@@ -71,12 +71,12 @@ class Program:
         return self._cluster.log(self.name)
 
     @property
-    def runs(self) -> bool:
+    def running(self) -> bool:
         return bool(self._pid) and self._cluster.guard.exit_code(self._pid) is None
 
     @property
     def identity(self) -> str:
-        """As its Leases call it; each start has another."""
+        """Its name as the holder of Leases. It differs after each start."""
         starts = [line for line in self.log.read_text().splitlines() if '"identity"' in line]
         return str(json.loads(starts[-1])["identity"]) if starts else ""
 
@@ -91,10 +91,10 @@ class Program:
         self._cluster.guard.stop(self._pid, number=SIGKILL)
 
     async def readiness(self, http: aiohttp.ClientSession) -> dict[str, Any]:
-        """The body of /readyz; empty when there is no answer."""
+        """The body of /readyz; empty when there is no response."""
         try:
-            async with http.get(f"http://{self._health}/readyz") as answer:
-                report: dict[str, Any] = await answer.json(content_type=None)
+            async with http.get(f"http://{self._health}/readyz") as response:
+                report: dict[str, Any] = await response.json(content_type=None)
                 return report
         except (aiohttp.ClientError, TimeoutError):
             return {}
@@ -105,7 +105,7 @@ class Program:
 
 
 class Loop:
-    """Made by `running`."""
+    """Created by `running_loop`."""
 
     def __init__(self, cluster: Cluster, clock: SystemClock) -> None:
         self.cluster = cluster
@@ -125,165 +125,173 @@ class Loop:
     async def on_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
         self._cycles[delivery.message.shard] = delivery.message
 
-    # What is done to it
+    # Actions
 
-    async def turn(self) -> None:
-        """Every hot node is idle from now on, every idle one hot."""
+    async def swap_usage(self) -> None:
+        """Hot nodes become idle, and idle nodes hot."""
         self._cores = {node: HOT if cores == IDLE else IDLE for node, cores in self._cores.items()}
-        path = f"/api/v1/namespaces/{told.NAMESPACE}/pods"
+        path = f"/api/v1/namespaces/{configuration.NAMESPACE}/pods"
         for pod in (await self.api.request("GET", path))["items"]:
-            change = {"metadata": {"annotations": told.usage(self._cores[pod["spec"]["nodeName"]])}}
+            change = {"metadata": {"annotations": configuration.usage(self._cores[pod["spec"]["nodeName"]])}}
             await self.api.request("PATCH", f"{path}/{pod['metadata']['name']}", change, content_type=MERGE)
 
-    async def whole(self) -> None:
-        """Start what does not run; until each has its share, and all they say is right."""
+    async def start_all(self) -> None:
+        """Start the processes that do not run; wait until work is shared and all values are correct."""
         for program in self.programs.values():
-            if not program.runs:
+            if not program.running:
                 program.start()
-        await self.until(self._shared, "each collector has a shard, each annotator a seat")
-        await self.until(self.right, "all is right")
+        await self.until(self._shared, "each collector has a shard, each annotator a Lease")
+        await self.until(self.correct, "all values are correct")
 
-    # What is seen of it
+    # Observations
 
     async def holders(self) -> list[str]:
-        """Of the shards' Leases; "" where nobody has it."""
-        leases = {lease.metadata.name: lease.spec.holder_identity for lease in await self.kube.list(LEASES, told.OWN)}
-        return [leases.get(f"equipoise-collector-{shard}", "") for shard in range(told.SHARDS)]
+        """Holders of the shards' Leases; "" for none."""
+        leases = {
+            lease.metadata.name: lease.spec.holder_identity for lease in await self.kube.list(LEASES, configuration.OWN)
+        }
+        return [leases.get(f"equipoise-collector-{shard}", "") for shard in range(configuration.SHARDS)]
 
-    async def held(self) -> bool:
-        """Has each shard a holder that runs?"""
+    async def all_shards_held(self) -> bool:
+        """Whether the holder of each shard runs."""
         return set(await self.holders()) <= self.identities("collector")
 
-    async def seats(self) -> frozenset[str]:
-        """Annotators whose seat has not run out."""
-        seats: list[Lease] = await self.kube.list(LEASES, told.OWN, SELECTOR)
-        return live_members(seats, datetime.fromtimestamp(self.kube.server_time(self._clock.now()), UTC))
+    async def members(self) -> frozenset[str]:
+        """Annotators whose Lease has not expired."""
+        leases: list[Lease] = await self.kube.list(LEASES, configuration.OWN, SELECTOR)
+        return live_members(leases, datetime.fromtimestamp(self.kube.server_time(self._clock.now()), UTC))
 
     def identities(self, service: ServiceName) -> set[str]:
-        """Of those that run."""
-        return {each.identity for name, each in self.programs.items() if name.startswith(service) and each.runs}
+        """Of the running processes."""
+        return {each.identity for name, each in self.programs.items() if name.startswith(service) and each.running}
 
     def program(self, identity: str | None) -> Program:
         return next(program for program in self.programs.values() if program.identity == identity)
 
-    async def noticed(self, what: str, services: Iterable[ServiceName]) -> bool:
-        """Does /readyz of each of these processes tell of trouble with it?"""
+    async def reported(self, component: str, services: Iterable[ServiceName]) -> bool:
+        """Whether /readyz of each of these processes reports a problem with the component."""
         reports = [
             await program.readiness(self.http)
             for name, program in self.programs.items()
-            if name.startswith(tuple(services)) and program.runs
+            if name.startswith(tuple(services)) and program.running
         ]
-        return all(what in json.dumps([report.get("waiting_for"), report.get("problems")]) for report in reports)
+        return all(component in json.dumps([report.get("waiting_for"), report.get("problems")]) for report in reports)
 
     async def _shared(self) -> bool:
         return (
             set(await self.holders()) == self.identities("collector")
-            and await self.seats() == self.identities("annotator")
+            and await self.members() == self.identities("annotator")
             and len(self.identities("collector")) == len(self.identities("annotator")) == 2
         )
 
-    async def right(self) -> bool:
-        return not await self.wrong()
+    async def correct(self) -> bool:
+        return not await self.errors()
 
-    async def wrong(self) -> list[str]:
-        """What annotations, cycles and scores say that is not so, or do not say."""
-        return [*await self._wrong_annotations(), *self._wrong_cycles(), *await self._wrong_scores()]
+    async def errors(self) -> list[str]:
+        """Wrong or missing values in annotations, cycles and scores."""
+        return [*await self._annotation_errors(), *self._cycle_errors(), *await self._score_errors()]
 
-    async def _wrong_annotations(self) -> list[str]:
-        found = []
+    async def _annotation_errors(self) -> list[str]:
+        errors = []
         for node in (await self.api.request("GET", "/api/v1/nodes"))["items"]:
             name = node["metadata"]["name"]
             load, why = read_node_load(node["metadata"].get("annotations", {}))
-            mean = None if load is None else load.windows[told.WINDOW].mean.cpu
-            if mean is None or abs(mean - self._load(name)) > told.BAND + MEASURED:
-                found.append(f"on node {name} stands {why or mean}, not {self._load(name)}")
-        path = f"/apis/apps/v1/namespaces/{told.NAMESPACE}/deployments"
-        cores = {told.workload_on(node): cores for node, cores in self._cores.items()}
+            mean = None if load is None else load.windows[configuration.WINDOW].mean.cpu
+            if mean is None or abs(mean - self._load(name)) > configuration.BAND + TOLERANCE:
+                errors.append(f"the annotation of node {name} is {why or mean}, not {self._load(name)}")
+        path = f"/apis/apps/v1/namespaces/{configuration.NAMESPACE}/deployments"
+        cores = {configuration.workload_on(node): cores for node, cores in self._cores.items()}
         for workload in (await self.api.request("GET", path))["items"]:
             name = workload["metadata"]["name"]
             usage, why = read_workload_usage(workload["metadata"].get("annotations", {}))
-            mean = None if usage is None else usage.windows[told.WINDOW].mean.cpu
-            if mean is None or abs(mean - cores[name]) > told.WORKLOAD_BAND * mean + MEASURED * told.CORES:
-                found.append(f"on workload {name} stands {why or mean}, not {cores[name]}")
-        return found
+            mean = None if usage is None else usage.windows[configuration.WINDOW].mean.cpu
+            if (
+                mean is None
+                or abs(mean - cores[name]) > configuration.WORKLOAD_BAND * mean + TOLERANCE * configuration.CORES
+            ):
+                errors.append(f"the annotation of workload {name} is {why or mean}, not {cores[name]}")
+        return errors
 
-    def _wrong_cycles(self) -> list[str]:
+    def _cycle_errors(self) -> list[str]:
         now = self._clock.now()
         cycles = {shard: cycle for shard, cycle in self._cycles.items() if cycle.expected}
-        found = [
-            f"shard {shard} ended its last round {now - cycle.queried_at:.1f} s ago"
+        errors = [
+            f"shard {shard} ended its last cycle {now - cycle.queried_at:.1f} s ago"
             for shard, cycle in cycles.items()
-            if now - cycle.queried_at > 3 * told.REFRESH_SECONDS
+            if now - cycle.queried_at > 3 * configuration.REFRESH_SECONDS
         ]
-        found += [f"shard {shard}: {cycle.problem}" for shard, cycle in cycles.items() if cycle.problem]
-        for what in ("expected", "fresh"):
-            count = sum(getattr(cycle, what) for cycle in cycles.values())
+        errors += [f"shard {shard}: {cycle.problem}" for shard, cycle in cycles.items() if cycle.problem]
+        for field in ("expected", "fresh"):
+            count = sum(getattr(cycle, field) for cycle in cycles.values())
             if count != len(NODES):
-                found.append(f"{count} of {len(NODES)} nodes are {what} by {len(cycles)} shards")
-        return found
+                errors.append(f"{count} of {len(NODES)} nodes are {field} by {len(cycles)} shards")
+        return errors
 
-    async def _wrong_scores(self) -> list[str]:
-        """By the loads that the scorer goes by, and by what it tells kube-scheduler."""
+    async def _score_errors(self) -> list[str]:
+        """In the loads that the scorer uses, and in its response to kube-scheduler."""
         try:
-            question = ExplainRequest(node=NODES[0], nodes=list(NODES))
-            explained = await self.bus.request(SCORE_EXPLAIN, question, Explanation, timeout=2)
-            answer = await self._prioritize()
+            request = ExplainRequest(node=NODES[0], nodes=list(NODES))
+            explained = await self.bus.request(SCORE_EXPLAIN, request, Explanation, timeout=2)
+            scores = await self._prioritize()
         except (BusError, aiohttp.ClientError, TimeoutError) as error:
-            return [f"no answer from the scorer: {error}"]
+            return [f"no response from the scorer: {error}"]
         loads = {node.node: node.windows[0].load.cpu for node in explained.nodes}
-        found = [explained.data_problem or explained.problem] if explained.data_problem or explained.problem else []
+        errors = [explained.data_problem or explained.problem] if explained.data_problem or explained.problem else []
         for node in NODES:
             load = loads.get(node)
-            if load is None or abs(load - self._load(node)) > told.BAND + MEASURED:
-                found.append(f"to the scorer {node} is at {load}, not {self._load(node)}")
-        hottest = max(answer[node] for node, cores in self._cores.items() if cores == HOT)
-        idlest = min(answer[node] for node, cores in self._cores.items() if cores == IDLE)
+            if load is None or abs(load - self._load(node)) > configuration.BAND + TOLERANCE:
+                errors.append(f"the scorer uses a load of {load} for {node}, not {self._load(node)}")
+        hottest = max(scores[node] for node, cores in self._cores.items() if cores == HOT)
+        idlest = min(scores[node] for node, cores in self._cores.items() if cores == IDLE)
         if hottest >= idlest:
-            found.append(f"a hot node scores {hottest}, an idle one {idlest}")
-        return found
+            errors.append(f"a hot node scores {hottest}, an idle one {idlest}")
+        return errors
 
     async def _prioritize(self) -> dict[str, int]:
-        """As kube-scheduler asks for a pod."""
+        """The scores of a request as kube-scheduler sends it."""
         container = {"name": "main", "resources": {"requests": {"cpu": "10m", "memory": "1Mi"}}}
-        metadata = {"name": "new", "namespace": told.NAMESPACE, "uid": "new"}
-        question = {"Pod": {"metadata": metadata, "spec": {"containers": [container]}}, "NodeNames": list(NODES)}
-        async with self.http.post(f"{self.programs['scorer-0'].url}/prioritize", json=question) as reply:
-            reply.raise_for_status()
-            return {each["Host"]: each["Score"] for each in await reply.json()}
+        metadata = {"name": "new", "namespace": configuration.NAMESPACE, "uid": "new"}
+        request = {"Pod": {"metadata": metadata, "spec": {"containers": [container]}}, "NodeNames": list(NODES)}
+        async with self.http.post(f"{self.programs['scorer-0'].url}/prioritize", json=request) as response:
+            response.raise_for_status()
+            return {each["Host"]: each["Score"] for each in await response.json()}
 
     def _load(self, node: str) -> float:
-        return self._cores[node] / told.CORES
+        return self._cores[node] / configuration.CORES
 
     # Waiting
 
     async def until(
         self, condition: Callable[[], Awaitable[bool]], what: str, *, since: float | None = None, limit: float = LIMIT
     ) -> float:
-        """Seconds after `since` (monotonic; default: now) at which it came true; AssertionError after the limit."""
+        """Seconds from `since` (monotonic; default: now) until the condition is met; AssertionError after the limit."""
         begin = time.monotonic() if since is None else since
         while True:
-            true = await condition()
-            took = time.monotonic() - begin
-            if true and took <= limit:
-                return took
-            if took > limit:
+            met = await condition()
+            seconds = time.monotonic() - begin
+            if met and seconds <= limit:
+                return seconds
+            if seconds > limit:
                 tails = [program.tail() for program in self.programs.values()]
-                raise AssertionError("\n".join([f"not within {limit:g} s: {what}", *await self.wrong(), *tails]))
-            await asyncio.sleep(LOOK_SECONDS)
+                raise AssertionError("\n".join([f"not within {limit:g} s: {what}", *await self.errors(), *tails]))
+            await asyncio.sleep(POLL_SECONDS)
 
 
 @asynccontextmanager
-async def running(cluster: Cluster) -> AsyncIterator[Loop]:
-    """On a cluster with NATS and nothing on it; services are ready to be started by `whole`."""
+async def running_loop(cluster: Cluster) -> AsyncIterator[Loop]:
+    """On an empty cluster with NATS. No service runs until `start_all`."""
     clock = SystemClock()
-    await cluster.add_nodes([told.objects.node(name, cpu=told.CORES) for name in NODES])
-    await cluster.apply(told.manifests())
+    await cluster.add_nodes([configuration.objects.node(name, cpu=configuration.CORES) for name in NODES])
+    await cluster.apply(configuration.manifests())
     await cluster.wait(
-        f"/api/v1/namespaces/{told.NAMESPACE}/pods",
+        f"/api/v1/namespaces/{configuration.NAMESPACE}/pods",
         lambda pods: sum(pod["status"].get("phase") == "Running" for pod in pods["items"]) == len(NODES),
         what="a pod runs on each node",
     )
-    nats, connection = Nats(url=cluster.nats_url), Kubernetes(kubeconfig=str(cluster.kubeconfig), namespace=told.OWN)
+    nats, connection = (
+        Nats(url=cluster.nats_url),
+        Kubernetes(kubeconfig=str(cluster.kubeconfig), namespace=configuration.OWN),
+    )
     await setup_streams(nats, intent_max_age=180)
     loop = Loop(cluster, clock)
     async with (

@@ -1,7 +1,7 @@
-"""One of two collectors, one of two annotators, NATS and Prometheus are killed while every node's usage changes.
+"""One of two collectors, one of two annotators, NATS and Prometheus are killed while the usage of every node changes.
 
-A minute after the kill no annotation is stale, no score is wrong and no node is lost; who is left has what the dead one
-had. Hot nodes become idle and idle ones hot at each kill, so whatever nobody renews is wrong by 60 points.
+A minute after the kill no annotation is stale, no score is wrong, no node is missing, and the remaining replica has
+taken over. At each kill hot nodes become idle and idle nodes hot, so any stale value is wrong by 60 points.
 """
 
 import asyncio
@@ -9,84 +9,88 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
+from cluster_fixtures import StartCluster
 from e2e.killed.configuration import NODES, SHARDS
-from e2e.killed.loop import Loop, running
+from e2e.killed.loop import Loop, running_loop
 
 from equipoise.annotator.decisions.hashing import owner
 from equipoise.collector.decisions.sharding import shard_of
 from equipoise.collector.shell.shard_ownership import BUS_TIMEOUT
-from equipoise.testbed.pytest_fixture import StartCluster
 
-NATS_AWAY = BUS_TIMEOUT + 5.0
-"""Seconds: long enough that a collector has handed on shards because it could not speak."""
+NATS_DOWNTIME = BUS_TIMEOUT + 5.0
+"""Seconds. Longer than the time after which a collector that cannot publish releases its shards."""
 
 pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
 async def loop(start_cluster: StartCluster) -> AsyncIterator[Loop]:
-    async with running(await asyncio.to_thread(start_cluster, nats=True)) as loop:
+    async with running_loop(await asyncio.to_thread(start_cluster, nats=True)) as loop:
         yield loop
 
 
-async def healed(loop: Loop, since: float) -> None:
-    """Within the minute; says when."""
-    took = await loop.until(loop.right, "all is right again", since=since)
-    print(f"right again {took:.1f} s after the kill")
+async def assert_recovers(loop: Loop, since: float) -> None:
+    """Within a minute; prints the time."""
+    seconds = await loop.until(loop.correct, "all values are correct again", since=since)
+    print(f"correct again {seconds:.1f} s after the kill")
 
 
-async def test_one_of_two_collectors(loop: Loop) -> None:
-    """Its shard's Lease goes to the other, which tells of all nodes from then on."""
-    await loop.whole()
-    dead = loop.program((await loop.holders())[shard_of(NODES[0], SHARDS)])
+async def test_the_other_collector_takes_over(loop: Loop) -> None:
+    """It acquires the Lease of the other shard and publishes all nodes."""
+    await loop.start_all()
+    killed = loop.program((await loop.holders())[shard_of(NODES[0], SHARDS)])
 
-    dead.kill()
+    killed.kill()
     since = time.monotonic()
-    await loop.turn()
+    await loop.swap_usage()
 
-    assert len(await loop.wrong()) > len(NODES)
-    await healed(loop, since)
+    assert len(await loop.errors()) > len(NODES)
+    await assert_recovers(loop, since)
     (survivor,) = loop.identities("collector")
     assert await loop.holders() == [survivor, survivor]
 
 
-async def test_one_of_two_annotators(loop: Loop) -> None:
-    """Its seat runs out, and the other writes on its objects."""
-    await loop.whole()
-    dead = loop.program(owner(f"node/{NODES[0]}", await loop.seats()))
+async def test_the_other_annotator_takes_over(loop: Loop) -> None:
+    """The Lease of the killed one expires, and the other writes to all objects."""
+    await loop.start_all()
+    killed = loop.program(owner(f"node/{NODES[0]}", await loop.members()))
 
-    dead.kill()
+    killed.kill()
     since = time.monotonic()
-    await loop.turn()
+    await loop.swap_usage()
 
-    assert len(await loop.wrong()) > len(NODES)
-    await healed(loop, since)
-    assert await loop.seats() == loop.identities("annotator")
+    assert len(await loop.errors()) > len(NODES)
+    await assert_recovers(loop, since)
+    assert await loop.members() == loop.identities("annotator")
 
 
-async def test_nats(loop: Loop) -> None:
-    """It comes back with its store, after so long that collectors had handed on what they could not tell of."""
-    await loop.whole()
+async def test_services_recover_after_an_outage_of_nats(loop: Loop) -> None:
+    """It restarts with its stored data, after the collectors have released their shards."""
+    await loop.start_all()
 
     await asyncio.to_thread(loop.cluster.kill, "nats-server")
     since = time.monotonic()
-    await loop.turn()
-    await loop.until(lambda: loop.noticed("nats", ("collector", "annotator", "scorer")), "everyone misses NATS")
-    await asyncio.sleep(since + NATS_AWAY - time.monotonic())
-    assert len(await loop.wrong()) > len(NODES)
+    await loop.swap_usage()
+    await loop.until(
+        lambda: loop.reported("nats", ("collector", "annotator", "scorer")), "all services report that NATS is missing"
+    )
+    await asyncio.sleep(since + NATS_DOWNTIME - time.monotonic())
+    assert len(await loop.errors()) > len(NODES)
     await asyncio.to_thread(loop.cluster.restart, "nats-server")
-    await healed(loop, since)
-    await loop.until(loop.held, "both shards are told of")
+    await assert_recovers(loop, since)
+    await loop.until(loop.all_shards_held, "both shards have a holder")
 
 
-async def test_prometheus(loop: Loop) -> None:
-    """It comes back with its data, when both collectors have told that they cannot measure."""
-    await loop.whole()
+async def test_collectors_recover_after_an_outage_of_prometheus(loop: Loop) -> None:
+    """It restarts with its data, after both collectors have reported that they cannot measure."""
+    await loop.start_all()
 
     await asyncio.to_thread(loop.cluster.kill, "prometheus")
     since = time.monotonic()
-    await loop.turn()
-    await loop.until(lambda: loop.noticed("prometheus", ("collector",)), "both collectors miss Prometheus")
-    assert len(await loop.wrong()) > len(NODES)
+    await loop.swap_usage()
+    await loop.until(
+        lambda: loop.reported("prometheus", ("collector",)), "both collectors report that Prometheus is missing"
+    )
+    assert len(await loop.errors()) > len(NODES)
     await asyncio.to_thread(loop.cluster.restart, "prometheus")
-    await healed(loop, since)
+    await assert_recovers(loop, since)

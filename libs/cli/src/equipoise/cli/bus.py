@@ -11,7 +11,7 @@ from equipoise.contracts.bus.channels import CHANNELS
 from equipoise.contracts.bus.streams import stream_of
 from equipoise.contracts.bus.subjects import matches
 from equipoise.runtime.bus import BusUnavailable, NoResponders, connect
-from equipoise.runtime.bus.stream_reader import history
+from equipoise.runtime.bus.stream_reader import CONNECT_TIMEOUT, history
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock, SystemClock
 
@@ -37,7 +37,13 @@ async def send_request(
 
 
 async def retained_messages(
-    server: Nats, pattern: str, *, since: float, clock: Clock, user: str = "tap"
+    server: Nats,
+    pattern: str,
+    *,
+    since: float,
+    clock: Clock,
+    user: str = "tap",
+    connect_timeout: float = CONNECT_TIMEOUT,
 ) -> AsyncGenerator[tuple[str, msgspec.Struct], None]:
     """Subject and message, oldest first. Messages that cannot be decoded are skipped, as services do.
 
@@ -46,7 +52,9 @@ async def retained_messages(
     stream = stream_of(pattern)
     assert stream is not None
     channels = [channel for channel in CHANNELS if stream_of(channel.pattern) is stream]
-    async with aclosing(history(server, user, stream, since=since, clock=clock, pattern=pattern)) as retained:
+    async with aclosing(
+        history(server, user, stream, since=since, clock=clock, pattern=pattern, connect_timeout=connect_timeout)
+    ) as retained:
         async for subject, payload in retained:
             kind = next((channel.message for channel in channels if matches(channel.pattern, subject)), None)
             if kind is None:

@@ -1,4 +1,4 @@
-"""How a command ends: an error message on stderr and an exit code; a traceback only for faults of the program."""
+"""How a command ends: with an error message on stderr and an exit code, and with a traceback only for bugs."""
 
 import asyncio
 import os
@@ -13,11 +13,11 @@ TERMINATED = 143
 
 
 class CommandFailed(click.ClickException):
-    """The command cannot do its work; the message says why, and what to do. Exit code 1."""
+    """The command failed; the message states why, and what to do. Exit code 1."""
 
 
 class InvalidInput(click.ClickException):
-    """Arguments, options or files are invalid; the message says why, and what to do. Exit code 2."""
+    """Arguments, options or files are invalid; the message states why, and what to do. Exit code 2."""
 
     exit_code = 2
 
@@ -32,7 +32,7 @@ def exit_codes() -> Iterator[None]:
     except asyncio.CancelledError:
         raise SystemExit(TERMINATED) from None
     except BrokenPipeError:
-        # The reader of the pipe has closed it. Python would flush stdout once more at exit and report an error.
+        # The other end of the pipe was closed (`| head`). Python would flush stdout again at exit and report an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except Exception as error:
@@ -43,8 +43,8 @@ def exit_codes() -> Iterator[None]:
 
 
 def _reported(error: BaseException) -> click.ClickException | None:
-    """The error to print; None for a fault of the program."""
-    # Imported here: commands that need none of these start at once.
+    """The error to print; None if it is a bug, which needs a traceback."""
+    # Imported here, so that commands without errors start faster.
     from equipoise.runtime.bus import BusError
     from equipoise.runtime.bus.dev_server import NoNatsServer
     from equipoise.runtime.configuration import ConfigurationError

@@ -1,4 +1,4 @@
-"""The program `equipoise`, also `kubectl equipoise`: finds the command and ends with its exit code."""
+"""The program `equipoise`, also `kubectl equipoise`: runs a command and exits with its exit code."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -31,7 +31,7 @@ COMMANDS = (
     "up",
     "version",
 )
-"""The command `plan` is the function `plan` of `equipoise.cli.plan.command`.
+"""A command is a function in a module of its own: `plan` is the function `plan` of `equipoise.cli.plan.command`.
 
 That module declares names, options and help, and imports the code of the command only when the command runs: help and
 shell completion import every module of this table.
@@ -85,4 +85,4 @@ def _is_installed(command: str) -> bool:
     epilog="Exit codes: 0 success, 1 failure, 2 invalid input, 130 interrupted.",
 )
 def main() -> None:
-    """Keep the real load of a Kubernetes cluster level."""
+    """Level the real load of a Kubernetes cluster."""

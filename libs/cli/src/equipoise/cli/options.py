@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from equipoise.runtime.configuration import Kubernetes, Nats
+    from equipoise.runtime.configuration import Kubernetes
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
@@ -31,7 +31,7 @@ context_option = click.option("--context", help="Context of the kubeconfig. Defa
 kubeconfig_option = click.option(
     "--kubeconfig", help="Kubeconfig files, separated by colons. Defaults to $KUBECONFIG, then to ~/.kube/config."
 )
-user_option = click.option("--user", help="NATS user, if the server has users: tap.")
+user_option = click.option("--user", help="NATS user, normally tap. Not needed if the server has no users.")
 password_option = click.option(
     "--password-file", type=click.Path(exists=True, dir_okay=False), help="File with the password of --user."
 )
@@ -63,19 +63,15 @@ def nats_options(command: Function) -> Function:
     @password_option
     @wraps(command)
     def with_server(*, url: str, user: str | None, password_file: str | None, **values: Any) -> Any:
-        return command(server=nats_settings(url, user, password_file), **values)
+        from equipoise.runtime.configuration import Nats
+
+        try:
+            server = Nats(url=url, user=user, password_file=password_file)
+        except ValueError as error:
+            raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
+        return command(server=server, **values)
 
     return with_server
-
-
-def nats_settings(url: str, user: str | None, password_file: str | None) -> "Nats":
-    """Raises UsageError."""
-    from equipoise.runtime.configuration import Nats
-
-    try:
-        return Nats(url=url, user=user, password_file=password_file)
-    except ValueError as error:
-        raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +83,7 @@ class ClusterOptions:
     context: str | None
 
     def connection(self) -> "Kubernetes":
-        """Options override environment variables, those the file. Raises ConfigurationError and InvalidInput."""
+        """Options override environment variables, these the file. Raises ConfigurationError and InvalidInput."""
         from equipoise.cli.kubeconfig import cluster_connection
 
         return cluster_connection(self.configuration, os.environ, kubeconfig=self.kubeconfig, context=self.context)

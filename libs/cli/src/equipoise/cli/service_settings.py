@@ -1,6 +1,10 @@
 """The section of each service in the configuration."""
 
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.binder.settings import BinderSettings
@@ -8,6 +12,7 @@ from equipoise.collector.settings import CollectorSettings
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.settings import Section
 from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.runtime.configuration import Shared, read_document, read_sections
 from equipoise.scorer.settings import ScorerSettings
 
 SERVICE_SETTINGS: Mapping[ServiceName, type[Section]] = {
@@ -17,3 +22,25 @@ SERVICE_SETTINGS: Mapping[ServiceName, type[Section]] = {
     "descheduler": DeschedulerSettings,
     "binder": BinderSettings,
 }
+
+
+class AllSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The shared sections, and the section of every service."""
+
+    shared: Shared = Shared()
+    collector: CollectorSettings = CollectorSettings()
+    annotator: AnnotatorSettings = AnnotatorSettings()
+    scorer: ScorerSettings = ScorerSettings()
+    descheduler: DeschedulerSettings = DeschedulerSettings()
+    binder: BinderSettings = BinderSettings()
+
+
+def read_file(configuration: Path | None) -> dict[str, Any]:
+    """The document of a configuration file; empty without one. Raises ConfigurationError."""
+    return {} if configuration is None else read_document(configuration.read_text(encoding="utf-8"))
+
+
+def all_settings(document: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> AllSettings:
+    """The variables of `environment` override the document; by default none do. Raises ConfigurationError."""
+    shared, own = read_sections(document, SERVICE_SETTINGS, environment)
+    return AllSettings(shared=shared, **own)  # type: ignore[arg-type]  # SERVICE_SETTINGS has the type of each

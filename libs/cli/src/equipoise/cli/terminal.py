@@ -2,6 +2,8 @@
 
 import datetime
 import sys
+from collections.abc import Callable
+from typing import TypeVar
 
 import msgspec
 from rich.console import Console
@@ -9,6 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from equipoise.contracts.messages.resources import Resources
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 PIPE_WIDTH = 400
 """Columns where stdout is not a terminal: no line is folded."""
@@ -18,14 +22,12 @@ UNIT = {"cpu": "cores", "memory": "GiB"}
 GIB = 2.0**30
 
 
-def console() -> Console:
-    """Standard output: colors on a terminal (NO_COLOR is respected), no folding elsewhere."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
-
-
-def print_json(value: msgspec.Struct) -> None:
-    """One line."""
-    print(msgspec.json.encode(value).decode())
+def print_result(value: S, show: Callable[[S, Console], object], *, as_json: bool) -> None:
+    """As JSON on one line, or as `show` prints it. On a terminal with colors, elsewhere unfolded."""
+    if as_json:
+        print(msgspec.json.encode(value).decode())
+    else:
+        show(value, Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH))
 
 
 def table(*columns: str) -> Table:

@@ -1,1 +1,1 @@
-"""What the services say to one another and about the cluster. Pure: no I/O, no clock."""
+"""Messages, Kubernetes objects, load, fit and settings, which all services share. Pure: no I/O, no clock."""

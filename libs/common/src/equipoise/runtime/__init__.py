@@ -1,1 +1,1 @@
-"""What every service stands on: bus, API server, settings, process. The only place that does I/O for them."""
+"""The I/O that services share: bus, API server, configuration, process."""

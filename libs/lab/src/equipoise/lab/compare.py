@@ -1,13 +1,11 @@
 """Compares policies on one trace."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from equipoise.lab.model.trace import Trace
-from equipoise.lab.replay import GREEDY, STOCK, ReplayPlan, Settings
-from equipoise.lab.results import ForecastSource, Run, Scenario
-from equipoise.lab.runners import Job, Runner
+from equipoise.lab.replay import ReplayPlan, Settings
+from equipoise.lab.results import GREEDY, STOCK, ForecastSource, Run, Scenario
 from equipoise.lab.scenarios import SCENARIOS
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES
@@ -72,17 +70,11 @@ def plans(request: ComparisonRequest, settings: Settings) -> list[ReplayPlan]:
                         seed=seed,
                         weight=request.weight,
                         forecast=request.forecast,
+                        settings=settings,
                     )
                     for seed in request.arrivals[: 1 if scenario == "given" else None]
                 ]
     return found
-
-
-def compare(trace: Trace, wanted: Sequence[ReplayPlan], settings: Settings, runner: Runner) -> Iterator[Run]:
-    """Replay all plans; yields each run when it ends. `with_baseline` adds the baselines."""
-    jobs = [Job(plan=plan, settings=settings) for plan in wanted]
-    for _, run in runner(trace, jobs):
-        yield run
 
 
 def with_baseline(runs: Sequence[Run]) -> list[Run]:

@@ -18,27 +18,24 @@ from equipoise.contracts.configuration.settings import LoadSettings, Protection,
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.lab.model.cluster_usage import ClusterUsage, UsageCurves
 from equipoise.lab.model.event_queue import EventQueue
-from equipoise.lab.model.levelling import Levelling, paced
-from equipoise.lab.model.levelness import cpu_loads, hourly_load, levelness, spread
+from equipoise.lab.model.load_figures import cpu_loads, hourly_load, load_figures, spread
+from equipoise.lab.model.simulated_descheduler import SimulatedDescheduler, paced
+from equipoise.lab.model.stock.plugins import Ints
+from equipoise.lab.model.stock.scheduler import Rows, SimulatedExtender
 from equipoise.lab.model.trace import Array, Trace
-from equipoise.lab.results import ForecastSource, HourlyLoads, Run, RunFigures, Scenario
+from equipoise.lab.results import GREEDY, ForecastSource, Run, RunFigures, Scenario
 from equipoise.lab.scenarios import DAY, SCENARIOS
-from equipoise.lab.schedulers import GreedyScheduler, StockOnly, WithScorer
+from equipoise.lab.schedulers import GreedyScheduler, SimulatedScheduler
 from equipoise.lab.simulated_cluster import SimulatedCluster
 from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.settings import ScorerSettings
-
-STOCK = "stock"
-"""kube-scheduler alone."""
-
-GREEDY = "greedy"
-"""The reference in `model/greedy.py`."""
 
 _HOUR = 3_600.0
 _DEFAULT_START = 1_767_225_600.0
@@ -84,16 +81,17 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Share (0..1) of missing samples."""
 
     forecast: ForecastSource = "profile"
+    settings: Settings = Settings()
 
 
 class Replay:
     """One replay. Can be run once."""
 
-    def __init__(self, trace: Trace, plan: ReplayPlan, settings: Settings | None = None) -> None:
+    def __init__(self, trace: Trace, plan: ReplayPlan) -> None:
         """Raises ValueError for a trace whose steps do not divide a day."""
         if DAY % trace.seconds_per_step:
             raise ValueError(f"steps of {trace.seconds_per_step:g} s do not divide a day: resample the trace")
-        settings = settings or Settings()
+        settings = plan.settings
         self._trace = trace = _shuffled(_whole_days(trace))
         self._plan = plan
         self._origin = trace.starts_at or _DEFAULT_START
@@ -114,13 +112,16 @@ class Replay:
             generator=np.random.default_rng(plan.seed),
         )
         self._numbers = {workload: number for number, workload in enumerate(self._collector.workloads)}
-        self._scoring = None if plan.scoring is None else _scoring_state(plan.scoring, settings.scorer, load)
+        self._scoring = None
+        if plan.scoring is not None:
+            scorer = msgspec.structs.replace(settings.scorer, policy=plan.scoring, shadow=None)
+            self._scoring = ScoringState(load, scorer, max_score=scorer.extender.max_score)
         self._scheduling = self._create_scheduler(settings.scorer)
         self._kubernetes = SimulatedCluster(
             trace, self._cluster, self._collector, self._scheduling, self._events, self._on_placement,
             origin=self._origin,
         )  # fmt: skip
-        self._levelling = self._create_levelling(settings, load) if plan.descheduler else None
+        self._descheduler = self._create_descheduler(settings, load) if plan.descheduler else None
         days = int(self._curves.length // DAY)
         self._end = max(3, days) * DAY
         self._sample: Literal["in", "out"] = "out" if days > _DAYS_BEFORE_MEASUREMENT else "in"
@@ -134,7 +135,7 @@ class Replay:
         generator = random.Random(plan.seed)
         last_arrival = SCENARIOS[plan.scenario](trace, self._kubernetes, events, generator, start)
         # Without the descheduler, messages are needed until the last pod is scheduled only.
-        messages_until = end if self._levelling is not None else last_arrival + 2 * tick
+        messages_until = end if self._descheduler is not None else last_arrival + 2 * tick
         self._collector.start(start)
         self._receive_all(start)
         step = trace.seconds_per_step
@@ -146,32 +147,39 @@ class Replay:
             events.every(tick, sample, first=start + tick - length, until=messages_until)
         events.every(tick, self._receive_round, first=start + _LAG, until=messages_until)
         events.every(_HOUR, self._record_hour, first=2 * DAY, until=end + 1.0)
-        if self._levelling is not None:
-            evaluation = max(tick, self._levelling.interval)
+        if self._descheduler is not None:
+            evaluation = max(tick, self._descheduler.interval)
             events.every(evaluation, self._evaluate, first=start + tick + 2 * _LAG, until=end)
         events.run(end)
         return self._result(time.monotonic() - started)
 
     # wiring
 
-    def _create_scheduler(self, settings: ScorerSettings) -> StockOnly:
+    def _create_scheduler(self, settings: ScorerSettings) -> SimulatedScheduler:
         generator = random.Random(self._plan.seed)
         if self._plan.policy == GREEDY:
             return GreedyScheduler(self._trace, generator)
-        if self._scoring is None:
-            return StockOnly(self._trace, generator)
-        return WithScorer(
-            self._trace,
-            generator,
-            self._scoring,
-            collector=self._collector,
-            origin=self._origin,
-            weight=self._plan.weight,
-            max_score=settings.extender.max_score,
-        )
+        scoring, names = self._scoring, [node.name for node in self._trace.nodes]
+        if scoring is None:
+            return SimulatedScheduler(self._trace, generator)
 
-    def _create_levelling(self, settings: Settings, load: LoadSettings) -> Levelling:
-        return Levelling(
+        def extender(pod: PodDemand, now: float) -> SimulatedExtender:
+            def scores(rows: Rows) -> Ints:
+                # The collector publishes every workload in each round. Only the requested one is needed here.
+                if pod.workload is not None:
+                    message = self._collector.workload(self._numbers[pod.workload], now)
+                    if message is not None:
+                        scoring.nodes.on_workload(message)
+                requested = [names[row] for row in rows.tolist()]
+                return scoring.prioritize(pod, requested, self._origin + now).scores.scores
+
+            weight, max_score = self._plan.weight, settings.extender.max_score
+            return SimulatedExtender(scores=scores, weight=weight, max_score=max_score)
+
+        return SimulatedScheduler(self._trace, generator, extender)
+
+    def _create_descheduler(self, settings: Settings, load: LoadSettings) -> SimulatedDescheduler:
+        return SimulatedDescheduler(
             settings=paced(settings.descheduler, self._tick),
             limits=settings.limits,
             load=load,
@@ -189,8 +197,8 @@ class Replay:
     def _on_placement(self, message: NodePlacement, now: float) -> None:
         if self._scoring is not None:
             self._scoring.on_placement(message, self._origin + now)
-        if self._levelling is not None:
-            self._levelling.on_placement(message)
+        if self._descheduler is not None:
+            self._descheduler.on_placement(message)
 
     def _receive_all(self, now: float) -> None:
         """Process the latest message of every subject, as at the start of a service."""
@@ -207,13 +215,13 @@ class Replay:
             if isinstance(message, UtilizationCycle):
                 if self._scoring is not None:
                     self._scoring.on_cycle(message)
-                if self._levelling is not None:
-                    self._levelling.on_cycle(message)
+                if self._descheduler is not None:
+                    self._descheduler.on_cycle(message)
                 continue
             if self._scoring is not None:
                 self._scoring.nodes.on_utilization(message, self._origin + now)
-            if self._levelling is not None:
-                self._levelling.on_utilization(message)
+            if self._descheduler is not None:
+                self._descheduler.on_utilization(message)
         self._kubernetes.retry(now)
 
     def _daily_profiles(self) -> dict[Workload, Array]:
@@ -242,14 +250,14 @@ class Replay:
 
     def _evict(self, intent: EvictionIntent) -> bool:
         pod = self._kubernetes.pods[intent.pod_uid]
-        if not self._scheduling.is_feasible(pod.template):
+        if not self._scheduling.placements.feasible(pod.template).any():
             return False
         self._kubernetes.evict(pod, self._events.now)
         return True
 
     def _evaluate(self, now: float) -> None:
-        assert self._levelling is not None
-        self._levelling.evaluate(self._origin + now)
+        assert self._descheduler is not None
+        self._descheduler.evaluate(self._origin + now)
 
     def _record_hour(self, now: float) -> None:
         self._cluster.pass_time(now)
@@ -260,7 +268,7 @@ class Replay:
     def _result(self, seconds: float) -> Run:
         plan, cluster = self._plan, self._cluster
         load = hourly_load(np.array(self._hours), cluster.base)
-        tally = None if self._levelling is None else self._levelling.tally
+        tally = None if self._descheduler is None else self._descheduler.tally
         hours = (self._end - DAY) / _HOUR
         moved = 0 if tally is None else tally.evicted
         refused: Mapping[str, int] = {} if tally is None else dict(tally.refused.most_common())
@@ -280,11 +288,11 @@ class Replay:
             moves_executable=round(moved / tally.proposed, 4) if tally is not None and tally.proposed else 1.0,
             refused=dict(refused),
             unplaced=self._kubernetes.unplaced,
-            violations=self._scheduling.violations(),
+            violations=self._scheduling.placements.anti_affinity.violations(),
             seconds=round(seconds, 2),
-            **levelness(load, cluster.base),
+            **load_figures(load, cluster.base),
         )
-        after: HourlyLoads = cpu_loads(load)
+        after = cpu_loads(load)
         return Run(
             figures=figures,
             node_names=tuple(node.name for node in self._trace.nodes),
@@ -310,8 +318,3 @@ def _shuffled(trace: Trace) -> Trace:
     nodes = list(trace.nodes)
     random.Random(0).shuffle(nodes)
     return msgspec.structs.replace(trace, nodes=tuple(nodes))
-
-
-def _scoring_state(policy: ScoringPolicy, settings: ScorerSettings, load: LoadSettings) -> ScoringState:
-    scoring = msgspec.structs.replace(settings, policy=policy, shadow=None)
-    return ScoringState(load, scoring, max_score=settings.extender.max_score)

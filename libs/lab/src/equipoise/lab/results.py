@@ -12,6 +12,12 @@ or (an oracle) the real mean usage of the next six hours."""
 
 Scenario = Literal["given", "churn", "fresh"]
 
+STOCK = "stock"
+"""kube-scheduler alone."""
+
+GREEDY = "greedy"
+"""The reference `GreedyScheduler`."""
+
 HourlyLoads = npt.NDArray[np.float32]
 """nodes × hours: load in percent of the node's allocatable."""
 

@@ -4,36 +4,26 @@ import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
-import msgspec
-
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.replay import Replay, ReplayPlan, Settings
+from equipoise.lab.replay import Replay, ReplayPlan
 from equipoise.lab.results import Run
 
-
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One replay to run."""
-
-    plan: ReplayPlan
-    settings: Settings
-
-
-Runner = Callable[[Trace, Sequence[Job]], Iterator[tuple[int, Run]]]
-"""Runs all jobs; yields the index and the run of each job when it ends."""
+Runner = Callable[[Trace, Sequence[ReplayPlan]], Iterator[tuple[int, Run]]]
+"""Runs all plans; yields the index and the run of each plan when it ends."""
 
 
 def on_processes(processes: int) -> Runner:
     """Run in this many processes; with one, in this process."""
 
-    def run(trace: Trace, jobs: Sequence[Job]) -> Iterator[tuple[int, Run]]:
-        if processes <= 1 or len(jobs) <= 1:
-            for number, job in enumerate(jobs):
-                yield number, _replay(job, trace)
+    def run(trace: Trace, plans: Sequence[ReplayPlan]) -> Iterator[tuple[int, Run]]:
+        if processes <= 1 or len(plans) <= 1:
+            for number, plan in enumerate(plans):
+                yield number, _replay(plan, trace)
             return
         # Spawn: a forked process would inherit the locks of the caller's threads.
         fresh = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(processes, mp_context=fresh, initializer=_share, initargs=(trace,)) as pool:
-            futures = {pool.submit(_replay, job): number for number, job in enumerate(jobs)}
+            futures = {pool.submit(_replay, plan): number for number, plan in enumerate(plans)}
             try:
                 for future in as_completed(futures):
                     yield futures[future], future.result()
@@ -49,13 +39,13 @@ def on_dask(address: str) -> Runner:
     Raises OSError without a scheduler, ModuleNotFoundError without the extra `dask`.
     """
 
-    def run(trace: Trace, jobs: Sequence[Job]) -> Iterator[tuple[int, Run]]:
+    def run(trace: Trace, plans: Sequence[ReplayPlan]) -> Iterator[tuple[int, Run]]:
         from distributed import Client
         from distributed import as_completed as dask_as_completed
 
         with Client(address, set_as_default=False) as client:  # type: ignore[no-untyped-call]
             scattered = client.scatter(trace, broadcast=True)
-            futures = [client.submit(_replay, job, scattered, pure=False) for job in jobs]
+            futures = [client.submit(_replay, plan, scattered, pure=False) for plan in plans]
             numbers = {future.key: number for number, future in enumerate(futures)}
             for future, result in dask_as_completed(futures, with_results=True, loop=client.loop):  # type: ignore[no-untyped-call]
                 yield numbers[future.key], result
@@ -67,11 +57,11 @@ _trace: Trace | None = None
 
 
 def _share(trace: Trace) -> None:
-    global _trace  # noqa: PLW0603  sent once to each process instead of with every job
+    global _trace  # noqa: PLW0603  sent once to each process instead of with every plan
     _trace = trace
 
 
-def _replay(job: Job, trace: Trace | None = None) -> Run:
+def _replay(plan: ReplayPlan, trace: Trace | None = None) -> Run:
     trace = trace or _trace
     assert trace is not None
-    return Replay(trace, job.plan, job.settings).run()
+    return Replay(trace, plan).run()

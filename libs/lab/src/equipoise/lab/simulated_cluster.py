@@ -2,30 +2,24 @@
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
-from typing import Protocol
+from dataclasses import dataclass, field
 
 import msgspec
 
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.lab.model.cluster_usage import ClusterUsage
 from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.stock.pod_template import PodTemplate, pod_template
 from equipoise.lab.model.trace import Trace
+from equipoise.lab.schedulers import SimulatedScheduler
 from equipoise.lab.simulated_collector import SimulatedCollector, limits_of, requests_of
+from equipoise.scorer.state.demand import demand_of_placed
 
 _LONG_AGO = 10 * 86_400.0
 """Age of the pods at the start of a replay: older than every window."""
 
-
-class Scheduling(Protocol):
-    """Schedules pods and tracks the requested resources of each node."""
-
-    def choose(self, template: PodTemplate, pod: PodDemand, now: float) -> int | None: ...
-    def choose_alone(self, template: PodTemplate) -> int | None: ...
-    def place(self, template: PodTemplate, node: int) -> None: ...
-    def terminate(self, template: PodTemplate, node: int) -> None: ...
-    def remove(self, template: PodTemplate, node: int) -> None: ...
+_START_UP, _GRACE = 10.0, 30.0
+"""Seconds until a pod runs, and until it is deleted."""
 
 
 class SimulatedPod(msgspec.Struct, kw_only=True):
@@ -33,8 +27,6 @@ class SimulatedPod(msgspec.Struct, kw_only=True):
 
     number: int
     template: PodTemplate
-    uid: str
-    created_at: float
     node: int = -1
     known: PlacedPod
     """The pod in placement messages."""
@@ -42,51 +34,38 @@ class SimulatedPod(msgspec.Struct, kw_only=True):
     when_running: list[Callable[[float], None]] = []
 
     @property
+    def uid(self) -> str:
+        return self.known.uid
+
+    @property
     def terminating(self) -> bool:
         return self.known.terminating
 
 
+@dataclass
 class SimulatedCluster:
     """API server, controllers and kubelets, as far as they affect placement."""
 
-    def __init__(
-        self,
-        trace: Trace,
-        usage: ClusterUsage,
-        collector: SimulatedCollector,
-        scheduling: Scheduling,
-        events: EventQueue,
-        publish: Callable[[NodePlacement, float], None],
-        *,
-        origin: float,
-        start_up: float = 10.0,
-        grace: float = 30.0,
-    ) -> None:
-        """`publish` receives every changed placement.
+    trace: Trace
+    usage: ClusterUsage
+    collector: SimulatedCollector
+    scheduling: SimulatedScheduler
+    events: EventQueue
+    publish: Callable[[NodePlacement, float], None]
+    """Receives every changed placement."""
 
-        `start_up`: seconds until a pod runs; `grace`: until it is deleted.
-        """
-        self._trace = trace
-        self._usage = usage
-        self._collector = collector
-        self._scheduling = scheduling
-        self._events = events
-        self._publish = publish
-        self._origin = origin
-        self._start_up = start_up
-        self._grace = grace
-        self._nodes = {node.name: number for number, node in enumerate(trace.nodes)}
-        self._workloads = collector.workloads
-        self._templates = [pod_template(workload, number) for number, workload in enumerate(trace.workloads)]
-        self._requests = [requests_of(workload) for workload in trace.workloads]
-        self._limits = [limits_of(workload) for workload in trace.workloads]
+    origin: float = field(kw_only=True)
+    pods: dict[str, SimulatedPod] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._nodes = {node.name: number for number, node in enumerate(self.trace.nodes)}
+        self._templates = [pod_template(workload, number) for number, workload in enumerate(self.trace.workloads)]
         self._alive: dict[int, dict[str, SimulatedPod]] = defaultdict(dict)
         """By workload and UID, oldest first."""
 
         self._desired: Counter[int] = Counter()
         """Desired replicas by workload."""
 
-        self.pods: dict[str, SimulatedPod] = {}
         self._pending: deque[SimulatedPod] = deque()
 
     @property
@@ -101,11 +80,6 @@ class SimulatedCluster:
         """Desired replicas."""
         return self._desired[workload]
 
-    @property
-    def placed(self) -> list[tuple[int, int]]:
-        """Workload and node of every pod on a node."""
-        return [(pod.template.workload, pod.node) for pod in self.pods.values() if pod.node >= 0]
-
     # initial placement
 
     def run_on(self, workload: int, node: str, now: float) -> None:
@@ -117,7 +91,7 @@ class SimulatedCluster:
         """Add a pod that kube-scheduler placed long ago, without Equipoise."""
         self._desired[workload] += 1
         pod = self._new(workload, now - _LONG_AGO)
-        node = self._scheduling.choose_alone(pod.template)
+        node = self.scheduling.choose_alone(pod.template)
         if node is None:
             self._pending.append(pod)
         else:
@@ -125,10 +99,10 @@ class SimulatedCluster:
 
     def _run(self, pod: SimulatedPod, node: int, now: float) -> None:
         pod.node = node
-        self._scheduling.place(pod.template, node)
-        self._usage.start(pod.number, node, now)
+        self.scheduling.place(pod.template, node)
+        self.usage.start(pod.number, node, now)
         pod.known = msgspec.structs.replace(pod.known, running_since=pod.known.placed_at)
-        self._collector.on_placed(node, pod.known)
+        self.collector.on_placed(node, pod.known)
 
     # events
 
@@ -147,7 +121,7 @@ class SimulatedCluster:
         """Start a rollout: new pods belong to a new ReplicaSet."""
         template = self._templates[workload]
         self._templates[workload] = pod_template(
-            self._trace.workloads[workload], workload, revision=template.revision + 1
+            self.trace.workloads[workload], workload, revision=template.revision + 1
         )
 
     def replace_oldest(self, workload: int, now: float) -> None:
@@ -184,9 +158,9 @@ class SimulatedCluster:
             self._pending.remove(pod)
             self._forget(pod)
             return
-        self._scheduling.terminate(pod.template, pod.node)
+        self.scheduling.placements.terminate(pod.template, pod.node)
         self._change(pod, now, terminating=True)
-        self._events.at(now + self._grace, lambda then: self._gone(pod, then))
+        self.events.at(now + _GRACE, lambda then: self._gone(pod, then))
 
     def retry(self, now: float) -> None:
         """Schedule pending pods again, in the order of their creation."""
@@ -196,47 +170,45 @@ class SimulatedCluster:
     # implementation
 
     def _new(self, workload: int, created_at: float) -> SimulatedPod:
-        number = self._usage.add_pod(workload)
-        owner = self._workloads[workload]
+        number = self.usage.add_pod(workload)
+        traced, owner = self.trace.workloads[workload], self.collector.workloads[workload]
         known = PlacedPod(
             uid=f"pod-{number}",
             namespace=owner.namespace,
             name=f"{owner.name}-{number}",
             workload=owner,
-            placed_at=self._origin + created_at,
+            placed_at=self.origin + created_at,
             qos="Burstable",
-            requests=self._requests[workload],
-            limits=self._limits[workload],
+            requests=requests_of(traced),
+            limits=limits_of(traced),
         )
-        pod = SimulatedPod(
-            number=number, template=self._templates[workload], uid=known.uid, created_at=created_at, known=known
-        )
+        pod = SimulatedPod(number=number, template=self._templates[workload], known=known)
         self._alive[workload][pod.uid] = pod
         self.pods[pod.uid] = pod
         return pod
 
     def _schedule(self, pod: SimulatedPod, now: float) -> None:
-        node = self._scheduling.choose(pod.template, _demand(pod), now)
+        node = self.scheduling.choose(pod.template, demand_of_placed(pod.known), now)
         if node is None:
             self._pending.append(pod)
             return
         pod.node = node
-        self._scheduling.place(pod.template, node)
-        self._change(pod, now, placed_at=self._origin + now)
-        self._events.at(now + self._start_up, lambda then: self._started(pod, then))
+        self.scheduling.place(pod.template, node)
+        self._change(pod, now, placed_at=self.origin + now)
+        self.events.at(now + _START_UP, lambda then: self._started(pod, then))
 
     def _started(self, pod: SimulatedPod, now: float) -> None:
         if pod.uid not in self.pods or pod.terminating:
             return
-        self._usage.start(pod.number, pod.node, now)
-        self._change(pod, now, running_since=self._origin + now)
+        self.usage.start(pod.number, pod.node, now)
+        self._change(pod, now, running_since=self.origin + now)
         for action in pod.when_running:
             action(now)
 
     def _gone(self, pod: SimulatedPod, now: float) -> None:
-        self._usage.stop(pod.number, now)
-        self._scheduling.remove(pod.template, pod.node)
-        self._collector.on_gone(pod.node, pod.uid, now)
+        self.usage.stop(pod.number, now)
+        self.scheduling.remove(pod.template, pod.node)
+        self.collector.on_gone(pod.node, pod.uid, now)
         self._publish_placement(pod.node, now)
         self._forget(pod)
         if self._pending:
@@ -246,22 +218,9 @@ class SimulatedCluster:
         del self.pods[pod.uid], self._alive[pod.template.workload][pod.uid]
 
     def _publish_placement(self, node: int, now: float) -> None:
-        self._publish(self._collector.placement(node, now), now)
+        self.publish(self.collector.placement(node, now), now)
 
     def _change(self, pod: SimulatedPod, now: float, **fields: float | bool) -> None:
         pod.known = msgspec.structs.replace(pod.known, **fields)
-        self._collector.on_placed(pod.node, pod.known)
+        self.collector.on_placed(pod.node, pod.known)
         self._publish_placement(pod.node, now)
-
-
-def _demand(pod: SimulatedPod) -> PodDemand:
-    known = pod.known
-    return PodDemand(
-        namespace=known.namespace,
-        name=known.name,
-        uid=known.uid,
-        workload=known.workload,
-        qos=known.qos,
-        requests=known.requests,
-        limits=known.limits,
-    )

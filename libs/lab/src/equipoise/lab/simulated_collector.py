@@ -3,16 +3,19 @@
 import math
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
 
 from equipoise.collector.settings import ProfileSettings
-from equipoise.contracts.configuration.settings import Freshness, LoadSettings, Window
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings, Window
+from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import MIN_SLOTS
-from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod, Taint
+from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
 from equipoise.lab.model.cluster_usage import MIB, ClusterUsage, UsageCurves
@@ -27,12 +30,11 @@ def load_settings(tick: float, settings: LoadSettings | None = None) -> LoadSett
     """The settings for a collector that samples every `tick` seconds: values remain fresh for two and a half ticks."""
     settings = settings or LoadSettings()
     windows = tuple(
-        msgspec.structs.replace(window, refresh_period=type(window.refresh_period)(max(window.refresh_period, tick)))
+        msgspec.structs.replace(window, refresh_period=Duration(max(window.refresh_period, tick)))
         for window in settings.windows
     )
-    lifetime = type(settings.freshness.score)(max(settings.freshness.score, 2.5 * tick))
-    eviction = type(settings.freshness.eviction)(max(settings.freshness.eviction, 2.5 * tick))
-    freshness: Freshness = msgspec.structs.replace(settings.freshness, score=lifetime, eviction=eviction)
+    lifetimes = {name: Duration(max(getattr(settings.freshness, name), 2.5 * tick)) for name in ("score", "eviction")}
+    freshness = msgspec.structs.replace(settings.freshness, **lifetimes)
     return msgspec.structs.replace(settings, windows=windows, freshness=freshness)
 
 
@@ -55,47 +57,38 @@ def limits_of(workload: TraceWorkload) -> Resources:
     )
 
 
+@dataclass
 class SimulatedCollector:
-    """Samples the simulated cluster and produces utilization and placement messages. Times are Unix seconds.
+    """Samples the simulated cluster and produces utilization and placement messages. Times are Unix seconds."""
 
-    `origin`: Unix time of the start of the trace. `missing`: share (0..1) of the nodes without a sample in each round.
-    """
+    trace: Trace
+    cluster: ClusterUsage
+    curves: UsageCurves
+    load: LoadSettings
+    tick: float = field(kw_only=True)
+    origin: float = field(kw_only=True)
+    """Unix time of the start of the trace."""
 
-    def __init__(
-        self,
-        trace: Trace,
-        cluster: ClusterUsage,
-        curves: UsageCurves,
-        load: LoadSettings,
-        *,
-        tick: float,
-        origin: float,
-        missing: float,
-        statistics: bool = False,
-        generator: np.random.Generator,
-    ) -> None:
-        self._cluster = cluster
-        self._curves = curves
-        self._load = load
-        self._tick = tick
-        self._origin = origin
-        self._missing = missing
-        self._statistics = statistics
-        self._generator = generator
-        self._names = [node.name for node in trace.nodes]
-        self._bases = [Resources(cpu=float(cpu), memory=float(memory)) for cpu, memory in cluster.base]
-        self._taints = [[Taint(key=t.key, value=t.value, effect=t.effect) for t in node.taints] for node in trace.nodes]
-        self._pod_capacity = [node.pods for node in trace.nodes]
-        self.workloads = [workload_of(workload) for workload in trace.workloads]
-        self._placed: list[dict[str, PlacedPod]] = [{} for _ in trace.nodes]
-        self._gone: list[list[GonePod]] = [[] for _ in trace.nodes]
+    missing: float = field(kw_only=True)
+    """Share (0..1) of the nodes without a sample in each round."""
+
+    statistics: bool = field(default=False, kw_only=True)
+    generator: np.random.Generator = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        nodes = self.trace.nodes
+        self._bases = [Resources(cpu=float(cpu), memory=float(memory)) for cpu, memory in self.cluster.base]
+        self._taints = [[Taint(key=t.key, value=t.value, effect=t.effect) for t in node.taints] for node in nodes]
+        self.workloads = [workload_of(workload) for workload in self.trace.workloads]
+        self._placed: list[dict[str, PlacedPod]] = [{} for _ in nodes]
+        self._gone: list[list[GonePod]] = [[] for _ in nodes]
         self._rounds: deque[tuple[float, Array]] = deque()
         """Sample times, one tick apart, with the accumulated usage."""
 
         self._early: dict[str, tuple[float, Array]] = {}
         """By window shorter than a tick: the sample at its start."""
 
-        self._measured: dict[Workload | None, Resources] = {}
+        self._measured: dict[Workload, Resources] = {}
         self._sequence = 0
         self._published: dict[int, float] = {}
         """By workload: the time of the sample published last."""
@@ -110,25 +103,25 @@ class SimulatedCollector:
 
     def start(self, now: float) -> None:
         """Fill all windows as if the cluster had not changed before `now` (seconds of the trace)."""
-        rounds = int(self._load.longest.length // self._tick) + 1
+        rounds = int(self.load.longest.length // self.tick) + 1
         for back in range(rounds, 0, -1):
-            self._rounds.append(self._before(now, back * self._tick))
+            self._rounds.append(self._before(now, back * self.tick))
         for window, length in self.early.items():
-            self._early[window] = self._before(now, self._tick + length)
+            self._early[window] = self._before(now, self.tick + length)
         for hour in range(_HOURS, 0, -1):
             start = now - hour * _HOUR
-            self._profiles[:, self._slot(start)] = self._curves.mean(start, start + _HOUR)
+            self._profiles[:, self._slot(start)] = self.curves.mean(start, start + _HOUR)
 
     def _before(self, now: float, length: float) -> tuple[float, Array]:
         """A sample `length` seconds before `now`, with the current placement."""
         start = now - length
-        return start, self._cluster.used - self._cluster.mean_usage(start, now) * length
+        return start, self.cluster.used - self.cluster.mean_usage(start, now) * length
 
     @property
     def early(self) -> dict[str, float]:
         """Lengths of windows shorter than a tick, in seconds: each needs one more sample that long before each
         round."""
-        return {window.name: window.length for window in self._load.windows if window.length < self._tick}
+        return {window.name: window.length for window in self.load.windows if window.length < self.tick}
 
     def on_placed(self, node: int, pod: PlacedPod) -> None:
         """A pod was placed on a node, or changed."""
@@ -144,7 +137,7 @@ class SimulatedCollector:
                     name=pod.name,
                     workload=pod.workload,
                     running_since=pod.running_since,
-                    gone_at=self._origin + now,
+                    gone_at=self.origin + now,
                     requests=pod.requests,
                     limits=pod.limits,
                 )
@@ -154,16 +147,17 @@ class SimulatedCollector:
 
     def placement(self, node: int, now: float) -> NodePlacement:
         self._sequence += 1
-        horizon = self._origin + now - self._load.longest.length
+        name = self.trace.nodes[node].name
+        horizon = self.origin + now - self.load.longest.length
         self._gone[node] = [gone for gone in self._gone[node] if gone.gone_at > horizon]
         return NodePlacement(
-            node=self._names[node],
-            uid=self._names[node],
+            node=name,
+            uid=name,
             ready=True,
             allocatable=self._bases[node],
             capacity=self._bases[node],
             taints=self._taints[node],
-            pod_capacity=self._pod_capacity[node],
+            pod_capacity=self.trace.nodes[node].pods,
             pods=list(self._placed[node].values()),
             gone=list(self._gone[node]),
             epoch=1,
@@ -172,16 +166,16 @@ class SimulatedCollector:
 
     def sample(self, now: float) -> None:
         """Take a sample."""
-        self._cluster.pass_time(now)
-        self._rounds.append((now, self._cluster.used.copy()))
-        horizon = now - self._load.longest.length - self._tick
+        self.cluster.pass_time(now)
+        self._rounds.append((now, self.cluster.used.copy()))
+        horizon = now - self.load.longest.length - self.tick
         while self._rounds[0][0] < horizon:
             self._rounds.popleft()
 
     def sample_early(self, window: str, now: float) -> None:
         """Take the sample at the start of a short window."""
-        self._cluster.pass_time(now)
-        self._early[window] = now, self._cluster.used.copy()
+        self.cluster.pass_time(now)
+        self._early[window] = now, self.cluster.used.copy()
 
     def _over(self, window: Window) -> dict[str, list[list[float]]]:
         """Mean and optional statistics: nodes × (cores, bytes). Empty when samples do not cover the window."""
@@ -191,12 +185,12 @@ class SimulatedCollector:
         before, older = self._early.get(window.name) or next(
             (each for each in reversed(self._rounds) if each[0] <= start), self._rounds[0]
         )
-        if (length := sampled - before) < self._load.coverage.window * window.length:
+        if (length := sampled - before) < self.load.coverage.window * window.length:
             return {}
         values = {"mean": (newest - older) / length}
-        if self._statistics:
-            used = np.array([each for taken, each in self._rounds if taken >= start - self._tick / 2])
-            usage = np.diff(used, axis=0) / self._tick if len(used) > 1 else values["mean"][np.newaxis]
+        if self.statistics:
+            used = np.array([each for taken, each in self._rounds if taken >= start - self.tick / 2])
+            usage = np.diff(used, axis=0) / self.tick if len(used) > 1 else values["mean"][np.newaxis]
             values |= {
                 "p95": np.percentile(usage, 95, axis=0),
                 "max": usage.max(axis=0),
@@ -207,12 +201,14 @@ class SimulatedCollector:
     def utilization_messages(self, queried_at: float) -> Iterator[NodeUtilization | UtilizationCycle]:
         """Messages for the newest sample, queried at `queried_at` (seconds of the trace); the cycle last."""
         sampled, _ = self._rounds[-1]
-        at = self._origin + sampled
-        means = {window.name: found for window in self._load.windows if (found := self._over(window))}
-        shortest = self._load.shortest.length
-        measured = self._measured = self._per_pod(sampled - shortest, sampled)
-        since = at - self._load.coverage.window * shortest
-        present = self._generator.random(len(self._names)) >= self._missing
+        at = self.origin + sampled
+        means = {window.name: found for window in self.load.windows if (found := self._over(window))}
+        shortest = self.load.shortest.length
+        usage = self.curves.mean(sampled - shortest, sampled).tolist()
+        per_pod = [Resources(cpu=cpu, memory=memory) for cpu, memory in usage]
+        measured = self._measured = dict(zip(self.workloads, per_pod, strict=True))
+        since = at - self.load.coverage.window * shortest
+        present = self.generator.random(len(self.trace.nodes)) >= self.missing
         self._sequence += 1
         for node in np.flatnonzero(present).tolist():
             windows = {
@@ -223,43 +219,39 @@ class SimulatedCollector:
                 for name, values in means.items()
             }
             yield NodeUtilization(
-                node=self._names[node],
-                uid=self._names[node],
+                node=self.trace.nodes[node].name,
+                uid=self.trace.nodes[node].name,
                 base=self._bases[node],
                 sampled_at=at,
-                queried_at=self._origin + queried_at,
+                queried_at=self.origin + queried_at,
                 windows=windows,
                 system=Resources(cpu=0.0, memory=0.0),
-                pods={uid: measured[pod.workload] for uid, pod in self._placed[node].items() if _ran_since(pod, since)},
+                pods={
+                    uid: measured[pod.workload]
+                    for uid, pod in self._placed[node].items()
+                    if pod.workload is not None and pod.running_since is not None and pod.running_since <= since
+                },
                 epoch=1,
                 sequence=self._sequence,
             )
         yield UtilizationCycle(
             shard="0",
             cycle=self._sequence,
-            expected=len(self._names),
+            expected=len(self.trace.nodes),
             fresh=int(present.sum()),
-            queried_at=self._origin + queried_at,
+            queried_at=self.origin + queried_at,
             epoch=1,
             sequence=self._sequence,
         )
 
-    def usage_of(self, workload: Workload | None) -> Resources:
+    def usage_of(self, workload: Workload) -> Resources:
         """Usage of one pod over the shortest window of the last round."""
         return self._measured.get(workload, Resources())
-
-    def _per_pod(self, start: float, end: float) -> dict[Workload | None, Resources]:
-        """Mean usage of one pod of each workload."""
-        rows = self._curves.mean(start, end).tolist()
-        return {
-            workload: Resources(cpu=cpu, memory=memory)
-            for workload, (cpu, memory) in zip(self.workloads, rows, strict=True)
-        }
 
     def learn(self, now: float) -> None:
         """Merge the past hour into the daily profiles, with the weight of the collector."""
         slot = self._slot(now - _HOUR)
-        mean = self._curves.mean(now - _HOUR, now)
+        mean = self.curves.mean(now - _HOUR, now)
         self._profiles[:, slot] += _NEW_DAY_WEIGHT * (mean - self._profiles[:, slot])
 
     def daily_profiles(self, *, since: float = -math.inf, now: float = 0.0) -> dict[Workload, Array]:
@@ -280,7 +272,7 @@ class SimulatedCollector:
 
     def _slot(self, start: float) -> int:
         """Hour of the day in UTC."""
-        return int((self._origin + start) // _HOUR) % _HOURS
+        return int((self.origin + start) // _HOUR) % _HOURS
 
     def workload(self, number: int, now: float) -> WorkloadUtilization | None:
         """Message for a workload in the last round; None when it was published already."""
@@ -288,11 +280,11 @@ class SimulatedCollector:
         if self._published.get(number) == sampled:
             return None
         self._published[number] = sampled
-        at = self._origin + sampled
+        at = self.origin + sampled
         windows = {}
         if self._means[0] != sampled:
-            starts = {window.name: sampled - window.length for window in self._load.windows}
-            self._means = sampled, {name: self._curves.mean(start, sampled) for name, start in starts.items()}
+            starts = {window.name: sampled - window.length for window in self.load.windows}
+            self._means = sampled, {name: self.curves.mean(start, sampled) for name, start in starts.items()}
         for name, means in self._means[1].items():
             cpu, memory = means[number].tolist()
             windows[name] = WindowUsage(sampled_at=at, mean=Resources(cpu=cpu, memory=memory))
@@ -301,13 +293,9 @@ class SimulatedCollector:
             workload=self.workloads[number],
             replicas=1,
             sampled_at=at,
-            queried_at=self._origin + now,
+            queried_at=self.origin + now,
             windows=windows,
             profile={name: self._profiles[number, :, resource].tolist() for resource, name in enumerate(RESOURCES)},
             epoch=1,
             sequence=self._sequence,
         )
-
-
-def _ran_since(pod: PlacedPod, since: float) -> bool:
-    return pod.running_since is not None and pod.running_since <= since

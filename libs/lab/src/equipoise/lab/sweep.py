@@ -13,8 +13,9 @@ import msgspec
 
 from equipoise.contracts.configuration.settings import Section
 from equipoise.lab.model.trace import Trace
+from equipoise.lab.replay import ReplayPlan
 from equipoise.lab.results import Run, RunFigures
-from equipoise.lab.runners import Job, Runner
+from equipoise.lab.runners import Runner
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,14 +24,14 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, str]
     """By path in the configuration: the value as it was written."""
 
-    job: Job
+    plan: ReplayPlan
     inputs: str = ""
     """Digest of the trace and the configuration."""
 
     @property
     def key(self) -> tuple[str, ...]:
         """Identifies a replay: parameters, scenario, policy, descheduler, order of arrivals, weight, inputs."""
-        plan = self.job.plan
+        plan = self.plan
         words = (plan.scenario, plan.policy, str(plan.descheduler), str(plan.seed), str(plan.weight))
         return (*self.parameters.values(), *words, self.inputs)
 
@@ -66,7 +67,7 @@ def sweep(trace: Trace, points: Sequence[Point], file: Path, runner: Runner) -> 
     pending = [point for point in points if point.key not in done]
     with file.open("a", newline="", encoding="utf-8") as opened:
         writer = csv.writer(opened)
-        for number, run in runner(trace, [point.job for point in pending]):
+        for number, run in runner(trace, [point.plan for point in pending]):
             point = pending[number]
             writer.writerow([*point.key, *(getattr(run.figures, name) for name in _FIGURES)])
             opened.flush()

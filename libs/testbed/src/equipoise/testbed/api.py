@@ -82,7 +82,10 @@ class Api:
 
         async def apply_one(index: int) -> None:
             async with slots:
-                applied[index] = await self._apply_one(flat[index])
+                path = f"{await self.path(flat[index])}?fieldManager={FIELD_MANAGER}&force=true"
+                applied[index] = await self.request(
+                    "PATCH", path, flat[index], content_type="application/apply-patch+yaml"
+                )
 
         first = [i for i, item in enumerate(flat) if item["kind"] in ("Namespace", "CustomResourceDefinition")]
         others = [i for i in range(len(flat)) if i not in set(first)]
@@ -122,14 +125,6 @@ class Api:
                     await asyncio.sleep(max(POLL_SECONDS, 3 * (time.monotonic() - requested_at)))
         except TimeoutError as error:
             raise TimeoutError(f"{what or path} was not met after {timeout:g} s; last: {str(last)[:400]}") from error
-
-    async def _apply_one(self, document: Mapping[str, Any]) -> Any:
-        return await self.request(
-            "PATCH",
-            f"{await self.path(document)}?fieldManager={FIELD_MANAGER}&force=true",
-            document,
-            content_type="application/apply-patch+yaml",
-        )
 
     async def _resource(self, version: str, kind: str) -> tuple[str, bool]:
         if (version, kind) not in self._resources:

@@ -62,8 +62,17 @@ def evictions(log: Path) -> list[LoggedEviction]:
 
 def bindings(log: Path) -> list[Binding]:
     """All successful bindings, ordered by time."""
-    succeeded = (event for event in _completed(log, "binding") if 200 <= event["responseStatus"]["code"] < 300)
-    return sorted((_binding(event) for event in succeeded), key=lambda binding: binding.time)
+    found = [
+        Binding(
+            namespace=event["objectRef"]["namespace"],
+            pod=event["objectRef"]["name"],
+            node=event["requestObject"]["target"]["name"],
+            time=datetime.fromisoformat(event["requestReceivedTimestamp"]),
+        )
+        for event in _completed(log, "binding")
+        if 200 <= event["responseStatus"]["code"] < 300
+    ]
+    return sorted(found, key=lambda binding: binding.time)
 
 
 def pod_writes(log: Path) -> list[PodWrite]:
@@ -117,13 +126,4 @@ def _eviction(event: dict[str, Any]) -> LoggedEviction:
         code=event["responseStatus"]["code"],
         dry_run="All" in query.get("dryRun", []) or "All" in (options.get("dryRun") or []),
         uid=(options.get("preconditions") or {}).get("uid"),
-    )
-
-
-def _binding(event: dict[str, Any]) -> Binding:
-    return Binding(
-        namespace=event["objectRef"]["namespace"],
-        pod=event["objectRef"]["name"],
-        node=event["requestObject"]["target"]["name"],
-        time=datetime.fromisoformat(event["requestReceivedTimestamp"]),
     )

@@ -1,6 +1,7 @@
 """A throwaway real cluster: etcd, the control plane, kwok's fake kubelets, Prometheus, and optionally NATS."""
 
 import asyncio
+import json
 import os
 import secrets
 import signal
@@ -13,8 +14,7 @@ from typing import Any, Self
 
 from equipoise.testbed import audit
 from equipoise.testbed.api import Api
-from equipoise.testbed.binaries.build import build
-from equipoise.testbed.binaries.paths import Binaries
+from equipoise.testbed.binaries.build import Binaries, build
 from equipoise.testbed.processes import configuration
 from equipoise.testbed.processes.command_lines import (
     API_SERVER,
@@ -31,8 +31,7 @@ from equipoise.testbed.processes.command_lines import (
 )
 from equipoise.testbed.processes.configuration import Document, PrometheusConfiguration
 from equipoise.testbed.processes.guard import Guard
-from equipoise.testbed.processes.loopback import accepts, get, get_json, responds
-from equipoise.testbed.processes.ports import PortBlock
+from equipoise.testbed.processes.loopback import PortBlock, accepts, get, get_json, responds
 
 START_SECONDS = 60.0
 POLL_SECONDS = 0.02
@@ -288,14 +287,14 @@ class Cluster:
     # -- implementation --------------------------------------------------------------------------------------
 
     def _discover(self, names: Iterable[str]) -> None:
-        wanted = {f"/metrics/nodes/{name}/metrics/resource" for name in names}
+        expected = {f"/metrics/nodes/{name}/metrics/resource" for name in names}
         deadline = time.monotonic() + START_SECONDS
         while True:
             targets = get_json(f"{self._kwok_url}/discovery/prometheus")
-            if wanted <= {target["labels"]["__metrics_path__"] for target in targets}:
+            if expected <= {target["labels"]["__metrics_path__"] for target in targets}:
                 break
             if time.monotonic() > deadline:
-                raise ClusterError(f"kwok does not serve {len(wanted)} new nodes\n{self._tail(KWOK)}")
+                raise ClusterError(f"kwok does not serve {len(expected)} new nodes\n{self._tail(KWOK)}")
             time.sleep(POLL_SECONDS)
         self._generation += 1
         self.configure_prometheus(self._prometheus)
@@ -361,10 +360,7 @@ class Cluster:
         self.directory.mkdir(parents=True, exist_ok=True)
         _write(self.directory / "audit-policy.yaml", configuration.audit_policy())
         _write(self.directory / "service-account.key", configuration.signing_key())
-        _write(
-            self.directory / "tokens.csv",
-            configuration.token_file(self._tokens),
-        )
+        _write(self.directory / "tokens.csv", configuration.token_file(self._tokens))
         for user, token in self._tokens.items():
             text = configuration.kubeconfig(server=self.url, ca_file=str(self.ca_file), user=user, token=token)
             _write(kubeconfig_file(self.directory, user), text)
@@ -393,9 +389,9 @@ def _usable(node: Document) -> bool:
     return conditions.get("Ready") == "True" and "node.kubernetes.io/not-ready" not in taints
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: str | Document) -> None:
     """Write atomically, readable by the owner only: many files contain tokens."""
     new = path.with_name(f".{path.name}.new")
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-        file.write(text)
+        file.write(content if isinstance(content, str) else json.dumps(content, indent=1))
     new.replace(path)

@@ -10,7 +10,7 @@ from typing import Any
 
 from equipoise.testbed.api import ApiError
 from equipoise.testbed.binaries.build import DESCHEDULER, build_module, default_cache
-from equipoise.testbed.binaries.progress import Progress
+from equipoise.testbed.binaries.toolchain import Progress
 from equipoise.testbed.cluster import Cluster
 
 SECRET = {"namespace": "kube-system", "name": "prometheus-token"}

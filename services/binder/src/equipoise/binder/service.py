@@ -14,7 +14,7 @@ from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.eviction_client import EvictionClient
 from equipoise.binder.shell.ledger_watch import LedgerWatch
 from equipoise.binder.shell.ledger_writer import HandledByAnotherBinder, LedgerWriter
-from equipoise.binder.shell.live_reads import has_left, read_pod
+from equipoise.binder.shell.live_reads import find, has_left
 from equipoise.binder.shell.outcome_reporter import OutcomeReporter
 from equipoise.binder.shell.validation import Validation, ValidIntent
 from equipoise.binder.state.cluster_state import ClusterState
@@ -24,7 +24,7 @@ from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.runtime.bus import BusError, Delivery, Redeliver
-from equipoise.runtime.kubernetes.client import KubeError
+from equipoise.runtime.kubernetes.client import PODS, KubeError
 from equipoise.runtime.process.lifecycle import Runtime
 
 log = structlog.get_logger()
@@ -70,7 +70,7 @@ class Binder:
         await self._bus.subscribe_latest("equipoise.placement.node.*", NodePlacement, self.on_node_placement)
 
     async def run(self) -> None:
-        """Works until cancelled."""
+        """Works until canceled."""
         await self._ledger_watch.synchronize()
         self._health.warmed_up()
         async with asyncio.TaskGroup() as tasks:
@@ -163,7 +163,7 @@ class Binder:
     async def _take_over(self, intent: EvictionIntent, entry: LedgerEntry, ledger: Ledger) -> Finish | Retry:
         """The binder that reserved has crashed or is slow: its POST may have happened, or may still."""
         decided_at = self._clock.monotonic()
-        pod = await read_pod(self._kube, intent.namespace, intent.pod)
+        pod = await find(self._kube, PODS, intent.pod, intent.namespace)
         if has_left(pod, intent.pod_uid):
             return pod_left(dry_run=entry.dry_run)
         if ledger.paused:

@@ -27,7 +27,7 @@ async def start(runtime: Runtime[CollectorSettings]) -> None:
 
 
 def main() -> None:
-    """The program of this service."""
+    """`python -m equipoise.collector`."""
     run("collector", CollectorSettings, start, kube=True)
 
 

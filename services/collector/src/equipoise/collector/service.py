@@ -1,7 +1,7 @@
 """The collector: watches the cluster, queries the metric source, publishes placement and utilization.
 
-Every replica watches, so that each knows when pods started and ended. Nodes and workloads are divided into shards. A
-replica publishes the shards whose Leases it holds, and queries the source while it holds any.
+Every replica watches, so that each has the times at which pods started and ended. Nodes and workloads are divided into
+shards. A replica publishes the shards whose Leases it holds, and queries the source while it holds any.
 """
 
 import asyncio

@@ -136,7 +136,7 @@ class LoadWatcherSettings(Section, frozen=True, kw_only=True):
 def _check_url(url: str, example: str, advice: str) -> None:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"url {url!r} must look like {example}")
+        raise ValueError(f"url {url!r} must have the form {example}")
     if parts.username is not None or parts.password is not None:
         raise ValueError(f"url must hold no user and password: {advice}")
 

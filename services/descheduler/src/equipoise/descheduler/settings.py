@@ -7,6 +7,7 @@ from msgspec import Meta
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Section, Thresholds
 from equipoise.contracts.eviction.protection import REPLACING_KINDS, Rules
+from equipoise.contracts.messages.message import converted
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
 from equipoise.descheduler.decisions.strategies import AnyStrategy, name_of
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
@@ -95,27 +96,14 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
 
     def evaluation(self, load: LoadSettings, thresholds: Thresholds, rules: Rules) -> EvaluationSettings:
         """The settings of an evaluation, with the shared ones."""
-        return EvaluationSettings(
-            load=load,
-            thresholds=thresholds,
-            rules=rules,
-            limits=IntentLimits(
-                per_evaluation=self.max_intents_per_evaluation,
-                per_node=self.max_intents_per_node,
-                per_workload=self.max_intents_per_workload,
-            ),
-            strategies=self.strategies,
-            interval=self.interval,
-            consecutive_abnormalities=self.consecutive_abnormalities,
-            intent_lifetime=self.intent_lifetime,
+        limits = IntentLimits(
+            per_evaluation=self.max_intents_per_evaluation,
+            per_node=self.max_intents_per_node,
+            per_workload=self.max_intents_per_workload,
         )
+        return converted(self, EvaluationSettings, load=load, thresholds=thresholds, rules=rules, limits=limits)
 
     @property
     def tracker(self) -> TrackerSettings:
         """How long moves, counts and cooldowns are kept."""
-        return TrackerSettings(
-            interval=self.interval,
-            replacement_timeout=self.replacement_timeout,
-            dry_run_move_lifetime=self.dry_run_move_lifetime,
-            cooldown=self.cooldown,
-        )
+        return converted(self, TrackerSettings)

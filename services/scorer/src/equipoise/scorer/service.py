@@ -13,6 +13,7 @@ from equipoise.contracts.bus.subjects import PREFIX, SCORE_EXPLAIN, cluster_revi
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
+from equipoise.contracts.messages.message import Message
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.score import ScoreDecision
@@ -156,11 +157,11 @@ class Scorer:
             return FilteredNodes(nodes=list(names))
         return self._state.filter(pod, names, self.thresholds.high, self.clock.now())
 
-    def on_request(self, *, whole_nodes: bool) -> None:
+    def on_request(self, *, node_objects: bool) -> None:
         """Count a request of kube-scheduler, and report if its configuration does not suit the filter."""
         self._metrics.extender_requests += 1
         text = None
-        if whole_nodes and self.settings.extender.filter:
+        if node_objects and self.settings.extender.filter:
             text = "kube-scheduler sends whole nodes: set nodeCacheCapable: true, else filtered nodes lose their pods"
         self.health.set_problem("extender", text)
 
@@ -176,15 +177,20 @@ class Scorer:
 
     # background tasks
 
+    async def _publish(self, subject: str, message: Message) -> bool:
+        try:
+            await self.bus.publish(subject, message)
+        except BusError as error:
+            log.debug("message dropped", subject=subject, error=str(error))
+            return False
+        return True
+
     async def _publish_decisions(self) -> None:
         """In a task of its own, so that a slow bus delays no response."""
         while True:
             message = await self._decisions.get()
-            try:
-                await self.bus.publish(decision("scorer", message.pod.namespace, message.pod.name), message)
-            except BusError as error:
+            if not await self._publish(decision("scorer", message.pod.namespace, message.pod.name), message):
                 self._metrics.decisions_dropped.inc()
-                log.debug("decision dropped", pod=message.pod.name, error=str(error))
 
     def _queue_advice(self, pod: PlacedPod, node: str) -> None:
         """Not for pods that were placed before this scorer started: the loads of that time are not known."""
@@ -203,12 +209,8 @@ class Scorer:
             node, pod = await self._placed.get()
             advice = advise(self._state, pod, node, self.thresholds.high, self.clock.now())
             if advice is not None:
-                try:
-                    await self.bus.publish(placement_advice(pod.namespace, pod.name, pod.uid), advice)
-                    self._metrics.advice.labels("published").inc()
-                except BusError as error:
-                    self._metrics.advice.labels("dropped").inc()
-                    log.debug("advice dropped", pod=pod.name, error=str(error))
+                published = await self._publish(placement_advice(pod.namespace, pod.name, pod.uid), advice)
+                self._metrics.advice.labels("published" if published else "dropped").inc()
             await self.clock.sleep(1.0 / self.settings.advice.per_second)
 
     async def _review_cluster(self) -> None:
@@ -218,10 +220,8 @@ class Scorer:
             names, load = self._state.nodes.current_load(now)
             for review in self._reviewer.observe(names, load, now, known=not self._state.coverage_problem(now)):
                 message = msgspec.structs.replace(review, scores=self._metrics.scores_followed())
-                try:
-                    await self.bus.publish(cluster_review(int(review.since // HOUR), int(review.since)), message)
-                except BusError as error:
-                    log.debug("review dropped", error=str(error))  # the next one includes it, except an hour's last
+                # The next review includes one that is dropped, except an hour's last.
+                await self._publish(cluster_review(int(review.since // HOUR), int(review.since)), message)
 
     async def _prune_regularly(self) -> None:
         while True:

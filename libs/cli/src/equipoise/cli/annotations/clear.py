@@ -12,7 +12,7 @@ from rich.console import Console
 from equipoise.annotator.decisions.replicas import SELECTOR, live_members
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.progress import Report, progress
-from equipoise.cli.terminal import console, print_json
+from equipoise.cli.terminal import print_result
 from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
 from equipoise.contracts.kubernetes.crane import KEYS as CRANE
 from equipoise.runtime.configuration import Kubernetes, Logging
@@ -140,7 +140,7 @@ async def active_annotators(kube: Kube, namespace: str, clock: Clock) -> list[st
 
 
 async def run_clear(cluster: Kubernetes, *, crane: bool, rate: float, confirmed: bool, as_json: bool) -> None:
-    """The command. Raises KubeError, and CommandFailed if annotations could not be removed."""
+    """Run the command. Raises KubeError, and CommandFailed if annotations could not be removed."""
     configure_logging(Logging(level="error"), "clear")
     clock = SystemClock()
     async with connect_kube(cluster, "clear", clock) as kube:
@@ -152,10 +152,7 @@ async def run_clear(cluster: Kubernetes, *, crane: bool, rate: float, confirmed:
                 result = await clear(kube, clock, objects, rate=rate, report=report)
         annotators = await active_annotators(kube, cluster.namespace, clock)
         result = msgspec.structs.replace(result, active_annotators=annotators)
-    if as_json:
-        print_json(result)
-    else:
-        show(result, console())
+    print_result(result, show, as_json=as_json)
     if result.failed:
         raise CommandFailed("some annotations could not be removed")
 

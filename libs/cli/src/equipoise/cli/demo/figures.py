@@ -2,18 +2,25 @@
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil
 from pathlib import Path
 from statistics import pstdev
+from typing import Any
 
 import msgspec
+from rich.table import Table
 
 from equipoise.cli.demo.manifests import DAEMON_SET, EXCLUDED_NAMESPACE
 from equipoise.testbed import audit
 
 
-class _AuditedEvent(msgspec.Struct, frozen=True, kw_only=True):
+class AuditedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """A binding, or an eviction that the API server executed: no dry run.
+
+    The node of an eviction is where the pod was bound, by the same log; empty if it was bound before the log began.
+    """
+
     at: float
     namespace: str
     pod: str
@@ -25,24 +32,13 @@ class _AuditedEvent(msgspec.Struct, frozen=True, kw_only=True):
         return self.pod.rsplit("-", 2)[0]
 
 
-class AuditedEviction(_AuditedEvent, frozen=True, kw_only=True):
-    """An eviction that the API server executed; dry runs are not included.
-
-    `node` is where the pod was bound, by the same log; empty if it was bound before the log began.
-    """
-
-
-class AuditedBinding(_AuditedEvent, frozen=True, kw_only=True):
-    """A pod that was bound to a node."""
-
-
 class AuditedEvents(msgspec.Struct, frozen=True, kw_only=True):
     """Evictions and bindings of an audit log."""
 
-    evictions: tuple[AuditedEviction, ...]
-    bindings: tuple[AuditedBinding, ...]
+    evictions: tuple[AuditedEvent, ...]
+    bindings: tuple[AuditedEvent, ...]
 
-    def burst(self, namespace: str, pods: int) -> tuple[AuditedBinding, ...]:
+    def burst(self, namespace: str, pods: int) -> tuple[AuditedEvent, ...]:
         """A namespace's first `pods` bindings by time; later ones are replacements."""
         bindings = [binding for binding in self.bindings if binding.namespace == namespace]
         return tuple(sorted(bindings, key=lambda binding: binding.at)[:pods])
@@ -53,13 +49,13 @@ class AuditedEvents(msgspec.Struct, frozen=True, kw_only=True):
         Replacements have new names: the first binding of the workload after an eviction counts as its replacement.
         """
         returns = 0
-        evicted: dict[tuple[str, str], list[AuditedEviction]] = defaultdict(list)
-        events: list[AuditedEviction | AuditedBinding] = [*self.evictions, *self.bindings]
-        for event in sorted(events, key=lambda event: event.at):
-            queue = evicted[event.namespace, event.workload]
-            if isinstance(event, AuditedEviction):
-                queue.append(event)
-            elif queue and queue.pop(0).node == event.node:
+        evicted: dict[tuple[str, str], list[str]] = defaultdict(list)
+        events = [*((each, True) for each in self.evictions), *((each, False) for each in self.bindings)]
+        for event, is_eviction in sorted(events, key=lambda event: event[0].at):
+            nodes = evicted[event.namespace, event.workload]
+            if is_eviction:
+                nodes.append(event.node)
+            elif nodes and nodes.pop(0) == event.node:
                 returns += 1
         return returns
 
@@ -70,29 +66,29 @@ class AuditedEvents(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def by_node(bindings: Sequence[AuditedBinding]) -> Counter[str]:
+def by_node(bindings: Sequence[AuditedEvent]) -> Counter[str]:
     """Number of bindings."""
     return Counter(binding.node for binding in bindings)
 
 
-def max_share(bindings: Sequence[AuditedBinding]) -> float:
+def max_share(bindings: Sequence[AuditedEvent]) -> float:
     """Largest share of these bindings on one node."""
     return max(by_node(bindings).values()) / len(bindings) if bindings else 0.0
 
 
 def read_audit_log(audit_log: Path) -> AuditedEvents:
-    evictions: list[AuditedEviction] = []
-    bindings: list[AuditedBinding] = []
+    evictions: list[AuditedEvent] = []
+    bindings: list[AuditedEvent] = []
     bound: dict[tuple[str, str], str] = {}
     events: list[audit.Binding | audit.LoggedEviction] = [*audit.bindings(audit_log), *audit.evictions(audit_log)]
     for event in sorted(events, key=lambda event: event.time):
         at, name = event.time.timestamp(), (event.namespace, event.pod)
         if isinstance(event, audit.Binding):
             bound[name] = event.node
-            bindings.append(AuditedBinding(at=at, namespace=event.namespace, pod=event.pod, node=event.node))
+            bindings.append(AuditedEvent(at=at, namespace=event.namespace, pod=event.pod, node=event.node))
         elif event.succeeded:
             node = bound.get(name, "")
-            evictions.append(AuditedEviction(at=at, namespace=event.namespace, pod=event.pod, node=node))
+            evictions.append(AuditedEvent(at=at, namespace=event.namespace, pod=event.pod, node=node))
     return AuditedEvents(evictions=tuple(evictions), bindings=tuple(bindings))
 
 
@@ -110,6 +106,13 @@ class WindowLimit(msgspec.Struct, frozen=True, kw_only=True):
         return self.count if self.share is None else min(self.count, max(1, int(self.share * pods)))
 
 
+_SCOPES: Mapping[str, Callable[[AuditedEvent], str]] = {
+    "workload": lambda event: f"{event.namespace}/{event.workload}",
+    "namespace": lambda event: event.namespace,
+    "cluster": lambda event: "",
+}
+
+
 def limit_violations(events: AuditedEvents, limits: Sequence[WindowLimit]) -> int:
     """Evictions that exceed a limit in the sliding window that ends with them."""
     violations = 0
@@ -117,22 +120,11 @@ def limit_violations(events: AuditedEvents, limits: Sequence[WindowLimit]) -> in
     for limit in limits:
         counted: dict[str, list[float]] = defaultdict(list)
         for before, eviction in enumerate(sorted(events.evictions, key=lambda eviction: eviction.at)):
-            times = counted[_scope(eviction, limit.scope)]
+            times = counted[_SCOPES[limit.scope](eviction)]
             times.append(eviction.at)
             recent = [at for at in times if at > eviction.at - limit.seconds]
             violations += len(recent) > limit.maximum(bisect_right(bound, eviction.at) - before)
     return violations
-
-
-def _scope(eviction: AuditedEviction, scope: str) -> str:
-    match scope:
-        case "workload":
-            return f"{eviction.namespace}/{eviction.workload}"
-        case "namespace":
-            return eviction.namespace
-        case "cluster":
-            return ""
-    raise ValueError(f"unknown scope: {scope}")
 
 
 def spread(loads: Mapping[str, float]) -> float:
@@ -148,3 +140,46 @@ def deviation(loads: Mapping[str, float]) -> float:
 def same_time_of_day(earliest: float, first: float, period: float) -> float:
     """The first time from `earliest` on that is whole periods after `first`, at least one; all in seconds."""
     return first + max(1, ceil((earliest - first) / period)) * period
+
+
+class DemoResult(msgspec.Struct, frozen=True, kw_only=True):
+    """Spread and std are points of percent of node CPU load."""
+
+    nodes: int
+    pods: int
+    workloads: int
+    time_factor: float
+    limits: dict[str, Any]
+    spread_before: float
+    spread_after: float
+    std_before: float
+    std_after: float
+    burst_max_share: float
+    evictions: int
+    pods_moved_share: float
+    same_node_returns: int
+    outcomes: dict[str, int]
+    rejected: int
+    limit_violations: int
+    protected_evictions: int
+    seconds: float
+    """Of the whole run, without building the testbed."""
+
+    def encoded(self) -> str:
+        """One JSON object on one line."""
+        return msgspec.json.encode(self).decode()
+
+
+def load_table(before: Mapping[str, float], after: Mapping[str, float]) -> Table:
+    """Loads in percent of each node's cores."""
+    table = Table(title="CPU load of the nodes at the same time of day, in percent of their cores")
+    for column in ("", "before", "after"):
+        table.add_column(column, justify="left" if not column else "right")
+    for name, figure in (
+        ("hottest node", lambda loads: max(loads.values())),
+        ("idlest node", lambda loads: min(loads.values())),
+        ("spread (max − min)", spread),
+        ("standard deviation", deviation),
+    ):
+        table.add_row(name, f"{figure(before):.1f}", f"{figure(after):.1f}")
+    return table

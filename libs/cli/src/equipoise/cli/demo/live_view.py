@@ -38,14 +38,9 @@ def heat_map(loads: Mapping[str, float]) -> Table:
     table = Table.grid(padding=(0, 0))
     nodes = list(loads)
     for begin in range(0, len(nodes), _CELLS_PER_ROW):
-        cells = [
-            Text(f" {loads[node]:3.0f} ", style=f"bold white on {color(loads[node])}")
-            for node in nodes[begin : begin + _CELLS_PER_ROW]
-        ]
-        table.add_row(*cells)
-        table.add_row(
-            *(Text("     ", style=f"on {color(loads[node])}") for node in nodes[begin : begin + _CELLS_PER_ROW])
-        )
+        row = [(loads[node], f"bold white on {color(loads[node])}") for node in nodes[begin : begin + _CELLS_PER_ROW]]
+        table.add_row(*(Text(f" {load:3.0f} ", style=style) for load, style in row))
+        table.add_row(*(Text("     ", style=style) for _, style in row))
     return table
 
 
@@ -124,11 +119,8 @@ class Screen:
         self._live: Live | None = None
         self._last_line = 0.0
 
-    def print(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-    def print_table(self, table: Table) -> None:
-        self._console.print(table)
+    def print(self, text: str | Table) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=isinstance(text, str))
 
     @asynccontextmanager
     async def showing(self, view: LiveView) -> AsyncIterator[None]:

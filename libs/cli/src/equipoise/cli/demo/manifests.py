@@ -1,11 +1,17 @@
 """A trace as Kubernetes objects: nodes, Deployments with usage curves, PodDisruptionBudgets, a DaemonSet."""
 
-from typing import Any
-
 from equipoise.lab.model.trace import Trace, TraceWorkload
-from equipoise.testbed.usage import constant_usage_annotations, usage_annotations
-
-Document = dict[str, Any]
+from equipoise.testbed.objects import (
+    Manifest,
+    constant_usage_annotations,
+    daemon_set,
+    deployment,
+    namespace,
+    node,
+    pod_disruption_budget,
+    pod_template,
+    usage_annotations,
+)
 
 NAMESPACE = "shop"
 EXCLUDED_NAMESPACE = "payments"
@@ -16,44 +22,48 @@ BURST = "newcomer"
 BUDGETS = 4
 """Every fourth workload has a PodDisruptionBudget."""
 
-
-def namespace_documents() -> list[Document]:
-    return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        for name in (NAMESPACE, EXCLUDED_NAMESPACE, BURST_NAMESPACE)
-    ]
+_SPEC = {"terminationGracePeriodSeconds": 1}
 
 
-def node_documents(trace: Trace) -> list[Document]:
-    return [_node(node.name, node.cpu_milli, node.memory_mib) for node in trace.nodes]
+def namespace_documents() -> list[Manifest]:
+    return [namespace(name) for name in (NAMESPACE, EXCLUDED_NAMESPACE, BURST_NAMESPACE)]
 
 
-def _node(name: str, cpu_milli: int, memory_mib: int) -> Document:
-    amounts = {"cpu": f"{cpu_milli}m", "memory": f"{memory_mib}Mi", "pods": "110"}
-    # A real machine throttles its pods when all cores are busy; the usage of fake pods is just added up. Usage above
-    # the node's capacity would be invalid, so unknown, and the hottest nodes would never be relieved.
-    machine = amounts | {"cpu": f"{2 * cpu_milli}m"}
-    labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "status": {"allocatable": amounts, "capacity": machine},
-    }
+def node_documents(trace: Trace) -> list[Manifest]:
+    """The nodes of the trace.
+
+    A real machine throttles its pods when all cores are busy; the usage of fake pods is just added up. Usage above the
+    node's capacity would be invalid, so unknown, and no pod would be moved off the hottest nodes: the capacity is
+    twice the allocatable CPU.
+    """
+    documents = []
+    for each in trace.nodes:
+        made = node(
+            each.name,
+            cpu=f"{each.cpu_milli}m",
+            memory=f"{each.memory_mib}Mi",
+            labels={"kubernetes.io/os": "linux"},
+        )
+        made["status"]["capacity"] = made["status"]["allocatable"] | {"cpu": f"{2 * each.cpu_milli}m"}
+        documents.append(made)
+    return documents
 
 
-def workload_documents(trace: Trace, *, epoch: int, step_seconds: int) -> list[Document]:
+def workload_documents(trace: Trace, *, epoch: int, step_seconds: int) -> list[Manifest]:
     """All workloads, as Deployments. Step 0 of the curves begins at Unix second `epoch`."""
-    documents = [_daemon_set()]
+    agent = pod_template(
+        DAEMON_SET, cpu="50m", memory="64Mi", annotations=constant_usage_annotations(100.0, 64.0), spec=_SPEC
+    )
+    documents = [daemon_set(DAEMON_SET, agent, namespace=NAMESPACE)]
     for index, (workload, replicas) in enumerate(zip(trace.workloads, trace.replicas().tolist(), strict=True)):
         curves = trace.cpu_milli[index].tolist(), trace.memory_mib[index].tolist()
         documents.append(_deployment(workload, replicas, usage_annotations(*curves, step_seconds, epoch)))
         if index % BUDGETS == 0:
-            documents.append(_budget(workload))
+            documents.append(pod_disruption_budget(workload.name, workload.name, namespace=workload.namespace))
     return documents
 
 
-def burst_document(trace: Trace, pods: int) -> Document:
+def burst_document(trace: Trace, pods: int) -> Manifest:
     """A new workload, without any measurement, that uses 8 % of the cluster's CPU, about what it requests."""
     cpu_milli = round(0.08 * sum(node.cpu_milli for node in trace.nodes) / pods)
     memory_mib = round(0.015 * sum(node.memory_mib for node in trace.nodes) / pods)
@@ -66,56 +76,9 @@ def burst_document(trace: Trace, pods: int) -> Document:
     return _deployment(newcomer, pods, constant_usage_annotations(cpu_milli, memory_mib))
 
 
-def _deployment(workload: TraceWorkload, replicas: int, usage: dict[str, str]) -> Document:
-    labels = {"app": workload.name}
-    resources: Document = {
-        "requests": {"cpu": f"{workload.request_cpu_milli}m", "memory": f"{workload.request_memory_mib}Mi"}
-    }
+def _deployment(workload: TraceWorkload, replicas: int, usage: dict[str, str]) -> Manifest:
+    request = {"cpu": f"{workload.request_cpu_milli}m", "memory": f"{workload.request_memory_mib}Mi"}
+    template = pod_template(workload.name, **request, annotations=usage, spec=_SPEC)
     if workload.limit_cpu_milli is not None:
-        resources["limits"] = {"cpu": f"{workload.limit_cpu_milli}m"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": workload.name, "namespace": workload.namespace},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels, "annotations": usage},
-                "spec": _pod_spec(resources),
-            },
-        },
-    }
-
-
-def _pod_spec(resources: Document) -> Document:
-    return {
-        "terminationGracePeriodSeconds": 1,
-        "containers": [{"name": "main", "image": "pause", "resources": resources}],
-    }
-
-
-def _daemon_set() -> Document:
-    labels = {"app": DAEMON_SET}
-    resources = {"requests": {"cpu": "50m", "memory": "64Mi"}}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "metadata": {"name": DAEMON_SET, "namespace": NAMESPACE},
-        "spec": {
-            "selector": {"matchLabels": labels},
-            "template": {
-                "metadata": {"labels": labels, "annotations": constant_usage_annotations(100.0, 64.0)},
-                "spec": _pod_spec(resources),
-            },
-        },
-    }
-
-
-def _budget(workload: TraceWorkload) -> Document:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": workload.name, "namespace": workload.namespace},
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": workload.name}}},
-    }
+        template["spec"]["containers"][0]["resources"]["limits"] = {"cpu": f"{workload.limit_cpu_milli}m"}
+    return deployment(workload.name, template, replicas=replicas, namespace=workload.namespace)

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
@@ -22,6 +23,7 @@ from equipoise.cli.demo.configuration import (
     window_limits,
 )
 from equipoise.cli.demo.example import STEPS, example_trace
+from equipoise.cli.demo.figures import DemoResult, load_table
 from equipoise.cli.demo.live_view import LiveView, Screen
 from equipoise.cli.demo.manifests import (
     BURST_NAMESPACE,
@@ -31,7 +33,6 @@ from equipoise.cli.demo.manifests import (
     workload_documents,
 )
 from equipoise.cli.demo.node_loads import NodeLoads
-from equipoise.cli.demo.result import DemoResult, load_table
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.setup.resources import create_resources
 from equipoise.cli.up.supervisor import Supervisor
@@ -100,28 +101,24 @@ def _trace(options: DemoOptions) -> Trace:
         raise InvalidInput(str(error)) from error
 
 
+@dataclass
 class Demo:
     """One run on one cluster."""
 
-    def __init__(
-        self,
-        options: DemoOptions,
-        screen: Screen,
-        trace: Trace,
-        cluster: Cluster,
-        session: aiohttp.ClientSession,
-        api: Api,
-    ) -> None:
-        self.options = options
-        self.screen = screen
-        self.trace = trace
-        self.cluster = cluster
-        self.api = api
+    options: DemoOptions
+    screen: Screen
+    trace: Trace
+    cluster: Cluster
+    session: aiohttp.ClientSession
+    api: Api
+
+    def __post_init__(self) -> None:
+        options, trace = self.options, self.trace
         self.factor = trace.seconds_per_step / options.step_seconds
         self.period = trace.steps * options.step_seconds
         # The pods take half a minute to run and to be measured: the first measurement is then in the middle of the day.
         self.epoch = int(time.time()) + 30 - round(self.period * 0.54)  # noqa: TID251  kwok reads the same clock
-        self.loads = NodeLoads(session, cluster.prometheus_url, trace, 2 * options.step_seconds)
+        self.loads = NodeLoads(self.session, self.cluster.prometheus_url, trace, 2 * options.step_seconds)
         self.outcomes: Counter[str] = Counter()
         self.view = LiveView("Equipoise levels a real cluster", self.period)
         self.measured_at = 0.0
@@ -281,7 +278,7 @@ class Demo:
 
     def print_result(self, before: Mapping[str, float], after: Mapping[str, float]) -> None:
         self.screen.print("")
-        self.screen.print_table(load_table(before, after))
+        self.screen.print(load_table(before, after))
         burst = figures.read_audit_log(self.cluster.audit_log).burst(BURST_NAMESPACE, self.options.burst_pods)
         loads = self.before_burst
         if burst and loads:

@@ -1,35 +1,43 @@
-"""What the checks have access to: the configuration, the API server and the source of metrics."""
+"""What the checks have access to (the configuration, the API server, the source of metrics), and what they find."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from equipoise.annotator.settings import AnnotatorSettings
-from equipoise.binder.settings import BinderSettings
+from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import MetricSource, open_source
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import Node
-from equipoise.descheduler.settings import DeschedulerSettings
-from equipoise.runtime.configuration import Shared
 from equipoise.runtime.kubernetes.client import NODES, Kube, KubeError
 from equipoise.runtime.process.clock import Clock
-from equipoise.scorer.settings import ScorerSettings
+
+State = Literal["ok", "warning", "error", "unknown"]
+"""unknown: the check could not run, or has no clear result."""
 
 
-class AllSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The shared sections, and the section of every service."""
+class Finding(msgspec.Struct, frozen=True):
+    state: State
+    subject: str
+    message: str
+    fix: str = ""
+    """Empty if there is nothing to fix."""
 
-    shared: Shared = Shared()
-    collector: CollectorSettings = CollectorSettings()
-    annotator: AnnotatorSettings = AnnotatorSettings()
-    scorer: ScorerSettings = ScorerSettings()
-    descheduler: DeschedulerSettings = DeschedulerSettings()
-    binder: BinderSettings = BinderSettings()
+    check: str = ""
+    """Its name in CHECKS."""
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """All findings, in the order of CHECKS."""
+
+    healthy: bool
+    """No finding is an error; warnings and unknown results do not count."""
+
+    findings: list[Finding]
 
 
 @dataclass(kw_only=True)

@@ -1,19 +1,21 @@
 """Runs all checks concurrently and prints their findings."""
 
 import asyncio
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
+from rich.console import Console
+from rich.text import Text
 
 from equipoise.cli.doctor.checks import CHECKS, Check
-from equipoise.cli.doctor.environment import AllSettings, Environment
-from equipoise.cli.doctor.finding import Diagnosis, Finding
-from equipoise.cli.doctor.text import show
-from equipoise.cli.service_settings import SERVICE_SETTINGS
-from equipoise.cli.terminal import console, print_json
-from equipoise.runtime.configuration import Kubernetes, Logging, read_document, read_sections
+from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding, State
+from equipoise.cli.service_settings import AllSettings, all_settings, read_file
+from equipoise.cli.terminal import print_result
+from equipoise.runtime.configuration import Kubernetes, Logging
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
@@ -31,16 +33,16 @@ def settings_for(
     nats: Mapping[str, str | None],
     cluster: Kubernetes | None,
 ) -> AllSettings:
-    """Options override environment variables, those the file, that the defaults.
+    """Options override environment variables, these the file, and the file the defaults.
 
     `nats`: values that are not None override those of the section. Raises ConfigurationError, and ValueError for
     invalid options.
     """
-    plain = {} if configuration is None else read_document(configuration.read_text())
-    shared, own = read_sections(plain, SERVICE_SETTINGS, environment)
+    settings = all_settings(read_file(configuration), environment)
+    shared = settings.shared
     server = msgspec.structs.replace(shared.nats, **{name: value for name, value in nats.items() if value is not None})
     shared = msgspec.structs.replace(shared, nats=server, kubernetes=cluster or shared.kubernetes)
-    settings = AllSettings(shared=shared, **own)  # type: ignore[arg-type]  # SERVICE_SETTINGS has the type of each
+    settings = msgspec.structs.replace(settings, shared=shared)
     if prometheus_url is None:
         return settings
     prometheus = msgspec.structs.replace(settings.collector.prometheus, url=prometheus_url)
@@ -62,10 +64,7 @@ async def run_doctor(settings: AllSettings, *, cluster_problem: str = "", as_jso
             except KubeError as error:
                 environment.kube = error
         diagnosis = await diagnose(environment)
-    if as_json:
-        print_json(diagnosis)
-    else:
-        show(diagnosis, console())
+    print_result(diagnosis, show, as_json=as_json)
     return diagnosis.healthy
 
 
@@ -86,8 +85,42 @@ async def _result(check: Check, environment: Environment) -> list[Finding]:
         async with asyncio.timeout(CHECK_TIMEOUT):
             return await check(environment)
     except TimeoutError:
-        return [Finding(state="unknown", subject="this check", message=f"no result within {CHECK_TIMEOUT:g} s")]
+        return [Finding("unknown", "this check", f"no result within {CHECK_TIMEOUT:g} s")]
     except Exception as error:
-        message = f"failed: {type(error).__name__}: {error}"
-        fix = "this is a fault of the program: please report it with this line"
-        return [Finding(state="unknown", subject="this check", message=message, fix=fix)]
+        fix = "this is a bug in Equipoise: please report it with this line"
+        return [Finding("unknown", "this check", f"failed: {type(error).__name__}: {error}", fix)]
+
+
+STYLES: dict[State, str] = {"ok": "green", "warning": "yellow", "error": "bold red", "unknown": "magenta"}
+
+MAX_ALIKE = 5
+"""Consecutive findings of one check with the same fix; more of them are only counted."""
+
+_INDENT = " " * 9
+
+
+def show(diagnosis: Diagnosis, to: Console) -> None:
+    """Every check, then the number of findings."""
+    for check, findings in groupby(diagnosis.findings, key=lambda finding: finding.check):
+        to.print(Text(check, style="bold"))
+        for line in _lines(list(findings)):
+            to.print(line)
+    to.print()
+    to.print(_summary(diagnosis))
+
+
+def _lines(findings: Sequence[Finding]) -> Iterator[Text]:
+    for (state, fix), group in groupby(findings, key=lambda finding: (finding.state, finding.fix)):
+        alike = list(group)
+        for finding in alike[:MAX_ALIKE]:
+            yield Text.assemble((f"{state:<9}", STYLES[state]), f"{finding.subject}: {finding.message}")
+        if len(alike) > MAX_ALIKE:
+            yield Text(f"{_INDENT}and {len(alike) - MAX_ALIKE} more (-o json has all)", style=STYLES[state])
+        if fix:
+            yield Text(f"{_INDENT}→ {fix}")
+
+
+def _summary(diagnosis: Diagnosis) -> Text:
+    counts = Counter(finding.state for finding in diagnosis.findings)
+    text = f"{counts['error']} errors, {counts['warning']} warnings, {counts['unknown']} unknown"
+    return Text(text, style="bold green" if diagnosis.healthy else "bold red")

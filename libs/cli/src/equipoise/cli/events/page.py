@@ -73,18 +73,15 @@ def _section(channel: Channel) -> str:
 
 def _summary(channel: Channel) -> str:
     if channel.responder is not None:
-        return f"`{address_of(channel)}`: a request to the {channel.responder}. {_access(channel)}\n"
+        access = f"Send it with `nats request {channel.pattern} '…'`; it changes nothing."
+        if not channel.open_to_users:
+            access = "The user `tap` may not send it."
+        return f"`{address_of(channel)}`: a request to the {channel.responder}. {access}\n"
     subscribers = ", ".join([*channel.subscribers, *channel.observers]) or "no service; for users and their programs"
     return (
         f"`{address_of(channel)}`. Publisher: {_publishers(channel)}. Subscribers: {subscribers}. "
         f"Retention: {_retention(channel)}.\n"
     )
-
-
-def _access(channel: Channel) -> str:
-    if not channel.open_to_users:
-        return "The user `tap` may not send it."
-    return f"Send it with `nats request {channel.pattern} '…'`; it changes nothing."
 
 
 def _publishers(channel: Channel) -> str:

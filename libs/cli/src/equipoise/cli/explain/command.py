@@ -57,6 +57,6 @@ def eviction(name: str, server: "Nats", as_json: bool) -> None:
     """
     import asyncio
 
-    from equipoise.cli.explain.eviction_reader import run_explain_eviction
+    from equipoise.cli.explain.eviction import run_explain_eviction
 
     asyncio.run(run_explain_eviction(name, server, as_json=as_json))

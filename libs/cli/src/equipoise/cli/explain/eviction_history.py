@@ -9,7 +9,6 @@ from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
     LoadReduction,
     NodeClassification,
-    NodeState,
     ProposedMove,
     ReplacementPlaced,
 )
@@ -17,17 +16,10 @@ from equipoise.contracts.messages.eviction import EvictionOutcome
 from equipoise.contracts.messages.resources import Resources
 
 
-class NodeEvaluation(msgspec.Struct, frozen=True, kw_only=True):
+class NodeEvaluation(NodeClassification, frozen=True, kw_only=True):
     """One evaluation of the pod's node."""
 
     evaluated_at: float
-    sampled_at: float
-    state: NodeState
-    load: Resources
-    """0..1 of the base."""
-
-    abnormal_evaluations: int
-    why: str
 
 
 class EvictionRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +55,10 @@ class EvictionRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     replacement: ReplacementPlaced | None
     load_reduction: LoadReduction | None
+
+
+_OF_BOTH = [name for name in ProposedMove.__struct_fields__ if name in EvictionOutcome.__struct_fields__]
+"""What a proposed move and an outcome both state about the intent."""
 
 
 class NotMoved(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,23 +119,19 @@ def _record(
     intent = source.intent_id
     replacements = (each for other in decisions for each in other.replacements if each.intent_id == intent)
     reductions = (each for other in decisions for each in other.load_reductions if intent in each.intents)
-    decided_at = decision.evaluated_at if decision is not None else outcome.decided_at if outcome is not None else 0.0
+    target = None if decision is None else _classification(decision, source.target)
     return EvictionRecord(
-        intent_id=intent,
-        namespace=source.namespace,
-        pod=source.pod,
-        pod_uid=source.pod_uid,
-        workload=source.workload,
-        node=source.node,
-        target=source.target,
+        **{name: getattr(source, name) for name in _OF_BOTH},
         strategy=decision.strategy if decision is not None else "",
-        reason=source.reason,
-        expected_reduction=source.expected_reduction,
-        decided_at=decided_at,
+        decided_at=decision.evaluated_at
+        if decision is not None
+        else outcome.decided_at
+        if outcome is not None
+        else 0.0,
         sampled_at=move.sampled_at if move is not None else None,
         expires_at=move.expires_at if move is not None else None,
         evaluations=_evaluations(decision, source.node, decisions) if decision is not None else [],
-        target_load=_load(decision, source.target),
+        target_load=Resources() if target is None else target.load,
         outcome=outcome,
         replacement=next(replacements, None),
         load_reduction=next(reductions, None),
@@ -157,26 +149,12 @@ def _evaluations(
             continue
         if found and not 0 < classified.abnormal_evaluations <= found[-1].abnormal_evaluations:
             break
-        found.append(
-            NodeEvaluation(
-                evaluated_at=each.evaluated_at,
-                sampled_at=classified.sampled_at,
-                state=classified.state,
-                load=classified.load,
-                abnormal_evaluations=classified.abnormal_evaluations,
-                why=classified.why,
-            )
-        )
+        found.append(NodeEvaluation(evaluated_at=each.evaluated_at, **msgspec.structs.asdict(classified)))
     return found[::-1]
 
 
 def _classification(decision: DescheduleDecision, node: str) -> NodeClassification | None:
     return next((each for each in decision.nodes if each.node == node), None)
-
-
-def _load(decision: DescheduleDecision | None, node: str) -> Resources:
-    classified = None if decision is None else _classification(decision, node)
-    return Resources() if classified is None else classified.load
 
 
 def _not_moved(pod: str, decisions: Sequence[DescheduleDecision]) -> list[NotMoved]:

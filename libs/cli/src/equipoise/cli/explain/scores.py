@@ -1,11 +1,23 @@
-"""Requests an explanation from a scorer, and prints it."""
+"""Requests an explanation of scores from a scorer, and prints it."""
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from equipoise.cli.bus import send_request
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
-from equipoise.cli.explain.scores_text import show
-from equipoise.cli.terminal import console, print_json
+from equipoise.cli.terminal import UNIT, amount, percent, percentages, print_result, table
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
-from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
+from equipoise.contracts.messages.explanation import (
+    Correction,
+    ExplainRequest,
+    Explanation,
+    NodeExplanation,
+    WindowExplanation,
+)
+from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.process.logging import configure_logging
 
@@ -25,13 +37,168 @@ def pod_name(name: str) -> tuple[str, str]:
 
 
 async def run_explain(request: ExplainRequest, server: Nats, *, as_json: bool) -> None:
-    """The command. Raises BusError, and CommandFailed if the scorer cannot explain."""
+    """Run the command. Raises BusError, and CommandFailed if the scorer cannot explain."""
     configure_logging(Logging(level="error"), "explain")
     problem = f"no scorer responds at {server.url}: check that one is running and ready (/readyz)"
     explanation = await send_request(server, SCORE_EXPLAIN, request, Explanation, no_responder=problem)
     if explanation.problem:
         raise CommandFailed(explanation.problem)
-    if as_json:
-        print_json(explanation)
-    else:
-        show(explanation, console(), request.node)
+    print_result(explanation, lambda explanation, to: show(explanation, to, request.node), as_json=as_json)
+
+
+MAX_ROWS = 10
+"""Nodes in the ranking, beyond the pod's own node and the requested one."""
+
+
+def show(explanation: Explanation, to: Console, requested_node: str = "") -> None:
+    """The ranking, and the inputs of the best node, of the pod's own node and of the requested node."""
+    for line in _headline(explanation):
+        to.print(line)
+    if explanation.pod is not None:
+        to.print()
+        to.print(_ranking(explanation, requested_node))
+    best = explanation.nodes[0].node if explanation.pod is not None and explanation.nodes else ""
+    for node in explanation.nodes:
+        if node.node in (best, explanation.current_node, requested_node):
+            to.print()
+            for part in _inputs(node, explanation):
+                to.print(part)
+    if explanation.rank_change is not None and explanation.pod is not None:
+        to.print()
+        to.print(Text.assemble(("Nearest change of the ranking: ", "bold"), explanation.rank_change.why))
+    for note in explanation.notes:
+        to.print(Text(f"Note: {note}", style="dim"))
+
+
+def _headline(explanation: Explanation) -> Iterator[Text]:
+    pod = explanation.pod
+    if pod is not None:
+        workload = "" if pod.workload is None else f" of {pod.workload}"
+        node = explanation.current_node
+        placed = f", placed on {node} (its load there is scored without the pod)" if node else ""
+        yield Text.assemble((f"{pod.namespace}/{pod.name}", "bold"), f"{workload}{placed}")
+    expected = ", ".join(
+        f"{amount(explanation.demand, resource)} {UNIT[resource]} ({source})"
+        for resource, source in explanation.demand_sources.items()
+    )
+    of = "" if pod is not None else " of a pod without requests"
+    yield Text(f"expected usage{of}: {expected}; sources in order of precedence: {', '.join(explanation.chain)}")
+    level = f", target level {percentages(explanation.level)}" if explanation.level != Resources() else ""
+    yield Text(f"policy {explanation.policy}{level}; {explanation.considered} nodes considered")
+    if explanation.neutral:
+        yield Text(f"all nodes get the same score: {explanation.why}", style="bold yellow")
+    elif explanation.data_problem:
+        yield Text(explanation.data_problem, style="bold yellow")
+
+
+def _ranking(explanation: Explanation, requested_node: str) -> Table:
+    parts = list(explanation.nodes[0].parts) if explanation.nodes else []
+    made = table(
+        "", "node", "extender score>", "score>", *(f"{part}>" for part in parts), "window", "cpu load", "memory load",
+        "sample age", "reason",
+    )  # fmt: skip
+    for node in explanation.nodes:
+        if node.rank > MAX_ROWS and node.node not in (explanation.current_node, requested_node):
+            continue
+        window = _first_known_window(node, explanation)
+        labels = [
+            *(["best"] if node.rank == 1 and not explanation.neutral else []),
+            *(["current"] if node.node == explanation.current_node else []),
+        ]
+        made.add_row(
+            ", ".join(labels),
+            node.node,
+            str(node.extender_score),
+            f"{node.score:.1f}",
+            *(f"{node.parts.get(part, 0.0):.1f}" for part in parts),
+            "" if window is None else window.window,
+            *("?" if window is None else _load_change(window, resource) for resource in UNIT),
+            _age(node.age),
+            node.why,
+            style=_style(node, best="best" in labels),
+        )
+    return made
+
+
+def _style(node: NodeExplanation, *, best: bool) -> str:
+    if best:
+        return "bold green"
+    return "red" if node.status in ("unknown", "avoided", "overfull") else ""
+
+
+def _inputs(node: NodeExplanation, explanation: Explanation) -> Iterator[Text | Table]:
+    """Measured + arrived − departed + reserved, in cores and GiB, as a share of the base."""
+    rank = f"rank {node.rank} of {explanation.considered}"
+    scores = f"extender score {node.extender_score}, score {node.score:.1f}"
+    yield Text.assemble((node.node, "bold"), f": {rank}, {scores}{'; ' if node.why else ''}{node.why}")
+    made = table(
+        "window", "", "measured>", "+ arrived>", "− departed>", "+ reserved>", "of>", "= load", "sample"
+    )  # fmt: skip
+    for window in node.windows:
+        for resource, unit in UNIT.items():
+            first = resource == "cpu"
+            made.add_row(
+                _window_name(window, explanation) if first else "",
+                f"{resource}, {unit}",
+                "?" if window.measured is None else amount(window.measured.mean, resource),
+                _corrected(window.added, resource),
+                _corrected(window.subtracted, resource),
+                "–" if getattr(window.reserved, resource) is None else amount(window.reserved, resource),
+                amount(node.base, resource),
+                f"unknown: {window.unknown_reason}" if window.unknown_reason else _load_change(window, resource),
+                _sample(window.age, window.lifetime) if first and window.age is not None else "",
+            )
+        for name, value in window.statistics.items():
+            if not window.unknown_reason:
+                made.add_row("", name, "", "", "", "", "", percentages(value), "")
+    yield made
+    for title, corrections in (
+        ("arrived", [window.added for window in node.windows]),
+        ("departed", [window.subtracted for window in node.windows]),
+    ):
+        largest = max(corrections, key=lambda each: each.count, default=Correction())
+        if largest.count:
+            yield Text(f"{title}: {_pods(largest, explanation, here=node.node == explanation.current_node)}")
+    if node.reserved_by_responses or node.reserved_for_replacements:
+        yield Text(
+            f"reserved: {node.reserved_by_responses} pods that may be placed here by the latest responses, "
+            f"{node.reserved_for_replacements} expected replacements of evicted pods"
+        )
+    yield Text(f"newest sample of the node: {_sample(node.age, node.lifetime)}")
+
+
+def _pods(correction: Correction, explanation: Explanation, *, here: bool) -> str:
+    pod = explanation.pod
+    itself = "" if pod is None or not here else f"{pod.namespace}/{pod.name}"
+    names = ", ".join(f"{name} (this pod)" if name == itself else name for name in correction.pods)
+    more = correction.count - len(correction.pods)
+    return f"{names} and {more} more" if more > 0 else names
+
+
+def _first_known_window(node: NodeExplanation, explanation: Explanation) -> WindowExplanation | None:
+    """The first window that the policy uses and that is known, else the shortest known."""
+    known = {window.window: window for window in node.windows if not window.unknown_reason}
+    return next((known[name] for name in (*explanation.windows_used, *known) if name in known), None)
+
+
+def _window_name(window: WindowExplanation, explanation: Explanation) -> str:
+    unused = explanation.windows_used and window.window not in explanation.windows_used
+    return f"{window.window} (unused)" if unused else window.window
+
+
+def _load_change(window: WindowExplanation, resource: str) -> str:
+    """Load now, and with the pod."""
+    return f"{percent(getattr(window.load, resource))} → {percent(getattr(window.load_with_pod, resource))}"
+
+
+def _corrected(correction: Correction, resource: str) -> str:
+    """`0.50 (2)`: the amount, and the number of pods."""
+    return f"{amount(correction.amount, resource)} ({correction.count})" if correction.count else "–"
+
+
+def _sample(age: float | None, lifetime: float) -> str:
+    return f"{_age(age)} old, valid for {lifetime:.0f} s"
+
+
+def _age(seconds: float | None) -> str:
+    return "never" if seconds is None else f"{seconds:.1f} s"

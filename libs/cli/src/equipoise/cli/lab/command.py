@@ -15,12 +15,14 @@ from equipoise.cli.options import Function, configuration_option, context_option
 if TYPE_CHECKING:
     from equipoise.lab.model.trace import Trace
     from equipoise.lab.replay import Settings
-    from equipoise.lab.results import ForecastSource, Scenario
+    from equipoise.lab.results import Scenario
 
 SCENARIOS: tuple["Scenario", ...] = ("given", "churn", "fresh")
 FORECASTS = ("profile", "past", "6h")
 
-replay_configuration_option = configuration_option("Configuration file: load, thresholds, scorer, descheduler, limits.")
+replay_configuration_option = configuration_option(
+    "Configuration file: load, thresholds, protection, scorer, descheduler, limits."
+)
 scenario_option = click.option(
     "--scenario", "scenarios", multiple=True, type=click.Choice(SCENARIOS), help="May be repeated.  [default: all]"
 )
@@ -47,10 +49,10 @@ def trace_options(command: Function) -> Function:
         "--trace",
         "folder",
         type=click.Path(exists=True, file_okay=False, path_type=Path),
-        help="Folder in a format of docs/traces.md. Defaults to the example of the program.",
+        help="Folder with a trace in a format of docs/traces.md. Defaults to the included example.",
     )
     @click.option("--nodes", type=click.IntRange(0), default=0, help="Replay only this number of nodes; 0: all.")
-    @click.option("--seed", type=int, default=1, show_default=True, help="Selects the nodes.")
+    @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the random choice of nodes.")
     @wraps(command)
     def with_trace(*, folder: Path | None, nodes: int, seed: int, **values: Any) -> Any:
         return command(trace=_trace(folder, nodes, seed), **values)
@@ -79,7 +81,8 @@ def lab() -> None:
     type=click.Choice(FORECASTS),
     default="profile",
     show_default=True,
-    help="Forecast of the descheduler: complete profiles, profiles since the start, or the next 6 hours.",
+    help="Forecast of the descheduler. profile: complete daily profiles; past: profiles learned since the start of the "
+    "replay; 6h: the usage of the next 6 hours, as if it were known.",
 )
 @replay_configuration_option
 @processes_option
@@ -88,32 +91,20 @@ def lab() -> None:
 def compare(
     trace: "Trace",
     scenarios: tuple["Scenario", ...],
-    policies: tuple[str, ...],
-    descheduler: tuple[bool, ...],
     arrivals: int,
-    weight: int,
-    forecast: "ForecastSource",
     configuration: Path | None,
     processes: int,
     out: Path | None,
     as_json: bool,
+    **compared: Any,
 ) -> None:
     """Replay a trace with the stock scheduler and with each policy, and compare the spread of the load."""
-    from equipoise.cli.lab.compare import run_compare
+    from equipoise.cli.lab.replays import run_compare
     from equipoise.lab.compare import ComparisonRequest
 
-    request = ComparisonRequest(
-        scenarios=scenarios or SCENARIOS,
-        policies=policies,
-        descheduler=descheduler,
-        arrivals=tuple(range(1, arrivals + 1)),
-        weight=weight,
-        forecast=forecast,
-    )
+    request = ComparisonRequest(scenarios=scenarios or SCENARIOS, arrivals=tuple(range(1, arrivals + 1)), **compared)
     settings = _settings(configuration)
-    run_compare(
-        trace, request, settings, processes=processes, out=out, as_json=as_json, command=_command_line()
-    )  # fmt: skip
+    run_compare(trace, request, settings, processes=processes, out=out, as_json=as_json, command=_command_line())
 
 
 @lab.command()
@@ -123,31 +114,18 @@ def compare(
 @click.option(
     "--days", type=click.FloatRange(min=0, min_open=True), default=7.0, show_default=True, help="Days to record."
 )
-@click.option("--step", type=click.IntRange(1), default=900, show_default=True, help="Seconds per value.")
+@click.option("--step", type=click.IntRange(1), default=900, show_default=True, help="Seconds between two values.")
 @configuration_option("Configuration file: access to Prometheus and the API server.")
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="New folder.")
 @json_option
-def record(
-    prometheus_url: str | None,
-    kubeconfig: str | None,
-    context: str | None,
-    days: float,
-    step: int,
-    configuration: Path | None,
-    out: Path,
-    as_json: bool,
-) -> None:
+def record(**options: Any) -> None:
     """Record a running cluster as a trace.
 
     Only reads. An interrupted recording is continued if the command is repeated.
     """
-    from equipoise.cli.lab.record import record_options, run_record
+    from equipoise.cli.lab.record import run_record
 
-    options = record_options(
-        _document(configuration), prometheus_url=prometheus_url, kubeconfig=kubeconfig, context=context, days=days,
-        step=step, out=out,
-    )  # fmt: skip
-    run_record(options, as_json=as_json)
+    run_record(**options)
 
 
 @lab.command()
@@ -167,8 +145,8 @@ def whatif(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare all policies on a cluster that `lab record` recorded."""
-    from equipoise.cli.lab.compare import run_compare
+    """Compare all policies on a trace that `lab record` recorded in a cluster."""
+    from equipoise.cli.lab.replays import run_compare
     from equipoise.lab.compare import ComparisonRequest
 
     request = ComparisonRequest(scenarios=("given", "churn"), descheduler=descheduler)
@@ -185,7 +163,7 @@ def whatif(
     "assignments",
     multiple=True,
     metavar="PATH=A,B,…",
-    help="Path of a setting, and its values: scorer.minSpread=2,5. May be repeated.",
+    help="A setting and its values: scorer.minSpread=2,5. May be repeated.",
 )
 @descheduler_option
 @arrivals_option
@@ -206,11 +184,12 @@ def sweep(
     address: str | None,
     out: Path,
 ) -> None:
-    """Replay a trace with many settings of the configured policy.
+    """Replay a trace with all combinations of some settings.
 
     Replays whose results are in the file are not repeated.
     """
-    from equipoise.cli.lab.sweep import replay_points, run_sweep
+    from equipoise.cli.lab.replays import replay_points, run_sweep
+    from equipoise.cli.service_settings import read_file
 
     values = dict(map(_assignment, assignments))
     if len(values) < len(assignments):
@@ -220,7 +199,7 @@ def sweep(
     points = replay_points(
         trace,
         values,
-        document=_document(configuration),
+        document=read_file(configuration),
         scenarios=scenarios or SCENARIOS,
         descheduler=descheduler,
         seeds=range(1, arrivals + 1),
@@ -252,16 +231,11 @@ def _trace(folder: Path | None, nodes: int, seed: int) -> "Trace":
     return trace
 
 
-def _document(configuration: Path | None) -> dict[str, Any]:
-    from equipoise.runtime.configuration import read_document
-
-    return {} if configuration is None else read_document(configuration.read_text(encoding="utf-8"))
-
-
 def _settings(configuration: Path | None) -> "Settings":
-    from equipoise.cli.lab.settings import replay_settings
+    from equipoise.cli.lab.replays import replay_settings
+    from equipoise.cli.service_settings import read_file
 
-    return replay_settings(_document(configuration))
+    return replay_settings(read_file(configuration))
 
 
 def _command_line() -> str:

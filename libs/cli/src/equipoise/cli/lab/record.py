@@ -1,7 +1,6 @@
 """`equipoise lab record`: records a running cluster as a trace."""
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,39 +9,33 @@ import msgspec
 from rich.console import Console
 
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
-from equipoise.cli.service_settings import SERVICE_SETTINGS
-from equipoise.collector.settings import CollectorSettings
+from equipoise.cli.service_settings import all_settings, read_file
 from equipoise.lab.record import RecordError, RecordOptions, record
-from equipoise.runtime.configuration import read_sections
 
 
-def record_options(
-    document: Mapping[str, Any],
+def run_record(
+    configuration: Path | None,
     *,
     prometheus_url: str | None,
     kubeconfig: str | None,
     context: str | None,
-    days: float,
-    step: int,
-    out: Path,
-) -> RecordOptions:
-    """Arguments override the document. Raises InvalidInput and ConfigurationError."""
-    shared, own = read_sections(document, SERVICE_SETTINGS)
-    collector = own["collector"]
-    assert isinstance(collector, CollectorSettings)
-    given = {"kubeconfig": kubeconfig, "context": context}
-    kubernetes = msgspec.structs.replace(shared.kubernetes, **{name: text for name, text in given.items() if text})
-    prometheus = collector.prometheus
+    as_json: bool,
+    **extent: Any,
+) -> None:
+    """Run the command. Arguments override the file; `extent` has `days`, `step` and `out`.
+
+    Raises InvalidInput, ConfigurationError and CommandFailed.
+    """
+    settings = all_settings(read_file(configuration))
+    given = {name: text for name, text in (("kubeconfig", kubeconfig), ("context", context)) if text}
+    kubernetes = msgspec.structs.replace(settings.shared.kubernetes, **given)
+    prometheus = settings.collector.prometheus
     if prometheus_url:
         prometheus = msgspec.structs.replace(prometheus, url=prometheus_url)
     try:
-        return RecordOptions(prometheus=prometheus, kubernetes=kubernetes, out=out, days=days, step=step)
+        options = RecordOptions(prometheus=prometheus, kubernetes=kubernetes, **extent)
     except ValueError as error:
         raise InvalidInput(str(error)) from None
-
-
-def run_record(options: RecordOptions, *, as_json: bool) -> None:
-    """Raises CommandFailed."""
     try:
         summary = asyncio.run(record(options, Console(stderr=True, highlight=False)))
     except RecordError as error:

@@ -8,14 +8,14 @@ from equipoise.runtime.process.logging import configure_logging
 
 
 async def pause_evictions(cluster: Kubernetes, why: str) -> str:
-    """A sentence that says what was done. Raises KubeError."""
+    """What was done, as a sentence. Raises KubeError."""
     configure_logging(Logging(level="warning"), "pause")
     async with connect_kube(cluster, "pause", SystemClock()) as kube:
         return await ledger_store.pause(kube, cluster.namespace, why)
 
 
 async def resume_evictions(cluster: Kubernetes) -> str:
-    """A sentence that says what was done. Raises KubeError."""
+    """What was done, as a sentence. Raises KubeError."""
     configure_logging(Logging(level="warning"), "resume")
     clock = SystemClock()
     async with connect_kube(cluster, "resume", clock) as kube:

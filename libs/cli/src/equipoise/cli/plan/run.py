@@ -1,15 +1,30 @@
 """Requests the plan from the leading descheduler, and prints it, or what changed since the last one."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from equipoise.cli.bus import send_request
-from equipoise.cli.plan.changes import LastPlans, plan_changes
-from equipoise.cli.plan.text import show, show_changes
-from equipoise.cli.terminal import console, print_json
+from equipoise.cli.plan.changes import LastPlans, NodeChange, PlanChanges, plan_changes
+from equipoise.cli.terminal import (
+    RESOURCES,
+    amounts,
+    day_and_time,
+    duration,
+    percent,
+    percentages,
+    print_result,
+    print_section,
+    table,
+    time_of_day,
+)
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW
-from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
+from equipoise.contracts.messages.descheduling import DryRunMove, RefusedMove
+from equipoise.contracts.messages.plan import PendingMove, PlannedMove, PlannedNode, PlanRequest, PlanResponse
+from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.process.logging import configure_logging
 
@@ -20,7 +35,7 @@ NO_LEADER = (
 
 
 async def run_plan(server: Nats, environment: Mapping[str, str], *, as_json: bool, only_changes: bool) -> None:
-    """The command. Saves the plan as the last one shown of this cluster. Raises BusError."""
+    """Run the command. Saves the plan as the last one shown of this cluster. Raises BusError."""
     configure_logging(Logging(level="error"), "plan")
     no_leader = NO_LEADER.format(url=server.url)
     plan = await send_request(server, PLAN_PREVIEW, PlanRequest(), PlanResponse, no_responder=no_leader)
@@ -30,15 +45,146 @@ async def run_plan(server: Nats, environment: Mapping[str, str], *, as_json: boo
         click.echo("no earlier plan of this cluster: everything is new", err=True)
     if only_changes and (as_json or before is not None):
         changes = plan_changes(before or PlanResponse(leader=plan.leader, planned_at=plan.planned_at), plan)
-        if as_json:
-            print_json(changes)
-        else:
-            show_changes(changes, console())
-    elif as_json:
-        print_json(plan)
+        print_result(changes, show_changes, as_json=as_json)
     else:
-        show(plan, console())
+        print_result(plan, show, as_json=as_json)
     try:
         plans.save(plan)
     except OSError as error:
         click.echo(f"could not save the plan for --diff: {error.filename}: {error.strerror}", err=True)
+
+
+MAX_ROWS = 20
+"""Rows of each table except planned moves; JSON output has all."""
+
+
+def show(plan: PlanResponse, to: Console) -> None:
+    """Planned moves, nodes, refused moves, pending moves, dry-run moves and cooldowns."""
+    for line in _headline(plan):
+        to.print(line)
+    if plan.moves:
+        print_section(to, "Planned moves", _moves(plan.moves))
+    if plan.nodes:
+        print_section(to, f"Nodes{_shortened(plan.nodes)}", _nodes(plan.nodes[:MAX_ROWS], plan.interval))
+    if plan.refused:
+        rows: Iterable[Sequence[str]] = ((each.pod or "(any)", each.node, each.why) for each in plan.refused)
+        _section(to, "Not moved", ("pod", "node", "reason"), rows, plan.refused)
+    if plan.pending:
+        rows = ((_pod(each), f"{each.node} → {each.target}", _pending_state(each.evicted_at)) for each in plan.pending)
+        _section(to, "Pending moves", ("pod", "move", "state"), rows, plan.pending)
+    if plan.dry_run_moves:
+        rows = ((_pod(each), f"{each.node} → {each.target}", day_and_time(each.until)) for each in plan.dry_run_moves)
+        _section(to, "Dry-run moves, counted above as done", ("pod", "move", "until"), rows, plan.dry_run_moves)
+    if plan.cooldowns:
+        rows = ((each.node, day_and_time(each.until), each.why) for each in plan.cooldowns)
+        _section(to, "Nodes in cooldown", ("node", "until", "reason"), rows, plan.cooldowns)
+
+
+def show_changes(changes: PlanChanges, to: Console) -> None:
+    """One line per change: `+` added, `-` removed, `~` changed."""
+    since = f"since the plan of {day_and_time(changes.since)} ({duration(changes.until - changes.since)} earlier)"
+    if changes.empty:
+        to.print(Text(f"No changes {since}"))
+        return
+    to.print(Text.assemble(("Changes", "bold"), f" {since}"))
+    for move in changes.added:
+        to.print(Text(f"+ {_pod(move)}  {move.node} → {move.target}  {move.reason}", style="green"))
+    for move in changes.removed:
+        to.print(Text(f"- {_pod(move)}  {move.node} → {move.target}", style="red"))
+    for each in changes.retargeted:
+        move = each.move
+        line = f"~ {_pod(move)}  {move.node} → {move.target} (was {each.previous_target})"
+        to.print(Text(line, style="yellow"))
+    for change in changes.nodes:
+        to.print(Text(f"~ node {change.node}: {_node_change(change)}", style="yellow"))
+    for refused in changes.refused_added:
+        to.print(Text(f"+ not moved: {_refused_pod(refused)}: {refused.why}"))
+    for refused in changes.refused_removed:
+        to.print(Text(f"- not moved: {_refused_pod(refused)}: {refused.why}"))
+    if changes.evictions != changes.evictions_before:
+        before, now = changes.evictions_before or "unknown", changes.evictions or "unknown"
+        to.print(Text(f"~ evictions: {now} (was {before})"))
+
+
+def _headline(plan: PlanResponse) -> Iterator[Text]:
+    count = "1 pod would move" if len(plan.moves) == 1 else f"{len(plan.moves)} pods would move"
+    source = f" ({plan.considered} nodes, {day_and_time(plan.planned_at)}, planned by {plan.leader.holder})"
+    yield Text.assemble((count, "bold"), source)
+    yield Text(f"evictions: {_evictions(plan.evictions)}")
+    waiting = [node.missing_evaluations for node in plan.nodes if node.missing_evaluations]
+    if waiting:
+        fewest = min(waiting)
+        nodes = "1 hot node" if len(waiting) == 1 else f"{len(waiting)} hot nodes"
+        evaluations = "evaluation" if fewest == 1 else "evaluations"
+        yield Text(
+            f"preview: evictions are proposed once a node is above its threshold in enough consecutive evaluations; "
+            f"of {nodes} the first needs {fewest} more {evaluations} (about {duration(fewest * plan.interval)})"
+        )
+    for strategy, why in plan.why.items():
+        yield Text(f"{strategy}: {why}", style="yellow")
+
+
+def _evictions(state: str) -> str:
+    match state:
+        case "":
+            return "unknown, no heartbeat of a binder: check that one is running"
+        case "dry run":
+            return "dry run (binder.evict is false)"
+        case _:
+            return state
+
+
+def _moves(moves: Sequence[PlannedMove]) -> Table:
+    made = table("pod", "workload", "from", "to", "usage", "sample", "reason")
+    for move in moves:
+        workload = "" if move.workload is None else f"{move.workload.kind}/{move.workload.name}"
+        reason = f"later, when the target has room: {move.reason}" if move.later else move.reason
+        sample = time_of_day(move.sampled_at)
+        made.add_row(_pod(move), workload, move.node, move.target, amounts(move.expected_reduction), sample, reason)
+    return made
+
+
+def _nodes(nodes: Sequence[PlannedNode], interval: float) -> Table:
+    made = table("node", "state", "cpu", "memory", "evaluations needed", "reason")
+    for node in nodes:
+        missing = node.missing_evaluations
+        needed = f"{missing} ({duration(missing * interval)})" if missing else "none" if node.state == "hot" else ""
+        loads = (f"{percent(getattr(node.before, name))} → {percent(getattr(node.after, name))}" for name in RESOURCES)
+        made.add_row(node.node, node.state, *loads, needed, node.why, style="red" if node.state == "hot" else "")
+    return made
+
+
+def _section(
+    to: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], entries: Sequence[object]
+) -> None:
+    made = table(*columns)
+    for row, _ in zip(rows, range(MAX_ROWS), strict=False):
+        made.add_row(*row)
+    print_section(to, f"{title}{_shortened(entries)}", made)
+
+
+def _shortened(entries: Sequence[object]) -> str:
+    return f" (first {MAX_ROWS} of {len(entries)}, -o json has all)" if len(entries) > MAX_ROWS else ""
+
+
+def _pending_state(evicted_at: float | None) -> str:
+    return "proposed" if evicted_at is None else f"evicted at {time_of_day(evicted_at)}, replacement not placed yet"
+
+
+def _pod(move: PlannedMove | PendingMove | DryRunMove) -> str:
+    return f"{move.namespace}/{move.pod}"
+
+
+def _refused_pod(refused: RefusedMove) -> str:
+    return f"{refused.pod} on {refused.node}" if refused.pod else refused.node
+
+
+def _node_change(change: NodeChange) -> str:
+    def state(node: PlannedNode | None) -> str:
+        if node is None:
+            return "not in the plan"
+        return f"{node.state}, {node.missing_evaluations} evaluations needed" if node.state == "hot" else node.state
+
+    now = change.now
+    load = f"; {percentages(now.before)}" if now is not None and now.before != Resources() else ""
+    return f"{state(change.now)} (was {state(change.before)}){load}"

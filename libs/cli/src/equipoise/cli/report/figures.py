@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -23,13 +23,13 @@ _BUCKET = 10.0
 _RESOURCES = ("cpu", "memory")
 
 
-class RegretSum(msgspec.Struct, frozen=True, kw_only=True):
+class RegretSum(msgspec.Struct, kw_only=True):
     """Of the pods of a workload, or of a node."""
 
     name: str
-    placements: int
-    elsewhere: int
-    regret: float
+    placements: int = 0
+    elsewhere: int = 0
+    regret: float = 0.0
     """Points, summed over those that would have been placed elsewhere."""
 
 
@@ -96,12 +96,6 @@ class PlacementReport(msgspec.Struct, frozen=True, kw_only=True):
     """The latest high thresholds, as load 0..1."""
 
 
-class _Sum(msgspec.Struct, kw_only=True):
-    placements: int = 0
-    elsewhere: int = 0
-    regret: float = 0.0
-
-
 class ReportTotals:
     """Sums up messages, oldest first, without keeping those of placements."""
 
@@ -109,8 +103,8 @@ class ReportTotals:
         self._placements = 0
         self._regrets: list[float] = []
         self._elsewhere = 0
-        self._workloads: defaultdict[str, _Sum] = defaultdict(_Sum)
-        self._nodes: defaultdict[str, _Sum] = defaultdict(_Sum)
+        self._workloads: dict[str, RegretSum] = {}
+        self._nodes: dict[str, RegretSum] = {}
         self._moves: defaultdict[str, list[tuple[float, Resources]]] = defaultdict(list)
         self._avoidable_placements = 0
         self._avoidable: defaultdict[str, float] = defaultdict(float)
@@ -131,7 +125,8 @@ class ReportTotals:
         self._regrets.append(advice.regret)
         elsewhere = advice.rank > 1 and advice.regret >= MIN_REGRET and not advice.neutral
         workload = f"{advice.namespace}/{advice.pod} (no workload)" if advice.workload is None else str(advice.workload)
-        for each in (self._workloads[workload], self._nodes[advice.node]):
+        for sums, name in ((self._workloads, workload), (self._nodes, advice.node)):
+            each = sums.setdefault(name, RegretSum(name=name))
             each.placements += 1
             if elsewhere:
                 each.elsewhere += 1
@@ -224,11 +219,9 @@ def _share(node: AdvisedNode, sign: float) -> Resources:
     return Resources(cpu=of("cpu"), memory=of("memory"))
 
 
-def _largest(sums: dict[str, _Sum]) -> list[RegretSum]:
+def _largest(sums: Mapping[str, RegretSum]) -> list[RegretSum]:
     regretful = [
-        RegretSum(name=name, placements=each.placements, elsewhere=each.elsewhere, regret=round(each.regret, 1))
-        for name, each in sums.items()
-        if each.elsewhere
+        msgspec.structs.replace(each, regret=round(each.regret, 1)) for each in sums.values() if each.elsewhere
     ]
     return sorted(regretful, key=lambda each: (-each.regret, each.name))[:MAX_ROWS]
 

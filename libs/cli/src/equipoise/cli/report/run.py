@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+from rich.console import Console
+from rich.text import Text
+
 from equipoise.cli.bus import retained_messages
 from equipoise.cli.exit_codes import CommandFailed
-from equipoise.cli.report.figures import ReportTotals
+from equipoise.cli.report import sentences
+from equipoise.cli.report.figures import MAX_ROWS, PlacementReport, ReportTotals
 from equipoise.cli.report.page import page
-from equipoise.cli.report.text import show
-from equipoise.cli.terminal import console, print_json
+from equipoise.cli.terminal import print_result, print_section, table
 from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice
@@ -19,7 +22,7 @@ ADVICE = f"{PREFIX}.advice.>"
 
 
 async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path | None) -> None:
-    """The command. `html`: also write a page to this file.
+    """Run the command. `html`: also write a page to this file.
 
     Raises BusError, OSError if the file cannot be written, and CommandFailed if there is no advice.
     """
@@ -40,7 +43,22 @@ async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path
     report = totals.report(now - since, now)
     if html is not None:
         html.write_text(page(report), encoding="utf-8")  # noqa: ASYNC240  one small file
-    if as_json:
-        print_json(report)
-    else:
-        show(report, console())
+    print_result(report, show, as_json=as_json)
+
+
+_MAX_BAR = 24
+
+
+def show(report: PlacementReport, to: Console) -> None:
+    """Sentences, workloads and nodes with the most regret, nodes above their thresholds, and notes."""
+    for sentence in (sentences.placements, sentences.regret, sentences.avoidable, sentences.spread):
+        to.print(Text(sentence(report)))
+    for title, color, (name, *numbers), rows in sentences.tables(report):
+        made = table(name, *(f"{number}>" for number in numbers), "")
+        for cells, share in rows[:MAX_ROWS]:
+            made.add_row(*cells, Text("█" * max(1, round(_MAX_BAR * share)), color))
+        more = len(rows) - MAX_ROWS
+        print_section(to, title + (f", and {more} more" if more > 0 else ""), made)
+    for note in sentences.NOTES:
+        to.print()
+        to.print(Text(note, style="dim"))

@@ -1,4 +1,7 @@
-"""The sentences of a report, the same on a terminal and on a page."""
+"""The sentences and tables of a report, the same on a terminal and on a page."""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
 from equipoise.cli.report.figures import MIN_REGRET, PlacementReport
 from equipoise.cli.terminal import RESOURCES, duration, percent
@@ -50,9 +53,31 @@ def spread(report: PlacementReport) -> str:
     return f"Mean over {period}: spread (highest − lowest node) {apart}; standard deviation {deviation}."
 
 
-def thresholds(high: Resources) -> str:
-    found = [f"{name} {value:.0%}" for name in RESOURCES if (value := getattr(high, name)) is not None]
-    return ", ".join(found) or "none"
+class ReportTable(NamedTuple):
+    """The nodes or workloads with the highest values."""
+
+    title: str
+    color: Literal["yellow", "red"]
+    columns: tuple[str, ...]
+    rows: Sequence[tuple[tuple[str, ...], float]]
+    """The cells of each, and the length of its bar (0..1)."""
+
+
+def tables(report: PlacementReport) -> Iterator[ReportTable]:
+    """The tables of the report that have rows."""
+    for kind, sums in (("workload", report.workloads), ("node", report.nodes)):
+        rows = [
+            ((each.name, str(each.placements), str(each.elsewhere), f"{each.regret:.0f}"), each.regret / sums[0].regret)
+            for each in sums
+        ]
+        if rows:
+            columns = (kind, "placed", "elsewhere", "regret")
+            yield ReportTable(f"{kind.capitalize()}s with the most regret", "yellow", columns, rows)
+    above = [((each.node, duration(each.seconds), f"{each.share:.1%}"), each.share) for each in report.above_threshold]
+    if above:
+        high = [f"{name} {value:.0%}" for name in RESOURCES if (value := getattr(report.high, name)) is not None]
+        title = f"Nodes above their high threshold ({', '.join(high) or 'none'})"
+        yield ReportTable(title, "red", ("node", "for", "of the time"), above)
 
 
 def _percentages(load: Resources) -> str:

@@ -4,11 +4,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from equipoise.binder.shell.ledger_store import create_ledger
-from equipoise.cli.service_settings import SERVICE_SETTINGS
+from equipoise.cli.service_settings import all_settings, read_file
 from equipoise.contracts.kubernetes.objects import Namespace, ObjectMeta
-from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus.setup import setup_streams
-from equipoise.runtime.configuration import read_document, read_sections
 from equipoise.runtime.kubernetes.client import NAMESPACES, NotFound
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
@@ -19,11 +17,9 @@ async def create_resources(configuration: Path | None, environment: Mapping[str,
 
     The variables of `environment` override the file; by default none do.
     """
-    plain = {} if configuration is None else read_document(configuration.read_text())  # noqa: ASYNC240  one small file
-    shared, own = read_sections(plain, SERVICE_SETTINGS, environment)
-    descheduler = own["descheduler"]
-    assert isinstance(descheduler, DeschedulerSettings)
-    await setup_streams(shared.nats, intent_max_age=descheduler.intent_lifetime)
+    settings = all_settings(read_file(configuration), environment)
+    shared = settings.shared
+    await setup_streams(shared.nats, intent_max_age=settings.descheduler.intent_lifetime)
     clock = SystemClock()
     async with connect_kube(shared.kubernetes, "setup", clock) as kube:
         try:

@@ -13,7 +13,7 @@ from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import LedgerStore
 from equipoise.binder.state.ledger import LedgerClosed, LedgerEntry
 from equipoise.binder.state.ledger_json import clock_time
-from equipoise.cli.terminal import console, print_json, table
+from equipoise.cli.terminal import print_result, table
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.settings import Section
 from equipoise.runtime.configuration import Kubernetes, Logging, read_document, read_sections
@@ -35,15 +35,12 @@ def configured_limits(configuration: Path | None, environment: Mapping[str, str]
 
 
 async def run_status(cluster: Kubernetes, limits: Limits, *, as_json: bool, limits_source: str) -> None:
-    """The command. Raises KubeError."""
+    """Run the command. Raises KubeError."""
     configure_logging(Logging(level="error"), "status")
     clock = SystemClock()
     async with connect_kube(cluster, "status", clock) as kube:
         status = await read_status(kube, cluster.namespace, limits, clock)
-    if as_json:
-        print_json(status)
-    else:
-        show(status, console(), limits_source)
+    print_result(status, lambda status, to: show(status, to, limits_source), as_json=as_json)
 
 
 async def read_status(kube: Kube, namespace: str, limits: Limits, clock: Clock) -> LedgerStatus:

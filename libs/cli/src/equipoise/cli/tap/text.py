@@ -1,8 +1,8 @@
 """Messages of the bus as lines of text."""
 
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
+from functools import singledispatch
 
 import msgspec
 
@@ -69,53 +69,62 @@ def text_printer() -> Printer:
 _COLORS = {"eviction": "bold red", "decision": "yellow", "annotation": "magenta", "health": "dim"}
 
 
+@singledispatch
 def describe(message: msgspec.Struct) -> str:
     """One line. A message without a description is printed as JSON."""
-    description = DESCRIPTIONS.get(type(message))
-    return msgspec.json.encode(message).decode() if description is None else description(message)
+    return msgspec.json.encode(message).decode()
 
 
 def _windows(message: NodeUtilization | WorkloadUtilization) -> str:
     return "   ".join(f"{name} {amounts(window.mean)}" for name, window in message.windows.items()) or "unknown"
 
 
+@describe.register
 def _node(message: NodeUtilization) -> str:
     age = message.queried_at - message.sampled_at
     return f"{_windows(message)}   ({len(message.pods)} pods, sample age {age:.1f} s)"
 
 
+@describe.register
 def _workload(message: WorkloadUtilization) -> str:
     return f"{_windows(message)} per replica ({message.replicas} measured)"
 
 
+@describe.register
 def _cycle(message: UtilizationCycle) -> str:
     return f"cycle {message.cycle}: {message.fresh} of {message.expected} nodes fresh {message.problem}".rstrip()
 
 
+@describe.register
 def _placement(message: NodePlacement) -> str:
     state = "deleted" if message.removed else "ready" if message.ready else "not ready"
     return f"{state}, {len(message.pods)} pods, {len(message.gone)} recently deleted"
 
 
+@describe.register
 def _intent(message: EvictionIntent) -> str:
     return f"evict from {message.node}, target {message.target or 'any'}: {message.reason}"
 
 
+@describe.register
 def _outcome(message: EvictionOutcome) -> str:
     return f"{message.outcome} from {message.node}, target {message.target or 'any'} {message.detail}".rstrip()
 
 
+@describe.register
 def _annotation(message: AnnotationWritten) -> str:
     values = ", ".join(f"{key}={value}" for key, value in message.annotations.items())
     return f"{message.object}: {values} ({message.why})"
 
 
+@describe.register
 def _score(message: ScoreDecision) -> str:
     best = ", ".join(f"{node.node} {node.extender_score} ({node.score:.0f})" for node in message.best[:5])
     demand = f"expected usage {amounts(message.demand)} ({message.demand_source})"
     return f"{'neutral: ' + message.why if message.neutral else best}; {demand}; {message.considered} nodes"
 
 
+@describe.register
 def _advice(message: PlacementAdvice) -> str:
     if message.rank is None or message.regret is None or message.best is None:
         return f"on {message.node}: {message.why}"
@@ -123,11 +132,13 @@ def _advice(message: PlacementAdvice) -> str:
     return place if message.rank == 1 else f"{place}, {message.regret:.0f} points below {message.best.node}"
 
 
+@describe.register
 def _review(message: ClusterReview) -> str:
     over = ", ".join(f"{node} {seconds:.0f} s" for node, seconds in list(message.over.items())[:8])
     return f"{message.seen:.0f} s observed, {message.nodes:.0f} nodes; above their thresholds: {over or 'none'}"
 
 
+@describe.register
 def _deschedule(message: DescheduleDecision) -> str:
     hot = [f"{node.node} ({percentages(node.load)})" for node in message.nodes if node.state == "hot"]
     result = f"{len(message.intents)} intents" if message.intents else message.why
@@ -135,25 +146,9 @@ def _deschedule(message: DescheduleDecision) -> str:
     return f"hot: {', '.join(hot[:8]) or 'none'}; {result}; {len(message.refused)} moves rejected"
 
 
+@describe.register
 def _health(message: Heartbeat) -> str:
     state = "ready" if message.ready else "not ready"
     role = {True: ", leader", False: ", standby", None: ""}[message.leading]
     problems = f": {'; '.join(message.problems)}" if message.problems else ""
     return f"{state}{role}{problems}"
-
-
-DESCRIPTIONS: Mapping[type[msgspec.Struct], Callable[[Any], str]] = {
-    NodeUtilization: _node,
-    WorkloadUtilization: _workload,
-    UtilizationCycle: _cycle,
-    NodePlacement: _placement,
-    EvictionIntent: _intent,
-    EvictionOutcome: _outcome,
-    AnnotationWritten: _annotation,
-    ScoreDecision: _score,
-    PlacementAdvice: _advice,
-    ClusterReview: _review,
-    DescheduleDecision: _deschedule,
-    Heartbeat: _health,
-}
-"""Messages without an entry are printed as JSON."""

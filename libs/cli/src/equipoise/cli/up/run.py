@@ -21,7 +21,7 @@ from equipoise.runtime.bus.dev_server import embedded_server
 from equipoise.runtime.configuration import Logging, read_document, read_sections, to_document
 from equipoise.runtime.process.health import Readiness
 from equipoise.runtime.process.logging import configure_logging
-from equipoise.testbed.processes.ports import PortBlock
+from equipoise.testbed.processes.loopback import PortBlock
 
 Document = dict[str, Any]
 

@@ -3,34 +3,18 @@
 import msgspec
 
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.bus.subjects import (
-    PLAN_PREVIEW,
-    PREFIX,
-    SCORE_EXPLAIN,
-    SERVICES,
-    ServiceName,
-)
-from equipoise.contracts.messages.advice import CLUSTER_REVIEW, PLACEMENT_ADVICE, ClusterReview, PlacementAdvice
-from equipoise.contracts.messages.annotation import ANNOTATION_WRITTEN, AnnotationWritten
-from equipoise.contracts.messages.descheduling import DESCHEDULE_DECISION, DescheduleDecision
-from equipoise.contracts.messages.eviction import EVICTION_INTENT, EVICTION_OUTCOME, EvictionIntent, EvictionOutcome
+from equipoise.contracts.bus.subjects import PLAN_PREVIEW, PREFIX, SCORE_EXPLAIN, SERVICES, ServiceName
+from equipoise.contracts.messages.advice import CLUSTER_REVIEW, PLACEMENT_ADVICE
+from equipoise.contracts.messages.annotation import ANNOTATION_WRITTEN
+from equipoise.contracts.messages.descheduling import DESCHEDULE_DECISION
+from equipoise.contracts.messages.eviction import EVICTION_INTENT, EVICTION_OUTCOME
 from equipoise.contracts.messages.example import DESCHEDULER, HOT_NODE, NOW, POD, POD_UID, WORKLOAD
-from equipoise.contracts.messages.explanation import EXPLAIN_REQUEST, EXPLANATION, ExplainRequest, Explanation
-from equipoise.contracts.messages.health import HEARTBEAT, Heartbeat
-from equipoise.contracts.messages.placement import NODE_PLACEMENT, NodePlacement
-from equipoise.contracts.messages.plan import PLAN_REQUEST, PLAN_RESPONSE, PlanRequest, PlanResponse
-from equipoise.contracts.messages.score import (
-    SCORE_DECISION,
-    ScoreDecision,
-)
-from equipoise.contracts.messages.utilization import (
-    NODE_UTILIZATION,
-    UTILIZATION_CYCLE,
-    WORKLOAD_UTILIZATION,
-    NodeUtilization,
-    UtilizationCycle,
-    WorkloadUtilization,
-)
+from equipoise.contracts.messages.explanation import EXPLAIN_REQUEST, EXPLANATION
+from equipoise.contracts.messages.health import HEARTBEAT
+from equipoise.contracts.messages.placement import NODE_PLACEMENT
+from equipoise.contracts.messages.plan import PLAN_REQUEST, PLAN_RESPONSE
+from equipoise.contracts.messages.score import SCORE_DECISION
+from equipoise.contracts.messages.utilization import NODE_UTILIZATION, UTILIZATION_CYCLE, WORKLOAD_UTILIZATION
 
 
 class Channel(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,9 +26,8 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     tokens: tuple[str, ...] = ()
     """What each `*` and `>` stands for, in order."""
 
-    message: type[msgspec.Struct]
     example: tuple[str, msgspec.Struct]
-    """A subject and a message on it, for the documentation."""
+    """A subject and a message on it: all messages are of this type. Also for the documentation."""
 
     publishers: tuple[ServiceName, ...] = ()
     subscribers: tuple[ServiceName, ...] = ()
@@ -54,17 +37,23 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True):
     responder: ServiceName | None = None
     """For requests: the service that responds."""
 
-    response: type[msgspec.Struct] | None = None
     response_example: msgspec.Struct | None = None
     open_to_users: bool = False
     """The user `tap` may send requests: they change nothing."""
+
+    @property
+    def message(self) -> type[msgspec.Struct]:
+        return type(self.example[1])
+
+    @property
+    def response(self) -> type[msgspec.Struct] | None:
+        return None if self.response_example is None else type(self.response_example)
 
 
 CHANNELS: tuple[Channel, ...] = (
     Channel(
         pattern=f"{PREFIX}.utilization.node.*",
         tokens=("node",),
-        message=NodeUtilization,
         example=(subjects.node_utilization(HOT_NODE), NODE_UTILIZATION),
         publishers=("collector",),
         subscribers=("annotator", "scorer", "descheduler", "binder"),
@@ -72,7 +61,6 @@ CHANNELS: tuple[Channel, ...] = (
     Channel(
         pattern=f"{PREFIX}.utilization.workload.*.*.*",
         tokens=("key", "namespace", "name"),
-        message=WorkloadUtilization,
         example=(subjects.workload_utilization(WORKLOAD), WORKLOAD_UTILIZATION),
         publishers=("collector",),
         subscribers=("annotator", "scorer", "descheduler"),
@@ -80,7 +68,6 @@ CHANNELS: tuple[Channel, ...] = (
     Channel(
         pattern=f"{PREFIX}.utilization.cycle.*",
         tokens=("shard",),
-        message=UtilizationCycle,
         example=(subjects.utilization_cycle("all"), UTILIZATION_CYCLE),
         publishers=("collector",),
         subscribers=("collector", "annotator", "scorer", "descheduler", "binder"),
@@ -88,7 +75,6 @@ CHANNELS: tuple[Channel, ...] = (
     Channel(
         pattern=f"{PREFIX}.placement.node.*",
         tokens=("node",),
-        message=NodePlacement,
         example=(subjects.node_placement(HOT_NODE), NODE_PLACEMENT),
         publishers=("collector",),
         subscribers=("collector", "annotator", "scorer", "descheduler", "binder"),
@@ -96,7 +82,6 @@ CHANNELS: tuple[Channel, ...] = (
     Channel(
         pattern=f"{PREFIX}.eviction.intent.*.*",
         tokens=("namespace", "pod"),
-        message=EvictionIntent,
         example=(subjects.eviction_intent("shop", POD), EVICTION_INTENT),
         publishers=("descheduler",),
         subscribers=("binder",),
@@ -105,7 +90,6 @@ CHANNELS: tuple[Channel, ...] = (
     Channel(
         pattern=f"{PREFIX}.eviction.outcome.*.*",
         tokens=("namespace", "pod"),
-        message=EvictionOutcome,
         example=(subjects.eviction_outcome("shop", POD), EVICTION_OUTCOME),
         publishers=("binder",),
         subscribers=("scorer", "descheduler"),
@@ -113,60 +97,50 @@ CHANNELS: tuple[Channel, ...] = (
     Channel(
         pattern=f"{PREFIX}.annotation.>",
         tokens=("object",),
-        message=AnnotationWritten,
         example=(subjects.node_annotation(HOT_NODE), ANNOTATION_WRITTEN),
         publishers=("annotator",),
     ),
     Channel(
         pattern=f"{PREFIX}.decision.scorer.>",
         tokens=("pod",),
-        message=ScoreDecision,
         example=(subjects.decision("scorer", "shop", POD), SCORE_DECISION),
         publishers=("scorer",),
     ),
     Channel(
         pattern=f"{PREFIX}.advice.placement.*.*.*",
         tokens=("namespace", "pod", "uid"),
-        message=PlacementAdvice,
         example=(subjects.placement_advice("shop", POD, POD_UID), PLACEMENT_ADVICE),
         publishers=("scorer",),
     ),
     Channel(
         pattern=f"{PREFIX}.advice.cluster.*.*",
         tokens=("hour", "since"),
-        message=ClusterReview,
         example=(subjects.cluster_review(int(NOW // 3_600), int(NOW)), CLUSTER_REVIEW),
         publishers=("scorer",),
     ),
     Channel(
         pattern=f"{PREFIX}.decision.descheduler.>",
         tokens=("strategy",),
-        message=DescheduleDecision,
         example=(subjects.decision("descheduler", "low_node_load"), DESCHEDULE_DECISION),
         publishers=("descheduler",),
     ),
     Channel(
         pattern=SCORE_EXPLAIN,
-        message=ExplainRequest,
         example=(SCORE_EXPLAIN, EXPLAIN_REQUEST),
         responder="scorer",
-        response=Explanation,
         response_example=EXPLANATION,
         open_to_users=True,
     ),
     Channel(
         pattern=PLAN_PREVIEW,
-        message=PlanRequest,
         example=(PLAN_PREVIEW, PLAN_REQUEST),
         responder="descheduler",
-        response=PlanResponse,
         response_example=PLAN_RESPONSE,
         open_to_users=True,
     ),
     Channel(
         pattern=f"{PREFIX}.health.*.*",
         tokens=("service", "id"),
-        message=Heartbeat,
         example=(subjects.health("descheduler", DESCHEDULER), HEARTBEAT),
         publishers=SERVICES,
         subscribers=("collector", "descheduler"),

@@ -1,4 +1,4 @@
-"""The shared sections of the configuration: what every service must read alike."""
+"""The shared sections of the configuration: which must be the same for every service."""
 
 from typing import Annotated, Literal
 
@@ -17,7 +17,7 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 class Section(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=False
 ):
-    """A part of the configuration: unknown fields are errors, so that a misspelt one is never ignored."""
+    """A part of the configuration: unknown fields are errors, so that a misspelled one is never ignored."""
 
 
 class Window(Section, frozen=True, kw_only=True):
@@ -124,7 +124,7 @@ class LoadSettings(Section, frozen=True, kw_only=True):
 
 
 class ResourceThresholds(Section, frozen=True, kw_only=True):
-    """Load in percent of the base, per resource; None: this resource is not looked at."""
+    """Load in percent of the base, per resource; None: this resource is ignored."""
 
     cpu: Percent | None = None
     memory: Percent | None = None
@@ -133,7 +133,7 @@ class ResourceThresholds(Section, frozen=True, kw_only=True):
 
 
 THRESHOLD_RESOURCES = ("cpu", "memory", "pods")
-"""What marks may be set for."""
+"""Resources that may have a threshold."""
 
 MIN_GAP = 5.0
 """Points that must lie between where a node is filled to and where it is emptied from.
@@ -145,7 +145,7 @@ A pod or two of load: with less between them, what one move fills the next one e
 def too_close(
     low: ResourceThresholds, high: ResourceThresholds, *, low_name: str = "low", high_name: str = "high"
 ) -> str:
-    """ "" when every mark of `low` is MIN_GAP below that of `high`, else which is not, and what to change.
+    """ "" when every threshold of `low` is MIN_GAP below that of `high`, else which is not, and what to change.
 
     A resource that has only one of the two is fine.
     """
@@ -181,7 +181,7 @@ class Thresholds(Section, frozen=True, kw_only=True):
 
 
 def contradiction(thresholds: Thresholds) -> str:
-    """ "" when the four marks go together, else which do not."""
+    """ "" when the four thresholds are consistent, else which are not."""
     fault = too_close(thresholds.low, thresholds.high) or too_close(
         thresholds.prod_low, thresholds.prod_high, low_name="prodLow", high_name="prodHigh"
     )

@@ -1,10 +1,9 @@
 """Whether a pod fits on a node, and why not, as in kube-scheduler's filters. Never by preemption.
 
-The pod stands for its own replacement: where it runs now it takes no room and excludes no other pod. Pods nominated to
-a node count as being there: add them to `FitNode.pods`. Source: kubernetes v1.36, pkg/scheduler/framework/plugins.
+The pod is its own replacement: where it runs now it takes no room and excludes no other pod. Pods nominated to
+a node count as being there: add them to `FitNode.pods`. To check many nodes for one pod, call `inter_pod_rules` once,
+then `node_refusal` and `inter_pod_refusal` for each node. Source: kubernetes v1.36, pkg/scheduler/framework/plugins.
 """
-
-from collections.abc import Sequence
 
 from equipoise.contracts.fit.inter_pod_rules import InterPodRules, inter_pod_refusal, inter_pod_rules
 from equipoise.contracts.fit.node_rules import capacity_refusal, constraint_refusal, node_refusal
@@ -25,18 +24,4 @@ __all__ = [
     "inter_pod_rules",
     "node_refusal",
     "placed_node",
-    "refusal",
 ]
-
-
-def refusal(pod: FitPod, node: FitNode, nodes: Sequence[FitNode] = ()) -> str:
-    """ "" when the pod fits on the node, else why not.
-
-    `nodes`: all nodes, for rules about topology domains. `node` replaces the one of its name. To check many nodes for
-    one pod, call `inter_pod_rules` once, then `node_refusal` and `inter_pod_refusal` for each node.
-    """
-    alone = node_refusal(pod, node)
-    if alone:
-        return alone
-    others = [other for other in nodes if other.name != node.name]
-    return inter_pod_refusal(node, inter_pod_rules(pod, [*others, node]))

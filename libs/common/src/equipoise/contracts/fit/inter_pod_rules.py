@@ -1,6 +1,6 @@
 """Rules between pods: affinity, anti-affinity in both directions, topology spread.
 
-What depends only on the pod and the cluster is computed once (`InterPodRules`). Then a node needs a few look-ups.
+What depends only on the pod and the cluster is computed once (`InterPodRules`). Then a node needs few lookups.
 """
 
 from collections import Counter

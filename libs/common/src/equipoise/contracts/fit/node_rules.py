@@ -1,4 +1,4 @@
-"""Rules between a pod and a node alone: cordon, taints, selectors, volumes, ports, resources."""
+"""Rules between one pod and one node: cordon, taints, selectors, volumes, ports, resources."""
 
 from collections.abc import Sequence
 
@@ -6,9 +6,8 @@ import msgspec
 
 from equipoise.contracts.fit.values import FitNode, FitPod
 from equipoise.contracts.kubernetes.labels import selects_node
-from equipoise.contracts.kubernetes.objects import Toleration
-from equipoise.contracts.kubernetes.tolerations import tolerates
-from equipoise.contracts.messages.placement import Taint
+from equipoise.contracts.kubernetes.objects import Taint, Toleration
+from equipoise.contracts.kubernetes.taints import tolerates
 
 _FORBIDDING = ("NoSchedule", "NoExecute")
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -70,13 +69,6 @@ def _itself(pod: FitPod, node: FitNode) -> FitPod | None:
     return next((other for other in node.pods if other.uid == pod.uid), None)
 
 
-def _taken_port(pod: FitPod, node: FitNode) -> int | None:
-    if not pod.host_ports:
-        return None
-    taken = [port for other in node.pods if other.uid != pod.uid for port in other.host_ports]
-    return next((port.port for port in pod.host_ports if any(port.conflicts(other) for other in taken)), None)
-
-
 def constraint_refusal(pod: FitPod, node: FitNode) -> str:
     """ "" when cordon, taints, labels and volumes allow the pod, else which does not. Other pods do not affect it."""
     if node.cordoned and untolerated(pod.tolerations, (_UNSCHEDULABLE,)) is not None:
@@ -93,12 +85,14 @@ def constraint_refusal(pod: FitPod, node: FitNode) -> str:
 
 def capacity_refusal(pod: FitPod, node: FitNode) -> str:
     """ "" when the node has room and free ports for the pod, else what is missing."""
-    port = _taken_port(pod, node)
-    if port is not None:
-        return f"host port {port} is taken"
+    if pod.host_ports:
+        taken = [port for other in node.pods if other.uid != pod.uid for port in other.host_ports]
+        port = next((port.port for port in pod.host_ports if any(port.conflicts(other) for other in taken)), None)
+        if port is not None:
+            return f"host port {port} is taken"
     return no_room(pod, node)
 
 
 def node_refusal(pod: FitPod, node: FitNode) -> str:
-    """ "" when the node alone allows the pod, else why not."""
+    """ "" when the rules between the pod and this node allow it, else why not."""
     return constraint_refusal(pod, node) or capacity_refusal(pod, node)

@@ -6,9 +6,15 @@ from functools import cached_property
 import msgspec
 
 from equipoise.contracts.kubernetes import objects
-from equipoise.contracts.kubernetes.objects import NodeSelector, PodAffinityTerm, Toleration, TopologySpreadConstraint
+from equipoise.contracts.kubernetes.objects import (
+    NodeSelector,
+    PodAffinityTerm,
+    Taint,
+    Toleration,
+    TopologySpreadConstraint,
+)
 from equipoise.contracts.kubernetes.requests import Amounts, amounts_of, pod_requests
-from equipoise.contracts.messages.placement import NodePlacement, Taint
+from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
 
 
@@ -77,11 +83,6 @@ class FitNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Number of its pods that are not terminating."""
         return sum(not pod.terminating for pod in self.pods)
 
-    @cached_property
-    def pods_with_anti_affinity(self) -> list[FitPod]:
-        """Pods whose anti-affinity may exclude another pod."""
-        return [pod for pod in self.pods if pod.pod_anti_affinity]
-
 
 def fit_pod(pod: objects.Pod, volume_nodes: Sequence[NodeSelector] = ()) -> FitPod:
     """Converts a Pod. Raises ValueError for an invalid quantity."""
@@ -116,7 +117,7 @@ def fit_node(node: objects.Node, pods: Sequence[FitPod]) -> FitNode:
     return FitNode(
         name=node.metadata.name,
         labels=node.metadata.labels,
-        taints=[Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in node.spec.taints],
+        taints=node.spec.taints,
         cordoned=node.spec.unschedulable,
         allocatable=amounts_of(node.status.allocatable),
         pods=list(pods),

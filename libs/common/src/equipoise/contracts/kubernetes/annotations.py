@@ -74,7 +74,8 @@ def node_load(utilization: NodeUtilization) -> NodeLoad | None:
 
     def share(usage: Resources) -> Resources:
         load = load_of(usage, utilization.base)
-        return Resources(cpu=_rounded(load.cpu, 4), memory=_rounded(load.memory, 4))
+        cpu, memory = (None if value is None else round(value, 4) for value in (load.cpu, load.memory))
+        return Resources(cpu=cpu, memory=memory)
 
     windows = _windows(utilization.windows, share)
     if not windows:
@@ -163,30 +164,17 @@ def _amounts(value: NodeLoad | WorkloadUsage) -> Iterable[float | None]:
 
 def _windows(windows: Mapping[str, WindowUsage], convert: Callable[[Resources], Resources]) -> dict[str, Statistics]:
     """The windows with a known mean."""
-
-    def known_part(usage: Resources) -> Resources | None:
-        amount = convert(usage)
-        return None if amount == Resources() else amount
-
-    return {
-        name: Statistics(
-            sampled_at=_timestamp(usage.sampled_at),
-            mean=mean,
-            p95=known_part(usage.p95),
-            max=known_part(usage.max),
-            deviation=known_part(usage.deviation),
-        )
-        for name, usage in windows.items()
-        if (mean := known_part(usage.mean)) is not None
-    }
+    found = {}
+    for name, usage in windows.items():
+        amounts = {statistic: convert(getattr(usage, statistic)) for statistic in STATISTICS}
+        known_ones = {statistic: amount for statistic, amount in amounts.items() if amount != Resources()}
+        if "mean" in known_ones:
+            found[name] = Statistics(sampled_at=_timestamp(usage.sampled_at), **known_ones)
+    return found
 
 
 def _timestamp(seconds: float) -> datetime:
     return datetime.fromtimestamp(math.floor(seconds), UTC)
-
-
-def _rounded(value: float | None, digits: int) -> float | None:
-    return None if value is None else round(value, digits)
 
 
 def _significant(amount: Resources, digits: int = 4) -> Resources:

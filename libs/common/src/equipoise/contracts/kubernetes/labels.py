@@ -5,23 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from equipoise.contracts.kubernetes.objects import (
     LabelSelector,
     NodeSelector,
-    NodeSelectorRequirement,
     NodeSelectorTerm,
 )
 
 
-def _number(text: str) -> int | None:
-    try:
-        return int(text)
-    except ValueError:
-        return None
-
-
 def _compared(value: str | None, values: Sequence[str], greater: bool) -> bool:
-    if value is None or len(values) != 1:
-        return False
-    left, right = _number(value), _number(values[0])
-    if left is None or right is None:
+    try:
+        left, [right] = int(value or ""), map(int, values)
+    except ValueError:  # not an integer, or not one value
         return False
     return left > right if greater else left < right
 
@@ -51,16 +42,13 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     )
 
 
-def _field_satisfied(rule: NodeSelectorRequirement, name: str) -> bool:
-    # The API server allows only the field metadata.name.
-    return rule.key == "metadata.name" and satisfies(name, rule.operator, rule.values)
-
-
 def _term_selects(term: NodeSelectorTerm, name: str, labels: Mapping[str, str]) -> bool:
     if not term.match_expressions and not term.match_fields:
         return False
     return all(satisfies(labels.get(rule.key), rule.operator, rule.values) for rule in term.match_expressions) and all(
-        _field_satisfied(rule, name) for rule in term.match_fields
+        # The API server allows no other field.
+        rule.key == "metadata.name" and satisfies(name, rule.operator, rule.values)
+        for rule in term.match_fields
     )
 
 

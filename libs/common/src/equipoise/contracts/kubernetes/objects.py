@@ -60,7 +60,9 @@ class Condition(ApiValue, frozen=True, kw_only=True):
     last_transition_time: datetime | None = None
 
 
-class LabelSelectorRequirement(ApiValue, frozen=True, kw_only=True):
+class SelectorRequirement(ApiValue, frozen=True, kw_only=True):
+    """On a label, or on a field of a node."""
+
     key: str
     operator: str
     values: list[str] = []
@@ -68,10 +70,10 @@ class LabelSelectorRequirement(ApiValue, frozen=True, kw_only=True):
 
 class LabelSelector(ApiValue, frozen=True, kw_only=True):
     match_labels: dict[str, str] = {}
-    match_expressions: list[LabelSelectorRequirement] = []
+    match_expressions: list[SelectorRequirement] = []
 
 
-class NodeTaint(ApiValue, frozen=True, kw_only=True):
+class Taint(ApiValue, frozen=True, kw_only=True):
     key: str
     value: str = ""
     effect: str = ""
@@ -79,7 +81,7 @@ class NodeTaint(ApiValue, frozen=True, kw_only=True):
 
 class NodeSpec(ApiValue, frozen=True, kw_only=True):
     unschedulable: bool = False
-    taints: list[NodeTaint] = []
+    taints: list[Taint] = []
 
 
 class NodeStatus(ApiValue, frozen=True, kw_only=True):
@@ -119,15 +121,9 @@ class Toleration(ApiValue, frozen=True, kw_only=True):
     effect: str = ""
 
 
-class NodeSelectorRequirement(ApiValue, frozen=True, kw_only=True):
-    key: str
-    operator: str
-    values: list[str] = []
-
-
 class NodeSelectorTerm(ApiValue, frozen=True, kw_only=True):
-    match_expressions: list[NodeSelectorRequirement] = []
-    match_fields: list[NodeSelectorRequirement] = []
+    match_expressions: list[SelectorRequirement] = []
+    match_fields: list[SelectorRequirement] = []
 
 
 class NodeSelector(ApiValue, frozen=True, kw_only=True):
@@ -144,7 +140,6 @@ class PodAffinityTerm(ApiValue, frozen=True, kw_only=True):
     namespace_selector: LabelSelector | None = None
     topology_key: str = ""
     match_label_keys: list[str] = []
-    mismatch_label_keys: list[str] = []
 
 
 class PodAffinity(ApiValue, frozen=True, kw_only=True):
@@ -183,10 +178,15 @@ class Volume(ApiValue, frozen=True, kw_only=True):
     persistent_volume_claim: ClaimSource | None = None
     ephemeral: dict[str, Any] | None = None
 
+    def claim_of(self, pod: str) -> str:
+        """The name of its PersistentVolumeClaim, for a pod of this name; "" when it has none."""
+        if self.ephemeral is not None:
+            return f"{pod}-{self.name}"
+        return self.persistent_volume_claim.claim_name if self.persistent_volume_claim is not None else ""
+
 
 class PodSpec(ApiValue, frozen=True, kw_only=True):
     node_name: str = ""
-    scheduler_name: str = ""
     containers: list[Container] | None = None
     """None only in a bookmark, which is not a Pod."""
 
@@ -202,7 +202,6 @@ class PodSpec(ApiValue, frozen=True, kw_only=True):
     priority: int = 0
     priority_class_name: str = ""
     volumes: list[Volume] = []
-    host_network: bool = False
     restart_policy: str = "Always"
     resource_claims: list[dict[str, Any]] = []
 
@@ -275,15 +274,10 @@ class CustomWorkload(Object, frozen=True, kw_only=True):
 
 class PodDisruptionBudgetSpec(ApiValue, frozen=True, kw_only=True):
     selector: LabelSelector | None = None
-    min_available: int | str | None = None
-    max_unavailable: int | str | None = None
-    unhealthy_pod_eviction_policy: str | None = None
 
 
 class PodDisruptionBudgetStatus(ApiValue, frozen=True, kw_only=True):
     disruptions_allowed: int = 0
-    current_healthy: int = 0
-    desired_healthy: int = 0
     expected_pods: int = 0
     observed_generation: int = 0
 
@@ -341,7 +335,6 @@ class Event(Object, frozen=True, kw_only=True, omit_defaults=False):
 
 class PersistentVolumeClaimSpec(ApiValue, frozen=True, kw_only=True):
     volume_name: str = ""
-    storage_class_name: str | None = None
 
 
 class PersistentVolumeClaim(Object, frozen=True, kw_only=True):

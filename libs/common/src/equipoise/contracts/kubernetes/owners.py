@@ -34,7 +34,7 @@ def workload_of(pod: Pod, owner_of: Callable[[Workload], OwnerReference | None])
 
 
 def workload_from_pod(pod: Pod) -> Workload | None:
-    """The workload of a pod, derived from the pod alone; None for a bare or a static pod.
+    """The workload of a pod, derived only from the pod; None for a bare or a static pod.
 
     A ReplicaSet's name without its template hash is the name of its Deployment (or Rollout). A Job is not resolved:
     only the Job object names its CronJob.

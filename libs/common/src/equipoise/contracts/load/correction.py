@@ -179,6 +179,5 @@ def usable_window(
     value = utilization.windows.get(window.name)
     if value is None:
         return None
-    life = settings.lifetime(window)
-    limit = settings.freshness.skew_unknown
-    return value if is_fresh(value.sampled_at, now, life, skew=skew, skew_limit=limit) else None
+    max_age, skew_limit = settings.lifetime(window), settings.freshness.skew_unknown
+    return value if is_fresh(value.sampled_at, now, max_age, skew=skew, skew_limit=skew_limit) else None

@@ -11,9 +11,9 @@ Use = Literal["score", "eviction"]
 """What the loads are used for: `load.freshness` and `load.coverage` have a limit for each."""
 
 SHARD_LIFETIME = 10.0
-"""Multiples of `load.freshness.score` after which a silent shard no longer exists.
+"""Multiples of `load.freshness.score` after which a shard without new cycles no longer exists.
 
-By default 1,800 s: as long as the bus keeps its last cycle, so that a reader that just started decides alike.
+By default 1,800 s: as long as the bus keeps its last cycle, so that a restarted process decides in the same way.
 """
 
 
@@ -23,7 +23,7 @@ def coverage_problem(
     """Why the load of too few nodes is known, or "" when it is known of enough.
 
     `known`: nodes whose load the caller itself knows and may use, because the bus may lose messages. Of these no more
-    count than the collectors report. The nodes of a silent shard stay expected, and their load is unknown.
+    count than the collectors report. The nodes of a shard without new cycles remain expected, with an unknown load.
 
     Evictions fail closed: no shard may be below the limit on its own, and none counts that reports a problem.
     """

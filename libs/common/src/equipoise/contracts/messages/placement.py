@@ -1,16 +1,11 @@
 """`placement.>`: the pods on each node, as the collector reads them from the API server."""
 
+from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos
 from equipoise.contracts.messages.example import COLLECTOR_EPOCH, GIB, HOT_NODE, NOW, POD, POD_UID, REQUESTS, WORKLOAD
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.resources import Resources
-
-
-class Taint(Value, frozen=True, kw_only=True):
-    key: str
-    value: str = ""
-    effect: str = ""
 
 
 class PlacedPod(Value, frozen=True, kw_only=True):

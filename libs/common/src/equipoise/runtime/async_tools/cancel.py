@@ -1,4 +1,4 @@
-"""Work that lives no longer than what guards it: one TaskGroup, one error, nothing left running."""
+"""Runs work until it or a guard ends: one TaskGroup, one error, and no task remains."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine

@@ -17,7 +17,7 @@ from nats.js.errors import APIError
 
 from equipoise.runtime.bus import BusError, BusUnavailable, NotPermitted, TooLarge
 from equipoise.runtime.bus.errors import BusErrors
-from equipoise.runtime.configuration import Nats, Tls
+from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
 
 log = structlog.get_logger()
@@ -34,7 +34,7 @@ RECONNECT_PAUSE = 2.0
 """Seconds between two attempts to connect to the same server."""
 
 _PING_PERIOD = 10
-"""Seconds between pings; two without a response mean that the connection is dead."""
+"""Seconds between pings; two without a response mean that the connection is lost."""
 
 _CLOSE_TIMEOUT = 3.0
 """Seconds that handlers have to finish when the bus is closed."""
@@ -59,7 +59,8 @@ class NatsConnection:
         self.streams = JetStreamContext(self.client, timeout=RESPONSE_TIMEOUT)
         self._settings = settings
         self._reconnect_pause = reconnect_pause
-        self._context = _tls(settings)
+        self._context = None if settings.tls is None else ssl.create_default_context()
+        self._load_certificates()
         self._opened = False
         self._closing = False
         self._up = asyncio.Event()
@@ -261,12 +262,20 @@ class NatsConnection:
             self._interrupt(subject, BusUnavailable(f"{subject}: the connection was lost before the bus responded"))
         for callback in list(self._lost):
             callback()
-        if self._context is not None and self._settings.tls is not None:
-            try:
-                _load(self._context, self._settings.tls)
-            except OSError as error:
-                # Renewed in part. An exception of this callback would end the client's attempts to reconnect.
-                self.errors.count("connection", where, f"{error}; the previous certificates are used")
+        try:
+            self._load_certificates()
+        except OSError as error:
+            # Renewed in part. An exception of this callback would end the client's attempts to reconnect.
+            self.errors.count("connection", where, f"{error}; the previous certificates are used")
+
+    def _load_certificates(self) -> None:
+        """Read the certificates (again: they may have been renewed)."""
+        if self._context is None or (tls := self._settings.tls) is None:
+            return
+        if tls.ca_file is not None:
+            self._context.load_verify_locations(tls.ca_file)
+        if tls.cert_file is not None:
+            self._context.load_cert_chain(tls.cert_file, tls.key_file)
 
     async def _on_closed(self) -> None:
         if not self._closing:
@@ -287,19 +296,3 @@ async def connected_within(seconds: float, settings: Nats, user: str, clock: Clo
         yield link
     finally:
         await link.close()
-
-
-def _tls(settings: Nats) -> ssl.SSLContext | None:
-    if settings.tls is None:
-        return None
-    context = ssl.create_default_context()
-    _load(context, settings.tls)
-    return context
-
-
-def _load(context: ssl.SSLContext, tls: Tls) -> None:
-    """Read the certificates (again: they may have been renewed)."""
-    if tls.ca_file is not None:
-        context.load_verify_locations(tls.ca_file)
-    if tls.cert_file is not None:
-        context.load_cert_chain(tls.cert_file, tls.key_file)

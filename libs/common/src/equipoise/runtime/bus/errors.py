@@ -15,7 +15,7 @@ _PROBLEM_LIFE = 300.0
 """Seconds for which a problem without a known end is reported after it last occurred."""
 
 KINDS = ("connection", "permission", "stream", "follow", "work", "slow", "size")
-"""First words of the keys of problems."""
+"""How the keys of problems begin."""
 
 _LOG_PAUSE = 60.0
 """Seconds between two log lines about the same problem: some occur for every message."""
@@ -61,7 +61,7 @@ class BusErrors:
     def set_problem(self, key: str, text: str | None, *, lasting: bool = False) -> None:
         """Report a problem until it is cleared (None) or did not occur for five minutes.
 
-        A key is a word of `KINDS`, followed by the object if there may be several. `lasting`: the problem is reported
+        A key is one of `KINDS`, followed by the object if there may be several. `lasting`: the problem is reported
         only once by the server, so it is kept until it is cleared.
         """
         if text is None:

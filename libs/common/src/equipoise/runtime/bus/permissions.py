@@ -67,7 +67,7 @@ def permissions_of(user: User) -> Permissions:
 
 
 def _creating() -> Iterable[str]:
-    """Make and change our streams and the consumer of the binders."""
+    """Create and change the streams and the consumer of the binders."""
     for stream in STREAMS:
         yield from (f"$JS.API.STREAM.{verb}.{stream.name}" for verb in ("CREATE", "UPDATE", "INFO"))
         if stream.work_queue:
@@ -94,7 +94,7 @@ def _inspecting() -> Iterable[str]:
 def _publish_rights(channel: Channel, service: ServiceName) -> Iterable[str]:
     """What a service must publish for its part in a channel, the requests to JetStream included."""
     if service in channel.publishers:
-        yield _own(channel.pattern, service)
+        yield channel.pattern.replace(".health.*", f".health.{service}")  # only the health of the service itself
     stream = stream_of(channel.pattern)
     if service not in channel.subscribers or stream is None:
         return
@@ -120,11 +120,6 @@ def _subscribe_rights(channel: Channel, service: ServiceName) -> Iterable[str]:
         yield channel.pattern
         for verb in _MICRO_VERBS:
             yield from (f"$SRV.{verb}{rest}" for rest in ("", f".{micro_name(service)}", f".{micro_name(service)}.*"))
-
-
-def _own(pattern: str, service: ServiceName) -> str:
-    """Each service may publish only its own health subject."""
-    return pattern.replace(".health.*", f".health.{service}")
 
 
 def _unique(patterns: Iterable[str]) -> tuple[str, ...]:

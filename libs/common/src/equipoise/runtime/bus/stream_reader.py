@@ -15,7 +15,7 @@ from equipoise.runtime.process.clock import Clock
 _BATCH = 256
 """Messages per request."""
 
-_CONNECT_TIMEOUT = 10.0
+CONNECT_TIMEOUT = 10.0
 """Seconds to reach the bus: a person waits."""
 
 _SILENCE = 5.0
@@ -23,7 +23,14 @@ _SILENCE = 5.0
 
 
 async def history(
-    settings: Nats, user: str, stream: Stream, *, since: float, clock: Clock, pattern: str = ""
+    settings: Nats,
+    user: str,
+    stream: Stream,
+    *,
+    since: float,
+    clock: Clock,
+    pattern: str = "",
+    connect_timeout: float = CONNECT_TIMEOUT,
 ) -> AsyncGenerator[tuple[str, bytes], None]:
     """Subject and payload of every message that the stream has kept since `since` (Unix seconds), oldest first.
 
@@ -31,7 +38,7 @@ async def history(
     stream must be one that users may read. Raises BusUnavailable when the bus cannot be reached, NotPermitted, and
     BusError when there is no such stream.
     """
-    async with connected_within(_CONNECT_TIMEOUT, settings, user, clock) as link:
+    async with connected_within(connect_timeout, settings, user, clock) as link:
         name, waiting = await link.create_reader(
             stream.name,
             pattern or stream.subjects[0],

@@ -1,7 +1,7 @@
-"""Lets environment variables override scalars: `EQUIPOISE_SCORER__LISTEN` is `scorer.listen`.
+"""Environment variables override scalars: `EQUIPOISE_SCORER__LISTEN` is `scorer.listen`.
 
-Two underscores part the levels, names match without regard to case and single underscores. Variables without two
-underscores are not ours: Kubernetes itself sets some (`EQUIPOISE_SCORER_SERVICE_HOST`) for a Service of that name.
+Two underscores separate the levels; case and single underscores are ignored. Variables without two underscores are
+ignored: Kubernetes itself sets some (`EQUIPOISE_SCORER_SERVICE_HOST`) for a Service of that name.
 """
 
 import math
@@ -28,7 +28,7 @@ def overridden(
     sections: Mapping[str, type[Any]],
     others: Collection[str],
 ) -> dict[str, Any]:
-    """The document with the variables of `sections` laid over it; those of `others` are left alone.
+    """The document with the values of the variables of `sections`; those of `others` are ignored.
 
     Raises ConfigurationError for a variable that names no scalar, or a value that it cannot have.
     """

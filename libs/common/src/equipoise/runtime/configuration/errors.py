@@ -1,4 +1,4 @@
-"""Says what is wrong in a configuration so that it can be put right: path, value, what is allowed."""
+"""Errors of the configuration: the path, the value, and what is allowed."""
 
 import difflib
 import re
@@ -22,7 +22,7 @@ class ConfigurationError(Exception):
 
 
 def decode_value(kind: type[Any], value: object) -> Any:
-    """msgspec's dec_hook: the one type of ours that YAML does not know."""
+    """msgspec's dec_hook, for Duration."""
     if issubclass(kind, Duration):
         return kind.parse(value)
     raise NotImplementedError(kind)
@@ -46,18 +46,20 @@ def convert(value: Any, kind: type[Any], where: str) -> Any:
 
 
 def explain(message: str, document: Any, kind: Any, where: str) -> str:
-    """msgspec's message in words of the configuration."""
+    """msgspec's message in terms of the configuration."""
     match = _AT.fullmatch(message)
     what, path = (match["what"], match["path"]) if match else (message, "")
     value, types = document, [kind]
     for name, index, anything in _STEP.findall(path):
         types = [below for one in types for below in _below(one, name)]
-        if anything or not isinstance(value, dict | list):
-            value = None  # msgspec does not tell which item of a dict it was
-            continue
-        value = value[int(index)] if index and isinstance(value, list) else _get(value, name)
+        if index and isinstance(value, list):
+            value = value[int(index)]
+        elif isinstance(value, dict) and not anything:
+            value = value.get(name)
+        else:
+            value = None  # msgspec does not report which item of a dict it was
     place = where + path
-    allowed = [field for one in types for field in _fields(one)]
+    allowed = [field for one in types for field in field_types(one)]
     if unknown := _UNKNOWN.fullmatch(what):
         return f"{place}.{unknown[1]}: {unknown_name(unknown[1], allowed)}"
     if missing := _MISSING.fullmatch(what):
@@ -71,7 +73,7 @@ def explain(message: str, document: Any, kind: Any, where: str) -> str:
 
 
 def unknown_name(name: str, allowed: Iterable[str]) -> str:
-    """What to say of a name that nobody knows."""
+    """The error text for an unknown name."""
     known = sorted(set(allowed))
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
@@ -98,22 +100,13 @@ def sections_in(kind: Any) -> Iterator[type[Section]]:
             yield from sections_in(argument)
 
 
-def _fields(kind: Any) -> list[str]:
-    return list(field_types(kind))
-
-
 def _below(kind: Any, name: str) -> list[Any]:
     """The types one step further: of a field, or of the items of a list or dict."""
     named = field_types(kind)
     if name in named:
         return [named[name]]
-    return [argument for argument in _containers(kind) if argument is not Ellipsis]
-
-
-def _containers(kind: Any) -> Iterator[Any]:
-    for part in (kind, *get_args(kind)):
-        if get_origin(part) in (list, tuple, dict, Mapping):
-            yield from get_args(part)
+    containers = (part for part in (kind, *get_args(kind)) if get_origin(part) in (list, tuple, dict, Mapping))
+    return [argument for part in containers for argument in get_args(part) if argument is not Ellipsis]
 
 
 def _literals(kind: Any) -> Iterator[Any]:
@@ -122,7 +115,3 @@ def _literals(kind: Any) -> Iterator[Any]:
     else:
         for argument in get_args(kind):
             yield from _literals(argument)
-
-
-def _get(value: Any, name: str) -> Any:
-    return value.get(name) if isinstance(value, dict) else None

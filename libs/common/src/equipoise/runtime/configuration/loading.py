@@ -28,10 +28,9 @@ API_VERSION = "equipoise.dev/v1alpha1"
 KIND = "EquipoiseConfiguration"
 
 JUDGING = frozenset({"scorer", "descheduler", "binder"})
-"""Services that go by thresholds."""
+"""Services that use thresholds."""
 
 S = TypeVar("S", bound=Section)
-Any_S = TypeVar("Any_S", bound=Section)
 
 
 class Configuration(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
@@ -48,12 +47,13 @@ def load_configuration(
 ) -> Configuration[S]:
     """Read the file (None: all defaults) and the environment; strict on the shared sections and the service's own.
 
-    Other services' sections are not looked at, so that versions may differ while they are rolled out.
+    Other services' sections are ignored, so that versions may differ during a rollout.
     Raises ConfigurationError.
     """
     document = {} if path is None else read_document(_text_of(path))
     shared, own = read_sections(document, {service: section}, environment)
-    return Configuration(shared=shared, own=own[service], hash=_hash_of(shared, own[service]))
+    plain = msgspec.json.encode([shared, own[service]], enc_hook=encode_value, order="deterministic")
+    return Configuration(shared=shared, own=own[service], hash=hashlib.sha256(plain).hexdigest()[:12])
 
 
 def read_document(text: str) -> dict[str, Any]:
@@ -94,10 +94,12 @@ def read_sections(
     if faults:
         raise ConfigurationError("\n".join(faults))
     shared = Shared(**{name: value for name, value in values.items() if name not in sections})
-    # Who reads no thresholds works on: `equipoise pause` above all.
+    # Without thresholds everything continues to work, above all `equipoise pause`.
     if not JUDGING.isdisjoint(sections) and (faults := configuration_conflicts(document, shared.thresholds)):
         raise ConfigurationError("\n".join(faults))
-    return shared, {name: values[name] if name in values else _default(name, kind) for name, kind in sections.items()}
+    return shared, {
+        name: values[name] if name in values else convert({}, kind, name) for name, kind in sections.items()
+    }
 
 
 def to_document(shared: Shared, own: Mapping[ServiceName, Section]) -> dict[str, Any]:
@@ -141,11 +143,6 @@ def _wrong_names(document: Mapping[str, Any], strict: Collection[str], others: C
     ]
 
 
-def _default(name: str, kind: type[S]) -> S:
-    value: S = convert({}, kind, name)
-    return value
-
-
 def _text_of(path: str | os.PathLike[str]) -> str:
     try:
         with Path(path).open("rb") as file:
@@ -155,8 +152,3 @@ def _text_of(path: str | os.PathLike[str]) -> str:
         raise ConfigurationError(f"the file {path} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"the file {path} is not UTF-8: byte {error.start}") from error
-
-
-def _hash_of(shared: Shared, own: Section) -> str:
-    plain = msgspec.json.encode([shared, own], enc_hook=encode_value, order="deterministic")
-    return hashlib.sha256(plain).hexdigest()[:12]

@@ -1,8 +1,7 @@
-"""Reads a configuration as YAML, refusing what YAML lets people get wrong without noticing.
+"""Reads a configuration as YAML, and rejects what is easily written by mistake.
 
-Scalars are those of YAML 1.2: `off` and `yes` are words, `1:30` and `0o17` are no numbers. Refused are keys given
-twice (the last would silently win), aliases (a few lines can stand for gigabytes), tags, and numbers that are
-not finite.
+Scalars are those of YAML 1.2: `off` and `yes` are text, `1:30` and `0o17` are not numbers. Rejected are repeated keys
+(the last one would be used), aliases (a few lines can mean gigabytes), tags, and numbers that are not finite.
 """
 
 import math
@@ -16,7 +15,7 @@ LIMIT = 2**20
 
 
 class UnreadableYaml(Exception):
-    """The text is no YAML of this kind; the message says where and why."""
+    """The text cannot be read; the message contains where and why."""
 
 
 def read_yaml(text: str) -> Any:
@@ -25,7 +24,7 @@ def read_yaml(text: str) -> Any:
     if size > LIMIT:
         raise UnreadableYaml(f"the document has {size} bytes, more than {LIMIT}")
     try:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506  a SafeLoader that knows less
+        return yaml.load(text, Loader=_Loader)  # noqa: S506  a SafeLoader
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""

@@ -32,37 +32,30 @@ class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
         return "/".join(parts)
 
 
-NODES = Resource(group="", version="v1", plural="nodes", kind="Node", model=objects.Node, namespaced=False)
-PODS = Resource(group="", version="v1", plural="pods", kind="Pod", model=objects.Pod)
-NAMESPACES = Resource(
-    group="", version="v1", plural="namespaces", kind="Namespace", model=objects.Namespace, namespaced=False
-)
-CONFIG_MAPS = Resource(group="", version="v1", plural="configmaps", kind="ConfigMap", model=objects.ConfigMap)
-CLAIMS = Resource(
-    group="", version="v1", plural="persistentvolumeclaims", kind="PersistentVolumeClaim",
-    model=objects.PersistentVolumeClaim,
-)  # fmt: skip
-VOLUMES = Resource(
-    group="", version="v1", plural="persistentvolumes", kind="PersistentVolume",
-    model=objects.PersistentVolume, namespaced=False,
-)  # fmt: skip
+def _core(plural: str, kind: str, model: type[T], *, namespaced: bool = True) -> Resource[T]:
+    return Resource(group="", version="v1", plural=plural, kind=kind, model=model, namespaced=namespaced)
+
+
+NODES = _core("nodes", "Node", objects.Node, namespaced=False)
+PODS = _core("pods", "Pod", objects.Pod)
+NAMESPACES = _core("namespaces", "Namespace", objects.Namespace, namespaced=False)
+CONFIG_MAPS = _core("configmaps", "ConfigMap", objects.ConfigMap)
+CLAIMS = _core("persistentvolumeclaims", "PersistentVolumeClaim", objects.PersistentVolumeClaim)
+VOLUMES = _core("persistentvolumes", "PersistentVolume", objects.PersistentVolume, namespaced=False)
+SERVICE_ACCOUNTS = _core("serviceaccounts", "ServiceAccount", objects.Object)
 EVENTS = Resource(group="events.k8s.io", version="v1", plural="events", kind="Event", model=objects.Event)
 LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", model=objects.Lease)
 BUDGETS = Resource(
     group="policy", version="v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget",
     model=objects.PodDisruptionBudget,
 )  # fmt: skip
-SERVICE_ACCOUNTS = Resource(
-    group="", version="v1", plural="serviceaccounts", kind="ServiceAccount", model=objects.Object
-)
 ACCESS_REVIEWS = Resource(
     group="authorization.k8s.io", version="v1", plural="subjectaccessreviews", kind="SubjectAccessReview",
     model=objects.AccessReview, namespaced=False,
 )  # fmt: skip
-SELF_ACCESS_REVIEWS = Resource(
-    group="authorization.k8s.io", version="v1", plural="selfsubjectaccessreviews", kind="SelfSubjectAccessReview",
-    model=objects.AccessReview, namespaced=False,
-)  # fmt: skip
+SELF_ACCESS_REVIEWS = msgspec.structs.replace(
+    ACCESS_REVIEWS, plural="selfsubjectaccessreviews", kind="SelfSubjectAccessReview"
+)
 
 
 def _workloads(group: str, version: str, plural: str, kind: str) -> Resource[objects.WorkloadObject]:
@@ -89,19 +82,13 @@ WORKLOAD_RESOURCES: Mapping[tuple[str, str], Resource[objects.WorkloadObject]] =
 
 
 def scale_of(resource: Resource[Any]) -> Resource[objects.Scale]:
-    """How many there should be of one's pods, for a kind that has the scale subresource."""
-    return Resource(
-        group=resource.group, version=resource.version, plural=resource.plural, kind="Scale", model=objects.Scale,
-        subresource="scale",
-    )  # fmt: skip
+    """The desired and actual replicas, for a kind that has the scale subresource."""
+    return msgspec.structs.replace(resource, kind="Scale", model=objects.Scale, subresource="scale")
 
 
 def metadata_of(resource: Resource[Any]) -> Resource[objects.Object]:
     """The same kind, to list only the metadata of its objects."""
-    return Resource(
-        group=resource.group, version=resource.version, plural=resource.plural, kind=resource.kind,
-        model=objects.Object, namespaced=resource.namespaced,
-    )  # fmt: skip
+    return msgspec.structs.replace(resource, model=objects.Object)
 
 
 class KubeError(Exception):

@@ -2,7 +2,7 @@
 
 import os
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -30,7 +30,7 @@ async def connect_kube(
     from equipoise.runtime.kubernetes.http import ApiServer, Transport
 
     configuration = Configuration()
-    credentials = _Credentials(configuration, _loader(settings, configuration, environment))
+    credentials = _Credentials(configuration, settings, environment)
     await credentials.reload()
     transport = Transport(
         url=str(configuration.host),
@@ -53,9 +53,10 @@ async def connect_kube(
 class _Credentials:
     """A token that kubernetes-asyncio reads again every minute."""
 
-    def __init__(self, configuration: Any, load: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, configuration: Any, settings: Kubernetes, environment: Mapping[str, str]) -> None:
         self._configuration = configuration
-        self._load = load
+        self._settings = settings
+        self._environment = environment
 
     async def authorization(self) -> str:
         try:
@@ -65,8 +66,25 @@ class _Credentials:
         return (token or "").strip()
 
     async def reload(self) -> None:
+        """Store the server's address and the token in the configuration."""
+        from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
+        from kubernetes_asyncio.config.kube_config import load_kube_config
+
+        service_account = Path(self._settings.service_account)
         try:
-            await self._load()
+            if "KUBERNETES_SERVICE_HOST" in self._environment and not self._settings.kubeconfig:
+                InClusterConfigLoader(
+                    token_filename=str(service_account / "token"),
+                    cert_filename=str(service_account / "ca.crt"),
+                    environ=dict(self._environment),
+                ).load_and_set(self._configuration)
+            else:
+                await load_kube_config(
+                    config_file=self._settings.kubeconfig or None,
+                    context=self._settings.context or None,
+                    client_configuration=self._configuration,
+                    persist_config=False,
+                )
         except Exception as error:
             raise _no_credentials(error) from error
 
@@ -88,29 +106,3 @@ def _tls(configuration: Any) -> ssl.SSLContext:
 def _no_credentials(error: Exception) -> KubeError:
     """Loaders raise any exception for an invalid file: the message contains its type."""
     return KubeError(0, "NoCredentials", f"{type(error).__name__}: {error} (settings: kubernetes.kubeconfig, context)")
-
-
-def _loader(settings: Kubernetes, configuration: Any, environment: Mapping[str, str]) -> Callable[[], Awaitable[None]]:
-    """Stores the server's address and the token in `configuration`."""
-    from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
-    from kubernetes_asyncio.config.kube_config import load_kube_config
-
-    service_account = Path(settings.service_account)
-
-    async def in_cluster() -> None:
-        InClusterConfigLoader(
-            token_filename=str(service_account / "token"),
-            cert_filename=str(service_account / "ca.crt"),
-            environ=dict(environment),
-        ).load_and_set(configuration)
-
-    async def from_file() -> None:
-        await load_kube_config(
-            config_file=settings.kubeconfig or None,
-            context=settings.context or None,
-            client_configuration=configuration,
-            persist_config=False,
-        )
-
-    inside = "KUBERNETES_SERVICE_HOST" in environment and not settings.kubeconfig
-    return in_cluster if inside else from_file

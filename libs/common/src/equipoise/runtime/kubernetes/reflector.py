@@ -5,15 +5,16 @@ import math
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import Generic, NoReturn, TypeVar
+from sys import intern
+from typing import Any, Generic, NoReturn, TypeVar
 
+import msgspec
 import structlog
 
 from equipoise.contracts.kubernetes import objects
 from equipoise.runtime.async_tools.batching import in_batches
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import Change, Expired, Kube, KubeError, Resource
-from equipoise.runtime.kubernetes.interning import Interner
 from equipoise.runtime.process.clock import Clock
 
 T = TypeVar("T", bound=objects.Object)
@@ -37,6 +38,52 @@ LIST_AGAIN = (INACTIVE, OLDER_LIST, "Unreadable")
 """Reasons after which a watch from the last version would be wrong, or fail permanently."""
 
 log = structlog.get_logger()
+
+OWN_TEXTS = frozenset({"name", "uid", "resource_version"})
+"""Of one object only: there is nothing to share."""
+
+PARTS_LIMIT = 100_000
+"""Maximum number of known parts; then all are forgotten, so that parts of deleted objects do not accumulate."""
+
+_NO_ITEMS: list[Any] = []
+_NO_ENTRIES: dict[str, Any] = {}
+
+
+class Interner:
+    """Makes equal labels, containers, tolerations... of objects of one kind the same values in memory.
+
+    Objects are frozen and their parts are never changed, so sharing has no other effect.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[tuple[str, bytes], Any] = {}
+        self._encode = msgspec.msgpack.Encoder().encode
+
+    def intern(self, value: T) -> T:
+        """An equal object whose metadata and spec consist of shared parts. Its status is not shared."""
+        fields: dict[str, Any] = {"metadata": self._section(value.metadata)}
+        spec = getattr(value, "spec", None)
+        if isinstance(spec, msgspec.Struct):
+            fields["spec"] = self._section(spec)
+        return msgspec.structs.replace(value, **fields)
+
+    def _section(self, section: msgspec.Struct) -> msgspec.Struct:
+        changed = {}
+        for name in section.__struct_fields__:
+            part = getattr(section, name)
+            if type(part) is str:
+                if name not in OWN_TEXTS:
+                    changed[name] = intern(part)
+            elif isinstance(part, (list, dict, msgspec.Struct)):
+                changed[name] = self._part(name, part)
+        return msgspec.structs.replace(section, **changed)
+
+    def _part(self, name: str, part: Any) -> Any:
+        if not part:
+            return _NO_ITEMS if isinstance(part, list) else _NO_ENTRIES
+        if len(self._parts) >= PARTS_LIMIT:
+            self._parts.clear()
+        return self._parts.setdefault((name, self._encode(part)), part)
 
 
 class Reflector(Generic[T]):

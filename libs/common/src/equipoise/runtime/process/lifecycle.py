@@ -1,10 +1,10 @@
-"""The life of a service with one configuration: health, connections, and an end in order."""
+"""Runs a service with one configuration: health, connections, and an orderly end."""
 
 import asyncio
 import re
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from importlib.metadata import version as distribution_version
@@ -21,8 +21,7 @@ from equipoise.runtime.bus import Bus, BusError
 from equipoise.runtime.configuration import Configuration, ConfigurationError
 from equipoise.runtime.kubernetes.client import LEASES, Kube, KubeError
 from equipoise.runtime.process.clock import Clock
-from equipoise.runtime.process.health import Health
-from equipoise.runtime.process.health_server import serving_health
+from equipoise.runtime.process.health import Health, serving_health
 
 S = TypeVar("S", bound=Section)
 
@@ -33,7 +32,7 @@ RETRY_PERIOD = 3.0
 """Seconds between two attempts to reach a server that is away."""
 
 LAG_PERIOD = 0.5
-"""Seconds between two looks at how late the event loop is."""
+"""Seconds between two measurements of how late the event loop is."""
 
 log = structlog.get_logger()
 
@@ -91,7 +90,8 @@ class Process(Generic[S]):
         kube: Callable[[], AbstractAsyncContextManager[Kube]] | None,
     ) -> None:
         self.health = Health(configuration_hash=configuration.hash, metrics=metrics)
-        self.identity = _identity()
+        host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()) or "host"
+        self.identity = f"{host}-{secrets.token_hex(3)}"
         self._service = service
         self._configuration = configuration
         self._clock = clock
@@ -112,8 +112,9 @@ class Process(Generic[S]):
     async def run(self, start: Start[S], stop: asyncio.Event) -> int:
         """Until `stop` is set (0) or the service fails (1). Raises ConfigurationError when it could never work."""
         log.info("starting", version=self._version, identity=self.identity, configuration=self._configuration.hash)
-        address = _health_address(self._configuration.own)
-        async with serving_health(address, self.health, self._metrics, self._version):
+        own: object = self._configuration.own
+        assert isinstance(own, WithHealth), f"{type(own).__name__} needs a field `health`"
+        async with serving_health(own.health, self.health, self._metrics, self._version):
             work = asyncio.create_task(self._work(start), name=self._service)
             stopping = asyncio.create_task(stop.wait())
             await asyncio.wait([work, stopping], return_when=asyncio.FIRST_COMPLETED)
@@ -129,11 +130,10 @@ class Process(Generic[S]):
         if work.cancelled():
             log.info("stopped")
             return 0
-        error = work.exception()
-        wrong = _configuration_error(error)
-        if wrong is not None:
-            raise wrong
-        log.error("failed", error=_first_words(error), exc_info=error)
+        errors = list(_errors_in(work.exception()))
+        if invalid := next((error for error in errors if isinstance(error, ConfigurationError)), None):
+            raise invalid
+        log.error("failed", error=f"{type(errors[0]).__name__}: {errors[0]}", exc_info=work.exception())
         return 1
 
     async def _work(self, start: Start[S]) -> None:
@@ -214,25 +214,10 @@ class Process(Generic[S]):
             self._lag.observe(max(0.0, self._clock.monotonic() - begun - LAG_PERIOD))
 
 
-def _configuration_error(error: BaseException | None) -> ConfigurationError | None:
-    """The one that ended the service, also out of task groups."""
+def _errors_in(error: BaseException | None) -> Iterator[BaseException]:
+    """The errors in groups of tasks; a group itself does not describe them."""
     if isinstance(error, BaseExceptionGroup):
-        return next((found for inner in error.exceptions if (found := _configuration_error(inner))), None)
-    return error if isinstance(error, ConfigurationError) else None
-
-
-def _first_words(error: BaseException | None) -> str:
-    """The error in a group of tasks; the group itself does not describe it."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error}"
-
-
-def _health_address(section: object) -> str:
-    assert isinstance(section, WithHealth), f"{type(section).__name__} needs a field `health`"
-    return section.health
-
-
-def _identity() -> str:
-    host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()) or "host"
-    return f"{host}-{secrets.token_hex(3)}"
+        for inner in error.exceptions:
+            yield from _errors_in(inner)
+    elif error is not None:
+        yield error

@@ -20,10 +20,10 @@ from equipoise.contracts.configuration.settings import Section
 from equipoise.runtime.bus import connect
 from equipoise.runtime.configuration import Configuration, ConfigurationError, load_configuration
 from equipoise.runtime.kubernetes.connection import connect_kube
-from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.clock import Clock, SystemClock
+from equipoise.runtime.process.health import Health
 from equipoise.runtime.process.lifecycle import Process, Start
 from equipoise.runtime.process.logging import configure_logging
-from equipoise.runtime.process.reload import FileWatch, next_configuration, refused
 
 S = TypeVar("S", bound=Section)
 
@@ -31,6 +31,58 @@ STOP_LIMIT = 24.0
 """Seconds for an orderly end; Kubernetes kills after 30."""
 
 log = structlog.get_logger()
+
+PERIOD = 5.0
+"""Seconds between two reads of the file's status."""
+
+Stamp = tuple[int, int, int] | None
+
+
+def stamp(path: Path) -> Stamp:
+    """Differs when the file does: also after kubelet has put another directory under a ConfigMap's link."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+class FileWatch:
+    """Detects changes of a file. A change is reported once it is unchanged for one period: writes may go on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = self._settled = stamp(path)
+
+    def changed(self) -> bool:
+        before, self._seen = self._seen, stamp(self._path)
+        if self._seen != before or self._seen == self._settled:
+            return False
+        self._settled = self._seen
+        return True
+
+
+async def next_configuration(
+    watch: FileWatch, load: Callable[[], Configuration[S]], current: Configuration[S], clock: Clock, health: Health
+) -> Configuration[S]:
+    """Return when the file holds another configuration for this service; other services' sections do not count."""
+    while True:
+        await clock.sleep(PERIOD)
+        if not watch.changed():
+            continue
+        try:
+            found = load()
+        except ConfigurationError as error:
+            refused(health, error)
+            continue
+        health.set_problem("configuration", None)
+        if found.hash != current.hash:
+            return found
+
+
+def refused(health: Health, error: ConfigurationError) -> None:
+    """Report that the previous configuration remains in use."""
+    health.set_problem("configuration", f"the changed configuration is not used: {'; '.join(str(error).splitlines())}")
 
 
 def run(service: ServiceName, section: type[S], start: Start[S], *, kube: bool, stop_limit: float = STOP_LIMIT) -> None:
@@ -77,23 +129,23 @@ async def _until_signalled(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     configuration, before = load(), None
-    wrong: ConfigurationError | None = None
+    invalid: ConfigurationError | None = None
     while True:
         current = _Run(service, configuration, start, kube, stop_limit)
-        if wrong is not None:
-            refused(current.process.health, wrong)
+        if invalid is not None:
+            refused(current.process.health, invalid)
         try:
             ended = await current.run(stop, watch, load)
         except ConfigurationError as error:
             if before is None:
                 raise
-            configuration, before, wrong = before, None, error
+            configuration, before, invalid = before, None, error
             continue
         if isinstance(ended, int):
             return ended
         gc.collect()  # free the previous run's state while nothing else is running
         log.info("the configuration has changed", before=configuration.hash, now=ended.hash)
-        configuration, before, wrong = ended, configuration, None
+        configuration, before, invalid = ended, configuration, None
 
 
 class _Run(Generic[S]):

@@ -9,7 +9,7 @@ _SECONDS = 3.0
 
 
 def main(arguments: list[str]) -> int:
-    """Ask once. 0: answered 200; 1: anything else, and why on stderr; 2: not called as it should be."""
+    """Send one request. 0: the status is 200; 1: anything else, with the reason on stderr; 2: wrong usage."""
     try:
         (url,) = arguments
         address = urlsplit(url)
@@ -22,13 +22,13 @@ def main(arguments: list[str]) -> int:
     try:
         with closing(http.client.HTTPConnection(address.hostname, port, timeout=_SECONDS)) as connection:
             connection.request("GET", address.path or "/")
-            answer = connection.getresponse()
-            body = answer.read(2_000).decode(errors="replace")
+            response = connection.getresponse()
+            body = response.read(2_000).decode(errors="replace")
     except (OSError, http.client.HTTPException) as error:
         print(f"{arguments[0]}: {error}", file=sys.stderr)
         return 1
-    if answer.status != 200:
-        print(f"{arguments[0]}: {answer.status} {body}", file=sys.stderr)
+    if response.status != 200:
+        print(f"{arguments[0]}: {response.status} {body}", file=sys.stderr)
         return 1
     return 0
 

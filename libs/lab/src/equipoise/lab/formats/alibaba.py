@@ -12,8 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from equipoise.lab.formats.draft import DraftPod, DraftRule, TraceDraft, is_known
-from equipoise.lab.formats.slices import sampled_nodes, slice_note
+from equipoise.lab.formats.draft import DraftPod, DraftRule, TraceDraft, is_known, sampled_nodes, slice_note
 from equipoise.lab.formats.tables import CurveTable, path_of, read_curves, read_rows
 from equipoise.lab.model.trace import Array, Trace, TraceNode, TraceWorkload
 

@@ -126,9 +126,7 @@ def _machines(folder: Path) -> dict[str, Machine]:
             cpu_milli=row.integer("cpu_provisioned_milli", least=1),
             memory_mib=row.integer("memory_provisioned_mib", least=1),
         )
-        for row in read_rows(
-            folder, "pods", ("pod_id", "cpu_provisioned_milli", "memory_provisioned_mib"), ignore_others=True
-        )
+        for row in read_rows(folder, "pods", _COLUMNS, ignore_others=True)
     }
 
 

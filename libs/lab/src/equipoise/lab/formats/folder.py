@@ -7,16 +7,16 @@
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
 from equipoise.contracts.kubernetes.objects import Toleration
-from equipoise.lab.formats.draft import DraftPod, DraftRule, TraceDraft
-from equipoise.lab.formats.slices import sampled_nodes, slice_note
+from equipoise.lab.formats.draft import DraftPod, DraftRule, TraceDraft, sampled_nodes, slice_note
 from equipoise.lab.formats.tables import (
+    SUFFIX,
     Row,
     TraceError,
     is_valid_name,
@@ -25,16 +25,10 @@ from equipoise.lab.formats.tables import (
     read_rows,
     write_table,
 )
-from equipoise.lab.model.trace import AntiAffinity, Trace, TraceNode, TracePod, TraceTaint, TraceWorkload
+from equipoise.lab.model.trace import Trace, TraceNode, TraceTaint, TraceWorkload
 
-FILES: tuple[str, ...] = (
-    "trace.json",
-    "nodes.csv.gz",
-    "workloads.csv.gz",
-    "pods.csv.gz",
-    "cpu_milli.csv.gz",
-    "memory_mib.csv.gz",
-)
+TABLES = ("nodes", "workloads", "pods", "cpu_milli", "memory_mib")
+FILES: tuple[str, ...] = ("trace.json", *(f"{table}{SUFFIX}" for table in TABLES))
 
 # Columns. Optional ones are last and have the defaults of the model.
 NODES = ("name", "cpu_milli", "memory_mib", "pods", "taints")
@@ -97,71 +91,30 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
 
 
 def write(trace: Trace, folder: Path) -> None:
-    """Write a folder for which `read` returns the same trace. Raises TraceError for invalid names."""
+    """Write a folder for which `read` returns the same trace. NaN in a curve, which a recording may have, is a gap.
+
+    trace.json is written last: a folder without it is incomplete. Raises TraceError for invalid values and duplicate
+    names.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    write_inventory(folder, nodes=trace.nodes, workloads=trace.workloads, pods=trace.pods, rules=trace.rules)
-    write_curves(folder, "cpu_milli", workloads=trace.workloads, steps=trace.steps, curves=trace.cpu_milli)
-    write_curves(folder, "memory_mib", workloads=trace.workloads, steps=trace.steps, curves=trace.memory_mib)
+    keys = keys_of(trace.workloads)
+    seen: set[str] = set()
+    for node in trace.nodes:
+        _new_name(node.name, seen)
+    for pod in trace.pods:
+        _new_name(pod.name, seen, within=f"{trace.workloads[pod.workload].namespace}/pod")
+    rules = ((keys[rule.beside], keys[rule.limited], str(rule.most)) for rule in trace.rules)
+    write_table(path_of(folder, "nodes"), NODES, (_cells(node, NODES) for node in trace.nodes))
+    write_table(path_of(folder, "workloads"), WORKLOADS, (_cells(each, WORKLOADS) for each in trace.workloads))
+    write_table(path_of(folder, "pods"), PODS, ((pod.name, keys[pod.workload], pod.node) for pod in trace.pods))
+    write_table(path_of(folder, "anti_affinity"), RULES, rules)
+    header = ("workload", *(f"t{step}" for step in range(trace.steps)))
+    for table, curves in (("cpu_milli", trace.cpu_milli), ("memory_mib", trace.memory_mib)):
+        rows = ((key, *map(_usage, curve.tolist())) for key, curve in zip(keys, curves, strict=True))
+        write_table(path_of(folder, table), header, rows)
     about = About(
         name=trace.name, seconds_per_step=trace.seconds_per_step, starts_at=trace.starts_at, notes=trace.notes
     )
-    write_about(folder, about)
-
-
-def write_inventory(
-    folder: Path,
-    *,
-    nodes: Iterable[TraceNode],
-    workloads: Sequence[TraceWorkload],
-    pods: Iterable[TracePod],
-    rules: Iterable[AntiAffinity] = (),
-) -> None:
-    """Write all tables except the curves. Raises TraceError for invalid and duplicate names."""
-    keys = keys_of(workloads)
-    node_names: set[str] = set()
-    pod_names: set[str] = set()
-
-    def pod_cells(pod: TracePod) -> Sequence[str]:
-        name = _new_name(pod.name, pod_names, within=workloads[pod.workload].namespace)
-        return name, keys[pod.workload], pod.node
-
-    def node_cells(node: TraceNode) -> Sequence[str]:
-        _new_name(node.name, node_names)
-        return _cells(node, NODES)
-
-    rule_cells = ((keys[rule.beside], keys[rule.limited], str(rule.most)) for rule in rules)
-    write_table(path_of(folder, "nodes"), NODES, map(node_cells, nodes))
-    write_table(path_of(folder, "workloads"), WORKLOADS, (_cells(workload, WORKLOADS) for workload in workloads))
-    write_table(path_of(folder, "pods"), PODS, map(pod_cells, pods))
-    write_table(path_of(folder, "anti_affinity"), RULES, rule_cells)
-
-
-def write_curves(
-    folder: Path,
-    table: Literal["cpu_milli", "memory_mib"],
-    *,
-    workloads: Sequence[TraceWorkload],
-    steps: int,
-    curves: Iterable[Iterable[float]],
-) -> None:
-    """Write the curve of each workload, one at a time; NaN becomes an empty cell.
-
-    Raises TraceError for a curve of another length than `steps`, and for invalid usage values.
-    """
-    header = ("workload", *(f"t{step}" for step in range(steps)))
-
-    def body() -> Iterator[tuple[str, ...]]:
-        for key, curve in zip(keys_of(workloads), curves, strict=True):
-            cells = tuple(map(_usage, curve))
-            if len(cells) != steps:
-                raise TraceError(f"{table} of {key!r}: {len(cells)} values for {steps} steps")
-            yield key, *cells
-
-    write_table(path_of(folder, table), header, body())
-
-
-def write_about(folder: Path, about: About) -> None:
-    """Write trace.json. Call it last: a folder without this file is incomplete."""
     unfinished = folder / "trace.json.part"
     unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(about), indent=2) + b"\n")
     os.replace(unfinished, folder / "trace.json")

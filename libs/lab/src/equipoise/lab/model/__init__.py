@@ -1,1 +1,1 @@
-"""Pure: a trace, the fleet that it describes, and how it is placed, leveled and judged."""
+"""Pure: a trace, the cluster that it describes, its scheduler and descheduler, and the figures of its loads."""

@@ -63,10 +63,6 @@ class ClusterUsage:
 
         self._at = now
 
-    @property
-    def pods(self) -> int:
-        return len(self.workload)
-
     def add_pod(self, workload: int) -> int:
         """Add a pod, which does not run yet."""
         self.workload.append(workload)

@@ -4,8 +4,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from equipoise.contracts.kubernetes.objects import Toleration
-from equipoise.contracts.messages.placement import Taint
+from equipoise.contracts.kubernetes.objects import Taint, Toleration
 
 Array = npt.NDArray[np.float64]
 
@@ -69,7 +68,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[TracePod, ...]
     rules: tuple[AntiAffinity, ...] = ()
     cpu_milli: Array
-    """workloads × steps: usage of one pod; never NaN."""
+    """workloads × steps: usage of one pod. Never NaN, except in a recording that is being written."""
 
     memory_mib: Array
     """As `cpu_milli`."""

@@ -170,19 +170,16 @@ def _series(response: Any) -> list[Series]:
     return [
         Series(
             labels={name: text for name, text in element["metric"].items() if isinstance(text, str)},
-            values=[pair for pair in _listed(element.get("values")) if _is_pair(pair)],
+            values=_pairs(element.get("values")),
         )
         for element in response
         if isinstance(element, dict) and isinstance(element.get("metric"), dict)
     ]
 
 
-def _listed(values: Any) -> list[Any]:
-    return values if isinstance(values, list) else []
-
-
-def _is_pair(pair: Any) -> bool:
-    return isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], int | float)
+def _pairs(values: Any) -> list[Any]:
+    pairs = values if isinstance(values, list) else []
+    return [pair for pair in pairs if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], int | float)]
 
 
 def _reason(body: bytes) -> str:

@@ -5,18 +5,18 @@ A few parts are read at a time, with pauses; parts that are too large are divide
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from rich.console import Console
 
 from equipoise.lab.record.aggregation import Aggregation, ValueCounts
-from equipoise.lab.record.checkpoint import Checkpoint, RecordingPart, RecordingPlan
+from equipoise.lab.record.checkpoint import Checkpoint, RecordingPart, RecordingPlan, write_trace
 from equipoise.lab.record.options import RecordError, RecordOptions, Summary, utc
 from equipoise.lab.record.owners import WorkloadIndex
 from equipoise.lab.record.progress import RecordProgress, progress_on
 from equipoise.lab.record.prometheus import Prometheus, QueryTooLarge, connect_prometheus
 from equipoise.lab.record.queries import METRICS, Resource
 from equipoise.lab.record.survey import Survey
-from equipoise.lab.record.writer import write_trace
 from equipoise.runtime.process.clock import Clock, SystemClock
 
 PAUSE_SHARE = 0.5
@@ -58,64 +58,59 @@ async def record(options: RecordOptions, console: Console, clock: Clock | None =
     return summary
 
 
+@dataclass
 class Reader:
     """Reads the parts of one recording."""
 
-    def __init__(
-        self,
-        options: RecordOptions,
-        plan: RecordingPlan,
-        prometheus: Prometheus,
-        progress: RecordProgress,
-        clock: Clock,
-    ) -> None:
-        self._concurrency = options.prometheus.concurrency
-        self._matchers = options.prometheus.matchers
-        self._plan = plan
-        self._metrics = METRICS[plan.metrics]
-        self._index = WorkloadIndex(plan.inventory.workloads, plan.owners)
-        self._prometheus = prometheus
-        self._progress = progress
-        self._clock = clock
+    options: RecordOptions
+    plan: RecordingPlan
+    prometheus: Prometheus
+    progress: RecordProgress
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        self._matchers = self.options.prometheus.matchers
+        self._metrics = METRICS[self.plan.metrics]
+        self._index = WorkloadIndex(self.plan.inventory.workloads, self.plan.owners)
 
     async def read(self, checkpoint: Checkpoint) -> None:
         """Read all missing parts. Raises RecordError."""
-        parts = self._plan.parts()
+        parts = self.plan.parts()
         pending = [part for part in parts if not checkpoint.has(part)]
-        self._progress.set_parts(len(parts) - len(pending), len(parts))
+        self.progress.set_parts(len(parts) - len(pending), len(parts))
         shared = iter(pending)
         try:
             async with asyncio.TaskGroup() as group:
-                for _ in range(self._concurrency):
+                for _ in range(self.options.prometheus.concurrency):
                     group.create_task(self._read(shared, checkpoint))
         except ExceptionGroup as failures:
             raise failures.exceptions[0] from None
 
     async def _read(self, pending: Iterator[RecordingPart], checkpoint: Checkpoint) -> None:
         for part in pending:
-            started = self._clock.monotonic()
+            started = self.clock.monotonic()
             aggregation = Aggregation(
-                workloads=len(self._plan.inventory.workloads), ends=self._ends(part), step=self._plan.step
+                workloads=len(self.plan.inventory.workloads), ends=self._ends(part), step=self.plan.step
             )
-            self._progress.set_activity(f"{part.resource} from {utc(self._ends(part)[0] - self._plan.step)}")
+            self.progress.set_activity(f"{part.resource} from {utc(self._ends(part)[0] - self.plan.step)}")
             await self._add(aggregation, part)
             _check(aggregation.counts)
             checkpoint.store(part, aggregation.means(), aggregation.counts)
-            self._progress.advance()
-            await self._clock.sleep(min(MAX_PAUSE, PAUSE_SHARE * (self._clock.monotonic() - started)))
+            self.progress.advance()
+            await self.clock.sleep(min(MAX_PAUSE, PAUSE_SHARE * (self.clock.monotonic() - started)))
 
     def _ends(self, part: RecordingPart) -> list[float]:
         """End times of the steps of the part."""
-        step = self._plan.step
-        return [self._plan.starts_at + (part.first + number + 1) * step for number in range(part.count)]
+        step = self.plan.step
+        return [self.plan.starts_at + (part.first + number + 1) * step for number in range(part.count)]
 
     async def _add(self, aggregation: Aggregation, part: RecordingPart, namespace: str = "") -> None:
         """Query the part. If it is too large, query each half, and a single step by namespace."""
-        ends, step, resource = self._ends(part), self._plan.step, part.resource
+        ends, step, resource = self._ends(part), self.plan.step, part.resource
         matchers = {**self._matchers, "namespace": namespace} if namespace else self._matchers
-        text = self._metrics.usage(resource, matchers, step, self._plan.min_samples)
+        text = self._metrics.usage(resource, matchers, step, self.plan.min_samples)
         try:
-            response = await self._prometheus.matrix(text, ends[0], ends[-1], step)
+            response = await self.prometheus.matrix(text, ends[0], ends[-1], step)
         except QueryTooLarge as error:
             if part.count > 1:
                 half = part.count // 2
@@ -133,9 +128,7 @@ class Reader:
             aggregation.add(response, self._index.of_pod, SCALES[resource])
 
     async def _namespaces(self, resource: Resource, end: float) -> list[str]:
-        response = await self._prometheus.vector(
-            self._metrics.namespaces(resource, self._matchers, self._plan.step), end
-        )
+        response = await self.prometheus.vector(self._metrics.namespaces(resource, self._matchers, self.plan.step), end)
         return sorted(series.labels["namespace"] for series in response if "namespace" in series.labels)
 
 

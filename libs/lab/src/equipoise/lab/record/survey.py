@@ -1,6 +1,7 @@
 """Plans a recording: how far back Prometheus has data, which pods run where, and what is read."""
 
 import math
+from dataclasses import dataclass
 from statistics import median
 
 from equipoise.collector.sources.prometheus.samples import number
@@ -20,51 +21,50 @@ PROBES = 168
 """Number of times at which the search for samples starts, before it is refined: the hours of a week."""
 
 
+@dataclass
 class Survey:
     """Runs all queries that are needed once. Methods raise RecordError when there is nothing to record."""
 
-    def __init__(self, options: RecordOptions, prometheus: Prometheus, progress: RecordProgress, clock: Clock) -> None:
-        self._options = options
-        self._step = options.step
-        self._matchers = options.prometheus.matchers
-        self._prometheus = prometheus
-        self._progress = progress
-        self._clock = clock
+    options: RecordOptions
+    prometheus: Prometheus
+    progress: RecordProgress
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        self._step = self.options.step
+        self._matchers = self.options.prometheus.matchers
 
     async def plan(self) -> RecordingPlan:
         """The plan of the recording, in whole steps up to now."""
-        self._progress.set_activity("finding the oldest samples in Prometheus")
-        end = await self._prometheus.time() // self._step * self._step
-        requested = end - round(self._options.days * DAY / self._step) * self._step
+        self.progress.set_activity("finding the oldest samples in Prometheus")
+        end = await self.prometheus.time() // self._step * self._step
+        requested = end - round(self.options.days * DAY / self._step) * self._step
         name, start, pods = await self._measured(requested, end)
         minimum = min_samples(await self._usual_samples(METRICS[name], start, end))
-        self._progress.set_activity("reading nodes and pods from the API server")
+        self.progress.set_activity("reading nodes and pods from the API server")
         found, known, controllers = await self._cluster()
-        self._progress.set_activity("reading the owners of past pods")
+        self.progress.set_activity("reading the owners of past pods")
         past = await self._past_owners(found, controllers, start, end)
         steps = round((end - start) / self._step)
+        notes = list(found.notes)
+        if start != requested:
+            recorded = f"{(end - start) / DAY:.3g} of the {self.options.days:g} requested days"
+            notes.insert(0, f"Prometheus has data of pods since {utc(start)}: {recorded}")
+            self.progress.note(notes[0])
         return RecordingPlan(
             step=self._step,
-            days=self._options.days,
+            days=self.options.days,
             matchers=self._matchers,
             metrics=name,
             starts_at=start,
             steps=steps,
             # At most one day: parts that were stored are not queried again.
-            steps_per_part=max(1, min(self._options.samples_per_query // max(1, pods), int(DAY // self._step), steps)),
+            steps_per_part=max(1, min(self.options.samples_per_query // max(1, pods), int(DAY // self._step), steps)),
             min_samples=minimum,
             inventory=found,
             owners=past | known,
-            notes=(*self._shortened(requested, start, end), *found.notes),
+            notes=tuple(notes),
         )
-
-    def _shortened(self, requested: float, start: float, end: float) -> list[str]:
-        if start == requested:
-            return []
-        recorded = f"{(end - start) / DAY:.3g} of the {self._options.days:g} requested days"
-        note = f"Prometheus has data of pods since {utc(start)}: {recorded}"
-        self._progress.note(note)
-        return [note]
 
     async def _measured(self, start: float, end: float) -> tuple[str, float, int]:
         """The first of METRICS that has data, the time of the oldest sample, and the maximum number of pods."""
@@ -83,8 +83,8 @@ class Survey:
         )
         only = "".join(f", only {label}={value}" for label, value in self._matchers.items())
         raise RecordError(
-            f"Prometheus at {self._options.prometheus.url} has no CPU and memory of pods in the last "
-            f"{self._options.days:g} days (tried: {tried}{only}). Does it scrape the kubelets of this cluster?"
+            f"Prometheus at {self.options.prometheus.url} has no CPU and memory of pods in the last "
+            f"{self.options.days:g} days (tried: {tried}{only}). Does it scrape the kubelets of this cluster?"
         )
 
     async def _since(self, text: str, start: float, end: float) -> tuple[float, int] | None:
@@ -114,7 +114,7 @@ class Survey:
 
     async def _points(self, text: str, start: float, end: float, spacing: float) -> list[tuple[float, float]]:
         """Times and values of a query with one series, oldest first, without values that are not numbers."""
-        series = await self._prometheus.matrix(text, start, end, spacing)
+        series = await self.prometheus.matrix(text, start, end, spacing)
         pairs = series[0].values if series else ()
         return [(float(at), value) for at, text in pairs if math.isfinite(value := number(text))]
 
@@ -122,7 +122,7 @@ class Survey:
         """The inventory, the workloads of existing pods, and the owners of ReplicaSets and Jobs."""
         controllers: dict[Key, OwnerReference | None] = {}
         try:
-            async with connect_kube(self._options.kubernetes, "lab", self._clock) as kube:
+            async with connect_kube(self.options.kubernetes, "lab", self.clock) as kube:
                 nodes, pods = await kube.list(NODES), await kube.list(PODS)
                 for resource in (REPLICA_SETS, JOBS):
                     try:
@@ -131,7 +131,7 @@ class Survey:
                             controllers[meta.namespace, resource.kind, meta.name] = meta.controller
                     except (Forbidden, NotFound):
                         # Labels of pods contain their Deployment too; Jobs are then workloads themselves.
-                        self._progress.note(
+                        self.progress.note(
                             f"{resource.plural} cannot be listed: owners are derived from labels and names"
                         )
         except KubeError as error:
@@ -156,7 +156,7 @@ class Survey:
                     await self._owned("kube_replicaset_owner", "replicaset", at, length), "ReplicaSet", "replicaset"
                 )
             except QueryTooLarge as error:
-                self._progress.note(f"owners of earlier pods are derived from their names: {error}")
+                self.progress.note(f"owners of earlier pods are derived from their names: {error}")
                 break
             if not owned:
                 break
@@ -166,4 +166,4 @@ class Survey:
         return {f"{namespace}/{name}": index.of_owner(owner, above) for (namespace, _, name), owner in pods.items()}
 
     async def _owned(self, metric: str, label: str, at: float, length: float) -> list[Series]:
-        return await self._prometheus.vector(owners_query(metric, label, self._matchers, length), at)
+        return await self.prometheus.vector(owners_query(metric, label, self._matchers, length), at)

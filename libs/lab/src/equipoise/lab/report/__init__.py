@@ -8,18 +8,20 @@ from equipoise.lab.report.table import encoded
 from equipoise.lab.results import Run
 
 
-def write_report(runs: Sequence[Run], notes: Sequence[str], *, title: str, command: str, folder: Path) -> Path:
+def write_report(
+    runs: Sequence[Run], notes: Sequence[str], *, title: str, command: str, folder: Path, width: int | None = None
+) -> Path:
     """Write index.html, the PNGs and figures.json; returns the path of the page. Raises OSError.
 
-    `notes`: of the trace. `command`: the command that reproduces the report.
+    `notes`: of the trace. `command`: the command that reproduces the report. `width`: of a chart, in pixels.
     """
     # Importing matplotlib takes half a second, which a table does not need.
-    from equipoise.lab.report.charts import charts
+    from equipoise.lab.report.charts import WIDTH, charts
     from equipoise.lab.report.page import page
 
     folder.mkdir(parents=True, exist_ok=True)
     figures = [run.figures for run in runs]
-    drawn = {comparison.scenario: charts(comparison, runs) for comparison in compared(figures)}
+    drawn = {comparison.scenario: charts(comparison, runs, width or WIDTH) for comparison in compared(figures)}
     for chart in (chart for charts_of in drawn.values() for chart in charts_of):
         (folder / f"{chart.name}.png").write_bytes(chart.light)
     (folder / "figures.json").write_text(encoded(figures), encoding="utf-8")

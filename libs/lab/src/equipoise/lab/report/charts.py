@@ -13,11 +13,13 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from equipoise.lab.report.comparison import Case, Comparison
-from equipoise.lab.report.theme import DARK, DASHES, LIGHT, Theme, settings
 from equipoise.lab.results import Run, RunFigures
 
-_SIZE, _DPI = (9.6, 5.4), 1600 / 9.6
-"""Inches; 1600 × 900 pixels."""
+_SIZE = (9.6, 5.4)
+"""Inches."""
+
+WIDTH = 1600
+"""Pixels; the height is nine sixteenths of it."""
 
 _MAX_END_LABELS = 5
 """Up to this number of lines, each has a label at its end; more would overlap."""
@@ -35,6 +37,54 @@ _SPREADS: tuple[tuple[str, Callable[[RunFigures], float]], ...] = (
 )
 
 
+class Theme(msgspec.Struct, frozen=True, kw_only=True):
+    """Colors with a contrast of at least 3 to the background. Neighbors are distinguishable with color blindness."""
+
+    paper: str
+    ink: str
+    soft: str
+    line: str
+    stock: str
+    best: str
+    others: tuple[str, ...]
+    """Each is used with three dash patterns: nine colors are hard to distinguish."""
+
+    def settings(self) -> dict[Any, Any]:
+        """Settings of matplotlib."""
+        return {
+            "font.family": "DejaVu Sans",  # included in matplotlib
+            "font.size": 12,
+            "text.parse_math": False,  # names are plain text
+            "text.color": self.ink,
+            **dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), self.soft),
+            **dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), self.line),
+            **dict.fromkeys(("axes.facecolor", "figure.facecolor"), self.paper),
+            "axes.axisbelow": True,
+            **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
+        }
+
+
+_LIGHT = Theme(
+    paper="#ffffff",
+    ink="#1c2430",
+    soft="#5d6877",
+    line="#dde3ea",
+    stock="#7a8594",
+    best="#0b67b2",
+    others=("#d5520a", "#009973", "#7a1f6b"),
+)
+_DARK = Theme(
+    paper="#12171e",
+    ink="#e6eaf0",
+    soft="#97a3b3",
+    line="#303947",
+    stock="#8f9bab",
+    best="#5ab4f0",
+    others=("#f0803c", "#1fae7e", "#f3c6ea"),
+)
+_DASHES: tuple[str | tuple[int, tuple[float, ...]], ...] = ("solid", (0, (5, 1.5)), (0, (1.2, 1.2)))
+
+
 class Chart(msgspec.Struct, frozen=True, kw_only=True):
     """A chart as PNG."""
 
@@ -44,8 +94,8 @@ class Chart(msgspec.Struct, frozen=True, kw_only=True):
     dark: bytes
 
 
-def charts(comparison: Comparison, runs: Sequence[Run]) -> list[Chart]:
-    """All charts of a scenario. `runs`: at least those of its cases."""
+def charts(comparison: Comparison, runs: Sequence[Run], width: int = WIDTH) -> list[Chart]:
+    """All charts of a scenario. `runs`: at least those of its cases; `width`: in pixels."""
     shown = next(run for run in runs if run.figures is comparison.shown.median)
     hourly = [(case, run) for case in comparison.cases for run in runs if run.figures is case.median]
     drawn: dict[str, Callable[[Theme], tuple[Figure, str]]] = {
@@ -55,16 +105,16 @@ def charts(comparison: Comparison, runs: Sequence[Run]) -> list[Chart]:
     }
     found = []
     for name, draw in drawn.items():
-        (light, title), (dark, _) = _drawn(draw, LIGHT), _drawn(draw, DARK)
+        (light, title), (dark, _) = _drawn(draw, _LIGHT, width), _drawn(draw, _DARK, width)
         found.append(Chart(name=f"{name}-{comparison.scenario}", title=title, light=light, dark=dark))
     return found
 
 
-def _drawn(draw: Callable[[Theme], tuple[Figure, str]], theme: Theme) -> tuple[bytes, str]:
-    with matplotlib.rc_context(settings(theme)):
+def _drawn(draw: Callable[[Theme], tuple[Figure, str]], theme: Theme, width: int) -> tuple[bytes, str]:
+    with matplotlib.rc_context(theme.settings()):
         figure, title = draw(theme)
         file = io.BytesIO()
-        figure.savefig(file, format="png", dpi=_DPI)
+        figure.savefig(file, format="png", dpi=width / _SIZE[0])
     return file.getvalue(), title
 
 
@@ -172,7 +222,7 @@ def _by_policy(comparison: Comparison, theme: Theme) -> tuple[Figure, str]:
             axis.axvline(value(comparison.stock.median), color=theme.stock, linewidth=1, linestyle=(0, (3, 3)))
         for row, policy in enumerate(policies):
             cases = [case for case in comparison.cases if case.policy == policy]
-            _dots(axis, row, [_dot(case, value, comparison, theme) for case in cases], theme)
+            _dots(axis, row, cases, value, comparison, theme)
         axis.set_title(name, loc="left", fontsize=13)
         axis.set_xlabel(_SPREAD)
         axis.set_ylim(-0.6, len(policies) - 0.4)
@@ -188,33 +238,27 @@ def _by_policy(comparison: Comparison, theme: Theme) -> tuple[Figure, str]:
     return figure, title
 
 
-class _Dot(msgspec.Struct, frozen=True, kw_only=True):
-    at: float
-    low: float
-    high: float
-    filled: bool
-    colour: str
-
-
-def _dot(case: Case, value: Callable[[RunFigures], float], comparison: Comparison, theme: Theme) -> _Dot:
-    low, high = case.range(value)
-    colour = theme.best if case is comparison.best else theme.stock if case.stock else theme.soft
-    return _Dot(at=value(case.median), low=low, high=high, filled=case.median.descheduler, colour=colour)
-
-
-def _dots(axis: Axes, row: int, dots: Sequence[_Dot], theme: Theme) -> None:
+def _dots(
+    axis: Axes,
+    row: int,
+    cases: Sequence[Case],
+    value: Callable[[RunFigures], float],
+    comparison: Comparison,
+    theme: Theme,
+) -> None:
     """The one or two dots of a policy, with their numbers on the outer sides."""
-    lower = min(dots, key=lambda dot: dot.at)
-    axis.plot([dot.at for dot in dots], [row] * len(dots), color=theme.line, linewidth=2, zorder=2)
-    for dot in dots:
-        axis.plot([dot.low, dot.high], [row, row], color=dot.colour, alpha=0.3, linewidth=6, solid_capstyle="round")
-        inside = dot.colour if dot.filled else theme.paper
-        axis.plot(dot.at, row, "o", color=dot.colour, markerfacecolor=inside, ms=9, markeredgewidth=1.8, zorder=3)
-        left = len(dots) > 1 and dot is lower
-        best = dot.colour == theme.best
+    lower = min(cases, key=lambda case: value(case.median))
+    axis.plot([value(case.median) for case in cases], [row] * len(cases), color=theme.line, linewidth=2, zorder=2)
+    for case in cases:
+        at, (low, high), best = value(case.median), case.range(value), case is comparison.best
+        color = theme.best if best else theme.stock if case.stock else theme.soft
+        axis.plot([low, high], [row, row], color=color, alpha=0.3, linewidth=6, solid_capstyle="round")
+        inside = color if case.median.descheduler else theme.paper
+        axis.plot(at, row, "o", color=color, markerfacecolor=inside, ms=9, markeredgewidth=1.8, zorder=3)
+        left = len(cases) > 1 and case is lower
         axis.annotate(
-            f"{dot.at:.0f}",
-            (dot.low if left else dot.high, row),
+            f"{at:.0f}",
+            (low if left else high, row),
             xytext=(-9 if left else 9, 0),
             textcoords="offset points",
             ha="right" if left else "left",
@@ -229,7 +273,7 @@ def _dots(axis: Axes, row: int, dots: Sequence[_Dot], theme: Theme) -> None:
 def _styles(comparison: Comparison, theme: Theme) -> dict[str, dict[str, Any]]:
     """Line style by policy, in the order of the table."""
     styles: dict[str, dict[str, Any]] = {}
-    others = ({"color": colour, "linestyle": dash} for dash in itertools.cycle(DASHES) for colour in theme.others)
+    others = ({"color": color, "linestyle": dash} for dash in itertools.cycle(_DASHES) for color in theme.others)
     for case in comparison.cases:
         if comparison.best is not None and case.policy == comparison.best.policy:
             styles[case.policy] = {"color": theme.best}

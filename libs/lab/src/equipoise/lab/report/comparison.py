@@ -2,10 +2,11 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import msgspec
 
-from equipoise.lab.results import RunFigures, Scenario
+from equipoise.lab.results import GREEDY, STOCK, RunFigures, Scenario
 
 SCENARIOS: dict[Scenario, str] = {
     "given": "starts with the placement of the trace",
@@ -15,8 +16,7 @@ SCENARIOS: dict[Scenario, str] = {
 
 _SAMPLES = {"in": "in sample", "out": "out of sample"}
 
-STOCK = "stock"
-REFERENCES = frozenset({"greedy"})
+REFERENCES = frozenset({GREEDY})
 """Unattainable references: compared with, never the best."""
 
 BEST = (
@@ -94,6 +94,17 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     def headline_case(self) -> Case:
         """The best case; without one, the shown case."""
         return self.best or self.shown
+
+    def kind(self, case: Case) -> Literal["broken", "best", "stock", "reference", ""]:
+        """How the row of the case is highlighted."""
+        if any(run.violations for run in case.runs):
+            return "broken"
+        return "best" if case is self.best else "stock" if case.stock else "reference" if case.reference else ""
+
+    def names(self, case: Case) -> tuple[str, str, str, str]:
+        """The first cells of its row: whether it is the best, scenario, policy, and whether with the descheduler."""
+        best = "best" if case is self.best else ""
+        return best, self.scenario, case.policy, "yes" if case.median.descheduler else "no"
 
     def change(self, value: Callable[[RunFigures], float]) -> str:
         """From the stock scheduler to the best case, rounded: "78 → 26"; "26" if one is missing."""

@@ -7,11 +7,11 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from equipoise.lab.report.comparison import Case, Comparison, compared
+from equipoise.lab.report.comparison import Case, compared
 from equipoise.lab.results import RunFigures
 
 
-class Column(msgspec.Struct, frozen=True, kw_only=True):
+class Column(msgspec.Struct, frozen=True):
     """A figure of a case."""
 
     name: str
@@ -28,50 +28,30 @@ class Column(msgspec.Struct, frozen=True, kw_only=True):
         return f"{text} ({math.floor(low):,}–{math.ceil(high):,})" if self.ranged and low < high else text
 
 
+_STYLES = {"broken": "red", "best": "bold green", "stock": "dim", "reference": "dim", "": ""}
+
 COLUMNS = (
     Column(
-        name="peak spread",
-        about="CPU load of the most loaded minus the least loaded node, at the hour with the highest usage, in points",
-        value=lambda run: run.peak_spread,
+        "peak spread",
+        "CPU load of the most loaded minus the least loaded node, at the hour with the highest usage, in points",
+        lambda run: run.peak_spread,
         ranged=True,
     ),
+    Column("median spread", "the same, median over all hours", lambda run: run.median_spread, ranged=True),
+    Column("p90 spread", "the same, in 90 % of the hours at most", lambda run: run.p90_spread),
     Column(
-        name="median spread", about="the same, median over all hours", value=lambda run: run.median_spread, ranged=True
+        "peak std", "standard deviation of the nodes' CPU load at the peak hour, in points", lambda run: run.peak_std
     ),
-    Column(name="p90 spread", about="the same, in 90 % of the hours at most", value=lambda run: run.p90_spread),
+    Column("hours >80 %", "node-hours with a mean CPU load above 80 %", lambda run: run.hours_above_80, ",.0f"),
+    Column("hours >90 %", "node-hours with a mean CPU load above 90 %", lambda run: run.hours_above_90, ",.0f"),
+    Column("moved %", "pods that the descheduler moved, of all pods", lambda run: 100 * run.moved_share),
+    Column("moves /h", "moves per hour", lambda run: run.moves_per_hour),
+    Column("unplaced", "pods without a node", lambda run: run.unplaced, ",.0f", ranged=True),
     Column(
-        name="peak std",
-        about="standard deviation of the nodes' CPU load at the peak hour, in points",
-        value=lambda run: run.peak_std,
-    ),
-    Column(
-        name="hours >80 %",
-        about="node-hours with a mean CPU load above 80 %",
-        value=lambda run: run.hours_above_80,
-        form=",.0f",
-    ),
-    Column(
-        name="hours >90 %",
-        about="node-hours with a mean CPU load above 90 %",
-        value=lambda run: run.hours_above_90,
-        form=",.0f",
-    ),
-    Column(
-        name="moved %", about="pods that the descheduler moved, of all pods", value=lambda run: 100 * run.moved_share
-    ),
-    Column(name="moves /h", about="moves per hour", value=lambda run: run.moves_per_hour),
-    Column(
-        name="unplaced",
-        about="pods without a node",
-        value=lambda run: run.unplaced,
-        form=",.0f",
-        ranged=True,
-    ),
-    Column(
-        name="violations",
-        about="violated anti-affinity rules and exceeded eviction limits: must be 0",
-        value=lambda run: run.violations,
-        form=",.0f",
+        "violations",
+        "violated anti-affinity rules and exceeded eviction limits: must be 0",
+        lambda run: run.violations,
+        ",.0f",
         ranged=True,
     ),
 )
@@ -90,12 +70,9 @@ def table(figures: Sequence[RunFigures]) -> Table:
     for comparison in comparisons:
         for case in comparison.cases:
             shown.add_row(
-                "best" if case is comparison.best else "",
-                case.median.scenario,
-                Text(case.policy),
-                "yes" if case.median.descheduler else "no",
+                *map(Text, comparison.names(case)),
                 *(column.cell(case) for column in COLUMNS),
-                style=_style(case, comparison),
+                style=_STYLES[comparison.kind(case)],
             )
         if comparison is not comparisons[-1]:
             shown.add_row()
@@ -106,11 +83,3 @@ def encoded(figures: Sequence[RunFigures]) -> str:
     """A JSON list with one run per line."""
     rows = ",\n".join(msgspec.json.encode(run).decode() for run in figures)
     return f"[\n{rows}\n]\n" if rows else "[]\n"
-
-
-def _style(case: Case, comparison: Comparison) -> str:
-    if any(run.violations for run in case.runs):
-        return "red"
-    if case is comparison.best:
-        return "bold green"
-    return "dim" if case.stock or case.reference else ""

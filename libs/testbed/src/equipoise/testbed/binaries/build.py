@@ -17,16 +17,25 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from equipoise.testbed.binaries.lock import exclusive
-from equipoise.testbed.binaries.paths import Binaries
-from equipoise.testbed.binaries.progress import Progress
-from equipoise.testbed.binaries.toolchain import find_go, go_environment
+from equipoise.testbed.binaries.toolchain import Progress, exclusive, find_go, go_environment
 from equipoise.testbed.processes.guard import Guard
 
 KUBERNETES = "v1.36.3"
 SOURCES = Path(__file__).parent / "go"
 POLL_SECONDS = 0.2
 LOG_LINES = 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Binaries:
+    """Paths of the programs of a cluster."""
+
+    etcd: Path
+    kube_apiserver: Path
+    kube_controller_manager: Path
+    kube_scheduler: Path
+    kwok: Path
+    prometheus: Path
 
 
 class BuildError(RuntimeError):

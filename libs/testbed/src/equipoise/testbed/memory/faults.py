@@ -21,7 +21,7 @@ class Call(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Fault(msgspec.Struct, kw_only=True):
-    """What some of the next requests fail with."""
+    """The error of some of the next requests."""
 
     verb: Verb | None
     resource: str
@@ -60,7 +60,7 @@ class Faults:
     ) -> None:
         """The next `times` matching requests fail with `status`; 0 = no response. `resource` is a plural.
 
-        With `committed` a write is carried out first and only its response is lost.
+        With `committed` a write is processed first and only its response is lost.
         """
         error = error_for_status(status, reason, message, retry_after)
         self._faults.append(
@@ -76,7 +76,7 @@ class Faults:
         self._faults.clear()
 
     def apply(self, call: Call) -> KubeError | None:
-        """Raises what the request fails with; returns the error that replaces the response of a write."""
+        """Raises the error of the request; returns the error that replaces the response of a write."""
         fault = next((fault for fault in self._faults if fault.matches(call)), None)
         if fault is None:
             return None

@@ -1,11 +1,12 @@
 """An API server inside the process: versions, watches, conflicts and evictions as the real one has them.
 
-What a test does to it (`put`, `remove`, `expire`, `fail_next`, ...) is a plain method and takes effect at once.
+Methods for tests (`put`, `remove`, `expire`, `fail_next`, ...) are not async and take effect at once.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeVar, cast
 
@@ -26,15 +27,21 @@ from equipoise.runtime.kubernetes.client import (
 )
 from equipoise.runtime.process.clock import Clock
 from equipoise.testbed.memory.faults import Call, Faults, Verb
-from equipoise.testbed.memory.selectors import matches_field, matches_label
 
 T = TypeVar("T", bound=objects.Object)
 Key = tuple[str, str]
 """Namespace and name."""
 
+_FIELDS: Mapping[str, Callable[[objects.Object], str]] = {
+    "metadata.name": lambda value: value.metadata.name,
+    "metadata.namespace": lambda value: value.metadata.namespace,
+    "spec.nodeName": lambda value: value.spec.node_name if isinstance(value, objects.Pod) else "",
+}
+"""Fields that a field selector may name."""
+
 
 class RecordedEviction(msgspec.Struct, frozen=True, kw_only=True):
-    """One POST of pods/eviction and what became of it here, even if the answer was lost."""
+    """One POST of pods/eviction and its result, even if the response was lost."""
 
     namespace: str
     name: str
@@ -47,7 +54,7 @@ class RecordedEviction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """A change that watches may ask for. A bookmark is of no resource and for everybody."""
+    """A change for watches. A bookmark has no resource and is for all of them."""
 
     version: int
     resource: str
@@ -67,40 +74,40 @@ class MemoryKube:
         self._changed = asyncio.Event()
         self._generation = 0
         self._ended_by: KubeError | None = None
-        self._born: Counter[tuple[str, Key]] = Counter()
+        self._created: Counter[tuple[str, Key]] = Counter()
         self.faults = Faults()
         self.fail_next, self.refuse, self.clear_faults = self.faults.fail_next, self.faults.refuse, self.faults.clear
         self.calls: list[Call] = []
         """Every request, oldest first."""
 
         self.evictions: list[RecordedEviction] = []
-        """Every requested eviction, refused ones and dry runs included."""
+        """Every requested eviction, including rejected ones and dry runs."""
 
         self.on_call: Callable[[Call], Awaitable[None]] | None = None
-        """Awaited before each request is carried out: a test may change the world here, or let the request hang."""
+        """Awaited before each request is processed: a test may change objects here, or delay the request."""
 
         self.terminating_first = False
-        """An evicted pod stays, with a deletionTimestamp, until `remove`."""
+        """An evicted pod remains, with a deletionTimestamp, until `remove`."""
 
         self.silent = False
-        """Watches hear nothing, not even that they are dead: a half-open connection."""
+        """Watches receive nothing, not even their end: a half-open connection."""
 
         self.skew = 0.0
         """Seconds that the server's clock is ahead."""
 
         self.time_error = 0.0
-        """Seconds by which its time may be off, for all that is known."""
+        """Seconds by which the estimate of its time may be wrong."""
 
         self.scalable: dict[tuple[str, str], Resource[objects.CustomWorkload]] = {}
-        """By group and kind: custom kinds that have the scale subresource, put there as `scale_of` them."""
+        """By group and kind: custom kinds that have the scale subresource (put as `scale_of` them)."""
 
         self.allows: Callable[[objects.AccessReviewSpec], bool] = lambda _: True
-        """What it answers to who asks about rights."""
+        """The result of access reviews."""
 
-    # What a test does to it
+    # For tests
 
     def put(self, resource: Resource[T], value: T) -> T:
-        """Makes it so, whatever was there; fills in uid (`uid-<name>`) and creationTimestamp where absent."""
+        """Creates or replaces an object; sets uid (`uid-<name>`) and creationTimestamp if they are absent."""
         key = _key(value)
         before = self._store(resource).get(key)
         uid = value.metadata.uid or (before.metadata.uid if before else self._new_uid(resource, key))
@@ -108,11 +115,11 @@ class MemoryKube:
         return self._write(resource, _with_metadata(value, uid=uid, creation_timestamp=created))
 
     def remove(self, resource: Resource[T], name: str, namespace: str = "") -> None:
-        """Gone at once; KeyError if it was not there."""
+        """Removes an object at once. Raises KeyError if there is none."""
         before = self._store(resource).pop((namespace, name))
         self._version += 1
         value = _with_metadata(before, resource_version=str(self._version))
-        self._tell(resource, Change(kind="deleted", object=value, resource_version=str(self._version)), before)
+        self._record(resource, Change(kind="deleted", object=value, resource_version=str(self._version)), before)
 
     def stored(self, resource: Resource[T]) -> list[T]:
         """Every object of a kind, in order of namespace and name."""
@@ -121,11 +128,11 @@ class MemoryKube:
 
     @property
     def events(self) -> list[objects.Event]:
-        """Events that were written, oldest first."""
+        """The Events, oldest first."""
         return sorted(self.stored(EVENTS), key=lambda event: int(event.metadata.resource_version))
 
     def expire(self) -> None:
-        """Forgets the past: running watches, and new ones from an earlier version, get 410."""
+        """Compacts the history: running watches, and new ones from an earlier version, get 410."""
         self._version += 1
         self._compacted = self._version
         self._history.clear()
@@ -138,55 +145,57 @@ class MemoryKube:
         self._wake()
 
     def bookmark(self) -> None:
-        """Running watches get a sign of life without news."""
+        """Sends a bookmark to running watches."""
         change: Change[Any] = Change(kind="bookmark", object=None, resource_version=str(self._version))
         self._history.append(_Entry(version=self._version, resource="", change=change))
         self._wake()
 
-    # What services ask of it
+    # Kube
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
-        await self._receive("get", resource, namespace, name)
-        return self._find(resource, namespace, name)
+        async with self._request("get", resource, namespace, name):
+            return self._find(resource, namespace, name)
 
     async def list(self, resource: Resource[T], namespace: str = "", label_selector: str = "") -> list[T]:
-        await self._receive("list", resource, namespace)
-        return [
-            value
-            for value in self.stored(resource)
-            if (not namespace or value.metadata.namespace == namespace)
-            and matches_label(value.metadata.labels, label_selector)
-        ]
+        async with self._request("list", resource, namespace):
+            return [
+                value
+                for value in self.stored(resource)
+                if (not namespace or value.metadata.namespace == namespace)
+                and _matches_label(value.metadata.labels, label_selector)
+            ]
 
     async def pages(self, resource: Resource[T]) -> AsyncGenerator[Sequence[T], None]:
-        await self._receive("list", resource, "")
-        yield self.stored(resource)
+        async with self._request("list", resource, ""):
+            found = self.stored(resource)
+        yield found
 
     async def watch(
         self, resource: Resource[T], *, since: str = "", namespace: str = "", field_selector: str = ""
     ) -> AsyncGenerator[Change[T], None]:
-        await self._receive("watch", resource, namespace)
+        async with self._request("watch", resource, namespace):
+            pass
         generation, kind = self._generation, _id(resource)
 
-        def wanted(value: objects.Object | None) -> bool:
+        def selected(value: objects.Object | None) -> bool:
             return (
                 value is not None
                 and namespace in ("", value.metadata.namespace)
-                and matches_field(value, field_selector)
+                and _matches_field(value, field_selector)
             )
 
-        heard = int(since) if since else self._version
-        passed = sum(entry.version <= heard for entry in self._history)
+        current = int(since) if since else self._version
+        passed = sum(entry.version <= current for entry in self._history)
         if not since:
             for value in self.stored(resource):
-                if wanted(value):
+                if selected(value):
                     yield Change(kind="added", object=value, resource_version=value.metadata.resource_version)
-            yield Change(kind="bookmark", object=None, resource_version=str(heard), synced=True)
+            yield Change(kind="bookmark", object=None, resource_version=str(current), synced=True)
         while True:
             while self.silent:
                 await self._changed.wait()
-            if heard < self._compacted:
-                raise Expired(410, "Expired", f"too old resource version: {heard} ({self._compacted})")
+            if current < self._compacted:
+                raise Expired(410, "Expired", f"too old resource version: {current} ({self._compacted})")
             if generation != self._generation:
                 if self._ended_by is not None:
                     raise self._ended_by
@@ -195,41 +204,36 @@ class MemoryKube:
                 await self._changed.wait()
                 continue
             entry = self._history[passed]
-            heard, passed = entry.version, passed + 1
+            current, passed = entry.version, passed + 1
             if not entry.resource:
                 yield entry.change
             elif entry.resource == kind:
-                seen = _seen(entry.change, wanted(entry.before), wanted(entry.change.object))
+                seen = _seen(entry.change, selected(entry.before), selected(entry.change.object))
                 if seen is not None:
                     yield seen
 
     async def find_scalable(self, group: str, kind: str) -> Resource[objects.CustomWorkload] | None:
-        await self._receive("discover", PODS, "", f"{group}/{kind}")
-        return self.scalable.get((group, kind))
+        async with self._request("discover", PODS, "", f"{group}/{kind}"):
+            return self.scalable.get((group, kind))
 
     async def create(self, resource: Resource[T], value: T) -> T:
-        lost = await self._receive("create", resource, *_key(value))
-        if isinstance(value, objects.AccessReview):
-            status = objects.AccessReviewStatus(allowed=self.allows(value.spec))
-            return cast("T", msgspec.structs.replace(value, status=status))
-        if _key(value) in self._store(resource):
-            raise error_for_status(409, "AlreadyExists", f'{resource.plural} "{value.metadata.name}" already exists')
-        uid = self._new_uid(resource, _key(value))
-        value = self._write(resource, _with_metadata(value, uid=uid, creation_timestamp=self._timestamp()))
-        if lost is not None:
-            raise lost
-        return value
+        name = value.metadata.name
+        async with self._request("create", resource, *_key(value)):
+            if isinstance(value, objects.AccessReview):
+                status = objects.AccessReviewStatus(allowed=self.allows(value.spec))
+                return cast("T", msgspec.structs.replace(value, status=status))
+            if _key(value) in self._store(resource):
+                raise error_for_status(409, "AlreadyExists", f'{resource.plural} "{name}" already exists')
+            uid = self._new_uid(resource, _key(value))
+            return self._write(resource, _with_metadata(value, uid=uid, creation_timestamp=self._timestamp()))
 
     async def replace(self, resource: Resource[T], value: T) -> T:
-        lost = await self._receive("replace", resource, *_key(value))
-        before = self._find(resource, *_key(value)).metadata
-        if value.metadata.resource_version != before.resource_version:
-            raise error_for_status(409, "Conflict", f'{resource.plural} "{before.name}": the object has been modified')
-        value = _with_metadata(value, uid=before.uid, creation_timestamp=before.creation_timestamp)
-        value = self._write(resource, value)
-        if lost is not None:
-            raise lost
-        return value
+        async with self._request("replace", resource, *_key(value)):
+            before = self._find(resource, *_key(value)).metadata
+            if value.metadata.resource_version != before.resource_version:
+                raise _conflict(resource, before.name, "the object has been modified")
+            value = _with_metadata(value, uid=before.uid, creation_timestamp=before.creation_timestamp)
+            return self._write(resource, value)
 
     async def annotate(
         self,
@@ -242,35 +246,38 @@ class MemoryKube:
         version: str = "",
         expected: Mapping[str, str] | None = None,
     ) -> None:
-        lost = await self._receive("annotate", resource, namespace, name)
-        value = self._find(resource, namespace, name)
-        if uid and uid != value.metadata.uid:
-            raise error_for_status(409, "Conflict", f'{resource.plural} "{name}": UID in precondition: {uid}')
-        if version and version != value.metadata.resource_version:
-            raise error_for_status(409, "Conflict", f'{resource.plural} "{name}": the object has been modified')
-        if expected and not expected.items() <= value.metadata.annotations.items():
-            raise error_for_status(409, "Conflict", f'{resource.plural} "{name}": an annotation says something else')
-        merged = {key: text for key, text in {**value.metadata.annotations, **annotations}.items() if text is not None}
-        if merged != value.metadata.annotations:
-            self._write(resource, _with_metadata(value, annotations=merged))
-        if lost is not None:
-            raise lost
+        async with self._request("annotate", resource, namespace, name):
+            value = self._find(resource, namespace, name)
+            before = value.metadata.annotations
+            if uid and uid != value.metadata.uid:
+                raise _conflict(resource, name, f"UID in precondition: {uid}")
+            if version and version != value.metadata.resource_version:
+                raise _conflict(resource, name, "the object has been modified")
+            if expected and not expected.items() <= before.items():
+                raise _conflict(resource, name, "an annotation has another value")
+            merged = {key: text for key, text in {**before, **annotations}.items() if text is not None}
+            if merged != before:
+                self._write(resource, _with_metadata(value, annotations=merged))
 
     async def evict(
         self, namespace: str, name: str, *, uid: str, dry_run: bool, grace_period: int | None = None
     ) -> EvictionResult:
-        lost: KubeError | None = None
+        result: EvictionResult | None = None
+        response: EvictionResult
         try:
-            lost = await self._receive("evict", PODS, namespace, name)
-            answer = self._evict(namespace, name, uid, dry_run)
+            async with self._request("evict", PODS, namespace, name):
+                response = result = self._evict(namespace, name, uid, dry_run)
         except KubeError as error:
-            answer = _as_answer(error)
+            response = EvictionResult(
+                status=error.status, reason=error.reason, message=error.message, retry_after=error.retry_after
+            )
         self.evictions.append(
             RecordedEviction(
-                namespace=namespace, name=name, uid=uid, dry_run=dry_run, at=self._clock.now(), status=answer.status
+                namespace=namespace, name=name, uid=uid, dry_run=dry_run, at=self._clock.now(),
+                status=(result or response).status,
             )
-        )
-        return answer if lost is None else _as_answer(lost)
+        )  # fmt: skip
+        return response
 
     def server_time(self, now: float) -> float:
         return now + self.skew
@@ -278,16 +285,20 @@ class MemoryKube:
     def server_time_bounds(self, now: float) -> tuple[float, float]:
         return self.server_time(now) - self.time_error, self.server_time(now) + self.time_error
 
-    # How
-
-    async def _receive(self, verb: Verb, resource: Resource[Any], namespace: str, name: str = "") -> KubeError | None:
-        """Raises what a test asked for; returns the error that shall hide the answer of a write."""
+    @asynccontextmanager
+    async def _request(
+        self, verb: Verb, resource: Resource[Any], namespace: str, name: str = ""
+    ) -> AsyncIterator[None]:
+        """Raises the fault that a test set: before the block, or after it if only the response is lost."""
         call = Call(verb=verb, resource=resource.plural, namespace=namespace, name=name)
         self.calls.append(call)
-        await asyncio.sleep(0)  # no caller gets its answer in the same step: others may write in between
+        await asyncio.sleep(0)  # no response arrives in the same step: others may write in between
         if self.on_call is not None:
             await self.on_call(call)
-        return self.faults.apply(call)
+        lost = self.faults.apply(call)
+        yield
+        if lost is not None:
+            raise lost
 
     def _evict(self, namespace: str, name: str, uid: str, dry_run: bool) -> EvictionResult:
         pod = self._find(PODS, namespace, name)
@@ -341,10 +352,10 @@ class MemoryKube:
         before = self._store(resource).get(_key(value))
         self._store(resource)[_key(value)] = value
         kind: Literal["added", "modified"] = "modified" if before else "added"
-        self._tell(resource, Change(kind=kind, object=value, resource_version=str(self._version)), before)
+        self._record(resource, Change(kind=kind, object=value, resource_version=str(self._version)), before)
         return value
 
-    def _tell(self, resource: Resource[Any], change: Change[Any], before: objects.Object | None) -> None:
+    def _record(self, resource: Resource[Any], change: Change[Any], before: objects.Object | None) -> None:
         self._history.append(_Entry(version=self._version, resource=_id(resource), change=change, before=before))
         self._wake()
 
@@ -353,8 +364,8 @@ class MemoryKube:
         self._changed = asyncio.Event()
 
     def _new_uid(self, resource: Resource[Any], key: Key) -> str:
-        self._born[_id(resource), key] += 1
-        times = self._born[_id(resource), key]
+        self._created[_id(resource), key] += 1
+        times = self._created[_id(resource), key]
         return f"uid-{key[1]}" if times == 1 else f"uid-{key[1]}-{times}"
 
     def _timestamp(self) -> datetime:
@@ -373,14 +384,41 @@ def _with_metadata(value: T, **fields: Any) -> T:
     return msgspec.structs.replace(value, metadata=msgspec.structs.replace(value.metadata, **fields))
 
 
-def _as_answer(error: KubeError) -> EvictionResult:
-    return EvictionResult(
-        status=error.status, reason=error.reason, message=error.message, retry_after=error.retry_after
-    )
+def _conflict(resource: Resource[Any], name: str, message: str) -> KubeError:
+    return error_for_status(409, "Conflict", f'{resource.plural} "{name}": {message}')
 
 
-def _seen(change: Change[T], was_wanted: bool, is_wanted: bool) -> Change[T] | None:
-    """What a watch with a selector hears: an object that leaves its view is deleted, one that enters it is new."""
-    if change.kind == "deleted" or not is_wanted:
-        return msgspec.structs.replace(change, kind="deleted") if was_wanted else None
-    return change if was_wanted else msgspec.structs.replace(change, kind="added")
+def _seen(change: Change[T], was_selected: bool, is_selected: bool) -> Change[T] | None:
+    """The change for a watch with a selector: an object that no longer matches is deleted, one that now does is new."""
+    if change.kind == "deleted" or not is_selected:
+        return msgspec.structs.replace(change, kind="deleted") if was_selected else None
+    return change if was_selected else msgspec.structs.replace(change, kind="added")
+
+
+def _matches_field(value: objects.Object, selector: str) -> bool:
+    """`spec.nodeName=a,metadata.name!=b`; KubeError 400 for a field that this server does not know."""
+    for term in filter(None, selector.split(",")):
+        field, expected, positive = _split(term)
+        if field not in _FIELDS:
+            raise error_for_status(400, "BadRequest", f"field label not supported: {field}")
+        if (_FIELDS[field](value) == expected) is not positive:
+            return False
+    return True
+
+
+def _matches_label(labels: Mapping[str, str], selector: str) -> bool:
+    """`app=web,tier!=db,key,!other`."""
+    for term in filter(None, selector.split(",")):
+        if "=" in term:
+            key, expected, positive = _split(term)
+            holds = (labels.get(key) == expected) is positive
+        else:
+            holds = (term.lstrip("!") in labels) is not term.startswith("!")
+        if not holds:
+            return False
+    return True
+
+
+def _split(term: str) -> tuple[str, str, bool]:
+    key, _, expected = term.partition("=")
+    return key.removesuffix("!"), expected.removeprefix("="), not key.endswith("!")

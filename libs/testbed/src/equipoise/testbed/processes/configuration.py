@@ -1,7 +1,6 @@
-"""Configuration files of the components of a cluster, as text. They are written as JSON, which is valid YAML."""
+"""Configuration files of the components of a cluster, as documents. They are written as JSON, which is valid YAML."""
 
 import base64
-import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,52 +26,46 @@ class PrometheusConfiguration:
     """Rule groups, as under `groups` of a rule file."""
 
 
-def audit_policy() -> str:
+def audit_policy() -> Document:
     """Evictions and bindings with bodies, other writes without; no reads, Leases or Events."""
     unlogged = [
         {"group": "coordination.k8s.io", "resources": ["leases"]},
         {"group": "events.k8s.io", "resources": ["events"]},
         {"group": "", "resources": ["events"]},
     ]
-    return json.dumps(
-        {
-            "apiVersion": "audit.k8s.io/v1",
-            "kind": "Policy",
-            "omitStages": ["RequestReceived"],
-            "rules": [
-                {
-                    "level": "Request",
-                    "verbs": ["create"],
-                    "resources": [{"group": "", "resources": ["pods/eviction", "pods/binding"]}],
-                },
-                {"level": "None", "verbs": ["get", "list", "watch"]},
-                {"level": "None", "resources": unlogged},
-                {"level": "None", "nonResourceURLs": ["*"]},
-                {"level": "Metadata"},
-            ],
-        },
-        indent=1,
-    )
+    return {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [
+            {
+                "level": "Request",
+                "verbs": ["create"],
+                "resources": [{"group": "", "resources": ["pods/eviction", "pods/binding"]}],
+            },
+            {"level": "None", "verbs": ["get", "list", "watch"]},
+            {"level": "None", "resources": unlogged},
+            {"level": "None", "nonResourceURLs": ["*"]},
+            {"level": "Metadata"},
+        ],
+    }
 
 
 def token_file(token_of_user: Mapping[str, str]) -> str:
     return "".join(f'{token},{user},{user},"system:masters"\n' for user, token in token_of_user.items())
 
 
-def kubeconfig(*, server: str, ca_file: str, user: str, token: str) -> str:
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [
-                {"name": "testbed", "cluster": {"server": server, "certificate-authority": ca_file}},
-            ],
-            "users": [{"name": user, "user": {"token": token}}],
-            "contexts": [{"name": "testbed", "context": {"cluster": "testbed", "user": user}}],
-            "current-context": "testbed",
-        },
-        indent=1,
-    )
+def kubeconfig(*, server: str, ca_file: str, user: str, token: str) -> Document:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": "testbed", "cluster": {"server": server, "certificate-authority": ca_file}},
+        ],
+        "users": [{"name": user, "user": {"token": token}}],
+        "contexts": [{"name": "testbed", "context": {"cluster": "testbed", "user": user}}],
+        "current-context": "testbed",
+    }
 
 
 def signing_key() -> str:
@@ -85,23 +78,20 @@ def signing_key() -> str:
     return f"-----BEGIN EC PRIVATE KEY-----\n{body}-----END EC PRIVATE KEY-----\n"
 
 
-def scheduler(configuration: Document, kubeconfig_file: str) -> str:
+def scheduler(configuration: Document, kubeconfig_file: str) -> Document:
     """The caller's KubeSchedulerConfiguration, completed by what only the testbed knows."""
     connection = {"qps": 1000, "burst": 2000, **configuration.get("clientConnection", {})}
-    return json.dumps(
-        {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            **configuration,
-            "leaderElection": {"leaderElect": False},
-            "clientConnection": {**connection, "kubeconfig": kubeconfig_file},
-        },
-        indent=1,
-    )
+    return {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        **configuration,
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {**connection, "kubeconfig": kubeconfig_file},
+    }
 
 
-def prometheus(configuration: PrometheusConfiguration, *, kwok_port: int, rule_file: str, generation: int) -> str:
-    """`generation` is in the discovery's address: a reload with another one asks at once for new nodes."""
+def prometheus(configuration: PrometheusConfiguration, *, kwok_port: int, rule_file: str, generation: int) -> Document:
+    """`generation` is in the discovery's address: a reload with another one requests new nodes at once."""
     interval = f"{round(configuration.scrape_interval * 1000)}ms"
     nodes = {
         "job_name": "nodes",
@@ -112,7 +102,7 @@ def prometheus(configuration: PrometheusConfiguration, *, kwok_port: int, rule_f
                 "refresh_interval": "7s",
             },
         ],
-        # All nodes answer at one address: without this they collapse into one series.
+        # All nodes have one address: without this they would be one series.
         "relabel_configs": [
             {
                 "source_labels": ["__metrics_path__"],
@@ -122,19 +112,16 @@ def prometheus(configuration: PrometheusConfiguration, *, kwok_port: int, rule_f
             {"source_labels": ["node"], "target_label": "instance"},
         ],
     }
-    return json.dumps(
-        {
-            "global": {
-                "scrape_interval": interval,
-                "scrape_timeout": interval,
-                "evaluation_interval": interval,
-            },
-            "rule_files": [rule_file] if configuration.rules else [],
-            "scrape_configs": [nodes, *configuration.scrape_configs],
+    return {
+        "global": {
+            "scrape_interval": interval,
+            "scrape_timeout": interval,
+            "evaluation_interval": interval,
         },
-        indent=1,
-    )
+        "rule_files": [rule_file] if configuration.rules else [],
+        "scrape_configs": [nodes, *configuration.scrape_configs],
+    }
 
 
-def rule_file(configuration: PrometheusConfiguration) -> str:
-    return json.dumps({"groups": list(configuration.rules)}, indent=1)
+def rule_file(configuration: PrometheusConfiguration) -> Document:
+    return {"groups": list(configuration.rules)}

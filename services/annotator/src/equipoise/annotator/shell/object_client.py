@@ -19,7 +19,7 @@ REQUEST_TIMEOUT = 10.0
 """Seconds for one read or write."""
 
 RETRY_PERIOD = 5.0
-"""Seconds without requests after the API server failed, unless it asks for more."""
+"""Seconds without requests after the API server failed, unless it requests more."""
 
 RESOURCES: Mapping[tuple[str, str], Resource[Any]] = {("", "Node"): NODES, **WORKLOAD_RESOURCES}
 """By group and kind: the objects that can be annotated."""

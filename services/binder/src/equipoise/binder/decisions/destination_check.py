@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from equipoise.binder.state.cluster_state import NodeState
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.fit import FitPod, node_refusal
-from equipoise.contracts.kubernetes.autoscaler_taints import being_removed, may_be_removed
+from equipoise.contracts.kubernetes.taints import being_removed, may_be_removed
 from equipoise.contracts.load.correction import (
     RESOURCES,
     corrected,

@@ -1,4 +1,4 @@
-"""The Events that tell the owner of a pod why it was evicted, or why it cannot be."""
+"""The Events for the owner of a pod: why it was evicted, or why it cannot be."""
 
 import hashlib
 from datetime import UTC, datetime

@@ -24,16 +24,16 @@ def with_preempted(
     known = {entry.intent_id for entry in ledger.entries}
     evictions = [entry for entry in ledger.entries if entry.counted and not entry.dry_run and not entry.preempted_for]
     added = []
-    for pod in pods:
-        name = f"preempted-{pod.uid}"
-        if name in known or now - pod.at > retention:
+    for node, pod in pods:
+        name, at = f"preempted-{pod.uid}", pod.preempted_at
+        if at is None or name in known or now - at > retention:
             continue
         causes = {
             entry.workload
             for entry in evictions
-            if entry.target == pod.node
+            if entry.target == node
             and entry.workload is not None
-            and entry.reserved_at - _RESOLUTION <= pod.at <= entry.latest + within
+            and entry.reserved_at - _RESOLUTION <= at <= entry.latest + within
         }
         if not causes:
             continue
@@ -42,10 +42,12 @@ def with_preempted(
                 pod,
                 LedgerEntry,
                 intent_id=name,
+                pod=pod.name,
+                node=node,
                 pod_uid=pod.uid,
-                reserved_at=pod.at,
-                expires_at=pod.at,
-                settled_at=pod.at,
+                reserved_at=at,
+                expires_at=at,
+                settled_at=at,
                 outcome=Outcome.EVICTED,
                 detail="kube-scheduler preempted it on the intended target of an eviction",
                 preempted_for=tuple(sorted(causes)),

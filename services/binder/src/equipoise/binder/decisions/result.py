@@ -50,7 +50,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     """The workload in the ledger's entry."""
 
     owner_must_act: bool = False
-    """Only the owner of the workload can remove the cause: an Event on the workload says so."""
+    """Only the owner of the workload can remove the cause: an Event on the workload reports it."""
 
     def message(self, intent: EvictionIntent, settled_at: float) -> EvictionOutcome:
         return converted(

@@ -93,7 +93,7 @@ def _usage(limits: Limits, view: LedgerView) -> Iterator[LimitUsage]:
 
 
 def state_text(entry: LedgerEntry) -> str:
-    """The state of an intent, in few words."""
+    """The state of an intent, as a short text."""
     if entry.outcome is None:
         return "taken over" if entry.taken_over else "reserved"
     if entry.failing_since is not None and entry.recovered_at is None:

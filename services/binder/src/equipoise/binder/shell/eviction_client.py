@@ -1,15 +1,16 @@
 """Sends the POST of an eviction, and backs off from throttling and from disruption budgets that block."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from equipoise.binder.decisions.eviction_response import EvictionResponse, after_response, read_response, while_blocked
 from equipoise.binder.decisions.result import Finish, Proceed, Retry
-from equipoise.binder.shell.live_reads import has_left, read_pod
+from equipoise.binder.shell.live_reads import find, has_left
 from equipoise.binder.state.backoff import Backoff, BudgetBackoff
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
-from equipoise.runtime.kubernetes.client import EvictionResult, Kube
+from equipoise.runtime.kubernetes.client import PODS, EvictionResult, Kube
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
 
@@ -17,41 +18,44 @@ _API_SERVER = "the API server"
 _FIRST_BACKOFF, _MAX_BACKOFF = 1.0, 60.0
 
 
+@dataclass
 class EvictionClient:
-    def __init__(
-        self, kube: Kube, clock: Clock, health: Health, *, sample_lifetime: float, random: Callable[[], float]
-    ) -> None:
-        """`sample_lifetime`: seconds for which a sample is fresh enough for an eviction. `random` returns 0..1."""
-        self._kube = kube
-        self._clock = clock
-        self._health = health
-        self._sample_lifetime = sample_lifetime
-        self._throttling = Backoff(_FIRST_BACKOFF, _MAX_BACKOFF, random)
-        self._budgets = BudgetBackoff(random)
+    kube: Kube
+    clock: Clock
+    health: Health
+    sample_lifetime: float
+    """Seconds for which a sample is fresh enough for an eviction."""
+
+    random: Callable[[], float]
+    """Returns 0..1."""
+
+    def __post_init__(self) -> None:
+        self._throttling = Backoff(_FIRST_BACKOFF, _MAX_BACKOFF, self.random)
+        self._budgets = BudgetBackoff(self.random)
 
     @property
     def throttled_for(self) -> float:
         """Seconds for which no request may be sent to the API server; 0 when one may."""
-        return self._throttling.remaining(_API_SERVER, self._clock.monotonic())
+        return self._throttling.remaining(_API_SERVER, self.clock.monotonic())
 
     def throttle(self, seconds: float) -> float:
         """The API server throttles: this process works on no intent for a while. Returns the seconds."""
-        waiting = self._throttling.refused(_API_SERVER, self._clock.monotonic(), seconds)
-        self._health.set_problem("throttled", f"the API server throttles requests: the next one in {waiting:.0f} s")
+        waiting = self._throttling.refused(_API_SERVER, self.clock.monotonic(), seconds)
+        self.health.set_problem("throttled", f"the API server throttles requests: the next one in {waiting:.0f} s")
         return waiting
 
     def end_throttling(self) -> None:
         """The API server responds normally."""
         self._throttling.reset(_API_SERVER)
-        self._health.set_problem("throttled", None)
+        self.health.set_problem("throttled", None)
 
     def check_budget(self, intent: EvictionIntent, workload: Workload | None) -> Proceed[None] | Finish | Retry:
         """Does not proceed while the workload's disruption budget is in backoff."""
-        budget, wait = self._budgets.remaining(workload, self._clock.monotonic())
+        budget, wait = self._budgets.remaining(workload, self.clock.monotonic())
         if wait <= 0:
             return Proceed(None)
-        now = self._clock.now()
-        return while_blocked(intent, budget, now=now, wait=wait, sample_lifetime=self._sample_lifetime)
+        now = self.clock.now()
+        return while_blocked(intent, budget, now=now, wait=wait, sample_lifetime=self.sample_lifetime)
 
     async def evict(
         self, intent: EvictionIntent, workload: Workload | None, timeout: float, *, dry_run: bool, taken_over: bool
@@ -61,23 +65,23 @@ class EvictionClient:
         `taken_over`: another binder may have sent a POST for this reservation.
         """
         response = await self._post(intent, timeout, dry_run=dry_run)
-        self._health.set_problem("eviction_refused", response.operator_action or None)
+        self.health.set_problem("eviction_refused", response.operator_action or None)
         wait, left = response.retry_after, False
         match response.meaning:
             case "accepted":
                 self._budgets.accepted(workload)
             case "blocked":
-                wait = self._budgets.refused(workload, intent.namespace, response.budget, self._clock.monotonic())
+                wait = self._budgets.refused(workload, intent.namespace, response.budget, self.clock.monotonic())
             case "throttled":
                 wait = self.throttle(response.retry_after)
             case "unknown" | "unexpected":
-                left = has_left(await read_pod(self._kube, intent.namespace, intent.pod), intent.pod_uid)
+                left = has_left(await find(self.kube, PODS, intent.pod, intent.namespace), intent.pod_uid)
         return after_response(
             intent,
             response,
-            now=self._clock.now(),
+            now=self.clock.now(),
             wait=wait,
-            sample_lifetime=self._sample_lifetime,
+            sample_lifetime=self.sample_lifetime,
             left=left,
             dry_run=dry_run,
             taken_over=taken_over,
@@ -85,9 +89,9 @@ class EvictionClient:
 
     async def _post(self, intent: EvictionIntent, timeout: float, *, dry_run: bool) -> EvictionResponse:
         """The ledger relies on the timeout: no POST is pending for longer than its intent lives."""
-        request = self._kube.evict(intent.namespace, intent.pod, uid=intent.pod_uid, dry_run=dry_run)
+        request = self.kube.evict(intent.namespace, intent.pod, uid=intent.pod_uid, dry_run=dry_run)
         try:
-            result = await run_with_guard(request, timeout_after(self._clock, timeout))
+            result = await run_with_guard(request, timeout_after(self.clock, timeout))
         except TimeoutError as error:
             result = EvictionResult(status=0, reason="Timeout", message=str(error))
         return read_response(

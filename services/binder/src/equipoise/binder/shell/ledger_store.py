@@ -4,6 +4,8 @@ Missing, empty or unreadable means closed: nothing may be evicted. Only setup an
 because a new one does not have the recent evictions.
 """
 
+from dataclasses import dataclass
+
 import msgspec
 
 from equipoise.binder.state.ledger import Ledger, LedgerClosed
@@ -36,16 +38,16 @@ class LedgerFull(Exception):
     """No room for another entry."""
 
 
+@dataclass
 class LedgerStore:
-    def __init__(self, kube: Kube, namespace: str) -> None:
-        self._kube = kube
-        self._namespace = namespace
+    kube: Kube
+    namespace: str
 
     async def read(self) -> StoredLedger | LedgerClosed:
         """Raises KubeError when the API server does not respond."""
-        where = f"ConfigMap {self._namespace}/{NAME}"
+        where = f"ConfigMap {self.namespace}/{NAME}"
         try:
-            config_map = await self._kube.get(CONFIG_MAPS, NAME, self._namespace)
+            config_map = await self.kube.get(CONFIG_MAPS, NAME, self.namespace)
         except NotFound:
             return LedgerClosed(why=f"{where}, the ledger of evictions, is missing: {_ADVICE}")
         except Forbidden as error:
@@ -65,7 +67,7 @@ class LedgerStore:
             data = _data(ledger.without_refusals())
             if reserving and _size(data) > RESERVE_BYTES:
                 raise LedgerFull(f"the ledger has {_size(data)} bytes: too many evictions in its windows")
-        await self._kube.replace(CONFIG_MAPS, msgspec.structs.replace(stored.config_map, data=data))
+        await self.kube.replace(CONFIG_MAPS, msgspec.structs.replace(stored.config_map, data=data))
 
 
 def _data(ledger: Ledger) -> dict[str, str]:

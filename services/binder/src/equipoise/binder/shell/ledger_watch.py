@@ -3,6 +3,8 @@
 It learns the API server's time on the way.
 """
 
+from dataclasses import dataclass
+
 from equipoise.binder.shell.ledger_writer import LedgerWriter
 from equipoise.binder.state.ledger import Ledger, LedgerClosed
 from equipoise.runtime.kubernetes.client import KubeError
@@ -18,24 +20,24 @@ _PERIOD = 10.0
 """Seconds between two reads."""
 
 
+@dataclass
 class LedgerWatch:
-    def __init__(self, ledger: LedgerWriter, clock: Clock, health: Health, *, evictions: str) -> None:
-        """`evictions`: what the heartbeat reports of evictions while they are allowed."""
-        self._ledger = ledger
-        self._clock = clock
-        self._health = health
-        self._evictions = evictions
+    ledger: LedgerWriter
+    clock: Clock
+    health: Health
+    evictions: str
+    """What the heartbeat reports of evictions while they are allowed."""
 
     async def synchronize(self) -> None:
         """Takes a second; returns also when the API server does not respond."""
         for _ in range(_CLOCK_READS):
             await self._update()
-            await self._clock.sleep(_CLOCK_PAUSE)
+            await self.clock.sleep(_CLOCK_PAUSE)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Until canceled."""
         while True:
-            await self._clock.sleep(_PERIOD)
+            await self.clock.sleep(_PERIOD)
             await self._update()
 
     def report(self, ledger: Ledger | LedgerClosed) -> None:
@@ -45,13 +47,13 @@ class LedgerWatch:
             problem = f"paused: {ledger.pause_reason or 'no reason given'}"
         else:
             problem = ""
-        self._health.set_problem("ledger", problem or None)
-        self._health.evictions = problem or self._evictions
+        self.health.set_problem("ledger", problem or None)
+        self.health.evictions = problem or self.evictions
 
     async def _update(self) -> None:
         try:
-            ledger = await self._ledger.update()
+            ledger = await self.ledger.update()
         except KubeError as error:
-            self._health.set_problem("ledger", f"the ledger cannot be read: {error}")
+            self.health.set_problem("ledger", f"the ledger cannot be read: {error}")
         else:
             self.report(ledger)

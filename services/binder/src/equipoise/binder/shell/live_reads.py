@@ -1,14 +1,15 @@
 """Live reads of the objects that decide about one pod. Nothing is cached between intents."""
 
 import asyncio
+from typing import TypeVar
 
 import msgspec
 
 from equipoise.binder.state.ledger import LedgerEntry, ReplacementStatus
 from equipoise.contracts.eviction.protection import REPLACING_KINDS, Candidate, cannot_create
 from equipoise.contracts.kubernetes.objects import (
-    Namespace,
     NodeSelector,
+    Object,
     OwnerReference,
     Pod,
     WorkloadObject,
@@ -27,8 +28,11 @@ from equipoise.runtime.kubernetes.client import (
     Kube,
     KubeError,
     NotFound,
+    Resource,
     scale_of,
 )
+
+T = TypeVar("T", bound=Object)
 
 _NEVER_SCALED = frozenset({("", "Node"), ("apps", "DaemonSet"), ("batch", "Job"), ("batch", "CronJob")})
 """(group, kind) of owners whose pods are never evicted: they are not read."""
@@ -38,10 +42,10 @@ class Unreadable(Exception):
     """An object that decides about the pod cannot be read, now or later: it is gone, or the right is missing."""
 
 
-async def read_pod(kube: Kube, namespace: str, name: str) -> Pod | None:
-    """None: there is no pod of this name. Raises KubeError."""
+async def find(kube: Kube, resource: Resource[T], name: str, namespace: str = "") -> T | None:
+    """None: there is no object of this name. Raises KubeError."""
     try:
-        return await kube.get(PODS, name, namespace)
+        return await kube.get(resource, name, namespace)
     except NotFound:
         return None
 
@@ -53,20 +57,15 @@ def has_left(pod: Pod | None, uid: str) -> bool:
 
 async def read_candidate(kube: Kube, pod: Pod) -> Candidate:
     """The pod with its namespace and owners. Raises KubeError only for reads that may succeed later."""
-    namespace, (owners, unreadable) = await asyncio.gather(_namespace(kube, pod.metadata.namespace), _owners(kube, pod))
+    namespace, (owners, unreadable) = await asyncio.gather(
+        find(kube, NAMESPACES, pod.metadata.namespace), _owners(kube, pod)
+    )
     workload = None
     if not unreadable:
         # The pod's owner has been read, so its own controller is known.
         controller = owners[0].metadata.controller if owners else None
         workload = workload_of(pod, lambda _: controller)
     return Candidate(pod=pod, namespace=namespace, workload=workload, owners=owners, unreadable=unreadable)
-
-
-async def _namespace(kube: Kube, name: str) -> Namespace | None:
-    try:
-        return await kube.get(NAMESPACES, name)
-    except NotFound:
-        return None
 
 
 async def _owners(kube: Kube, pod: Pod) -> tuple[tuple[WorkloadObject, ...], str]:
@@ -114,9 +113,7 @@ async def read_volume_nodes(kube: Kube, pod: Pod) -> list[NodeSelector]:
     """The nodes on which the pod's persistent volumes are available. Raises Unreadable, and KubeError as above."""
     selectors: list[NodeSelector] = []
     for volume in pod.spec.volumes:
-        claim_name = volume.persistent_volume_claim.claim_name if volume.persistent_volume_claim else ""
-        if volume.ephemeral is not None:
-            claim_name = f"{pod.metadata.name}-{volume.name}"
+        claim_name = volume.claim_of(pod.metadata.name)
         if not claim_name:
             continue
         try:
@@ -183,7 +180,7 @@ async def read_replacement(kube: Kube, entry: LedgerEntry, *, settled: bool) -> 
         missing = owner.status.replicas < desired
         if not missing and owner.status.ready_replicas < desired:
             return ReplacementStatus(state="pending")
-        current = await read_pod(kube, entry.namespace, entry.pod)
+        current = await find(kube, PODS, entry.pod, entry.namespace)
     except NotFound:
         return ReplacementStatus(state="ready")  # the workload is gone: no replacement is expected
     except (KubeError, Unreadable):

@@ -1,6 +1,7 @@
 """Checks an intent with live reads, cheapest first, before the ledger decides."""
 
 import asyncio
+from dataclasses import dataclass
 
 import msgspec
 
@@ -8,7 +9,7 @@ from equipoise.binder.decisions.destination_check import no_destination, unsettl
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.result import Finish, Proceed
 from equipoise.binder.decisions.staleness import check_age, check_coverage, check_epoch, check_readiness
-from equipoise.binder.shell.live_reads import Unreadable, read_candidate, read_pod, read_volume_nodes
+from equipoise.binder.shell.live_reads import Unreadable, find, read_candidate, read_volume_nodes
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger
 from equipoise.contracts.eviction.protection import Candidate, Rules, protection
@@ -16,7 +17,7 @@ from equipoise.contracts.fit import fit_pod
 from equipoise.contracts.kubernetes.objects import Lease, Pod
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.configuration import Shared
-from equipoise.runtime.kubernetes.client import LEASES, Kube, NotFound
+from equipoise.runtime.kubernetes.client import LEASES, PODS, Kube
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import Clock
 
@@ -28,76 +29,84 @@ class ValidIntent(msgspec.Struct, frozen=True, kw_only=True):
     lease: Lease | None
 
 
+@dataclass
 class Validation:
-    def __init__(self, kube: Kube, clock: Clock, cluster: ClusterState, shared: Shared) -> None:
-        self._kube = kube
-        self._clock = clock
-        self._cluster = cluster
+    kube: Kube
+    clock: Clock
+    cluster: ClusterState
+    shared: Shared
+
+    def __post_init__(self) -> None:
+        shared = self.shared
+        self._load = shared.load
         self._rules = Rules(
             protection=shared.protection, namespaces=shared.namespaces, own_namespace=shared.kubernetes.namespace
         )
-        self._load = shared.load
-        self._thresholds = shared.thresholds
 
     async def validate(self, intent: EvictionIntent, ledger: Ledger) -> Proceed[ValidIntent] | Finish:
         """Age, measurements, epoch, pod, protection, fit. Raises KubeError when the API server does not respond now."""
         refusal = self._check_measurements(intent)
         if refusal is not None:
             return refusal
-        lease, pod = await asyncio.gather(self._lease(), read_pod(self._kube, intent.namespace, intent.pod))
+        lease, pod = await asyncio.gather(
+            find(self.kube, LEASES, DESCHEDULER_LEASE, self._rules.own_namespace),
+            find(self.kube, PODS, intent.pod, intent.namespace),
+        )
         refusal = self.recheck(intent, lease, ledger) or _check_pod(intent, pod)
         if refusal is not None:
             return refusal
         assert pod is not None
-        candidate = self._with_pod_counts(await read_candidate(self._kube, pod))
-        why = protection(candidate, self._rules, self._clock.now())
+        candidate = self._with_pod_counts(await read_candidate(self.kube, pod))
+        why = protection(candidate, self._rules, self.clock.now())
         if why:
             return Finish(outcome=Outcome.REJECTED_POLICY, detail=why)
         why = await self._check_fit(intent, pod)
         if why:
             return Finish(outcome=Outcome.REJECTED_FIT, detail=why)
-        return Proceed(ValidIntent(eviction=self._eviction(intent, candidate), lease=lease))
+        eviction = ProposedEviction(
+            namespace=intent.namespace,
+            node=intent.node,
+            workload=candidate.workload,
+            replicas=candidate.replicas,
+            unready=candidate.unready,
+            cluster_pods=self.cluster.pod_count,
+        )
+        return Proceed(ValidIntent(eviction=eviction, lease=lease))
 
     def recheck(self, intent: EvictionIntent, lease: Lease | None, ledger: Ledger) -> Finish | None:
         """Checks what time, the collector and another leader may have changed, without any read."""
-        if self._kube.server_time_bounds(intent.decided_at)[0] < ledger.created_at:
+        if self.kube.server_time_bounds(intent.decided_at)[0] < ledger.created_at:
             return Finish(outcome=Outcome.REJECTED_STALE, detail="decided before the ledger was created")
         return self._check_measurements(intent) or check_epoch(intent, lease, ledger.epoch)
 
     def _check_measurements(self, intent: EvictionIntent) -> Finish | None:
-        now = self._clock.now()
+        now = self.clock.now()
         return (
             check_age(intent, self._load, now)
-            or check_coverage(self._cluster.cycles, self._cluster.known_loads(now), self._load, now)
-            or check_readiness(*self._cluster.ready, self._load)
+            or check_coverage(self.cluster.cycles, self.cluster.known_loads(now), self._load, now)
+            or check_readiness(*self.cluster.ready, self._load)
         )
 
     def _with_pod_counts(self, candidate: Candidate) -> Candidate:
         """With the number of its workload's pods, now and before, as the bus reports it."""
-        workload, now = candidate.workload, self._clock.now()
+        workload, now = candidate.workload, self.clock.now()
         if workload is None:
             return candidate
         return msgspec.structs.replace(
             candidate,
-            pods_now=self._cluster.pods_of(workload),
-            pods_before=self._cluster.pods_before(workload, now - self._rules.protection.replicas_settling_period),
+            pods_now=self.cluster.pods_of(workload),
+            pods_before=self.cluster.pods_before(workload, now - self._rules.protection.replicas_settling_period),
         )
 
-    async def _lease(self) -> Lease | None:
-        try:
-            return await self._kube.get(LEASES, DESCHEDULER_LEASE, self._rules.own_namespace)
-        except NotFound:
-            return None
-
     async def _check_fit(self, intent: EvictionIntent, pod: Pod) -> str:
-        source = self._cluster.node(intent.node)
-        now = self._clock.now()
+        source = self.cluster.node(intent.node)
+        now = self.clock.now()
         if source is None:
             return f"node {intent.node} is unknown"
         if why := unsettled_reason(source, self._load, now):
             return f"node {intent.node}: {why}"
         try:
-            fit = fit_pod(pod, await read_volume_nodes(self._kube, pod))
+            fit = fit_pod(pod, await read_volume_nodes(self.kube, pod))
         except (Unreadable, ValueError) as error:
             return str(error)
         return no_destination(
@@ -105,21 +114,11 @@ class Validation:
             intent.node,
             intent.target,
             intent.expected_reduction,
-            self._cluster.nodes,
+            self.cluster.nodes,
             load=self._load,
-            thresholds=self._thresholds,
+            thresholds=self.shared.thresholds,
             now=now,
-            skew=self._cluster.skew,
-        )
-
-    def _eviction(self, intent: EvictionIntent, candidate: Candidate) -> ProposedEviction:
-        return ProposedEviction(
-            namespace=intent.namespace,
-            node=intent.node,
-            workload=candidate.workload,
-            replicas=candidate.replicas,
-            unready=candidate.unready,
-            cluster_pods=self._cluster.pod_count,
+            skew=self.cluster.skew,
         )
 
 

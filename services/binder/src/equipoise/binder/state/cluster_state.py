@@ -9,7 +9,6 @@ from equipoise.contracts.fit import FitNode, placed_node
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import is_fresh, skew_of
 from equipoise.contracts.load.latest import supersedes, supersedes_measurement
-from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 
@@ -17,16 +16,8 @@ _TERMINATION = 60.0
 """Seconds that a pod may take to terminate: its replacement may be there before its end, and both count as one."""
 
 
-class PreemptedPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod that kube-scheduler removed from its node for another one of higher priority."""
-
-    uid: str
-    namespace: str
-    pod: str
-    workload: Workload | None
-    node: str
-    at: float
-    """Unix seconds at the API server."""
+PreemptedPod = tuple[str, PlacedPod | GonePod]
+"""A pod that kube-scheduler preempted, with the name of its node."""
 
 
 class NodeState(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,18 +25,10 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
 
     placement: NodePlacement
     fit: FitNode
-    preempted: tuple[PreemptedPod, ...] = ()
+    preempted: tuple[PlacedPod | GonePod, ...] = ()
+    """Those that kube-scheduler preempted."""
+
     utilization: NodeUtilization | None = None
-
-
-def node_state(placement: NodePlacement) -> NodeState:
-    pods: Sequence[PlacedPod | GonePod] = (*placement.pods, *placement.gone)
-    preempted = tuple(
-        converted(pod, PreemptedPod, pod=pod.name, node=placement.node, at=pod.preempted_at)
-        for pod in pods
-        if pod.preempted_at is not None
-    )
-    return NodeState(placement=placement, fit=placed_node(placement), preempted=preempted)
 
 
 class ClusterState:
@@ -65,7 +48,10 @@ class ClusterState:
             self._nodes.pop(placement.node, None)
             self._utilization.pop(placement.node, None)
         else:
-            self._nodes[placement.node] = node_state(placement)
+            pods: Sequence[PlacedPod | GonePod] = (*placement.pods, *placement.gone)
+            preempted = tuple(pod for pod in pods if pod.preempted_at is not None)
+            fit = placed_node(placement)
+            self._nodes[placement.node] = NodeState(placement=placement, fit=fit, preempted=preempted)
 
     def update_utilization(self, utilization: NodeUtilization) -> None:
         before = self._utilization.get(utilization.node)
@@ -135,7 +121,7 @@ class ClusterState:
     @property
     def preempted(self) -> Iterable[PreemptedPod]:
         """Pods that kube-scheduler preempted lately, on all nodes: those that terminate, and those gone."""
-        return (pod for node in self._nodes.values() for pod in node.preempted)
+        return ((name, pod) for name, node in self._nodes.items() for pod in node.preempted)
 
     @property
     def pod_count(self) -> int:

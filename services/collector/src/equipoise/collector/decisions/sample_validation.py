@@ -167,7 +167,8 @@ def _node_reading(
     if len(alive) > 1:
         return unknown("duplicate", f"{len(alive)} series claim to be this node")
     # Without a live series (it ended, or its last scrape failed) the last sample before that gives the age.
-    newest = alive[0] if alive else _latest(samples.get("last", []))
+    ended = [sample for sample in samples.get("last", []) if math.isfinite(sample.value)]
+    newest = alive[0] if alive else max(ended, key=lambda sample: sample.value, default=None)
     if newest is None or not math.isfinite(newest.value):
         return unknown("no sample", "no sample")
     sampled_at = newest.value
@@ -188,10 +189,6 @@ def _node_reading(
     statistics = {name: _single_value(own.get(name, []), capacity)[0] for name in STATISTICS}
     measured = {name: value for name, value in statistics.items() if value is not None}
     return NodeReading(mean=mean, statistics=measured, sampled_at=sampled_at)
-
-
-def _latest(samples: list[Sample]) -> Sample | None:
-    return max((sample for sample in samples if math.isfinite(sample.value)), key=lambda s: s.value, default=None)
 
 
 def _not_covered(

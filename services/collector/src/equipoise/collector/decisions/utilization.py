@@ -1,6 +1,6 @@
 """The usage of every node: the readings of each window, kept until they are replaced or too old.
 
-When a query fails, the previous reading stays: it is older, and its age shows it.
+When a query fails, the previous reading is kept: it is older, and its age shows it.
 """
 
 from collections import Counter

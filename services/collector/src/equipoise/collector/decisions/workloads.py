@@ -1,20 +1,129 @@
 """Usage per replica of every workload: windows, and the 24-hour profile.
 
-Each slot of the profile is queried when it has ended, with a window of exactly its length, and smoothed over days.
-Windows up to `podWindowLimit` are made of recent means (`workload_means`), longer ones of the slots.
+Most of what a source is queried for are pods, so they are queried in the shortest window only. The mean of a longer
+window, up to `podWindowLimit`, is made of means of the shortest one that adjoin each other, weighted by the time that
+each covers; that of a still longer one, of the slots of the profile. Each slot is queried when it has ended, with a
+window of exactly its length, and smoothed over days.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from equipoise.collector.decisions.workload_means import RecentMeans, ReplicaMean, ReplicaMeans, weighted_mean
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage, WorkloadUtilization
 
 SLOTS = 24
+
+
+class MeasuredPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A pod's usage in one window."""
+
+    workload: Workload
+    usage: Resources
+    sampled_at: float
+    """Newest raw sample of its node."""
+
+
+class ReplicaMean(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The pods of one workload in one window."""
+
+    usage: Resources
+    """Per replica."""
+
+    replicas: int
+    sampled_at: float
+    """The oldest of the pods' newest samples."""
+
+
+ReplicaMeans = Mapping[Workload, ReplicaMean]
+
+
+def replica_means(pods: Iterable[MeasuredPod]) -> dict[Workload, ReplicaMean]:
+    """Mean usage per measured replica; a resource that is known of no replica is unknown."""
+    groups: dict[Workload, list[MeasuredPod]] = {}
+    for pod in pods:
+        groups.setdefault(pod.workload, []).append(pod)
+    return {
+        workload: ReplicaMean(
+            usage=weighted_mean([(1.0, pod.usage) for pod in group]),
+            replicas=len(group),
+            sampled_at=min(pod.sampled_at for pod in group),
+        )
+        for workload, group in groups.items()
+    }
+
+
+def weighted_mean(parts: Sequence[tuple[float, Resources]], min_weight: float = 0.0) -> Resources:
+    """Per resource the mean of the known values; unknown when their weights sum to less than `min_weight`."""
+
+    def mean(values: Iterable[tuple[float, float | None]]) -> float | None:
+        known = [(weight, value) for weight, value in values if value is not None]
+        total = sum(weight for weight, _ in known)
+        return sum(weight * value for weight, value in known) / total if known and total >= min_weight else None
+
+    return Resources(
+        cpu=mean((weight, usage.cpu) for weight, usage in parts),
+        memory=mean((weight, usage.memory) for weight, usage in parts),
+    )
+
+
+class ShortestWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """The means of the shortest window that ended at `at`."""
+
+    at: float
+    means: ReplicaMeans
+
+
+class RecentMeans(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest means of the shortest window, and older ones at least its length apart."""
+
+    length: float
+    """Of the shortest window; seconds."""
+
+    horizon: float
+    """Length of the longest window that is made of them; seconds."""
+
+    newest: ShortestWindow = ShortestWindow(at=0.0, means={})
+    kept: tuple[ShortestWindow, ...] = ()
+    """Newest first."""
+
+    def add(self, at: float, means: ReplicaMeans) -> "RecentMeans":
+        """With the means of the shortest window that ended at `at`."""
+        newest = ShortestWindow(at=at, means=means)
+        apart = not self.kept or at - self.kept[0].at >= self.length
+        kept = (newest, *self.kept) if apart else self.kept
+        return msgspec.structs.replace(
+            self, newest=newest, kept=tuple(window for window in kept if window.at > at - self.horizon)
+        )
+
+    def means(self, length: float, coverage: float) -> dict[Workload, Resources]:
+        """Usage per replica over the `length` seconds before the newest round, of the workloads in that round.
+
+        A resource measured in less than `coverage` (0..1) of that time is unknown. A workload with neither resource
+        is left out.
+        """
+        parts = list(self._parts(length))
+        found = {}
+        for workload in self.newest.means:
+            usages = [(seconds, mean.usage) for seconds, means in parts if (mean := means.get(workload)) is not None]
+            usage = weighted_mean(usages, coverage * length)
+            if usage != Resources():
+                found[workload] = usage
+        return found
+
+    def _parts(self, length: float) -> list[tuple[float, ReplicaMeans]]:
+        """Newest first: seconds of the window that only this part covers, and its means."""
+        parts = []
+        begin, end = self.newest.at - length, self.newest.at
+        for window in (self.newest, *self.kept):
+            since, end = max(begin, window.at - self.length), min(end, window.at)
+            if end > since:
+                parts.append((end - since, window.means))
+                end = since
+        return parts
 
 
 def slot_of(ended_at: float, length: float) -> int:
@@ -30,10 +139,11 @@ class LearnedProfile:
         self._measured: dict[int, Resources] = {}
 
     def add(self, ended_at: float, length: float, usage: Resources, weight: float) -> None:
-        """The mean of the slot that ended then; `weight` is the share of the new day in the smoothed slot."""
-        slot = slot_of(ended_at, length)
+        """The mean of the slot that ended then, once; `weight` is the share of the new day in the smoothed slot."""
+        slot, number = slot_of(ended_at, length), round(ended_at / length)
+        if number in self._measured:
+            return
         self._slots[slot] = _smoothed(self._slots[slot], usage, weight)
-        number = round(ended_at / length)
         self._measured[number] = usage
         newest = max(self._measured)
         self._measured = {at: value for at, value in self._measured.items() if at > newest - SLOTS}
@@ -41,9 +151,6 @@ class LearnedProfile:
     def restore(self, profile: Sequence[Resources]) -> None:
         """Fill the slots that were not measured. It is no measurement: no window is made of it."""
         self._slots = [_smoothed(slot, old, 0.0) for slot, old in zip(self._slots, profile, strict=True)]
-
-    def has(self, ended_at: float, length: float) -> bool:
-        return round(ended_at / length) in self._measured
 
     def window(self, length: float, slot: float, now: float, coverage: float) -> WindowUsage | None:
         """The mean over a window that ends with the newest full slot.
@@ -108,9 +215,7 @@ class WorkloadStore:
     def record_slot(self, ended_at: float, usage: Mapping[Workload, Resources]) -> None:
         """Usage per replica over the slot that ended then."""
         for workload, used in usage.items():
-            profile = self._profiles.setdefault(workload, LearnedProfile())
-            if not profile.has(ended_at, self._slot):
-                profile.add(ended_at, self._slot, used, self._weight)
+            self._profiles.setdefault(workload, LearnedProfile()).add(ended_at, self._slot, used, self._weight)
 
     def restore(self, workload: Workload, profile: Sequence[Resources]) -> None:
         """Fill the slots of a workload that were not measured."""

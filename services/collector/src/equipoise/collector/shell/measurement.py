@@ -13,8 +13,7 @@ from equipoise.collector.decisions.sample_validation import (
     WindowCriteria,
 )
 from equipoise.collector.decisions.utilization import UtilizationStore
-from equipoise.collector.decisions.workload_means import MeasuredPod, replica_means
-from equipoise.collector.decisions.workloads import SLOTS, WorkloadRound, WorkloadStore
+from equipoise.collector.decisions.workloads import SLOTS, MeasuredPod, WorkloadRound, WorkloadStore, replica_means
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods
 from equipoise.collector.sources import MetricSource
@@ -53,10 +52,10 @@ class Measurement:
         self._problems: dict[str, str] = {}
         self._outage = ""
         self.pods_problem = ""
-        """Why no pod is measured though the self.source responds; empty when one is."""
+        """Why no pod is measured though the source responds; empty when one is."""
 
         self.skew = 0.0
-        """The self.source's self.clock minus ours, in seconds."""
+        """The source's clock minus ours, in seconds."""
 
     @property
     def problem(self) -> str:
@@ -80,7 +79,7 @@ class Measurement:
         return f"the clock of {self.settings.source} differs by {self.skew:+.1f} s from ours"
 
     async def round(self, window: Window) -> bool:
-        """Measure one window. False: a query failed; its older values stay, and `problem` says why."""
+        """Measure one window. False: a query failed; its older values are kept, and `problem` has the reason."""
         outage, failures = "", list[str]()
         try:
             at = await self._source_time()
@@ -126,15 +125,11 @@ class Measurement:
             # Right after a restart of the source there may be too few samples: the previous intervals stay valid.
             if found.default is not None:
                 self._intervals, self._intervals_at = found, at
-                self.pod_intervals = await self._find_pod_intervals(at) or found
-
-    async def _find_pod_intervals(self, at: float) -> ScrapeIntervals | None:
-        """None: use those of the nodes."""
-        try:
-            found = await find_intervals(self.source, self.load.shortest.length, at, "pod")
-        except SourceError:
-            found = self.pod_intervals
-        return found if found.default is not None else None
+                try:
+                    of_pods = await find_intervals(self.source, self.load.shortest.length, at, "pod")
+                except SourceError:
+                    of_pods = self.pod_intervals
+                self.pod_intervals = found if of_pods.default is None else of_pods
 
     async def _measure_nodes(self, window: Window, at: float) -> tuple[str, list[str]]:
         """Why nothing was measured, if nothing was, and which queries failed."""
@@ -170,8 +165,11 @@ class Measurement:
         criteria = criteria_of(self.load, self.load.shortest, at, self.pod_intervals)
         found = await measure_pods(self.source, targets, criteria)
         if found.usage or not found.failed:
+            sample_times = {
+                name: self._utilization.sampled_at(node.metadata.uid) for name, node in self.placement.nodes.items()
+            }
             by_uid, finished = await in_thread_if_many(
-                len(targets), self._evaluate_pods, found.usage, tracked, targets, self._sample_times(), at
+                len(targets), self._evaluate_pods, found.usage, tracked, targets, sample_times, at
             )
             self.placement.record_usage(self._utilization.record_pods(by_uid, at, found.failed.keys()))
             if not found.failed:  # a mean without one resource would count as a complete one
@@ -198,7 +196,10 @@ class Measurement:
         sample_times: Mapping[str, float | None],
         at: float,
     ) -> tuple[dict[str, Resources], WorkloadRound]:
-        """Usage by UID, and the workloads' round. Changes nothing, because other tasks run meanwhile."""
+        """Usage by UID, and the workloads' round. Changes nothing, because other tasks run meanwhile.
+
+        `sample_times`: by node, of its newest raw sample.
+        """
         workload_of = self.placement.workload_lookup()
         by_uid: dict[str, Resources] = {}
         owned: list[MeasuredPod] = []
@@ -211,10 +212,6 @@ class Measurement:
                 owned.append(MeasuredPod(workload=workload, usage=used, sampled_at=sampled_at))
         return by_uid, self.workload_store.with_means(replica_means(owned), at)
 
-    def _sample_times(self) -> dict[str, float | None]:
-        """By node the time of its newest raw sample."""
-        return {name: self._utilization.sampled_at(node.metadata.uid) for name, node in self.placement.nodes.items()}
-
     def node_messages(self, names: Iterable[str], *, epoch: int, sequence: int) -> list[NodeUtilization]:
         """The current messages of these nodes; none for a node without any sample."""
         now, messages = self.source_now(), list[NodeUtilization]()
@@ -222,8 +219,8 @@ class Measurement:
             if (node := self.placement.nodes.get(name)) is not None:
                 pods = [tracked.placed for tracked in self.placement.tracked(name)]
                 base = amounts(base_of(node, self.load.base))
-                message = self._utilization.message(node, base, pods, now, epoch=epoch, sequence=sequence)
-                messages += [] if message is None else [message]
+                if message := self._utilization.message(node, base, pods, now, epoch=epoch, sequence=sequence):
+                    messages.append(message)
         return messages
 
     async def cycle(

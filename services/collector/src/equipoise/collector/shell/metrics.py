@@ -14,6 +14,9 @@ class CollectorMetrics:
     """No label holds a node or a pod: there may be very many."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        def gauge(name: str, text: str, *labels: str) -> Gauge:
+            return Gauge(name, text, labels, registry=registry)
+
         self.rounds = Counter(
             "equipoise_collector_rounds", "Rounds of queries to the metric source.", ["window", "result"],
             registry=registry,
@@ -25,17 +28,12 @@ class CollectorMetrics:
             "equipoise_collector_placements_published", "Placements published, one per changed node.",
             registry=registry,
         )  # fmt: skip
-        self._expected = Gauge(
-            "equipoise_collector_nodes_expected", "Ready nodes that should have data.", registry=registry
+        self._expected = gauge("equipoise_collector_nodes_expected", "Ready nodes that should have data.")
+        self._fresh = gauge("equipoise_collector_nodes_fresh", "Expected nodes of known load.")
+        self._unknown = gauge(
+            "equipoise_collector_nodes_unknown", "Expected nodes of unknown load, by reason.", "reason"
         )
-        self._fresh = Gauge("equipoise_collector_nodes_fresh", "Expected nodes of known load.", registry=registry)
-        self._unknown = Gauge(
-            "equipoise_collector_nodes_unknown", "Expected nodes of unknown load, by reason.", ["reason"],
-            registry=registry,
-        )  # fmt: skip
-        self._skew = Gauge(
-            "equipoise_collector_source_skew_seconds", "Clock of the metric source minus ours.", registry=registry
-        )
+        self._skew = gauge("equipoise_collector_source_skew_seconds", "Clock of the metric source minus ours.")
 
     def on_cycle(self, cycles: Sequence[UtilizationCycle]) -> None:
         """A round of this replica's shards has ended; empty when it holds none any more."""

@@ -5,14 +5,14 @@ Annotations are read once after a start; kinds of workloads that could not be li
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import structlog
 
 from equipoise.collector.decisions.restored_profile import largest_capacity, restore_problem, restored_profile
 from equipoise.collector.decisions.sample_validation import MeasurementTarget, WindowCriteria
-from equipoise.collector.decisions.workload_means import MeasuredPod, ReplicaMean, replica_means
-from equipoise.collector.decisions.workloads import SLOTS
+from equipoise.collector.decisions.workloads import SLOTS, MeasuredPod, ReplicaMean, replica_means
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.measurement import Measurement
 from equipoise.collector.shell.rounds import measure_pods
@@ -59,41 +59,41 @@ PROBLEM = "profile annotations"
 log = structlog.get_logger()
 
 
+@dataclass(kw_only=True)
 class ProfileLearning:
     """Knows which slots of the past day were measured, and measures the others."""
 
-    def __init__(
-        self, *, settings: CollectorSettings, load: LoadSettings, measurement: Measurement, clock: Clock
-    ) -> None:
-        self._settings = settings
-        self._slot = settings.profile.day / SLOTS
-        self._coverage = load.coverage.window
-        self._measurement = measurement
-        self._placement = measurement.placement
-        self._clock = clock
+    settings: CollectorSettings
+    load: LoadSettings
+    measurement: Measurement
+    clock: Clock
+
+    def __post_init__(self) -> None:
+        self._slot = self.settings.profile.day / SLOTS
+        self._placement = self.measurement.placement
         self._done: set[int] = set()
         self._failures: Counter[int] = Counter()
 
     async def run(self, health: Health) -> NoReturn:
         """Measure the slots of the past day first, newest first, then each slot as it ends."""
-        backfill = interval = float(self._settings.profile.backfill_interval)
+        backfill = interval = float(self.settings.profile.backfill_interval)
         while True:
             slot = self.next_slot()
             if slot is not None:
                 problem = await self.measure(slot)
                 health.set_problem("profile", problem or None)
                 interval = min(2 * interval, self._slot) if problem else backfill
-                await self._clock.sleep(interval)
+                await self.clock.sleep(interval)
                 continue
-            now = self._measurement.source_now()
-            await self._clock.sleep(self._slot * (now // self._slot + 1 + SLOT_MARGIN) - now)
+            now = self.measurement.source_now()
+            await self.clock.sleep(self._slot * (now // self._slot + 1 + SLOT_MARGIN) - now)
 
     def next_slot(self) -> float | None:
         """End of the newest slot of the past day that was not measured; None: all were.
 
         A slot that failed comes after the others, so that one query that is too large does not block all older slots.
         """
-        last = int(self._measurement.source_now() // self._slot)
+        last = int(self.measurement.source_now() // self._slot)
         self._done = {number for number in self._done if number > last - SLOTS}
         missing = [number for number in range(last, last - SLOTS, -1) if number not in self._done]
         self._failures = Counter({number: self._failures[number] for number in missing})
@@ -101,7 +101,7 @@ class ProfileLearning:
 
     async def measure(self, ended_at: float) -> str:
         """Record every workload's mean over the slot that ended then. Returns why it failed; empty when it did not."""
-        if (intervals := self._measurement.pod_intervals).default is None:
+        if (intervals := self.measurement.pod_intervals).default is None:
             return ""  # the rounds of the windows report why there are none
         on_node = {
             name: MeasurementTarget(since=0.0, capacity=capacity, node=name)
@@ -110,7 +110,7 @@ class ProfileLearning:
         workload_of = self._placement.workload_lookup()
         targets: dict[PodName, MeasurementTarget] = {}
         owners: dict[PodName, Workload | None] = {}
-        for name, (workload, node) in self._placement.departed.items():
+        for name, (_, workload, node) in self._placement.departed.items():
             targets[name] = on_node.get(node) or MeasurementTarget(since=0.0, capacity=Resources(), node=node)
             owners[name] = workload
         async for nodes in in_batches(on_node, NODES_PER_BATCH):
@@ -119,33 +119,33 @@ class ProfileLearning:
                     name = (pod.placed.namespace, pod.placed.name)
                     targets[name], owners[name] = on_node[node], workload_of(pod.pod)
         criteria = WindowCriteria(
-            at=ended_at, length=self._slot, coverage=self._coverage, max_age=self._slot, lookback=self._slot,
+            at=ended_at, length=self._slot, coverage=self.load.coverage.window, max_age=self._slot, lookback=self._slot,
             intervals=intervals,
         )  # fmt: skip
-        found = await measure_pods(self._measurement.source, targets, criteria)
+        found = await measure_pods(self.measurement.source, targets, criteria)
         number = round(ended_at / self._slot)
         if found.failed:
             self._failures[number] += 1
             resource, why = next(iter(found.failed.items()))
-            return f"{self._settings.source}: {resource} of pods in a slot of the 24-hour profile: {why}"
+            return f"{self.settings.source}: {resource} of pods in a slot of the 24-hour profile: {why}"
         means, present = await in_thread_if_many(len(owners), _workload_means, found.usage, owners, ended_at)
         await in_thread_if_many(len(targets), drain, targets, owners)
         async for workloads in in_batches(means, WORKLOADS_PER_BATCH):
             usage = {workload: means[workload].usage for workload in workloads}
-            self._measurement.workload_store.record_slot(ended_at, usage)
-        self._measurement.workload_store.retain(present)
+            self.measurement.workload_store.record_slot(ended_at, usage)
+        self.measurement.workload_store.retain(present)
         self._done.add(number)
         return ""
 
     async def restore(self, annotations: Mapping[Workload, Mapping[str, str]]) -> int:
         """Fill slots that were not measured from the annotations of workloads. Returns how many had a profile."""
-        now, max_usage = self._measurement.source_now(), largest_capacity(self._placement.capacities().values())
+        now, max_usage = self.measurement.source_now(), largest_capacity(self._placement.capacities().values())
         restored = 0
         async for workloads in in_batches(annotations, PROFILES_PER_BATCH):
             for workload in workloads:
                 profile, why = restored_profile(annotations[workload], now, max_usage)
                 if profile is not None:
-                    self._measurement.workload_store.restore(workload, profile)
+                    self.measurement.workload_store.restore(workload, profile)
                     restored += 1
                 elif USAGE in annotations[workload]:
                     log.debug("annotation has no valid profile", workload=str(workload), reason=why)

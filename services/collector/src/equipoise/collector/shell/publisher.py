@@ -147,7 +147,7 @@ class UtilizationPublisher:
 
     async def _end_obsolete_shards(self) -> None:
         """Shards of another number of shards expect no nodes any more: subscribers would wait for their data."""
-        for cycle in self.previous.cycles():
+        for cycle in list(self.previous.cycles.values()):
             epochs = {owned.shard: owned.epoch for owned in self.shards}  # a shard may be released meanwhile
             if 0 not in epochs:
                 return
@@ -157,6 +157,6 @@ class UtilizationPublisher:
             if cycle.expected and earlier and is_obsolete(cycle.shard, self.settings.shard, self.settings.shards):
                 ended = UtilizationCycle(
                     shard=cycle.shard, cycle=cycle.cycle + 1, expected=0, fresh=0, queried_at=now,
-                    epoch=max(self.previous.cycle_epoch(cycle.shard) + 1, *epochs.values()),
+                    epoch=max(self.previous.cycle_epochs[cycle.shard] + 1, *epochs.values()),
                 )  # fmt: skip
                 await publish(self.bus, [(subjects.utilization_cycle(cycle.shard), ended)])

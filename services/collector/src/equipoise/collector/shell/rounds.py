@@ -55,7 +55,7 @@ class NodeRound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PodRound(msgspec.Struct, frozen=True, kw_only=True):
-    """Mean usage by pod. A resource without a value is unknown; when its query failed, `failed` says why."""
+    """Mean usage by pod. A resource without a value is unknown; when its query failed, `failed` has the reason."""
 
     usage: Mapping[PodName, Resources]
     failed: Mapping[ResourceName, str]

@@ -144,8 +144,8 @@ class ShardOwnership:
         """
         outdated = {
             owned.shard: owned
-            for name, epoch in self.previous.node_epochs()
-            if (owned := self.owned.owner_of(name)) and epoch > owned.epoch
+            for name, placement in self.previous.nodes.items()
+            if (owned := self.owned.owner_of(name)) and placement.epoch > owned.epoch
         }
         for owned in outdated.values():
             owned.epoch = self._next_epoch()

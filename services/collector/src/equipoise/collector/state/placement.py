@@ -1,10 +1,11 @@
-"""Which pods are on which node: watched objects become one placement per node.
+"""Which pods are on which node: makes one placement message per node from the watched objects.
 
-A gone pod stays listed, with its last measured usage, while the mean of any window still contains it, so that
+A gone pod remains listed, with its last measured usage, while the mean of any window still contains it, so that
 subscribers can subtract it.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -14,20 +15,20 @@ from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import PodLifetime, share_measured
-from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod, Taint
+from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 
 NEGLIGIBLE = 0.01
-"""A gone pod that ran in less than this share of every window is left out: short jobs would fill the message."""
+"""A gone pod that ran for less than this share of every window is left out: short jobs would fill the message."""
 
 MAX_GONE = 500
-"""Gone pods per node at most (the latest ones): a message must stay below 1 MiB."""
+"""Maximum number of gone pods per node (the latest ones): a message must stay below 1 MiB."""
 
 MAX_REMOVED = 1_000
-"""Deleted nodes that are kept at most, to be published again by the next holder of their shard."""
+"""Maximum number of deleted nodes that are kept, so that the next holder of their shard can publish them again."""
 
 USAGE_ROUNDS = 2
-"""How many rounds' usage of pods is kept: in one of them a scrape may have failed."""
+"""For how many rounds the usage of pods is kept: the scrape of a round may have failed."""
 
 PodName = tuple[str, str]
 """Namespace and name."""
@@ -37,33 +38,29 @@ OwnerOf = Callable[[Workload], OwnerReference | None]
 
 
 class TrackedPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod on a node. Its workload is looked up when the message is made: its owner may arrive after the pod."""
+    """A pod on a node. Its workload is looked up when the message is made: its owner may be received after the pod."""
 
     pod: Pod
     placed: PlacedPod
 
 
+@dataclass(kw_only=True)
 class ClusterPlacement:
     """The watched nodes and their pods, and the nodes whose placement may have changed."""
 
-    def __init__(
-        self,
-        *,
-        windows: Iterable[float],
-        start_timeout: float,
-        owner_retention: float,
-        owner_of: OwnerOf,
-        selector: Mapping[str, str],
-    ) -> None:
-        """Seconds. A gone pod is kept as long as one of these `windows` contains it, its owner for `owner_retention`.
+    windows: Sequence[float]
+    """Lengths in seconds. A gone pod is kept as long as one of these windows contains it."""
 
-        After `start_timeout` a pod counts as started.
-        """
-        self._windows = tuple(windows)
-        self._start_timeout = start_timeout
-        self._owner_retention = owner_retention
-        self._owner_of = owner_of
-        self._selector = selector
+    start_timeout: float
+    """Seconds after which a pod counts as started."""
+
+    owner_retention: float
+    """Seconds for which the owner of a gone pod is kept."""
+
+    owner_of: OwnerOf
+    selector: Mapping[str, str]
+
+    def __post_init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         """This collector's nodes by name."""
 
@@ -72,7 +69,9 @@ class ClusterPlacement:
 
         self._pods: dict[str, dict[str, TrackedPod]] = {}
         self._gone: dict[str, dict[str, GonePod]] = {}
-        self._departed: dict[PodName, tuple[float, Workload | None, str]] = {}
+        self.departed: dict[PodName, tuple[float, Workload | None, str]] = {}
+        """When a pod left recently, its workload and its node: the source still has samples of it."""
+
         self._usage: tuple[Mapping[str, Resources], ...] = ()
         """Usage by pod UID in the last rounds, the newest first."""
 
@@ -80,22 +79,21 @@ class ClusterPlacement:
         """Names of nodes whose placement may have changed since it was last published."""
 
     def tracked(self, node: str) -> Iterator[TrackedPod]:
-        """The pods on a node."""
         return iter(self._pods.get(node, {}).values())
 
     def capacities(self) -> dict[str, Resources]:
-        """Of every node; each quantity is parsed once and not for every pod on it."""
+        """The capacity of every node. Each quantity is parsed once and not again for every pod on the node."""
         return {name: amounts(node.status.capacity) for name, node in self.nodes.items()}
 
     def workload_of(self, pod: Pod) -> Workload | None:
-        """From the pod's owner where that is known, else from the pod alone."""
+        """The workload of a pod: from its owner if that is known, else from the pod alone."""
         try:
-            return workload_of(pod, self._owner_of)
+            return workload_of(pod, self.owner_of)
         except LookupError:
             return workload_from_pod(pod)
 
     def workload_lookup(self) -> Callable[[Pod], Workload | None]:
-        """As `workload_of`, for many pods in one go: each owner is looked up once."""
+        """As `workload_of`, for many pods: each owner is looked up once."""
         known: dict[str, Workload | None] = {}
 
         def workload_of_pod(pod: Pod) -> Workload | None:
@@ -108,13 +106,8 @@ class ClusterPlacement:
 
         return workload_of_pod
 
-    @property
-    def departed(self) -> dict[PodName, tuple[Workload | None, str]]:
-        """Workload and node of pods that left recently: the source still has their samples."""
-        return {name: (workload, node) for name, (_, workload, node) in self._departed.items()}
-
     def record_usage(self, usage: Mapping[str, Resources]) -> None:
-        """Usage by pod UID in a round: a gone pod carries the last one."""
+        """Keep the usage of a round by pod UID: a gone pod is published with its last usage."""
         self._usage = (usage, *self._usage[: USAGE_ROUNDS - 1])
 
     def on_node(self, before: Node | None, after: Node | None) -> None:
@@ -137,7 +130,7 @@ class ClusterPlacement:
         self.changed.add(name)
 
     def remove(self, name: str, uid: str) -> None:
-        """Publish that this node was deleted."""
+        """Record that this node was deleted; that is published with the next placements."""
         self.removed[name] = uid
         if len(self.removed) > MAX_REMOVED:
             del self.removed[next(iter(self.removed))]
@@ -145,7 +138,7 @@ class ClusterPlacement:
 
     def selects(self, labels: Mapping[str, str]) -> bool:
         """True for the labels of this collector's nodes."""
-        return all(labels.get(label) == value for label, value in self._selector.items())
+        return all(labels.get(label) == value for label, value in self.selector.items())
 
     def on_pod(self, before: Pod | None, after: Pod | None, now: float) -> None:
         """A pod was added, changed, or deleted; one with the same name and another UID is another pod."""
@@ -158,7 +151,7 @@ class ClusterPlacement:
             return
         node, uid = after.spec.node_name, after.metadata.uid
         pods = self._pods.setdefault(node, {})
-        placed = placed_pod(after, pods[uid].placed if uid in pods else None, now, self._start_timeout)
+        placed = placed_pod(after, pods[uid].placed if uid in pods else None, now, self.start_timeout)
         pods[uid] = TrackedPod(pod=after, placed=placed)
         self._gone.get(node, {}).pop(uid, None)
         self.changed.add(node)
@@ -172,8 +165,8 @@ class ClusterPlacement:
         placed = tracked.placed
         usage = next((known[placed.uid] for known in self._usage if placed.uid in known), Resources())
         workload = self.workload_of(tracked.pod)
-        self._departed.pop((placed.namespace, placed.name), None)  # keeps the order of time: pruned from the front
-        self._departed[placed.namespace, placed.name] = (now, workload, node)
+        self.departed.pop((placed.namespace, placed.name), None)  # in order of time: `prune` deletes from the front
+        self.departed[placed.namespace, placed.name] = (now, workload, node)
         if placed.running_since is not None and node in self.nodes:
             self._gone.setdefault(node, {})[placed.uid] = GonePod(
                 uid=placed.uid,
@@ -191,29 +184,27 @@ class ClusterPlacement:
     def prune(self, now: float) -> None:
         """Delete the owners of pods that left long ago, and nodes without pods."""
         self._pods = {node: pods for node, pods in self._pods.items() if pods}
-        while self._departed and now - next(iter(self._departed.values()))[0] > self._owner_retention:
-            del self._departed[next(iter(self._departed))]
+        while self.departed and now - next(iter(self.departed.values()))[0] > self.owner_retention:
+            del self.departed[next(iter(self.departed))]
 
     @property
     def nodes_with_gone_pods(self) -> Collection[str]:
         return self._gone.keys()
 
     def prune_gone(self, node: str, now: float) -> None:
-        """Delete the gone pods of a node that no window contains any more."""
-        kept = {uid: pod for uid, pod in self._gone.get(node, {}).items() if self._in_any_window(pod, now)}
-        latest = sorted(kept.values(), key=lambda pod: pod.gone_at)[-MAX_GONE:]
-        self._gone[node] = {pod.uid: pod for pod in latest}
-        if not latest:
-            del self._gone[node]
+        """Delete those gone pods of a node that no window contains any more."""
+        kept = [pod for pod in self._gone.pop(node, {}).values() if self._in_any_window(pod, now)]
+        if kept:
+            self._gone[node] = {pod.uid: pod for pod in sorted(kept, key=lambda pod: pod.gone_at)[-MAX_GONE:]}
 
     def _in_any_window(self, pod: GonePod, now: float) -> bool:
         lifetime = PodLifetime(
             placed_at=pod.running_since, running_since=pod.running_since, gone_at=pod.gone_at, usage=pod.usage
         )
-        return any(share_measured(lifetime, now, length) >= NEGLIGIBLE for length in self._windows)
+        return any(share_measured(lifetime, now, length) >= NEGLIGIBLE for length in self.windows)
 
     def placement(self, name: str) -> NodePlacement | None:
-        """The message of a node, epoch and sequence to be set by the publisher; None when it never existed."""
+        """The message of a node, whose epoch and sequence the publisher sets; None if the node is not known."""
         node = self.nodes.get(name)
         if node is None:
             uid = self.removed.get(name)
@@ -223,7 +214,7 @@ class ClusterPlacement:
             node=name,
             uid=node.metadata.uid,
             labels=node.metadata.labels,
-            taints=[Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in node.spec.taints],
+            taints=node.spec.taints,
             ready=ready,
             ready_since=since,
             cordoned=node.spec.unschedulable,
@@ -242,7 +233,7 @@ class ClusterPlacement:
 
 
 def readiness(node: Node) -> tuple[bool, float | None]:
-    """Whether it is Ready, and since when it is or is not."""
+    """Whether a node is Ready, and since when (Unix seconds) that has not changed."""
     ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
     return (False, None) if ready is None else (ready.status == "True", unix_seconds(ready.last_transition_time))
 

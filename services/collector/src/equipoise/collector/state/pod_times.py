@@ -83,7 +83,6 @@ def _trimmed(container: Container) -> Container:
 
 
 def unix_seconds(time: datetime | None) -> float | None:
-    """Unix seconds of an API time."""
     return None if time is None else time.timestamp()
 
 
@@ -93,7 +92,7 @@ def precise_time(reported: float, received: float) -> float:
 
 
 def placed_pod(pod: Pod, before: PlacedPod | None, now: float, start_timeout: float) -> PlacedPod:
-    """The pod on its node. Times found `before` are kept: after a restart the watch knows them less precisely."""
+    """The pod on its node. Times found `before` are kept: after a restart the watch has less precise ones."""
     meta, status = pod.metadata, pod.status
     # A static pod may lack the condition.
     created_at = unix_seconds(meta.creation_timestamp)

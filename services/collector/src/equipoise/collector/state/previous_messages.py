@@ -24,40 +24,34 @@ class PreviousMessages:
     """The last placement of every node and the last cycle of every shard on the bus, our own among them."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, PublishedPlacement] = {}
-        self._cycles: dict[str, UtilizationCycle] = {}
-        self._cycle_epochs: dict[str, int] = {}
+        self.nodes: dict[str, PublishedPlacement] = {}
+        """By node, with the highest epoch of its placements."""
+
+        self.cycles: dict[str, UtilizationCycle] = {}
+        """The last cycle of every shard that was ever on the bus."""
+
+        self.cycle_epochs: dict[str, int] = {}
+        """By shard, the highest epoch of its cycles."""
+
         self._highest_epoch = 0
 
     def on_placement(self, placement: PublishedPlacement) -> None:
         self._highest_epoch = max(self._highest_epoch, placement.epoch)
         if placement.removed:
-            self._nodes.pop(placement.node, None)
+            self.nodes.pop(placement.node, None)
         else:
-            before = self._nodes.get(placement.node, placement)
-            self._nodes[placement.node] = msgspec.structs.replace(placement, epoch=max(placement.epoch, before.epoch))
+            before = self.nodes.get(placement.node, placement)
+            self.nodes[placement.node] = msgspec.structs.replace(placement, epoch=max(placement.epoch, before.epoch))
 
     def on_cycle(self, cycle: UtilizationCycle) -> None:
         """Keeps a cycle of a lower epoch too: current subscribers drop it, but the bus hands it to new ones."""
-        self._cycles[cycle.shard] = cycle
-        self._cycle_epochs[cycle.shard] = max(cycle.epoch, self._cycle_epochs.get(cycle.shard, 0))
-
-    def cycles(self) -> list[UtilizationCycle]:
-        """The last cycle of every shard that was ever on the bus."""
-        return list(self._cycles.values())
-
-    def cycle_epoch(self, shard: str) -> int:
-        """The highest epoch of this shard's cycles."""
-        return self._cycle_epochs[shard]
+        self.cycles[cycle.shard] = cycle
+        self.cycle_epochs[cycle.shard] = max(cycle.epoch, self.cycle_epochs.get(cycle.shard, 0))
 
     def next_epoch(self, now: float) -> int:
         """An epoch above every previous one: milliseconds of `now`, or more when a clock was ahead of it."""
         return max(int(now * 1000), self._highest_epoch + 1)
 
-    def node_epochs(self) -> list[tuple[str, int]]:
-        """Every published node, and its highest epoch."""
-        return [(name, placement.epoch) for name, placement in self._nodes.items()]
-
     def missing_nodes(self, present: Container[str]) -> list[PublishedPlacement]:
         """Published nodes whose names are not `present` in the cluster."""
-        return [placement for name, placement in self._nodes.items() if name not in present]
+        return [placement for name, placement in self.nodes.items() if name not in present]

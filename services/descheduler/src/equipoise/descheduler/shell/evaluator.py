@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
 import structlog
@@ -46,67 +47,60 @@ async def compute(pods: int, decide: Callable[P, T], *args: P.args, **kwargs: P.
     return await asyncio.to_thread(decide, *args, **kwargs)
 
 
+@dataclass
 class Evaluator:
     """`run` while the Lease is held; `prune` on the other replicas."""
 
-    def __init__(
-        self,
-        runtime: Runtime[DeschedulerSettings],
-        watch: ClusterWatch,
-        messages: LatestMessages,
-        tracker: Tracker,
-        metrics: DeschedulerMetrics,
-    ) -> None:
-        shared = runtime.configuration.shared
+    runtime: Runtime[DeschedulerSettings]
+    watch: ClusterWatch
+    messages: LatestMessages
+    tracker: Tracker
+    metrics: DeschedulerMetrics
+
+    def __post_init__(self) -> None:
+        runtime, shared = self.runtime, self.runtime.configuration.shared
         rules = Rules(
             protection=shared.protection, namespaces=shared.namespaces, own_namespace=shared.kubernetes.namespace
         )
-        self._warm_up = runtime.own.warm_up
         self._settings = runtime.own.evaluation(shared.load, shared.thresholds, rules)
-        self._watch = watch
-        self._messages = messages
-        self._tracker = tracker
-        self._bus = runtime.bus
-        self._clock = runtime.clock
-        self._health = runtime.health
-        self._metrics = metrics
+        self._bus, self._clock, self._health = runtime.bus, runtime.clock, runtime.health
         self._plans = PlanServer(runtime.bus, runtime.health, self._preview)
 
     async def run(self, epoch: LeaseEpoch) -> None:
         """Until canceled. The counts restart: those of another leader are not known."""
-        self._tracker.reset_counts()
+        self.tracker.reset_counts()
         try:
             async with self._plans.serving(epoch):
-                await self._clock.sleep(self._warm_up)
+                await self._clock.sleep(self.runtime.own.warm_up)
                 while True:
                     begun = self._clock.monotonic()
                     await self._evaluate(epoch)
                     duration = self._clock.monotonic() - begun
-                    self._metrics.evaluation_duration.observe(duration)
+                    self.metrics.evaluation_duration.observe(duration)
                     await self._clock.sleep(max(0.0, self._settings.interval - duration))
         finally:
             # Only evaluations update these.
             for key in ("coverage", "cooldown"):
                 self._health.set_problem(key, None)
-            self._metrics.nodes_in_cooldown.set(0)
-            self._metrics.dry_run_moves.set(0)
+            self.metrics.nodes_in_cooldown.set(0)
+            self.metrics.dry_run_moves.set(0)
 
     async def prune(self) -> None:
         """A replica that does not lead receives messages as well: they must not pile up."""
-        if not self._watch.problem:
-            await self._update(self._watch.objects(), self._clock.now())
+        if not self.watch.problem:
+            await self._update(self.watch.objects(), self._clock.now())
 
     async def _evaluate(self, epoch: LeaseEpoch) -> None:
         now = self._clock.now()
-        watched = self._watch.objects()
+        watched = self.watch.objects()
         placed = await self._update(watched, now)
         snapshot = self._snapshot(watched, now)
         evaluation = await self._compute(evaluate, snapshot, self._settings)
         self._health.set_problem("coverage", evaluation.problem or None)
         follow_up = self._follow_up(evaluation.cluster, placed, now)
         for result in evaluation.results:
-            self._metrics.on_classified(result.strategy, result.classifications)
-            counts = self._tracker.count(result.strategy, result.classifications, now)
+            self.metrics.on_classified(result.strategy, result.classifications)
+            counts = self.tracker.count(result.strategy, result.classifications, now)
             published = await self._publish(await self._compute(proposals, result, snapshot, self._settings, epoch))
             decision = decision_of(result, counts=counts, published=published, follow_up=follow_up, now=now)
             await self._publish_decision(decision)
@@ -115,37 +109,37 @@ class Evaluator:
     async def _preview(self, epoch: LeaseEpoch) -> PlanResponse:
         """What an evaluation would propose now if every abnormal node had been so for long enough."""
         now = self._clock.now()
-        watched = self._watch.objects()
+        watched = self.watch.objects()
         await asyncio.sleep(0)  # each copy of a large cluster takes a turn of the event loop of its own
         snapshot = self._snapshot(watched, now)
         evaluation = await self._compute(evaluate, snapshot, self._settings, needed=1)
-        evictions = self._messages.evictions(now)
+        evictions = self.messages.evictions(now)
         return plan_response(evaluation, snapshot, self._settings, evictions=evictions, leader=epoch)
 
     def _snapshot(self, watched: WatchedObjects, now: float) -> Snapshot:
         return Snapshot(
             now=now,
             watched=watched,
-            nodes=dict(self._messages.nodes),
-            workloads=dict(self._messages.workloads),
-            cycles=list(self._messages.cycles.values()),
-            placements=dict(self._messages.placements),
-            pending=self._tracker.pending,
-            cooldowns=self._tracker.cooldowns,
-            counts=self._tracker.counts,
-            watch_problem=self._watch.problem,
+            nodes=dict(self.messages.nodes),
+            workloads=dict(self.messages.workloads),
+            cycles=list(self.messages.cycles.values()),
+            placements=dict(self.messages.placements),
+            pending=self.tracker.pending,
+            cooldowns=self.tracker.cooldowns,
+            counts=self.tracker.counts,
+            watch_problem=self.watch.problem,
         )
 
     async def _update(self, watched: WatchedObjects, now: float) -> list[ReplacementPlaced]:
         """Drops what expired; returns the replacements that were placed."""
         load = self._settings.load
-        self._messages.prune(nodes=self._watch.node_names(), before=now - load.lifetime(load.longest))
-        changes = await self._compute(observe, watched, self._tracker.awaited_workloads(), self._tracker.pending)
+        self.messages.prune(nodes=self.watch.node_names(), before=now - load.lifetime(load.longest))
+        changes = await self._compute(observe, watched, self.tracker.awaited_workloads(), self.tracker.pending)
         self._health.set_problem("annotations", changes.unexpected_annotations or None)
-        placed = self._tracker.update(changes.awaited, changes.locations, changes.nodes, now)
+        placed = self.tracker.update(changes.awaited, changes.locations, changes.nodes, now)
         for each in placed:
             if each.placed_on == each.node:
-                self._metrics.returns.inc()
+                self.metrics.returns.inc()
                 log.warning(
                     "replacement returned to the evicted node", pod=f"{each.namespace}/{each.pod}", node=each.node
                 )
@@ -153,13 +147,13 @@ class Evaluator:
 
     def _follow_up(self, cluster: ClusterView, placed: Sequence[ReplacementPlaced], now: float) -> FollowUp:
         """The results of earlier moves, and the nodes that are in cooldown."""
-        reductions = self._tracker.load_reductions(cluster.nodes, self._settings.load.shortest, now)
+        reductions = self.tracker.load_reductions(cluster.nodes, self._settings.load.shortest, now)
         for each in reductions:
-            self._metrics.load_reductions.labels("reduced" if each.reduced else "not_reduced").inc()
-        cooldowns = nodes_in_cooldown(self._tracker.cooldowns, now)
-        dry_runs = reported_dry_runs(self._tracker.pending)
-        self._metrics.nodes_in_cooldown.set(len(cooldowns))
-        self._metrics.dry_run_moves.set(len(dry_runs))
+            self.metrics.load_reductions.labels("reduced" if each.reduced else "not_reduced").inc()
+        cooldowns = nodes_in_cooldown(self.tracker.cooldowns, now)
+        dry_runs = reported_dry_runs(self.tracker.pending)
+        self.metrics.nodes_in_cooldown.set(len(cooldowns))
+        self.metrics.dry_run_moves.set(len(dry_runs))
         named = "; ".join(
             f"{each.node} for {each.until - now:.0f} s: {each.why}" for each in cooldowns[:MAX_NAMED_NODES]
         )
@@ -171,10 +165,10 @@ class Evaluator:
         """Returns the intents that the bus accepted."""
         published: list[EvictionIntent] = []
         for intent, move in proposed:
-            self._tracker.proposed(move)
+            self.tracker.proposed(move)
             if await self._publish_intent(intent):
                 published.append(intent)
-                self._metrics.intents.labels(intent.strategy).inc()
+                self.metrics.intents.labels(intent.strategy).inc()
                 log.info(
                     "eviction proposed",
                     pod=f"{intent.namespace}/{intent.pod}",
@@ -183,7 +177,7 @@ class Evaluator:
                     reason=intent.reason,
                 )
             else:
-                self._tracker.withdrawn(intent.id)
+                self.tracker.withdrawn(intent.id)
         return published
 
     async def _publish_intent(self, intent: EvictionIntent) -> bool:
@@ -209,4 +203,4 @@ class Evaluator:
             self._health.set_problem("decisions", None)
 
     async def _compute(self, decide: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await compute(self._watch.pod_count, decide, *args, **kwargs)
+        return await compute(self.watch.pod_count, decide, *args, **kwargs)

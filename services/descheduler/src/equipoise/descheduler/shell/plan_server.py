@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import structlog
 
@@ -20,13 +21,15 @@ MakePlan = Callable[[LeaseEpoch], Awaitable[PlanResponse]]
 log = structlog.get_logger()
 
 
+@dataclass
 class PlanServer:
     """Makes one plan for all requests that arrived before it was begun."""
 
-    def __init__(self, bus: Bus, health: Health, make_plan: MakePlan) -> None:
-        self._bus = bus
-        self._health = health
-        self._make_plan = make_plan
+    bus: Bus
+    health: Health
+    make_plan: MakePlan
+
+    def __post_init__(self) -> None:
         self._lock = asyncio.Lock()
         self._requests = self._served = 0
         """Requests so far, and how many of them had arrived when the last plan was begun."""
@@ -42,12 +45,12 @@ class PlanServer:
 
         endpoint = Endpoint(subject=subjects.PLAN_PREVIEW, request_type=PlanRequest, handler=respond)
         try:
-            stop = await self._bus.serve("descheduler", [endpoint])
+            stop = await self.bus.serve("descheduler", [endpoint])
         except BusError as error:
-            self._health.set_problem("plans", f"plan requests cannot be received: {error}")
+            self.health.set_problem("plans", f"plan requests cannot be received: {error}")
             yield
             return
-        self._health.set_problem("plans", None)
+        self.health.set_problem("plans", None)
         try:
             yield
         finally:
@@ -64,6 +67,6 @@ class PlanServer:
         async with self._lock:
             if self._last is None or self._served < number:
                 arrived = self._requests
-                self._last = await self._make_plan(epoch)
+                self._last = await self.make_plan(epoch)
                 self._served = arrived
             return self._last

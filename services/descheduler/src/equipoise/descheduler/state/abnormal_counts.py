@@ -66,8 +66,3 @@ def counted(
 def abnormal_nodes(counts: AbnormalCounts, needed: int) -> frozenset[str]:
     """The nodes that were abnormal at `needed` evaluations in a row."""
     return frozenset(node for node, count in counts.items() if count.abnormal >= needed)
-
-
-def restarted(counts: AbnormalCounts, node: str) -> dict[str, AbnormalCount]:
-    """The counts after an eviction from a node, whose own count restarts."""
-    return {name: count for name, count in counts.items() if name != node}

@@ -76,9 +76,9 @@ def node_days(profile_of: ProfileOf, nodes: Sequence[NodePods | None]) -> Hourly
     profiles: list[HourlyUsage] = []
     which: list[int] = []
     ends = np.zeros(len(nodes) + 1, dtype=np.int64)
-    for place, node in enumerate(nodes):
+    for index, node in enumerate(nodes):
         if node is not None:
-            flat[place] = system_usage(node.utilization)
+            flat[index] = system_usage(node.utilization)
             for uid, workload in node.pods:
                 row = rows.get(workload)
                 if row is None:
@@ -90,8 +90,8 @@ def node_days(profile_of: ProfileOf, nodes: Sequence[NodePods | None]) -> Hourly
                     which.append(row)
                 else:
                     usage = np.array(amounts(node.usage_of(uid, workload)))
-                    flat[place] += 0.0 if np.isnan(usage).any() else usage
-        ends[place + 1] = len(which)
+                    flat[index] += 0.0 if np.isnan(usage).any() else usage
+        ends[index + 1] = len(which)
     total = np.repeat(flat[:, :, np.newaxis], SLOTS, axis=2)
     if profiles:
         total += _sums(np.array(profiles), np.array(which, dtype=np.int64), ends)
@@ -103,7 +103,7 @@ def _sums(days: HourlyUsage, which: npt.NDArray[np.int64], ends: npt.NDArray[np.
     total = np.zeros((len(ends) - 1, *days.shape[1:]))
     used = np.flatnonzero(np.diff(ends))
     for begin in range(0, len(used), _BLOCK):
-        places = used[begin : begin + _BLOCK]
-        first, last = ends[places[0]], ends[places[-1] + 1]
-        total[places] = np.add.reduceat(days[which[first:last]], ends[places] - first, axis=0)
+        indexes = used[begin : begin + _BLOCK]
+        first, last = ends[indexes[0]], ends[indexes[-1] + 1]
+        total[indexes] = np.add.reduceat(days[which[first:last]], ends[indexes] - first, axis=0)
     return total

@@ -21,8 +21,8 @@ class LazySequence(Sequence[T]):
     def __len__(self) -> int:
         return len(self._made)
 
-    def __getitem__(self, place: Any) -> Any:
-        return self._made[place]
+    def __getitem__(self, index: Any) -> Any:
+        return self._made[index]
 
 
 class LazyMapping(Mapping[K, T]):

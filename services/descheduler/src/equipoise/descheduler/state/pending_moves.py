@@ -76,17 +76,16 @@ class PodLocation(msgspec.Struct, frozen=True, kw_only=True):
 
 def planned(move: PodMove) -> TrackedMove:
     """A move that an earlier strategy of the same evaluation wants: the next strategy plans as if it were pending."""
-    return TrackedMove(
-        id=f"planned {move.pod.uid}",
-        pod_uid=move.pod.uid,
-        namespace=move.pod.namespace,
-        pod=move.pod.name,
-        workload=move.pod.workload,
-        node=move.pod.node,
+    pod = move.pod
+    return converted(
+        pod,
+        TrackedMove,
+        id=f"planned {pod.uid}",
+        pod_uid=pod.uid,
+        pod=pod.name,
         target=move.target,
-        expected_reduction=move.pod.usage,
+        expected_reduction=pod.usage,
         until=math.inf,
-        fit=move.pod.fit,
     )
 
 

@@ -11,7 +11,7 @@ from equipoise.contracts.messages.descheduling import LoadReduction, NodeClassif
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.message import converted
 from equipoise.descheduler.state import cooldowns, load_reductions, pending_moves
-from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, counted, restarted
+from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, counted
 from equipoise.descheduler.state.cluster import ClusterNode
 from equipoise.descheduler.state.cooldowns import MOVED, Cooldowns, CooldownSettings
 from equipoise.descheduler.state.load_reductions import ReductionTrials
@@ -70,7 +70,10 @@ class Tracker:
         if outcome.outcome is Outcome.EVICTED and outcome.intent_id in self.pending:
             self._trials = load_reductions.after_eviction(self._trials, self.pending[outcome.intent_id])
         if outcome.outcome in MOVED:
-            self.counts = {strategy: restarted(counts, outcome.node) for strategy, counts in self.counts.items()}
+            self.counts = {
+                strategy: {node: count for node, count in counts.items() if node != outcome.node}
+                for strategy, counts in self.counts.items()
+            }
 
     def awaited_workloads(self) -> set[Workload]:
         """The workloads of evicted pods without a replacement."""

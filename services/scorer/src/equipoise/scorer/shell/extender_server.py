@@ -9,6 +9,7 @@ import asyncio
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 import structlog
@@ -17,11 +18,9 @@ from aiohttp import web
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import Clock
-from equipoise.runtime.process.health import Health
-from equipoise.runtime.process.health_server import split_address
-from equipoise.runtime.process.reload import PERIOD
+from equipoise.runtime.process.health import Health, split_address
+from equipoise.runtime.process.main import PERIOD
 from equipoise.scorer.decisions.extender_protocol import (
-    ExtenderRequest,
     InvalidRequest,
     parse_request,
     write_error,
@@ -37,7 +36,7 @@ from equipoise.scorer.shell.tls import Certificates
 log = structlog.get_logger()
 
 _DRAIN_SECONDS = 2.0
-"""How long the rest of a too large body is read and discarded, so that the sender receives the response."""
+"""How long the remainder of a too large body is read and discarded, so that the sender receives the response."""
 
 _STOP_SECONDS = 2.0
 """How long the server waits for pending responses when it stops."""
@@ -52,23 +51,21 @@ class ExtenderHandler(Protocol):
 
     def filter(self, pod: PodDemand, names: Sequence[str], *, late: bool = False) -> FilteredNodes: ...
 
-    def on_request(self, *, whole_nodes: bool) -> None:
+    def on_request(self, *, node_objects: bool) -> None:
         """kube-scheduler sent a request with node objects (nodeCacheCapable: false), or with names."""
         ...
 
 
+@dataclass
 class ExtenderServer:
     """Parses requests, passes them to the handler, and writes responses."""
 
-    def __init__(
-        self, handler: ExtenderHandler, settings: ExtenderSettings, clock: Clock, metrics: ScorerMetrics
-    ) -> None:
-        self._handler = handler
-        self._settings = settings
-        self._clock = clock
-        self._metrics = metrics
-        self._pending = 0
-        self._certificates: Certificates | None = None
+    handler: ExtenderHandler
+    settings: ExtenderSettings
+    clock: Clock
+    metrics: ScorerMetrics
+    _pending: int = 0
+    _certificates: Certificates | None = None
 
     @asynccontextmanager
     async def serve(self, listen: str) -> AsyncIterator[int]:
@@ -78,17 +75,17 @@ class ExtenderServer:
         its throughput. Raises ConfigurationError if the address is not available or a TLS file is invalid.
         """
         host, port = split_address(listen)
-        if self._settings.tls is not None:
-            self._certificates = Certificates(self._settings.tls)
+        if self.settings.tls is not None:
+            self._certificates = Certificates(self.settings.tls)
         tls = None if self._certificates is None else self._certificates.context
-        application = web.Application(client_max_size=self._settings.max_body_bytes, middlewares=[self._guard])
-        application.router.add_post("/prioritize", self.on_prioritize)
-        application.router.add_post("/filter", self.on_filter)
+        application = web.Application(client_max_size=self.settings.max_body_bytes, middlewares=[self._guard])
+        application.router.add_post("/prioritize", self._respond)
+        application.router.add_post("/filter", self._respond)
         runner = web.AppRunner(
             application,
             access_log=None,
             auto_decompress=False,
-            keepalive_timeout=self._settings.keep_alive_timeout,
+            keepalive_timeout=self.settings.keep_alive_timeout,
             lingering_time=_DRAIN_SECONDS,
             shutdown_timeout=_STOP_SECONDS,
         )
@@ -111,7 +108,7 @@ class ExtenderServer:
         """
         valid = True
         while self._certificates is not None:
-            await self._clock.sleep(PERIOD)
+            await self.clock.sleep(PERIOD)
             if valid and not self._certificates.changed():
                 continue
             try:
@@ -126,44 +123,35 @@ class ExtenderServer:
                 health.set_problem("certificates", None)
                 log.info("certificates reloaded")
 
-    async def on_prioritize(self, request: web.Request) -> web.Response:
-        def response(args: ExtenderRequest, *, late: bool) -> bytes:
-            return write_priorities(args.names, self._handler.prioritize(args.pod, args.names, late=late).scores)
-
-        return await self._respond(request, "prioritize", response)
-
-    async def on_filter(self, request: web.Request) -> web.Response:
-        def response(args: ExtenderRequest, *, late: bool) -> bytes:
-            filtered = FilteredNodes(nodes=args.names)
-            if self._settings.filter:
-                filtered = self._handler.filter(args.pod, args.names, late=late)
-            return write_filter_result(args, filtered)
-
-        return await self._respond(request, "filter", response)
-
-    async def _respond(self, request: web.Request, verb: str, response: Callable[..., bytes]) -> web.Response:
-        begun = self._clock.monotonic()
+    async def _respond(self, request: web.Request) -> web.Response:
+        begun = self.clock.monotonic()
         args = parse_request(await self._body(request))
-        received = self._clock.monotonic()
-        body = response(args, late=received - begun > self._settings.deadline)
-        self._handler.on_request(whole_nodes=args.objects is not None)
-        self._metrics.request_duration.labels(verb).observe(self._clock.monotonic() - received)
+        received = self.clock.monotonic()
+        late = received - begun > self.settings.deadline
+        if request.path == "/prioritize":
+            body = write_priorities(args.names, self.handler.prioritize(args.pod, args.names, late=late).scores)
+        elif self.settings.filter:
+            body = write_filter_result(args, self.handler.filter(args.pod, args.names, late=late))
+        else:
+            body = write_filter_result(args, FilteredNodes(nodes=args.names))
+        self.handler.on_request(node_objects=args.objects is not None)
+        self.metrics.request_duration.labels(request.path[1:]).observe(self.clock.monotonic() - received)
         return _json(body)
 
     async def _body(self, request: web.Request) -> bytes:
-        limit, length = self._settings.max_body_bytes, request.content_length or 0
+        limit, length = self.settings.max_body_bytes, request.content_length or 0
         if request.headers.get("Content-Encoding", "identity") != "identity":
             raise web.HTTPUnsupportedMediaType(text="Content-Encoding is not supported: send plain JSON")
         if length > limit:
             raise web.HTTPRequestEntityTooLarge(limit, length)
-        async with asyncio.timeout(self._settings.deadline):
+        async with asyncio.timeout(self.settings.deadline):
             return await request.read()
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Every failure becomes a JSON error."""
         verb = request.path.strip("/") if request.path in ("/prioritize", "/filter") else "other"
-        if self._pending >= self._settings.concurrency:
+        if self._pending >= self.settings.concurrency:
             return self._refuse(verb, 503, "too many concurrent requests")
         self._pending += 1
         try:
@@ -171,7 +159,7 @@ class ExtenderServer:
         except InvalidRequest as error:
             return self._refuse(verb, 400, str(error))
         except TimeoutError:
-            return self._refuse(verb, 503, f"the body was not received within {self._settings.deadline:g} s")
+            return self._refuse(verb, 503, f"the body was not received within {self.settings.deadline:g} s")
         except web.HTTPException as error:
             return self._refuse(verb, error.status, error.text or error.reason)
         except ConnectionError:
@@ -181,13 +169,13 @@ class ExtenderServer:
             log.error("request failed", verb=verb, error=type(error).__name__, at=f"{frame.name}:{frame.lineno}")  # noqa: TRY400  its text may quote a body
             return self._refuse(verb, 500, f"the scorer failed: {type(error).__name__}")
         else:
-            self._metrics.requests.labels(verb, "ok").inc()
+            self.metrics.requests.labels(verb, "ok").inc()
             return response
         finally:
             self._pending -= 1
 
     def _refuse(self, verb: str, status: int, why: str) -> web.Response:
-        self._metrics.requests.labels(verb, str(status)).inc()
+        self.metrics.requests.labels(verb, str(status)).inc()
         return _json(write_error(why), status)
 
 

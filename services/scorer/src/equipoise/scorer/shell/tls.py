@@ -4,7 +4,7 @@ import ssl
 from pathlib import Path
 
 from equipoise.runtime.configuration import ConfigurationError
-from equipoise.runtime.process.reload import FileWatch
+from equipoise.runtime.process.main import FileWatch
 from equipoise.scorer.settings import ExtenderTls
 
 

@@ -73,10 +73,10 @@ class DailyUsage:
         self._base[:, row] = base
 
     def change_without(
-        self, row: int, utilization: NodeUtilization, rest: NodePlacement, usage_of: UsageOf, base: Array
+        self, row: int, utilization: NodeUtilization, remaining: NodePlacement, usage_of: UsageOf, base: Array
     ) -> Array:
-        """resources × slots: what changes in a node's share if it has only the pods of `rest`."""
-        change: Array = _share(self._sum_profiles(rest), utilization, usage_of, base) - self._share[:, row]
+        """resources × slots: what changes in a node's share if it has only the pods of `remaining`."""
+        change: Array = _share(self._sum_profiles(remaining), utilization, usage_of, base) - self._share[:, row]
         return change
 
     def _sum_profiles(self, placement: NodePlacement) -> _PodSum:

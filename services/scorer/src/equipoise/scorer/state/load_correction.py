@@ -53,18 +53,18 @@ def corrected_load(
         if value is None:
             continue
 
-        def shown(usage: Resources, pods: Sequence[PodLifetime], length: float, sampled_at: float) -> list[float]:
+        def adjusted(usage: Resources, pods: Sequence[PodLifetime], length: float, sampled_at: float) -> list[float]:
             if pods:
                 usage = corrected(usage, pods, sampled_at=sampled_at, length=length, load=load)
             return amounts(usage)
 
-        rows[0, index] = shown(value.mean, lifetimes, window.length, value.sampled_at)
+        rows[0, index] = adjusted(value.mean, lifetimes, window.length, value.sampled_at)
         for position, statistic in enumerate(statistics, 1):
             match statistic:
                 case "p95":
-                    found = shown(value.p95, present, _ramp("p95", window.length), value.sampled_at)
+                    found = adjusted(value.p95, present, _ramp("p95", window.length), value.sampled_at)
                 case "max":
-                    found = shown(value.max, present, _ramp("max", window.length), value.sampled_at)
+                    found = adjusted(value.max, present, _ramp("max", window.length), value.sampled_at)
                 case "deviation":
                     found = amounts(value.deviation)
                 case "production":

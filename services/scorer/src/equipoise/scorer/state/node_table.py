@@ -198,11 +198,11 @@ class NodeTable:
         row = self._rows.get(node)
         if row is None or utilization is None or placement is None:
             return None
-        rest = msgspec.structs.replace(placement, pods=[each for each in placement.pods if each.uid != pod.uid])
+        remaining = msgspec.structs.replace(placement, pods=[each for each in placement.pods if each.uid != pod.uid])
         usage_of, table = self.pod_usage(now), self._table
-        load = corrected_load(utilization, rest, usage_of, load=self._settings, statistics=self._statistics)
+        load = corrected_load(utilization, remaining, usage_of, load=self._settings, statistics=self._statistics)
         load -= measured_part(pod, utilization, usage_of, load=self._settings, statistics=self._statistics)
-        requests, limits = requests_and_limits(rest)
+        requests, limits = requests_and_limits(remaining)
         daily = self._daily
         return NegativeReservation(
             row=row,
@@ -211,7 +211,7 @@ class NodeTable:
             limits=limits - table.limits[row],
             daily_load=None
             if daily is None
-            else daily.change_without(row, utilization, rest, usage_of, table.base[row]),
+            else daily.change_without(row, utilization, remaining, usage_of, table.base[row]),
             placed_at=pod.placed_at,
         )
 

@@ -9,8 +9,7 @@ from equipoise.cli.doctor.checks.nodes import nodes
 from equipoise.cli.doctor.checks.permissions import permissions
 from equipoise.cli.doctor.checks.prometheus import prometheus
 from equipoise.cli.doctor.checks.streams import streams
-from equipoise.cli.doctor.environment import Environment
-from equipoise.cli.doctor.finding import Finding
+from equipoise.cli.doctor.environment import Environment, Finding
 
 Check = Callable[[Environment], Awaitable[list[Finding]]]
 

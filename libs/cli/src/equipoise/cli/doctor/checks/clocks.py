@@ -1,7 +1,6 @@
 """The clocks of this machine, of the API server and of the metrics source agree: sample ages are their differences."""
 
-from equipoise.cli.doctor.environment import Environment
-from equipoise.cli.doctor.finding import Finding
+from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.collector.decisions.query import SourceError
 from equipoise.contracts.configuration.settings import Freshness
 from equipoise.runtime.configuration import ConfigurationError
@@ -32,12 +31,12 @@ async def clocks(environment: Environment) -> list[Finding]:
 
 def _finding(name: str, skew: SkewBounds | str, freshness: Freshness) -> Finding:
     if isinstance(skew, str):
-        return Finding(state="unknown", subject=name, message=f"its clock is unknown: {skew}")
+        return Finding("unknown", name, f"its clock is unknown: {skew}")
     return skew_finding(f"{name} and this machine", skew, freshness)
 
 
 def skew_finding(subject: str, skew: SkewBounds, freshness: Freshness) -> Finding:
-    """Judged by the smallest possible skew."""
+    """By the smallest possible skew."""
     at_least, at_most = skew
     certain = max(0.0, at_least, -at_most)
     direction = "ahead of" if at_least > 0 else "behind"
@@ -45,11 +44,11 @@ def skew_finding(subject: str, skew: SkewBounds, freshness: Freshness) -> Findin
     message = f"the first clock is at least {certain:.1f} s {direction} the second"
     if certain > freshness.skew_unknown:
         message += ": every load is unknown, scores are neutral and nothing is evicted"
-        return Finding(state="error", subject=subject, message=message, fix=fix)
+        return Finding("error", subject, message, fix)
     if certain > freshness.skew_warning:
-        return Finding(state="warning", subject=subject, message=f"{message}: sample ages are wrong by this", fix=fix)
+        return Finding("warning", subject, f"{message}: sample ages are wrong by this", fix)
     possible = max(abs(at_least), abs(at_most))
-    return Finding(state="ok", subject=subject, message=f"the clocks differ by at most {possible:.1f} s")
+    return Finding("ok", subject, f"the clocks differ by at most {possible:.1f} s")
 
 
 async def _skew_of_source(environment: Environment) -> SkewBounds | str:

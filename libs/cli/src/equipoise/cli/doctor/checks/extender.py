@@ -11,8 +11,7 @@ import msgspec
 import yaml
 
 from equipoise.cli.bus import retained_messages
-from equipoise.cli.doctor.environment import Environment
-from equipoise.cli.doctor.finding import Finding
+from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.contracts.kubernetes.objects import ConfigMap
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice, ScoresFollowed
@@ -24,8 +23,11 @@ ADVICE = f"{PREFIX}.advice.>"
 PERIOD = 900.0
 """Seconds of reviews that are read: a scorer publishes one every five minutes."""
 
+CONNECT_TIMEOUT = 5.0
+"""Seconds, as of the check of the bus: both run at the same time."""
+
 MIN_PLACED = 20
-"""Placed pods below which the share says nothing."""
+"""Placed pods below which the share is not significant."""
 
 MIN_RATIO = 1.2
 """Scores count as used if pods follow them so many times as often as by chance."""
@@ -51,10 +53,9 @@ async def extender(environment: Environment) -> list[Finding]:
     try:
         finding = score_finding(await _recent_advice(environment))
     except NotPermitted as error:
-        fix = "use the user tap: --user tap --password-file FILE"
-        finding = Finding(state="unknown", subject=SUBJECT, message=str(error), fix=fix)
+        finding = Finding("unknown", SUBJECT, str(error), "use the user tap: --user tap --password-file FILE")
     except BusError as error:
-        finding = Finding(state="unknown", subject=SUBJECT, message=f"not checked: {error}")
+        finding = Finding("unknown", SUBJECT, f"not checked: {error}")
     return [finding, *await _configured_entries(environment)]
 
 
@@ -63,7 +64,9 @@ async def _recent_advice(environment: Environment) -> RecentAdvice:
     placed = 0
     nats, user, clock = environment.settings.shared.nats, environment.nats_user, environment.clock
     since = clock.now() - PERIOD
-    async for subject, message in retained_messages(nats, ADVICE, since=since, clock=clock, user=user):
+    async for subject, message in retained_messages(
+        nats, ADVICE, since=since, clock=clock, user=user, connect_timeout=CONNECT_TIMEOUT
+    ):
         if isinstance(message, PlacementAdvice):
             placed += 1
         elif isinstance(message, ClusterReview):
@@ -77,28 +80,28 @@ def score_finding(advice: RecentAdvice) -> Finding:
     if not advice.scores:
         message = "no scorer has published the number of its requests in the last 15 minutes"
         fix = "check that a scorer is running and ready (/readyz); it publishes every five minutes"
-        return Finding(state="unknown", subject=SUBJECT, message=message, fix=fix)
+        return Finding("unknown", SUBJECT, message, fix)
     requests = max(scores.requests for scores in advice.scores)
     if not requests:
         placed = f", although {advice.placed} pods were placed" if advice.placed else ""
         message = f"it has sent no request to the running scorers{placed}: scores are not used"
         fix = f"add the entry of {ENTRY}; if it exists, check that its host can reach the address in urlPrefix"
-        return Finding(state="warning", subject=SUBJECT, message=message, fix=fix)
+        return Finding("warning", SUBJECT, message, fix)
     counted = [scores for scores in advice.scores if scores.placed and scores.followed is not None]
     placed_pods = sum(scores.placed for scores in counted)
     if placed_pods < MIN_PLACED:
-        message = f"it sends requests ({requests}); {placed_pods} placed pods are too few to say if scores are used"
-        return Finding(state="ok", subject=SUBJECT, message=message)
+        message = f"it sends requests ({requests}); {placed_pods} placed pods are too few to know if scores are used"
+        return Finding("ok", SUBJECT, message)
     followed = sum((scores.followed or 0.0) * scores.placed for scores in counted) / placed_pods
     chance = sum((scores.by_chance or 0.0) * scores.placed for scores in counted) / placed_pods
     share = f"{followed:.0%} of {placed_pods} pods were placed on a node with the highest score, by chance {chance:.0%}"
     if followed >= min(MIN_RATIO * chance, 1.0) or followed >= 0.99:
-        return Finding(state="ok", subject=SUBJECT, message=f"scores are used: {share}")
+        return Finding("ok", SUBJECT, f"scores are used: {share}")
     return Finding(
-        state="warning",
-        subject=SUBJECT,
-        message=f"scores are requested and not used: {share}",
-        fix=f"check `weight` against {ENTRY}, and that the scorer responds within httpTimeout "
+        "warning",
+        SUBJECT,
+        f"scores are requested and not used: {share}",
+        f"check `weight` against {ENTRY}, and that the scorer responds within httpTimeout "
         "(equipoise_scorer_request_duration_seconds); selectors and affinities of pods also restrict the choice",
     )
 
@@ -131,13 +134,13 @@ def entry_finding(subject: str, text: str) -> Finding:
         document: Any = yaml.safe_load(text)
         extenders = [each for each in document.get("extenders") or [] if isinstance(each, dict)]
     except (yaml.YAMLError, AttributeError):
-        return Finding(state="warning", subject=subject, message="is not a readable configuration", fix="correct it")
+        return Finding("warning", subject, "is not a readable configuration", "correct it")
     scorers = [each for each in extenders if each.get("prioritizeVerb") == "prioritize"]
     if not scorers:
-        return Finding(state="warning", subject=subject, message="has no scorer", fix=f"add the entry of {ENTRY}")
+        return Finding("warning", subject, "has no scorer", f"add the entry of {ENTRY}")
     if faults := entry_faults(scorers[0]):
-        return Finding(state="warning", subject=subject, message="; ".join(faults), fix=f"use the values of {ENTRY}")
-    return Finding(state="ok", subject=subject, message=f"uses the scorer at {scorers[0].get('urlPrefix')}")
+        return Finding("warning", subject, "; ".join(faults), f"use the values of {ENTRY}")
+    return Finding("ok", subject, f"uses the scorer at {scorers[0].get('urlPrefix')}")
 
 
 def entry_faults(entry: dict[str, Any]) -> list[str]:

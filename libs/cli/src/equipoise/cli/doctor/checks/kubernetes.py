@@ -1,7 +1,6 @@
 """The API server responds and lists the nodes."""
 
-from equipoise.cli.doctor.environment import Environment
-from equipoise.cli.doctor.finding import Finding
+from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.runtime.kubernetes.client import Forbidden, KubeError
 
 SUBJECT = "API server"
@@ -11,9 +10,8 @@ async def kubernetes(environment: Environment) -> list[Finding]:
     try:
         nodes = await environment.nodes()
     except Forbidden as error:
-        fix = "use a kubeconfig or context whose user may list nodes"
-        return [Finding(state="error", subject=SUBJECT, message=str(error), fix=fix)]
+        return [Finding("error", SUBJECT, str(error), "use a kubeconfig or context whose user may list nodes")]
     except KubeError as error:
         fix = "check --kubeconfig and --context, and whether `kubectl get nodes` works"
-        return [Finding(state="error", subject=SUBJECT, message=str(error), fix=fix)]
-    return [Finding(state="ok", subject=SUBJECT, message=f"responds and lists {len(nodes)} nodes")]
+        return [Finding("error", SUBJECT, str(error), fix)]
+    return [Finding("ok", SUBJECT, f"responds and lists {len(nodes)} nodes")]

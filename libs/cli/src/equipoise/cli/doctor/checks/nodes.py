@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from equipoise.cli.doctor.environment import Environment
-from equipoise.cli.doctor.finding import Finding
+from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
 from equipoise.collector.decisions.query import MetricQuery, SourceError
 from equipoise.collector.decisions.sample_validation import NodeReading, Readings, Reason, ScrapeIntervals, UnknownUsage
@@ -66,7 +65,7 @@ async def nodes(environment: Environment) -> list[Finding]:
                 ]
             readings = await _measure(source, mine, settings, load, at)
     except (KubeError, ConfigurationError, SourceError) as error:
-        return [Finding(state="unknown", subject="nodes", message=f"not checked: {error}")]
+        return [Finding("unknown", "nodes", f"not checked: {error}")]
     measured = UtilizationStore(load)
     for window in load.windows:
         for resource, found in readings[window.name].items():
@@ -121,7 +120,7 @@ async def _without_history(
     return [
         *(node_finding(each, _POLLED_FIX.format(source=name)) for each in unknown),
         coverage_finding(len(mine), unknown, load),
-        Finding(state="unknown", subject="windows", message=message, fix=_COLLECTOR_FIX),
+        Finding("unknown", "windows", message, _COLLECTOR_FIX),
     ]
 
 
@@ -131,7 +130,7 @@ def _unsupported_windows(source: MetricSource, load: LoadSettings, at: float) ->
         for window in load.windows
     }
     return [
-        Finding(state="warning", subject=f"window {name}", message=reason, fix="choose load.windows that it supports")
+        Finding("warning", f"window {name}", reason, "choose load.windows that it supports")
         for name, query in queries.items()
         if (reason := source.unsupported(query))
     ]
@@ -160,9 +159,8 @@ def find_unknown(mine: Sequence[Node], readings: Readings, at: float, settling: 
 def node_finding(unknown: UnknownNode, fix: str = "") -> Finding:
     subject = f"node {unknown.node}"
     if unknown.expected:
-        message = f"{unknown.why}; no data is expected: {unknown.expected}"
-        return Finding(state="ok", subject=subject, message=message)
-    return Finding(state="warning", subject=subject, message=unknown.why, fix=fix or FIXES[unknown.reason])
+        return Finding("ok", subject, f"{unknown.why}; no data is expected: {unknown.expected}")
+    return Finding("warning", subject, unknown.why, fix or FIXES[unknown.reason])
 
 
 def coverage_finding(count: int, unknown: Sequence[UnknownNode], load: LoadSettings) -> Finding:
@@ -170,16 +168,16 @@ def coverage_finding(count: int, unknown: Sequence[UnknownNode], load: LoadSetti
     expected = count - sum(bool(each.expected) for each in unknown)
     fresh = count - len(unknown)
     if not expected:
-        return Finding(state="warning", subject="nodes", message="no node is expected to have data")
+        return Finding("warning", "nodes", "no node is expected to have data")
     share, limits = fresh / expected, load.coverage
     message = f"the load of {fresh} of {expected} nodes is known ({share:.0%})"
     if share >= limits.eviction:
-        return Finding(state="ok", subject="nodes", message=message)
+        return Finding("ok", "nodes", message)
     if share < limits.score:
         message += f": below {limits.score:.0%} scores are neutral and nothing is evicted"
     else:
         message += f": below {limits.eviction:.0%} nothing is evicted"
-    return Finding(state="error", subject="nodes", message=message, fix="see the nodes above")
+    return Finding("error", "nodes", message, "see the nodes above")
 
 
 def window_finding(window: str, mine: Sequence[Node], readings: Readings) -> Finding:
@@ -188,17 +186,16 @@ def window_finding(window: str, mine: Sequence[Node], readings: Readings) -> Fin
     subject = f"window {window}"
     message = f"known for {len(mine) - len(unknown)} of {len(mine)} nodes"
     if not unknown:
-        return Finding(state="ok", subject=subject, message=message)
+        return Finding("ok", subject, message)
     message += f"; unknown for one because {unknown[0].text}"
     if len(unknown) < len(mine):
-        return Finding(state="ok", subject=subject, message=message)
+        return Finding("ok", subject, message)
     fix = "wait until Prometheus has run for this long, and check that its retention is longer"
-    return Finding(state="warning", subject=subject, message=message, fix=fix)
+    return Finding("warning", subject, message, fix)
 
 
 def _not_selected(others: Sequence[Node], settings: CollectorSettings) -> list[Finding]:
     if not others:
         return []
     selector = ", ".join(f"{label}={value}" for label, value in settings.node_selector.items())
-    message = f"{len(others)} nodes are not measured: collector.nodeSelector is {selector}"
-    return [Finding(state="ok", subject="nodes", message=message)]
+    return [Finding("ok", "nodes", f"{len(others)} nodes are not measured: collector.nodeSelector is {selector}")]

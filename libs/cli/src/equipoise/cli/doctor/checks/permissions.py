@@ -1,12 +1,16 @@
 """The permissions of the services at the API server, checked with access reviews."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
-from equipoise.cli.doctor.checks.required_permissions import EVICT, REQUIRED, ApiPermission, shard_leases
-from equipoise.cli.doctor.environment import AllSettings, Environment
-from equipoise.cli.doctor.finding import Finding
-from equipoise.contracts.bus.subjects import SERVICES
+import msgspec
+
+from equipoise.cli.doctor.environment import Environment, Finding
+from equipoise.cli.service_settings import AllSettings
+from equipoise.collector.decisions.sharding import lease_name
+from equipoise.collector.settings import MAX_SHARDS, WHOLE_CLUSTER
+from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.contracts.kubernetes.objects import AccessReview, AccessReviewSpec, ResourceAttributes
 from equipoise.runtime.kubernetes.client import (
     ACCESS_REVIEWS,
@@ -18,6 +22,106 @@ from equipoise.runtime.kubernetes.client import (
     KubeError,
     NotFound,
 )
+
+When = Literal["", "persistentVolumes", "metricsServer", "shards", "workloads"]
+
+
+class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
+    """One verb on one resource."""
+
+    service: ServiceName
+    verb: str
+    group: str = ""
+    resource: str
+    subresource: str = ""
+    name: str = ""
+    """Name of the object; empty: all objects."""
+
+    own_namespace: bool = False
+    """Only in the namespace of Equipoise; otherwise in every namespace."""
+
+    when: When = ""
+    """Required only with `protection.persistentVolumes`, with `collector.source: metrics-server`, with more than one of
+    `collector.shards`, or if the cluster has workloads of this kind.
+    """
+
+    def __str__(self) -> str:
+        """`list replicasets.apps`."""
+        resource = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+        return " ".join(filter(None, (self.verb, f"{resource}.{self.group}".rstrip("."), self.name)))
+
+
+def _each(
+    service: ServiceName,
+    verbs: str,
+    group: str,
+    resources: str,
+    *,
+    name: str = "",
+    own_namespace: bool = False,
+    when: When = "",
+) -> Iterable[ApiPermission]:
+    for resource in resources.split():
+        plural, _, subresource = resource.partition("/")
+        for verb in verbs.split():
+            yield ApiPermission(
+                service=service, verb=verb, group=group, resource=plural, subresource=subresource, name=name,
+                own_namespace=own_namespace, when=when,
+            )  # fmt: skip
+
+
+LEASES = "coordination.k8s.io"
+
+
+def shard_leases(shards: int) -> list[str]:
+    """The names of the Leases of this number of shards; none for one shard, whose Lease has another name."""
+    return [lease_name(WHOLE_CLUSTER, WHOLE_CLUSTER, shard, shards) for shard in range(shards)] if shards > 1 else []
+
+
+REQUIRED: Sequence[ApiPermission] = (
+    *_each("collector", "list watch", "", "nodes pods"),
+    *_each("collector", "list watch", "apps", "replicasets"),
+    *_each("collector", "list watch", "batch", "jobs"),
+    *_each("collector", "list", "apps", "deployments statefulsets daemonsets"),
+    *_each("collector", "list", "apps.kruise.io", "clonesets", when="workloads"),
+    *_each("collector", "list", "argoproj.io", "rollouts", when="workloads"),
+    *_each("collector", "create", LEASES, "leases", own_namespace=True),
+    *_each("collector", "get update", LEASES, "leases", name="equipoise-collector", own_namespace=True),
+    *_each("collector", "list", "metrics.k8s.io", "nodes pods", when="metricsServer"),
+    *(
+        permission
+        for name in shard_leases(MAX_SHARDS)
+        for permission in _each(
+            "collector", "get update", LEASES, "leases", name=name, own_namespace=True, when="shards"
+        )
+    ),
+    *_each("annotator", "get patch", "", "nodes replicationcontrollers"),
+    *_each("annotator", "get patch", "apps", "deployments statefulsets daemonsets replicasets"),
+    *_each("annotator", "get patch", "batch", "cronjobs jobs"),
+    *_each("annotator", "get patch", "apps.kruise.io", "clonesets", when="workloads"),
+    *_each("annotator", "get patch", "argoproj.io", "rollouts", when="workloads"),
+    *_each("annotator", "create list update", LEASES, "leases", own_namespace=True),
+    *_each("descheduler", "list watch", "", "nodes pods namespaces replicationcontrollers"),
+    *_each("descheduler", "list watch", "apps", "deployments replicasets statefulsets"),
+    *_each("descheduler", "list watch", "policy", "poddisruptionbudgets"),
+    *_each("descheduler", "list watch", "", "persistentvolumeclaims persistentvolumes", when="persistentVolumes"),
+    *_each("descheduler", "list watch", "apps.kruise.io", "clonesets", when="workloads"),
+    *_each("descheduler", "list watch", "argoproj.io", "rollouts", when="workloads"),
+    *_each("descheduler", "create", LEASES, "leases", own_namespace=True),
+    *_each("descheduler", "get update", LEASES, "leases", name="equipoise-descheduler", own_namespace=True),
+    *_each("binder", "get", "", "pods namespaces replicationcontrollers"),
+    *_each("binder", "get", "apps", "deployments replicasets statefulsets"),
+    *_each("binder", "get", "apps.kruise.io", "clonesets", when="workloads"),
+    *_each("binder", "get", "argoproj.io", "rollouts", when="workloads"),
+    *_each("binder", "get", "", "persistentvolumeclaims persistentvolumes", when="persistentVolumes"),
+    *_each("binder", "create", "events.k8s.io", "events"),
+    *_each("binder", "get update", "", "configmaps", name="equipoise-ledger", own_namespace=True),
+    *_each("binder", "get", LEASES, "leases", name="equipoise-descheduler", own_namespace=True),
+)
+
+EVICT = ApiPermission(service="binder", verb="create", resource="pods", subresource="eviction")
+"""Separate: overlays remove it, or grant it per namespace."""
+
 
 MAX_CONCURRENT_REVIEWS = 8
 
@@ -39,13 +143,13 @@ async def permissions(environment: Environment) -> list[Finding]:
         except Forbidden:
             message = "you may not review the permissions of the services' ServiceAccounts"
             fix = "use a user who may create subjectaccessreviews, for example a cluster administrator"
-            return [Finding(state="unknown", subject=SUBJECT, message=message, fix=fix)]
+            return [Finding("unknown", SUBJECT, message, fix)]
         if deployed:
             return findings
         message = f"no ServiceAccount equipoise-collector in {namespace}: checked for you, as `equipoise up` uses them"
-        return [Finding(state="ok", subject=SUBJECT, message=message), *findings]
+        return [Finding("ok", SUBJECT, message), *findings]
     except KubeError as error:
-        return [Finding(state="unknown", subject=SUBJECT, message=f"not checked: {error}")]
+        return [Finding("unknown", SUBJECT, f"not checked: {error}")]
 
 
 async def _deployed(kube: Kube, namespace: str) -> bool:
@@ -121,13 +225,13 @@ def service_finding(service: str, account: str, allowed: Mapping[ApiPermission, 
     required = [str(permission) for permission in missing if permission.when != "workloads"]
     if required:
         fix = f"apply k8s/base/{service}.yaml" if account != CURRENT_USER else "use a context whose user may"
-        return Finding(state="error", subject=subject, message=f"may not {', '.join(required)}", fix=fix)
+        return Finding("error", subject, f"may not {', '.join(required)}", fix)
     if missing:
         message = f"may not {', '.join(map(str, missing))}: workloads of these kinds are not moved"
         fix = "apply k8s/base if the cluster has such workloads"
-        return Finding(state="warning", subject=subject, message=message, fix=fix)
+        return Finding("warning", subject, message, fix)
     count = sum(permission.service == service for permission in allowed)
-    return Finding(state="ok", subject=subject, message=f"has the {count} permissions it needs")
+    return Finding("ok", subject, f"has the {count} permissions it needs")
 
 
 async def _eviction_finding(reviews: _AccessReviews, settings: AllSettings) -> Finding:
@@ -150,16 +254,14 @@ def eviction_finding(
     subject = f"evictions ({account})"
     if everywhere or (configured and len(granted) == len(configured)):
         message = "may evict" + ("" if evict else "; binder.evict is false, so every eviction is a dry run")
-        return Finding(state="ok", subject=subject, message=message)
+        return Finding("ok", subject, message)
     if granted:
-        message = f"may evict in {', '.join(granted)}, and not in other namespaces"
-        return Finding(state="ok", subject=subject, message=message)
+        return Finding("ok", subject, f"may evict in {', '.join(granted)}, and not in other namespaces")
     if not evict:
-        message = "may not evict (overlay observe): every eviction is a dry run"
-        return Finding(state="ok", subject=subject, message=message)
+        return Finding("ok", subject, "may not evict (overlay observe): every eviction is a dry run")
     return Finding(
-        state="error",
-        subject=subject,
-        message="may not evict, and binder.evict is true",
-        fix="apply k8s/base, or k8s/overlays/namespaced with eviction.yaml in each namespace",
+        "error",
+        subject,
+        "may not evict, and binder.evict is true",
+        "apply k8s/base, or k8s/overlays/namespaced with eviction.yaml in each namespace",
     )

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.cli.doctor.environment import Environment
-from equipoise.cli.doctor.finding import Finding
+from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.collector.decisions.profiles import PROFILES
 from equipoise.collector.decisions.profiles.custom import CustomQueries
 from equipoise.collector.decisions.query import MetricQuery, ResourceName, Sample, SourceError, Subject
@@ -62,15 +61,14 @@ async def prometheus(environment: Environment) -> list[Finding]:
             names = await _node_names(environment)
             profiles: dict[str, ProfileMatch] = {chosen: await match_profile(source, names, at)}
     except ConfigurationError as error:
-        return [Finding(state="error", subject=subject, message=str(error), fix="correct the configuration")]
+        return [Finding("error", subject, str(error), "correct the configuration")]
     except KubeError as error:
-        return [Finding(state="unknown", subject=subject, message=f"not checked: {error}")]
+        return [Finding("unknown", subject, f"not checked: {error}")]
     except SourceError as error:
-        fix = UNREACHABLE_FIXES[settings.source]
-        return [Finding(state="error", subject=subject, message=f"does not respond: {error}", fix=fix)]
+        return [Finding("error", subject, f"does not respond: {error}", UNREACHABLE_FIXES[settings.source])]
     if has_profiles and not profiles[chosen].matches:
         profiles |= await _other_profiles(environment, names, at)
-    return [Finding(state="ok", subject=subject, message="responds"), profile_finding(subject, chosen, profiles)]
+    return [Finding("ok", subject, "responds"), profile_finding(subject, chosen, profiles)]
 
 
 async def _node_names(environment: Environment) -> frozenset[str] | None:
@@ -149,10 +147,10 @@ def profile_finding(subject: str, chosen: str, profiles: Mapping[str, ProfileMat
     if match.matches:
         message = f"{name} matches: {counts}, usage of {match.pods} pods"
         if match.pods:
-            return Finding(state="ok", subject=subject, message=message)
+            return Finding("ok", subject, message)
         fix = f"measure the pods too ({'; '.join(match.unsupported)})" if match.unsupported else "scrape the pods too"
         fix += ": without it the usage of a pod is unknown"
-        return Finding(state="warning", subject=subject, message=message, fix=fix)
+        return Finding("warning", subject, message, fix)
     if match.problem:
         message = f"{name} cannot be queried: {match.problem}"
     elif match.foreign_series:
@@ -171,4 +169,4 @@ def profile_finding(subject: str, chosen: str, profiles: Mapping[str, ProfileMat
         )
     else:
         fix = f"no profile matches ({', '.join(profiles)}): scrape the kubelets' /metrics/resource with a node label"
-    return Finding(state="error", subject=subject, message=message, fix=fix)
+    return Finding("error", subject, message, fix)

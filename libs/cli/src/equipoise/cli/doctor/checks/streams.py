@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from equipoise.cli.doctor.environment import Environment
-from equipoise.cli.doctor.finding import Finding
+from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.contracts.bus.streams import UTILIZATION_MAX_AGE, Stream, with_max_ages
 from equipoise.runtime.bus import BusError, NotPermitted
 from equipoise.runtime.bus.inspection import Identity, StreamState, inspecting
@@ -20,23 +19,23 @@ async def streams(environment: Environment) -> list[Finding]:
     expected = with_max_ages(intent=environment.settings.descheduler.intent_lifetime, utilization=UTILIZATION_MAX_AGE)
     try:
         async with inspecting(nats, environment.nats_user, environment.clock) as inspection:
-            findings = [Finding(state="ok", subject=subject, message=f"connected as {user or 'anonymous'}")]
+            findings = [Finding("ok", subject, f"connected as {user or 'anonymous'}")]
             try:
                 findings += permission_findings(subject, await inspection.identity(), user)
             except BusError as error:
                 message = f"the permissions of {user or 'this connection'} are unknown: {error}"
-                findings.append(Finding(state="unknown", subject=subject, message=message, fix=USER_FIX))
+                findings.append(Finding("unknown", subject, message, USER_FIX))
             for stream in expected:
                 try:
                     findings.append(stream_finding(stream, await inspection.stream(stream)))
                 except BusError as error:
                     fix = USER_FIX if isinstance(error, NotPermitted) else "check that JetStream is enabled"
                     name = f"stream {stream.name}"
-                    findings.append(Finding(state="unknown", subject=name, message=str(error), fix=fix))
+                    findings.append(Finding("unknown", name, str(error), fix))
             return findings
     except (BusError, OSError) as error:
         fix = "check the URL from this machine (--nats URL), --user and --password-file"
-        return [Finding(state="error", subject=subject, message=str(error), fix=fix)]
+        return [Finding("error", subject, str(error), fix)]
 
 
 def permission_findings(subject: str, identity: Identity, user: str) -> list[Finding]:
@@ -44,23 +43,21 @@ def permission_findings(subject: str, identity: Identity, user: str) -> list[Fin
     if identity.permissions is None:
         message = "the server has no permissions: everyone who can connect may propose evictions"
         fix = "in a cluster use k8s/base/permissions.conf; on a development machine this may be intended"
-        return [Finding(state="warning", subject=subject, message=message, fix=fix)]
+        return [Finding("warning", subject, message, fix)]
     known = next((each for each in USERS if each == user), None)
     if known is None:
-        message = f"{user} is not a user of Equipoise"
-        return [Finding(state="unknown", subject=subject, message=message, fix=USER_FIX)]
+        return [Finding("unknown", subject, f"{user} is not a user of Equipoise", USER_FIX)]
     rights = identity.permissions
     missing, excess = permission_differences(
         permissions_of(known), {"publish": rights.publish.allow, "subscribe": rights.subscribe.allow}
     )
     findings = []
     if missing:
-        message = f"{user} may not {', '.join(missing)}"
-        findings.append(Finding(state="error", subject=subject, message=message, fix=PERMISSIONS_FIX))
+        findings.append(Finding("error", subject, f"{user} may not {', '.join(missing)}", PERMISSIONS_FIX))
     if excess:
         message = f"{user} has permissions that it does not need: {', '.join(excess)}"
-        findings.append(Finding(state="warning", subject=subject, message=message, fix=PERMISSIONS_FIX))
-    return findings or [Finding(state="ok", subject=subject, message=f"{user} has exactly the permissions it needs")]
+        findings.append(Finding("warning", subject, message, PERMISSIONS_FIX))
+    return findings or [Finding("ok", subject, f"{user} has exactly the permissions it needs")]
 
 
 def permission_differences(
@@ -82,7 +79,7 @@ def stream_finding(expected: Stream, actual: StreamState | None) -> Finding:
     """A stream on the server against the one that setup creates."""
     subject = f"stream {expected.name}"
     if actual is None:
-        return Finding(state="error", subject=subject, message="does not exist", fix=SETUP_FIX)
+        return Finding("error", subject, "does not exist", SETUP_FIX)
     wrong = [f"{name} is {value}, not {wanted}" for name, (value, wanted) in actual.differences.items()]
     if set(actual.subjects) != set(expected.subjects):
         wrong.insert(0, f"has {', '.join(actual.subjects) or 'no subject'}, not {', '.join(expected.subjects)}")
@@ -91,9 +88,8 @@ def stream_finding(expected: Stream, actual: StreamState | None) -> Finding:
     if expected.work_queue and actual.waiting is None:
         wrong.append("the consumer of the binders is missing")
     if wrong:
-        return Finding(state="error", subject=subject, message="; ".join(wrong), fix=SETUP_FIX)
+        return Finding("error", subject, "; ".join(wrong), SETUP_FIX)
     if expected.work_queue and actual.waiting and not actual.workers:
-        message = f"{actual.waiting} intents are pending, and no binder receives them"
         fix = "check that a binder is running and ready (/readyz)"
-        return Finding(state="error", subject=subject, message=message, fix=fix)
-    return Finding(state="ok", subject=subject, message=f"has {', '.join(expected.subjects)}")
+        return Finding("error", subject, f"{actual.waiting} intents are pending, and no binder receives them", fix)
+    return Finding("ok", subject, f"has {', '.join(expected.subjects)}")

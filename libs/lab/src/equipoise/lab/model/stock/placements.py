@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from equipoise.contracts.kubernetes.objects import Toleration
-from equipoise.contracts.kubernetes.tolerations import tolerates
+from equipoise.contracts.kubernetes.taints import tolerates
 from equipoise.lab.model.stock.anti_affinity import AntiAffinityIndex
 from equipoise.lab.model.stock.plugins import UNSCHEDULABLE, Flags, Ints, avoided_taints, excluded_by_taints
 from equipoise.lab.model.stock.pod_template import MIB, PodTemplate

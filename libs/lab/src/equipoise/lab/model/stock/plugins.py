@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from equipoise.contracts.kubernetes.objects import Toleration
-from equipoise.contracts.kubernetes.tolerations import tolerates
+from equipoise.contracts.kubernetes.taints import tolerates
 from equipoise.lab.model.trace import TraceTaint
 
 Ints = npt.NDArray[np.int64]

@@ -29,7 +29,7 @@ class EvictionRate(WindowedLimit, frozen=True, kw_only=True):
         return {}  # over before anybody reads it
 
     def wait(self, view: LedgerView) -> float:
-        """Seconds until the next reservation if no other eviction takes the place: 0 now, infinite never."""
+        """Seconds until the next reservation if nothing else is reserved before: 0 now, infinite never."""
         maximum = halved(amount(self.max, 0)) if view.halved else amount(self.max, 0)
         if maximum == 0:
             return math.inf

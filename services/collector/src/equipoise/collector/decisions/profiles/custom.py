@@ -54,7 +54,6 @@ class CustomUsage(msgspec.Struct, frozen=True, kw_only=True):
     subject: Subject
 
     def promql(self, query: MetricQuery, _: Mapping[str, str]) -> str | None:
-        """See UsageQueries."""
         if query.aggregate == "spacing" and self.subject == "pod":
             return None  # raw samples of all pods are too many: the spacing of the nodes is used
         window, step = milliseconds(query.length), milliseconds(query.step)
@@ -68,7 +67,7 @@ def custom_profile(queries: CustomQueries) -> QueryProfile:
     """The profile that `collector.prometheus.custom` describes."""
     cpu = _usage({"node": queries.node_cpu, "pod": queries.pod_cpu})
     memory = _usage({"node": queries.node_memory, "pod": queries.pod_memory})
-    # Only the user knows what kind of memory it is.
+    # What kind of memory it is depends on the query.
     return QueryProfile(cpu=cpu, memory={"workingSet": memory, "anonymous": memory}, names_only=True)
 
 

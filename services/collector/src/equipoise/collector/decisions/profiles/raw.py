@@ -14,8 +14,8 @@ from equipoise.collector.decisions.query import MetricQuery
 
 AHEAD = "2m"
 """How far into the future the newest sample is searched for. A machine whose clock is ahead gives all its samples such
-times, and without this its earlier samples would look new. Less than Prometheus' lookback (5 min), more than the usual
-time between two scrapes."""
+times, and without this its earlier samples would appear new. Less than Prometheus' lookback (5 min), more than the
+usual time between two scrapes."""
 
 
 def sample_query(query: MetricQuery, samples: str) -> str | None:
@@ -35,14 +35,8 @@ def sample_query(query: MetricQuery, samples: str) -> str | None:
 
 def statistic_query(query: MetricQuery, values: str) -> str | None:
     """The PromQL for a statistic of a range of values; None for other queries."""
-    match query.aggregate:
-        case "p95":
-            return f"quantile_over_time(0.95, {values})"
-        case "max":
-            return f"max_over_time({values})"
-        case "deviation":
-            return f"stddev_over_time({values})"
-    return None
+    functions = {"p95": "quantile_over_time(0.95, ", "max": "max_over_time(", "deviation": "stddev_over_time("}
+    return f"{functions[query.aggregate]}{values})" if query.aggregate in functions else None
 
 
 class CpuCounter(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +56,6 @@ class CpuCounter(msgspec.Struct, frozen=True, kw_only=True):
     """Conditions on the series whose spacing is measured; None: it is that of the nodes' samples."""
 
     def promql(self, query: MetricQuery, matchers: Mapping[str, str]) -> str | None:
-        """See UsageQueries."""
         window, step = milliseconds(query.length), milliseconds(query.step)
         if query.aggregate == "mean":
             return self._rate(matchers, window)
@@ -91,15 +84,10 @@ class MemoryGauge(msgspec.Struct, frozen=True, kw_only=True):
     minus: tuple[str, ...] = ()
 
     def promql(self, query: MetricQuery, matchers: Mapping[str, str]) -> str | None:
-        """See UsageQueries."""
         window, step = milliseconds(query.length), milliseconds(query.step)
         gauges = [selector(metric, matchers, *self.conditions) for metric in (self.metric, *self.minus)]
         if query.aggregate == "mean":
             # The mean of a difference is the difference of the means.
             return " - ".join(f"avg_over_time({gauge}[{window}])" for gauge in gauges)
-        about_samples = sample_query(query, gauges[0])
-        if about_samples is not None:
-            return about_samples
-        return statistic_query(
-            query, f"({' - '.join(gauges)})[{window}:{step}]" if self.minus else f"{gauges[0]}[{window}]"
-        )
+        values = f"({' - '.join(gauges)})[{window}:{step}]" if self.minus else f"{gauges[0]}[{window}]"
+        return sample_query(query, gauges[0]) or statistic_query(query, values)

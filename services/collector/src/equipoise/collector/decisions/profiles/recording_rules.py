@@ -66,8 +66,6 @@ class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
     """Rule that records it as one series per node."""
 
     expression: str
-    """The expression of that rule."""
-
     is_counter: bool
     """False: it is a gauge."""
 
@@ -79,7 +77,6 @@ class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.name}:newest"
 
     def promql(self, query: MetricQuery, matchers: Mapping[str, str]) -> str | None:
-        """See UsageQueries."""
         window = next((window for window in WINDOWS if window.length == query.length), None)
         if window is not None and query.aggregate in ("mean", "count", "newest"):
             return selector(f"{self.name}:{query.aggregate}{window.name}", matchers)
@@ -109,7 +106,6 @@ class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
         return f"{count} * clamp_max(count_over_time({recorded}[{window}]) * {float(RULE_INTERVAL):g} / {length:g}, 1)"
 
     def rules(self, window: RecordedWindow) -> list[dict[str, str]]:
-        """The rules of one window."""
         mean, count, newest = (self._raw(aggregate, window) for aggregate in ("mean", "count", "newest"))
         if window.from_recorded:
             mean = self.mean(self.recorded, window.name)
@@ -120,7 +116,6 @@ class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
         return [{"record": f"{self.name}:{name}{window.name}", "expr": text} for name, text in expressions.items()]
 
     def series_rules(self) -> list[dict[str, str]]:
-        """The rules of its series."""
         return [
             {"record": self.recorded, "expr": self.expression},
             {"record": self.newest, "expr": self._raw("newest", WINDOWS[0])},

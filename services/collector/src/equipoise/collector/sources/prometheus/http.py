@@ -5,7 +5,7 @@ response, and retries a few times. The client library keeps only `data.result` a
 puts the whole document where the library expects the result.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -114,8 +114,3 @@ def session(settings: PrometheusSettings) -> requests.Session:
     if settings.cert_file and settings.key_file:
         opened.cert = (settings.cert_file, settings.key_file)
     return opened
-
-
-def headers(settings: PrometheusSettings) -> Mapping[str, str]:
-    """Sent with every request."""
-    return {"Accept": "application/json", "User-Agent": "equipoise-collector", **settings.headers}

@@ -62,7 +62,7 @@ class PrometheusSource:
         # A trailing slash would give //api/v1; the library mounts an adapter of its own, so ours comes after it.
         self._client: Any = PrometheusConnect(
             url=settings.url.rstrip("/"),
-            headers=dict(http.headers(settings)),
+            headers={"Accept": "application/json", "User-Agent": "equipoise-collector", **settings.headers},
             auth=http.authentication(settings),
             session=(opened := http.session(settings)),
             timeout=settings.timeout,

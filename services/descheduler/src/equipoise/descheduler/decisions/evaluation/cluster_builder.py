@@ -314,9 +314,7 @@ class ClusterBuilder:
         """Which nodes can reach the pod's volumes; None when that is not known."""
         selectors = []
         for volume in pod.spec.volumes:
-            claim = f"{pod.metadata.name}-{volume.name}" if volume.ephemeral is not None else ""
-            if volume.persistent_volume_claim is not None:
-                claim = volume.persistent_volume_claim.claim_name
+            claim = volume.claim_of(pod.metadata.name)
             if not claim:
                 continue
             key = (pod.metadata.namespace, claim)

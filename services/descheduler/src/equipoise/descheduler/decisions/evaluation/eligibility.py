@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from equipoise.contracts.eviction.protection import Candidate
-from equipoise.contracts.kubernetes.autoscaler_taints import being_removed, may_be_removed
 from equipoise.contracts.kubernetes.objects import Node, PodDisruptionBudget
+from equipoise.contracts.kubernetes.taints import being_removed, may_be_removed
 
 
 def source_refusal(node: Node, *, now: float, settling: float) -> str:

@@ -52,14 +52,15 @@ def proposals(
     usage = {node.name: node.usage.get(shortest, Resources()) for node in result.cluster.nodes if node.name in over}
     found = []
     for move in result.plan.moves:
-        intent = _intent(move, result.strategy, snapshot.now, settings.intent_lifetime, epoch)
+        intent, workload = (
+            _intent(move, result.strategy, snapshot.now, settings.intent_lifetime, epoch),
+            move.pod.workload,
+        )
         tracked = converted(
             intent,
             TrackedMove,
             until=intent.expires_at + settings.intent_lifetime,
-            siblings=frozenset(pod.metadata.uid for pod in siblings[intent.workload])
-            if intent.workload
-            else frozenset(),
+            siblings=frozenset(pod.metadata.uid for pod in (siblings[workload] if workload else ())),
             fit=move.pod.fit,
             before=usage.get(intent.node, Resources()),
             over=over.get(intent.node, ()),

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from equipoise.contracts.configuration.settings import ResourceThresholds
-from equipoise.contracts.messages.descheduling import NodeClassification
+from equipoise.contracts.messages.descheduling import NodeClassification, NodeState
 from equipoise.descheduler.decisions.planning.node_arrays import (
     MEASURED,
     Array,
@@ -21,31 +21,35 @@ from equipoise.descheduler.decisions.planning.pools import PoolMembers
 from equipoise.descheduler.decisions.planning.thresholds import AppliedThresholds, KnownLoads, deviating, fixed
 from equipoise.descheduler.state.cluster import ClusterNode, Resource
 
-State = Literal["hot", "idle", "between", "unknown"]
 Scope = Literal["node", "prod"]
-"""Which usage is above a threshold: that of everything on the node, or that of its production pods."""
+"""Whose usage is compared with thresholds: that of the whole node, or that of its production pods."""
 
 SCOPES: tuple[Scope, ...] = ("node", "prod")
-"""In the order in which nodes are relieved. A node that is hot as a whole is not classified by its production."""
+"""In the order in which moves are planned. The usage of production pods counts only if the whole node is not hot."""
 
 
 class CurrentLoads(msgspec.Struct, frozen=True, kw_only=True):
     """Current loads over the windows of a strategy. Arrays of nodes × resources, load (0..1), NaN is unknown."""
 
     least: Array
+    """The minimum over all windows."""
+
     most: Array
+    """The maximum over all windows."""
+
     first: Array
-    """Over the first window."""
+    """That of the first window."""
 
     production: Array
     production_complete: Flags
     """Per node: the usage of all its production pods is known."""
 
     base: Array
+    """The amounts that are a load of 1."""
 
 
 def current_loads(nodes: Sequence[ClusterNode], windows: Sequence[str], *, production: bool) -> CurrentLoads:
-    """`production`: whether the usage of production pods is needed; otherwise it stays unknown."""
+    """The loads of these nodes. `production`: whether that of production pods is needed; otherwise it is unknown."""
     base = bases(nodes)
     loads = np.stack([amounts(nodes, window, projected=False) / base for window in windows])
     used, complete = np.full(base.shape, np.nan), np.zeros(len(nodes), bool)
@@ -61,39 +65,8 @@ def current_loads(nodes: Sequence[ClusterNode], windows: Sequence[str], *, produ
     )
 
 
-class NodeClasses(msgspec.Struct, frozen=True, kw_only=True):
-    """The class of each node of a pool."""
-
-    hot: Flags
-    """Nodes × resources: above the threshold."""
-
-    prod_hot: Flags
-    """Nodes × resources: production is above its threshold, on nodes that are not hot as a whole."""
-
-    idle: Flags
-    missing: Flags
-    """Nodes × resources: there is a threshold, and the load is not known over some window."""
-
-
-def classes_of(loads: CurrentLoads, applied: AppliedThresholds, production: AppliedThresholds | None) -> NodeClasses:
-    """Hot: above the high threshold in any resource, over every window. Idle: at most at the low threshold in every
-    resource, over every window.
-
-    A node of unknown memory may be hot in CPU: resources are independent.
-    """
-    hot: Flags = loads.least > row(applied.hot)
-    limited = np.array([resource in applied.limited for resource in MEASURED])
-    missing = limited & np.isnan(loads.most)
-    idle = within(loads.most, applied.idle)
-    idle[missing.any(axis=1) | hot.any(axis=1)] = False
-    prod_hot = np.zeros_like(hot)
-    if production is not None:
-        prod_hot = (loads.production > row(production.hot)) & ~hot.any(axis=1, keepdims=True)
-    return NodeClasses(hot=hot, prod_hot=prod_hot, idle=idle, missing=missing)
-
-
 def within(load: Array, thresholds: Mapping[Resource, float]) -> Flags:
-    """Per node: at or below the threshold in every resource that has one. Unknown: false."""
+    """Per node: whether its load is at or below the threshold in every resource that has one. False if unknown."""
     limited = [resource in thresholds for resource in MEASURED]
     return np.asarray((load <= row(thresholds))[:, limited].all(axis=1), dtype=np.bool_)
 
@@ -102,7 +75,7 @@ class PoolClassification:
     """The nodes of a pool: their loads, the thresholds that apply, and their classes. Computed once per plan."""
 
     def __init__(self, members: PoolMembers, windows: Sequence[str], *, margin: float) -> None:
-        """`margin`: load (0..1) below its threshold to which a hot node should be brought."""
+        """`margin`: how far below its threshold a hot node should be brought, as load (0..1)."""
         self.members = members
         self.windows = windows
         own, deviation = members.thresholds, members.deviation
@@ -117,58 +90,72 @@ class PoolClassification:
             production = deviating(self._known(used), deviation.prod_high, deviation.prod_low, floor, production)
         self.applied: AppliedThresholds = applied
         self.production: AppliedThresholds | None = production if with_production else None
-        self.classes = classes_of(loads, applied, self.production)
+        # Hot: above the high threshold in any resource, over every window. Idle: at or below the low threshold in every
+        # resource, over every window. Resources are independent: a node of unknown memory may be hot in CPU.
+        hot: Flags = loads.least > row(applied.hot)
+        prod_hot = np.zeros_like(hot)
+        if self.production is not None:
+            prod_hot = (loads.production > row(self.production.hot)) & ~hot.any(axis=1, keepdims=True)
+        self._hot: Mapping[Scope, Flags] = {"node": hot, "prod": prod_hot}
+        """Nodes × resources."""
+
+        self._missing = np.array([each in applied.limited for each in MEASURED]) & np.isnan(loads.most)
+        """Nodes × resources: there is a threshold, and the load is not known over some window."""
+
+        self._idle = within(loads.most, applied.idle)
+        self._idle[self._missing.any(axis=1) | hot.any(axis=1)] = False
 
     def classify(self) -> list[NodeClassification]:
-        """Every node, in its order."""
+        """The classification of every node, in the order of `members.nodes`."""
         return [self._classification(node, index) for index, node in enumerate(self.members.nodes)]
 
     def sources(self, scope: Scope, abnormal: Collection[str]) -> list[tuple[int, ClusterNode]]:
         """The hot nodes among `abnormal`, with their indexes; never one of unknown load."""
         nodes = self.members.nodes
-        found = [(index, nodes[index]) for index in np.flatnonzero(self._hot(scope).any(axis=1)).tolist()]
+        found = [(index, nodes[index]) for index in np.flatnonzero(self._hot[scope].any(axis=1)).tolist()]
         return [(index, node) for index, node in found if node.name in abnormal and not node.unknown]
 
     def hot(self, scope: Scope, index: int) -> list[Resource]:
         """The resources in which a node is above its threshold."""
-        return _names(self._hot(scope)[index])
+        return _names(self._hot[scope][index])
 
     def reason(self, scope: Scope, index: int) -> str:
         """Why a node is hot."""
+        loads = (self.loads.first if scope == "node" else self.loads.production)[index]
+        return excess_text(dict(zip(MEASURED, loads.tolist(), strict=True)), self.applied_to(scope).hot, scope)
+
+    def applied_to(self, scope: Scope) -> AppliedThresholds:
+        """The thresholds of this scope. Those of production exist whenever a node is hot by its production pods."""
         applied = self.applied if scope == "node" else self.production
         assert applied is not None
-        loads = (self.loads.first if scope == "node" else self.loads.production)[index]
-        return excess_text(dict(zip(MEASURED, loads.tolist(), strict=True)), applied.hot, scope)
+        return applied
 
     def weights(self) -> Mapping[Resource, float]:
-        """The number of pods counts only where it has a threshold."""
+        """The weights of the resources; the number of pods has weight 0 unless it has a threshold."""
         weights = dict(self.members.weights.shares())
         if "pods" not in self.applied.limited:
             weights["pods"] = 0.0
         return weights
 
-    def _hot(self, scope: Scope) -> Flags:
-        return self.classes.hot if scope == "node" else self.classes.prod_hot
-
     def _classification(self, node: ClusterNode, index: int) -> NodeClassification:
-        """`load` is that over the first window; `why` is why the node is hot or unknown."""
-        classes, over = self.classes, list[Resource]()
-        state: State = "idle" if classes.idle[index] else "between"
+        """`load` is that of the first window; `why` states why the node is hot or unknown."""
+        over: list[Resource] = []
+        state: NodeState = "idle" if self._idle[index] else "between"
         why = ""
-        scope: Scope | None = next((scope for scope in SCOPES if self._hot(scope)[index].any()), None)
+        scope: Scope | None = next((scope for scope in SCOPES if self._hot[scope][index].any()), None)
         if node.unknown:
             state, why = "unknown", node.unknown
         elif scope is not None:
             state, over, why = "hot", self.hot(scope, index), self.reason(scope, index)
-        elif classes.missing[index].any():
-            resources = " and ".join(sorted(_names(classes.missing[index])))
+        elif self._missing[index].any():
+            resources = " and ".join(sorted(_names(self._missing[index])))
             state, why = "unknown", f"no {resources} usage over {', '.join(self.windows)}"
         return NodeClassification(
             node=node.name,
             state=state,
             load=node.load(self.windows[0]),
             why=why,
-            over=list(over),
+            over=list[str](over),
             sampled_at=node.oldest_sample(self.windows),
         )
 

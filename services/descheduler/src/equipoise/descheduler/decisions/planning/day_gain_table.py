@@ -11,13 +11,10 @@ from collections.abc import Sequence
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.descheduler.decisions.planning.node_arrays import REQUEST_TOLERANCE, Array, Flags
+from equipoise.descheduler.decisions.planning.node_arrays import REQUEST_TOLERANCE, Array, Flags, Indexes
 from equipoise.descheduler.state.cluster import MovablePod
-
-Places = npt.NDArray[np.int64]
 
 _BLOCK = 64
 """Pods computed together, so that intermediate results stay in the processor's cache."""
@@ -67,10 +64,10 @@ class DayGainTable:
 
         self.pods: list[MovablePod] = []
         nodes = len(base)
-        self.location: Places = np.zeros(0, dtype=np.int64)
+        self.location: Indexes = np.zeros(0, dtype=np.int64)
         """Per pod: the node on which it is."""
 
-        self._workload: Places = np.zeros(0, dtype=np.int64)
+        self._workload: Indexes = np.zeros(0, dtype=np.int64)
         self._workloads: dict[Workload | None, int] = {}
         self.day = np.zeros((0, *used.shape[1:]))
         """Pods × resources × slots: cores and bytes."""
@@ -83,7 +80,7 @@ class DayGainTable:
         self._excluded = np.zeros((0, nodes), dtype=np.bool_)
         """Pods × nodes: excluded for the rest of the plan."""
 
-        self._best: Places = np.zeros(0, dtype=np.int64)
+        self._best: Indexes = np.zeros(0, dtype=np.int64)
         self._best_gain = np.zeros(0)
 
     @property
@@ -116,7 +113,7 @@ class DayGainTable:
         self._best_gain = np.concatenate([self._best_gain, np.zeros(len(pods))])
         self._find_best(new)
 
-    def best_gains(self, rows: Places) -> Array:
+    def best_gains(self, rows: Indexes) -> Array:
         """Per node: the largest gain of one of these pods, whether it fits or not; −∞ where all are excluded."""
         if not len(rows):
             return np.full(len(self.base), -np.inf)
@@ -140,7 +137,7 @@ class DayGainTable:
         self._excluded[pod] = True
         self._find_best(np.array([pod]))
 
-    def best_single(self, rows: Places) -> SingleMove | None:
+    def best_single(self, rows: Indexes) -> SingleMove | None:
         """The move of one of these pods with the largest gain, among those whose requests fit."""
         if not len(rows):
             return None
@@ -148,13 +145,13 @@ class DayGainTable:
         gain = float(self._best_gain[row])
         return SingleMove(pod=row, target=int(self._best[row]), gain=gain) if gain > 0 else None
 
-    def promising(self, rows: Places) -> Places:
+    def promising(self, rows: Indexes) -> Indexes:
         """Those of these pods with a positive gain on some node, whether they fit or not; the largest gain first."""
         gains = np.where(self._excluded[rows], -np.inf, self._gain[rows]).max(axis=1, initial=-np.inf)
-        ordered: Places = rows[np.argsort(-gains, kind="stable")]
+        ordered: Indexes = rows[np.argsort(-gains, kind="stable")]
         return ordered[: int((gains > 0).sum())]
 
-    def best_pairs(self, seconds: Places, *, most: int, min_gain: float) -> list[MovePair]:
+    def best_pairs(self, seconds: Indexes, *, most: int, min_gain: float) -> list[MovePair]:
         """At most `most` pairs of moves with a gain above `min_gain`, best first.
 
         In each, one of these pods is moved, and another makes room for it on its target.
@@ -175,39 +172,39 @@ class DayGainTable:
             gains += common * (2.0 * weight / self.base[there, resource] ** 2)
             gains[back] += common[back] * (2.0 * weight / self.base[self.location[seconds[back[0]]], resource] ** 2)
         flat = gains.ravel()
-        places = np.flatnonzero(flat > min_gain)
-        if len(places) > most:
-            places = places[np.argpartition(-flat[places], most)[:most]]
+        indexes = np.flatnonzero(flat > min_gain)
+        if len(indexes) > most:
+            indexes = indexes[np.argpartition(-flat[indexes], most)[:most]]
         return [
             MovePair(
                 first=int(firsts[first]),
                 elsewhere=int(self._best[firsts[first]]),
                 second=int(seconds[second]),
                 target=int(there[first]),
-                gain=float(flat[place]),
+                gain=float(flat[index]),
             )
-            for place in places[np.argsort(-flat[places], kind="stable")]
-            for second, first in (divmod(int(place), len(firsts)),)
+            for index in indexes[np.argsort(-flat[indexes], kind="stable")]
+            for second, first in (divmod(int(index), len(firsts)),)
         ]
 
-    def _likely_pairs(self, seconds: Places, min_gain: float) -> tuple[Places, Places]:
+    def _likely_pairs(self, seconds: Indexes, min_gain: float) -> tuple[Indexes, Indexes]:
         """Those of these pods that may gain more than `min_gain` in a pair, and the other pods of such pairs.
 
         Computed with bounds per node, which are far fewer than pods. By Cauchy and Schwarz the common usage of two pods
         in the same hours is at most the root of the product of their squares.
         """
         firsts = np.flatnonzero(np.isfinite(self._best_gain))
-        targets, place = np.unique(self.location[firsts], return_inverse=True)
+        targets, index = np.unique(self.location[firsts], return_inverse=True)
         if not len(seconds) or not len(firsts):
             return seconds[:0], firsts[:0]
         most = np.full(len(targets), -np.inf)
-        np.maximum.at(most, place, self._best_gain[firsts])
+        np.maximum.at(most, index, self._best_gain[firsts])
         sizes = np.zeros((len(targets), len(self._resources)))
-        np.maximum.at(sizes, place, np.sqrt(self._squares[firsts]))
+        np.maximum.at(sizes, index, np.sqrt(self._squares[firsts]))
         requested = np.zeros((len(targets), self._requests.shape[1]))
-        np.maximum.at(requested, place, self._requests[firsts])
+        np.maximum.at(requested, index, self._requests[firsts])
         back = np.zeros((len(self.base), len(targets)), dtype=np.bool_)
-        back[self._best[firsts], place] = True
+        back[self._best[firsts], index] = True
         at, locations = np.ix_(seconds, targets), self.location[seconds]
         single_gain = np.where(self._excluded[at], -np.inf, self._gain[at])
         bound = single_gain + most
@@ -216,9 +213,9 @@ class DayGainTable:
             bound += common / self.base[targets, resource] ** 2
             bound += np.where(back[locations], common / self.base[locations, resource, np.newaxis] ** 2, 0.0)
         likely = (bound > min_gain - _ROUNDING) & ~self._pointless(seconds, targets, requested, single_gain)
-        return seconds[likely.any(axis=1)], firsts[likely.any(axis=0)[place]]
+        return seconds[likely.any(axis=1)], firsts[likely.any(axis=0)[index]]
 
-    def _pointless(self, seconds: Places, nodes: Places, freed: Array, single_gain: Array) -> Flags:
+    def _pointless(self, seconds: Indexes, nodes: Indexes, freed: Array, single_gain: Array) -> Flags:
         """seconds × nodes: the requests `freed` there (nodes × resources) are too small for the pod, or not needed.
 
         `single_gain`: the gain of the pod's move. A pod that fits and has a positive gain needs no other to leave.
@@ -246,7 +243,7 @@ class DayGainTable:
         self._gain[on_them] = self._gains(on_them, np.arange(len(self.base)))
         self._find_best_after(source, target)
 
-    def _gains(self, pods: Places, nodes: Places) -> Array:
+    def _gains(self, pods: Indexes, nodes: Indexes) -> Array:
         """pods × nodes, as one product of matrices: terms of both, of the node, and of the pod."""
         base, location = self.base, self.location[pods]
         along = self.distance / base[:, :, np.newaxis]
@@ -276,7 +273,7 @@ class DayGainTable:
             self._best[others[reduced]] = node
             self._best_gain[others[reduced]] = gains[reduced]
 
-    def _find_best(self, pods: Places) -> None:
+    def _find_best(self, pods: Indexes) -> None:
         """Per pod: the node with the largest gain on which its requests fit."""
         for begin in range(0, len(pods), _BLOCK):
             some = pods[begin : begin + _BLOCK]

@@ -10,6 +10,7 @@ from equipoise.descheduler.state.cluster import ClusterNode, MovablePod, Resourc
 
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+Indexes = npt.NDArray[np.int64]
 
 MEASURED: tuple[Resource, ...] = ("cpu", "memory", "pods")
 """The columns. The number of pods is a share of those that the node allows."""

@@ -105,6 +105,6 @@ def split(nodes: Sequence[ClusterNode], selector: Selector, pools: Sequence[Node
     for node in nodes:
         labels = node.fit.labels
         if selector.matches(labels):
-            place = next((i for i, pool in enumerate(pools) if pool.node_selector.matches(labels)), len(pools))
-            groups[place].append(node)
+            index = next((i for i, pool in enumerate(pools) if pool.node_selector.matches(labels)), len(pools))
+            groups[index].append(node)
     return groups

@@ -7,7 +7,15 @@ from copy import copy
 import msgspec
 import numpy as np
 
-from equipoise.contracts.fit import FitNode, InterPodRules, PodIndex, inter_pod_refusal, inter_pod_rules, node_refusal
+from equipoise.contracts.fit import (
+    FitNode,
+    FitPod,
+    InterPodRules,
+    PodIndex,
+    inter_pod_refusal,
+    inter_pod_rules,
+    node_refusal,
+)
 from equipoise.descheduler.decisions.planning.node_arrays import (
     MEASURED,
     Array,
@@ -24,7 +32,7 @@ class Projection:
 
     def __init__(self, cluster: ClusterView, window: str, *, production: bool = False) -> None:
         """`production`: whether to project the usage of production pods."""
-        self.positions = {node.name: place for place, node in enumerate(cluster.nodes)}
+        self.positions = {node.name: index for index, node in enumerate(cluster.nodes)}
         """By name, the row of each node."""
 
         self.base = bases(cluster.nodes)
@@ -42,13 +50,13 @@ class Projection:
 
     def load(self, node: ClusterNode) -> dict[Resource, float]:
         """Projected load (0..1) of the resources that are known."""
-        place = self.positions[node.name]
-        return known_loads(self.amounts[place] / self.base[place])
+        index = self.positions[node.name]
+        return known_loads(self.amounts[index] / self.base[index])
 
     def production_load(self, node: ClusterNode) -> dict[Resource, float]:
         """Projected load (0..1) of production, as far as it is known."""
-        place = self.positions[node.name]
-        return known_loads(self.production[place] / self.base[place])
+        index = self.positions[node.name]
+        return known_loads(self.production[index] / self.base[index])
 
     @property
     def room(self) -> Array:
@@ -81,8 +89,8 @@ class Projection:
         for values in (self.amounts, self.production) if pod.production else (self.amounts,):
             values[source] = np.maximum(values[source] - amount, 0.0)
             values[there] += amount
-        self._put(source, _without(self.fits[source], pod))
-        self._put(there, _with(self.fits[there], pod))
+        self._put(source, [other for other in self.fits[source].pods if other.uid != pod.uid])
+        self._put(there, [*self.fits[there].pods, pod.fit])
         if self._census is not None:
             self._census.move(pod.fit, pod.node, target)
 
@@ -101,10 +109,10 @@ class Projection:
             if self._census is not None:
                 self._census.move(pod.fit, target, pod.node)
 
-    def _put(self, place: int, fit: FitNode) -> None:
-        self.fits[place] = fit
+    def _put(self, index: int, pods: list[FitPod]) -> None:
+        self.fits[index] = fit = msgspec.structs.replace(self.fits[index], pods=pods)
         if self._room is not None:
-            self._room[place] = _room(fit)
+            self._room[index] = _room(fit)
 
 
 def known_loads(loads: Array) -> dict[Resource, float]:
@@ -124,11 +132,3 @@ def _room(node: FitNode) -> tuple[float, float, float]:
         free.get("memory", 0.0) - taken.get("memory", 0.0),
         free.get("pods", 0.0) - len(node.pods),
     )
-
-
-def _with(node: FitNode, pod: MovablePod) -> FitNode:
-    return msgspec.structs.replace(node, pods=[*node.pods, pod.fit])
-
-
-def _without(node: FitNode, pod: MovablePod) -> FitNode:
-    return msgspec.structs.replace(node, pods=[other for other in node.pods if other.uid != pod.uid])

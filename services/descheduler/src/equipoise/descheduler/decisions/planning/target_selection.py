@@ -14,6 +14,7 @@ from equipoise.descheduler.decisions.planning.node_arrays import (
     REQUEST_TOLERANCE,
     Array,
     Flags,
+    Indexes,
     amount_of,
     row,
 )
@@ -23,8 +24,6 @@ from equipoise.descheduler.state.cluster import ClusterNode, MovablePod, Resourc
 
 TOLERANCE = 1e-9
 """Of a load: sums of shares are not exact."""
-
-Places = npt.NDArray[np.int64]
 
 
 class TargetChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +39,7 @@ class TargetNodes(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes to which pods may be moved, and how far each may be filled."""
 
     nodes: Sequence[ClusterNode]
-    places: Places
+    rows: Indexes
     """Their rows in the projection, in the order of names."""
 
     limits: Array
@@ -100,7 +99,7 @@ def target_nodes(
         caps[~projection.production_complete[rows]] = -np.inf
         if production.idle:  # without a low threshold of production no node counts as idle by its production
             idle = idle | (prod_idle & projection.production_complete[rows])
-    return TargetNodes(nodes=chosen, places=rows, limits=limits, widest=widest, production=caps, idle=idle)
+    return TargetNodes(nodes=chosen, rows=rows, limits=limits, widest=widest, production=caps, idle=idle)
 
 
 def _limits(load: Array, applied: AppliedThresholds, target_threshold: float) -> tuple[Array, Flags]:
@@ -136,7 +135,7 @@ def least_loaded_target(
     candidates, after, used = _within_limits(pod, here, targets, targets.widest, projection, refusals)
     if not candidates.any():
         return TargetChoice(why=summary(refusals), too_large=True)
-    candidates &= targets.places != here
+    candidates &= targets.rows != here
     compared, before = (used, projection.production) if production and used is not None else (after, projection.amounts)
     load = before[here, columns] / projection.base[here, columns]
     left = load - amount_of(pod)[columns] / projection.base[here, columns]
@@ -177,12 +176,12 @@ def fullest_target(
     refusals: Counter[str] = Counter()
     here = projection.positions[source.name]
     candidates, after, _ = _within_limits(pod, here, targets, targets.limits, projection, refusals)
-    candidates &= targets.places != here
+    candidates &= targets.rows != here
     if not candidates.any():
         return TargetChoice(why=summary(refusals))
     order = np.flatnonzero(candidates)
     weight = row(weights, missing=1.0)
-    requested = projection.requested[targets.places[order]]
+    requested = projection.requested[targets.rows[order]]
     fullness = np.nansum(after[order] * weight, axis=1) + requested @ weight[:2]
     return first_that_fits(pod, order[np.argsort(-fullness, kind="stable")], targets, projection, refusals)
 
@@ -192,11 +191,11 @@ def _within_limits(
 ) -> tuple[Flags, Array, Array | None]:
     """Which targets, its own node included, stay within these limits with the pod; their loads and production loads."""
     amount = amount_of(pod)
-    base = projection.base[targets.places]
-    after: Array = (projection.amounts[targets.places] + amount) / base
-    used: Array | None = (projection.production[targets.places] + amount) / base if pod.production else None
+    base = projection.base[targets.rows]
+    after: Array = (projection.amounts[targets.rows] + amount) / base
+    used: Array | None = (projection.production[targets.rows] + amount) / base if pod.production else None
     candidates: Flags = np.ones(len(targets.nodes), dtype=np.bool_)
-    elsewhere = targets.places != here
+    elsewhere = targets.rows != here
     for mask, why in _above(after, used, limits, targets.production):
         refusals[why] += int((candidates & elsewhere & mask).sum())
         candidates &= ~mask
@@ -222,7 +221,7 @@ def _above(after: Array, production: Array | None, limits: Array, caps: Array) -
 
 
 def first_that_fits(
-    pod: MovablePod, ranked: Places, targets: TargetNodes, projection: Projection, refusals: Counter[str]
+    pod: MovablePod, ranked: Indexes, targets: TargetNodes, projection: Projection, refusals: Counter[str]
 ) -> TargetChoice:
     """The first of `ranked` (rows of `targets`) that passes kube-scheduler's filters for the replacement."""
     refusing = _refusing(pod.fit, targets)
@@ -230,23 +229,25 @@ def first_that_fits(
         if code:
             refusals[refusing.reasons[code]] += int(count)
     ranked = ranked[refusing.codes[ranked] == 0]
-    short = (projection.room[targets.places[ranked]] + REQUEST_TOLERANCE < _request(pod.fit)).any(axis=1)
+    short = (projection.room[targets.rows[ranked]] + REQUEST_TOLERANCE < _request(pod.fit)).any(axis=1)
     if short.any():
         refusals["insufficient resources for its requests"] += int(short.sum())
         ranked = ranked[~short]
     around: InterPodRules | None = None
-    for place in ranked.tolist():
-        fit = projection.fits[int(targets.places[place])]
+    for index in ranked.tolist():
+        fit = projection.fits[int(targets.rows[index])]
         why = constraint_refusal(pod.fit, fit)
         if why:
-            _record(refusing, place, why)
+            if why not in refusing.reasons:
+                refusing.reasons.append(why)
+            refusing.codes[index] = refusing.reasons.index(why)
         else:
             why = capacity_refusal(pod.fit, fit)
         if not why:
             around = around or projection.around(pod)
             why = inter_pod_refusal(fit, around)
         if not why:
-            return TargetChoice(target=targets.nodes[place])
+            return TargetChoice(target=targets.nodes[index])
         refusals[why] += 1
     return TargetChoice(why=summary(refusals))
 
@@ -262,12 +263,6 @@ def _refusing(pod: FitPod, targets: TargetNodes) -> RefusingNodes:
     if key not in targets.refusing:
         targets.refusing[key] = RefusingNodes(reasons=[""], codes=np.zeros(len(targets.nodes), dtype=np.int16))
     return targets.refusing[key]
-
-
-def _record(refusing: RefusingNodes, place: int, why: str) -> None:
-    if why not in refusing.reasons:
-        refusing.reasons.append(why)
-    refusing.codes[place] = refusing.reasons.index(why)
 
 
 def summary(refusals: Mapping[str, int]) -> str:

@@ -64,8 +64,8 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
         sparse[~within(requested, self._sparse)] = False
         measured = within(loads.most, dict.fromkeys(self._sparse, np.inf))
         return [
-            self._classification(node, windows, loads.first[place], requested[place], sparse[place], measured[place])
-            for place, node in enumerate(nodes)
+            self._classification(node, windows, loads.first[index], requested[index], sparse[index], measured[index])
+            for index, node in enumerate(nodes)
         ]
 
     def plan(self, cluster: ClusterView, abnormal: Collection[str]) -> MovePlan:

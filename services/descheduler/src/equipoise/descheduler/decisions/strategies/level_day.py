@@ -24,9 +24,10 @@ from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.planning.day_gain_table import DayGainTable, MovePair, SingleMove
 from equipoise.descheduler.decisions.planning.draft import PlanDraft, name_of_pod
-from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, Array, Flags
+from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, Array, Flags, row
 from equipoise.descheduler.decisions.planning.pools import Selector, Weight
 from equipoise.descheduler.decisions.planning.projection import Projection
+from equipoise.descheduler.decisions.planning.thresholds import shares_of
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, MovePlan
 
 _MAX_CELLS = 4_000_000
@@ -63,8 +64,8 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
     """A node is hot when its day is so many points above the cluster's: root mean square over hours and resources."""
 
     current_load_weight: Share = 0.0
-    """Weight of the current load; the forecast day has the rest. Where days differ from each other it should be 0.5 or
-    more. Where they are alike, moves then follow the load of every hour, three times as many of them.
+    """Weight of the current load; that of the forecast day is the remainder. It should be 0.5 or more where days differ
+    from each other. Where they are alike, moves then follow the load of every hour, three times as many of them.
     """
 
     min_gain: Annotated[float, Meta(ge=0)] = 15.0
@@ -89,7 +90,7 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
     def classify(self, cluster: ClusterView) -> list[NodeClassification]:
         """Every selected node as hot, idle, between or unknown, with its load over the first window."""
         pool = _DayPool(self, cluster, Projection(cluster, self.windows_of(cluster)[0]))
-        return [pool.classification(place) for place, node in enumerate(cluster.nodes) if self.selects(node)]
+        return [pool.classification(index) for index, node in enumerate(cluster.nodes) if self.selects(node)]
 
     def selects(self, node: ClusterNode) -> bool:
         return self.node_selector.matches(node.fit.labels)
@@ -99,7 +100,7 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
         cluster = msgspec.structs.replace(cluster, nodes=sorted(cluster.nodes, key=lambda node: node.name))
         draft = PlanDraft(cluster, self.windows_of(cluster))
         pool = _DayPool(self, cluster, draft.projection)
-        hot = [place for place in pool.hot() if cluster.nodes[place].name in abnormal]
+        hot = [index for index in pool.hot() if cluster.nodes[index].name in abnormal]
         if not hot:
             return MovePlan(why="no node's day has been above the cluster's for long enough")
         return _DayPlanner(self, draft, pool, hot).plan()
@@ -141,9 +142,9 @@ class _DayPool:
         """nodes × resources × (hours and the current load)."""
         nodes = self.cluster.nodes
         used = np.full((len(nodes), len(RESOURCES), SLOTS + 1), np.nan)
-        known = [place for place, node in enumerate(nodes) if not node.unknown and self._strategy.selects(node)]
+        known = [index for index, node in enumerate(nodes) if not node.unknown and self._strategy.selects(node)]
         if known and self.cluster.days is not None:
-            used[known, :, :SLOTS] = self.cluster.days.of_nodes([nodes[place].name for place in known])
+            used[known, :, :SLOTS] = self.cluster.days.of_nodes([nodes[index].name for index in known])
             used[known, :, SLOTS] = projection.amounts[known, : len(RESOURCES)]
         return used
 
@@ -158,37 +159,37 @@ class _DayPool:
         return both
 
     def hot(self) -> list[int]:
-        """Places of the hot nodes, the highest first."""
-        places = np.flatnonzero(self.table.known & (self.above > self._strategy.threshold))
-        return [int(place) for place in sorted(places, key=lambda place: (-self.above[place], place))]
+        """Indexes of the hot nodes, the highest first."""
+        indexes = np.flatnonzero(self.table.known & (self.above > self._strategy.threshold))
+        return [int(index) for index in sorted(indexes, key=lambda index: (-self.above[index], index))]
 
-    def classification(self, place: int) -> NodeClassification:
-        node = self.cluster.nodes[place]
+    def classification(self, index: int) -> NodeClassification:
+        node = self.cluster.nodes[index]
         load = node.load(self.window)
-        if node.unknown or not self.table.known[place]:
+        if node.unknown or not self.table.known[index]:
             return NodeClassification(
                 node=node.name, state="unknown", load=load, why=node.unknown or "it has no forecast"
             )
-        if self.above[place] > self._strategy.threshold:
-            return NodeClassification(node=node.name, state="hot", load=load, why=self.reason(place))
-        idle = self._below[place] > self._strategy.threshold
+        if self.above[index] > self._strategy.threshold:
+            return NodeClassification(node=node.name, state="hot", load=load, why=self.reason(index))
+        idle = self._below[index] > self._strategy.threshold
         return NodeClassification(node=node.name, state="idle" if idle else "between", load=load)
 
-    def reason(self, place: int) -> str:
+    def reason(self, index: int) -> str:
         """`its day is 12.3 points above the cluster's, most in cpu at 14:00 UTC: 78.1% against 51.0%`."""
-        weighted = self._distance[place] * self.resources[:, np.newaxis]
+        weighted = self._distance[index] * self.resources[:, np.newaxis]
         resource, slot = np.unravel_index(int(weighted.argmax()), weighted.shape)
         when = f"at {slot:02}:00 UTC" if slot < SLOTS else "now"
         mean = self.table.mean[resource, slot]
-        load = mean + self._distance[place, resource, slot]
+        load = mean + self._distance[index, resource, slot]
         return (
-            f"its day is {self.above[place]:.1f} points above the cluster's, most in {RESOURCES[resource]} {when}: "
+            f"its day is {self.above[index]:.1f} points above the cluster's, most in {RESOURCES[resource]} {when}: "
             f"{load:.1%} against {mean:.1%}"
         )
 
 
 class _DayPlanner:
-    """Makes one plan: the table says which move has the largest gain, the draft whether it is allowed."""
+    """Makes one plan: the table finds the move with the largest gain, the draft whether it is allowed."""
 
     def __init__(self, strategy: LevelDay, draft: PlanDraft, pool: _DayPool, hot: Sequence[int]) -> None:
         cluster = draft.cluster
@@ -198,7 +199,7 @@ class _DayPlanner:
         self._nodes = cluster.nodes
         self._draft = draft
         self._min_gain = strategy.min_gain / 1e4
-        thresholds = np.array([_share(cluster.thresholds.high.cpu), _share(cluster.thresholds.high.memory)])
+        thresholds = row(shares_of(cluster.thresholds.high), missing=np.inf)[: len(RESOURCES)]
         above_mean = np.minimum(self._table.mean + strategy.max_above_mean / 100, _MAX_LOAD)
         self._ceiling = np.maximum(thresholds[:, np.newaxis], above_mean)
         """resources × slots: no target is filled beyond it, unless the source is as high at that time."""
@@ -226,15 +227,15 @@ class _DayPlanner:
 
     # which pods are considered
 
-    def _add_pods(self, places: Sequence[int], most: int) -> None:
+    def _add_pods(self, indexes: Sequence[int], most: int) -> None:
         """Add the pods of these nodes to the table, node by node, at most so many."""
         added: list[MovablePod] = []
         days: list[Array] = []
         locations: list[int] = []
         known = set(self._table.location.tolist())
-        for place in places:
-            node = self._nodes[place]
-            if place in known or node.unknown:
+        for index in indexes:
+            node = self._nodes[index]
+            if index in known or node.unknown:
                 continue
             if node.source_refusal:
                 self._draft.refuse(node, node.source_refusal)
@@ -244,7 +245,7 @@ class _DayPlanner:
                 break
             added += pods
             days += theirs
-            locations += [place] * len(pods)
+            locations += [index] * len(pods)
         # All at once: to add to a table is to copy it.
         self._table.add(added, locations, np.array(days), self._allowed)
 
@@ -263,7 +264,7 @@ class _DayPlanner:
         """Nodes to which a move from a hot node would have a gain, whether the pod fits or not, the largest first."""
         gains = self._table.best_gains(self._hot_rows)
         ordered = np.argsort(-gains, kind="stable")
-        return [int(place) for place in ordered if gains[place] > self._min_gain]
+        return [int(index) for index in ordered if gains[index] > self._min_gain]
 
     # which moves are planned
 
@@ -395,7 +396,3 @@ class _DayPlanner:
 
     def _reason_of(self, row: int) -> str:
         return self._pool.reason(int(self._table.location[row]))
-
-
-def _share(threshold: float | None) -> float:
-    return np.inf if threshold is None else threshold / 100

@@ -34,7 +34,7 @@ from equipoise.descheduler.decisions.planning.target_selection import (
     least_loaded_target,
     target_nodes,
 )
-from equipoise.descheduler.decisions.planning.thresholds import AppliedThresholds, Ceilings, Deviation
+from equipoise.descheduler.decisions.planning.thresholds import Ceilings, Deviation
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, MovePlan, Resource
 
 NodeOrder = Literal["weighted", "memoryThenCpu"]
@@ -189,7 +189,7 @@ class _HotNodePlanner:
 
     def plan(self, abnormal: Collection[str]) -> None:
         """Moves away from the hot nodes among `abnormal`, hottest first; nodes hot by their production come last."""
-        sources = [self._source(place, node, scope) for scope in SCOPES for place, node in self._hot(scope, abnormal)]
+        sources = [self._source(index, node, scope) for scope in SCOPES for index, node in self._hot(scope, abnormal)]
         if not sources:
             return
         idle, needed = int(self._targets.idle.sum()), self._pool.members.number_of_nodes
@@ -206,19 +206,19 @@ class _HotNodePlanner:
     def _hot(self, scope: Scope, abnormal: Collection[str]) -> list[tuple[int, ClusterNode]]:
         return sorted(self._pool.sources(scope, abnormal), key=lambda entry: self._order(entry[1], scope))
 
-    def _source(self, place: int, node: ClusterNode, scope: Scope) -> _HotNode:
-        hot = self._pool.hot(scope, place)
+    def _source(self, index: int, node: ClusterNode, scope: Scope) -> _HotNode:
+        hot = self._pool.hot(scope, index)
         return _HotNode(
             node=node,
             scope=scope,
             hot=hot,
             overloaded=self._is_overloaded(node, scope, hot, margin=0.0),
-            reason=self._pool.reason(scope, place),
+            reason=self._pool.reason(scope, index),
         )
 
     def _is_overloaded(self, node: ClusterNode, scope: Scope, hot: Sequence[Resource], *, margin: float) -> bool:
         """Whether it is above a threshold, minus the margin (0..1), as it was before any was lowered."""
-        load, applied = self._load(node, scope), self._applied(scope)
+        load, applied = self._load(node, scope), self._pool.applied_to(scope)
         return any(
             applied.hot[name] >= applied.ceiling[name]
             or load.get(name, 0.0) > applied.ceiling[name] - margin + TOLERANCE
@@ -239,11 +239,6 @@ class _HotNodePlanner:
         projection = self._draft.projection
         return projection.load(node) if scope == "node" else projection.production_load(node)
 
-    def _applied(self, scope: Scope) -> AppliedThresholds:
-        applied = self._pool.applied if scope == "node" else self._pool.production
-        assert applied is not None
-        return applied
-
     def _relieve(self, source: _HotNode) -> None:
         """Plan moves until the node is below its thresholds or nothing more may leave."""
         waiting: list[MovablePod] | None = None
@@ -260,7 +255,7 @@ class _HotNodePlanner:
 
     def _still_hot(self, source: _HotNode) -> list[Resource]:
         """The hot resources that are not yet the margin below their thresholds."""
-        load, applied = self._load(source.node, source.scope), self._applied(source.scope)
+        load, applied = self._load(source.node, source.scope), self._pool.applied_to(source.scope)
         margin = self._strategy.margin / 100
         # A load equal to its threshold is not above it, and sums of shares are not exact.
         return [name for name in source.hot if load.get(name, 0.0) > applied.hot[name] - margin + TOLERANCE]
@@ -284,7 +279,7 @@ class _HotNodePlanner:
     def _move_one(self, source: _HotNode, waiting: Sequence[MovablePod]) -> MovablePod | None:
         """Plan the best move; None when there is none."""
         node, draft = source.node, self._draft
-        load, aim = self._load(node, source.scope), self._applied(source.scope).aim
+        load, aim = self._load(node, source.scope), self._pool.applied_to(source.scope).aim
         hot = self._still_hot(source)
         excess = {resource: load[resource] - aim[resource] for resource in hot}
         capacity = _capacity(node)

@@ -59,9 +59,9 @@ def beta_cdf(x: Array, alpha: Array, beta: Array) -> Array:
 def _regularized(x: Array, a: Array, b: Array) -> Array:
     """I_x(a, b) for 0 < x < 1. Above the mean it is 1 − I_(1 − x)(b, a), whose fraction converges faster."""
     turned = x * (a + b + 2.0) > a + 1.0
-    x, rest = np.where(turned, 1.0 - x, x), np.where(turned, x, 1.0 - x)
+    x, complement = np.where(turned, 1.0 - x, x), np.where(turned, x, 1.0 - x)
     a, b = np.where(turned, b, a), np.where(turned, a, b)
-    logarithm = a * np.log(x) + b * np.log(rest) - _log_beta(a, b)
+    logarithm = a * np.log(x) + b * np.log(complement) - _log_beta(a, b)
     below = np.exp(logarithm) / a / _fraction(x, a, b)
     found: Array = np.clip(np.where(turned, 1.0 - below, below), 0.0, 1.0)
     return found
@@ -97,10 +97,10 @@ def _fraction(x: Array, a: Array, b: Array) -> Array:
 
 def _log_beta(a: Array, b: Array) -> Array:
     """ln B(a, b) = ln Γ(a) + ln Γ(b) − ln Γ(a + b)."""
-    rise_a, rest_a = _log_gamma_parts(a)
-    rise_b, rest_b = _log_gamma_parts(b)
-    rise, rest = _log_gamma_parts(a + b)
-    logarithm: Array = rest_a + rest_b - rest - np.log(rise_a / rise * rise_b) + 0.5 * np.log(2.0 * np.pi)
+    rise_a, series_a = _log_gamma_parts(a)
+    rise_b, series_b = _log_gamma_parts(b)
+    rise, series = _log_gamma_parts(a + b)
+    logarithm: Array = series_a + series_b - series - np.log(rise_a / rise * rise_b) + 0.5 * np.log(2.0 * np.pi)
     return logarithm
 
 

@@ -68,23 +68,20 @@ class HotValue(Section, frozen=True, kw_only=True):
     count: Annotated[int, Meta(ge=1)]
 
 
-_PREDICATES = tuple(
-    predicate
-    for resource in RESOURCES
-    for predicate in (
-        Predicate(window="5m", resource=resource, limit=65.0),
-        Predicate(window="1h", statistic="max", resource=resource, limit=75.0),
-    )
+_PREDICATES = (
+    Predicate(window="5m", resource="cpu", limit=65.0),
+    Predicate(window="1h", statistic="max", resource="cpu", limit=75.0),
+    Predicate(window="5m", resource="memory", limit=65.0),
+    Predicate(window="1h", statistic="max", resource="memory", limit=75.0),
 )
 
-_PRIORITIES = tuple(
-    priority
-    for resource in RESOURCES
-    for priority in (
-        Priority(window="5m", resource=resource, weight=0.2),
-        Priority(window="1h", statistic="max", resource=resource, weight=0.3),
-        Priority(window="1d", statistic="max", resource=resource, weight=0.5),
-    )
+_PRIORITIES = (
+    Priority(window="5m", resource="cpu", weight=0.2),
+    Priority(window="1h", statistic="max", resource="cpu", weight=0.3),
+    Priority(window="1d", statistic="max", resource="cpu", weight=0.5),
+    Priority(window="5m", resource="memory", weight=0.2),
+    Priority(window="1h", statistic="max", resource="memory", weight=0.3),
+    Priority(window="1d", statistic="max", resource="memory", weight=0.5),
 )
 
 

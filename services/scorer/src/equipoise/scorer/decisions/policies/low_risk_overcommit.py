@@ -25,7 +25,7 @@ _VARIANCE_ALLOWED = 0.99
 
 
 class RiskLimitWeights(Section, frozen=True, kw_only=True):
-    """The weight of the limit risk per resource; the load risk has the rest."""
+    """The weight of the limit risk per resource; the load risk has the remainder."""
 
     cpu: Share = 0.5
     memory: Share = 0.5

@@ -1,6 +1,6 @@
 """target_load_packing: the TargetLoadPacking plugin of Trimaran. Fills each node up to a fixed CPU utilization.
 
-The fullest node that stays at or below the target is first; above the target the emptiest is. Sources:
+The fullest node at or below the target is first; above the target the emptiest is. Sources:
 scheduler-plugins, pkg/trimaran/targetloadpacking; for the original formula, the document of the water-level scheduler.
 
 Trimaran adds the pods of the last 60 s to the measured mean, then forgets them, long before its 15-minute mean includes

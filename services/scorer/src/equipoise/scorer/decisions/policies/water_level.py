@@ -89,7 +89,7 @@ def distance_score(expected: Array, level: Array) -> Array:
     """0..100 for an expected load of t percent and a cluster level of c percent. NaN where either is unknown.
 
     t ≤ c: (100 − c)·t/c + c. c < t ≤ 100: c·(100 − t)/(100 − c). t > 100: 0. At both ends the limit of the formula
-    counts: at c = 0 a node that stays empty scores 100 and every other 0; at c ≥ 100 every node up to t = 100 gets 100.
+    counts: at c = 0 a node that remains empty scores 100, every other 0; at c ≥ 100 every node up to t = 100 gets 100.
     """
     c = np.clip(level, 0.0, 100.0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

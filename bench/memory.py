@@ -1,0 +1,18 @@
+"""Memory of a process, in 10⁶ bytes."""
+
+from pathlib import Path
+
+
+def resident_mb(pid: int | str = "self") -> float:
+    """Current resident memory."""
+    return _status("VmRSS", pid)
+
+
+def peak_mb() -> float:
+    """Highest resident memory of this process since its start."""
+    return _status("VmHWM", "self")
+
+
+def _status(field: str, pid: int | str) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:")) * 1024 / 1e6

@@ -1,0 +1,222 @@
+"""Reads outcomes and decisions back from the bus, and prints the eviction history of a pod."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from equipoise.cli.bus import retained_messages
+from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.explain.eviction_history import EvictionHistory, EvictionRecord, NodeEvaluation, eviction_history
+from equipoise.cli.explain.scores import pod_name
+from equipoise.cli.terminal import (
+    GIB,
+    RESOURCES,
+    UNIT,
+    amount,
+    amounts,
+    day_and_time,
+    duration,
+    percent,
+    percentages,
+    print_result,
+    table,
+    time_of_day,
+)
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.messages.descheduling import DescheduleDecision, LoadReduction, ReplacementPlaced
+from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
+from equipoise.contracts.messages.resources import Resources
+from equipoise.runtime.configuration import Logging, Nats
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.logging import configure_logging
+
+RETENTION = 86_400.0
+"""Seconds for which outcomes and decisions are retained."""
+
+BEFORE = 1_800.0
+"""Seconds before a decision that are searched for the evaluations that led to it."""
+
+AFTER = 1_800.0
+"""Seconds after an outcome that are searched for the replacement."""
+
+RECENT = 3_600.0
+"""Seconds before now whose decisions are searched for reasons why the pod was not moved.
+
+Not a whole day: in a large cluster the decisions of a day have hundreds of MiB.
+"""
+
+MAX_OUTCOMES = 10
+"""Maximum number of outcomes shown, the newest: a name that is reused every few seconds may have thousands."""
+
+DECISIONS = subjects.decision("descheduler", "*")
+
+
+async def run_explain_eviction(name: str, server: Nats, *, as_json: bool) -> None:
+    """Run the command. Raises InvalidInput, BusError, and CommandFailed if no retained message mentions the pod."""
+    namespace, pod = pod_name(name)
+    configure_logging(Logging(level="error"), "explain")
+    found = await read_history(namespace, pod, server)
+    if found.empty:
+        raise CommandFailed(
+            f"no eviction of {name} found in the last 24 hours, and no evaluation in the last hour that considered "
+            f"moving it. Check the name, `kubectl -n {namespace} get events`, and that a descheduler leads; "
+            "`equipoise plan` shows what would move now and what would not"
+        )
+    print_result(found, show, as_json=as_json)
+
+
+async def read_history(namespace: str, pod: str, server: Nats) -> EvictionHistory:
+    """The evictions of the pod, and why it was not moved since. Raises BusError."""
+    clock = SystemClock()
+    now = clock.now()
+    subject = subjects.eviction_outcome(namespace, pod)
+    retained = retained_messages(server, subject, since=now - RETENTION, clock=clock)
+    outcomes = [message async for _, message in retained if isinstance(message, EvictionOutcome)][-MAX_OUTCOMES:]
+    spans = [(each.decided_at - BEFORE, each.settled_at + AFTER) for each in outcomes]
+    decisions: list[DescheduleDecision] = []
+    for begin, end in merged([*spans, (now - RECENT, now + 1.0)]):
+        async with aclosing(retained_messages(server, DECISIONS, since=begin, clock=clock)) as messages:
+            async for _, decision in messages:
+                if not isinstance(decision, DescheduleDecision):
+                    continue
+                if decision.evaluated_at > end:
+                    break
+                decisions.append(decision)
+    return eviction_history(namespace, pod, outcomes, decisions)
+
+
+def merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The union of these time spans, in order."""
+    found: list[tuple[float, float]] = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], end))
+        else:
+            found.append((begin, end))
+    return found
+
+
+LABEL_WIDTH = 16
+"""In characters."""
+
+_RESULTS = {
+    Outcome.EVICTED: "evicted",
+    Outcome.DRY_RUN: "dry run: the API server accepted the eviction without executing it",
+    Outcome.ALREADY_GONE: "not evicted: the pod no longer existed",
+    Outcome.UID_CHANGED: "not evicted: another pod has this name now",
+    Outcome.BLOCKED_PDB: "not evicted: its PodDisruptionBudget allows no disruption",
+    Outcome.REJECTED_POLICY: "not evicted: the pod is protected",
+    Outcome.REJECTED_LIMIT: "not evicted: a limit is reached",
+    Outcome.REJECTED_FIT: "not evicted: its replacement fits on no node",
+    Outcome.REJECTED_STALE: "not evicted: the data of the decision is out of date",
+    Outcome.PAUSED: "not evicted: evictions are paused",
+    Outcome.EXPIRED: "not evicted: the intent had expired",
+    Outcome.FAILED: "not evicted: the eviction failed",
+}
+
+
+def show(history: EvictionHistory, to: Console) -> None:
+    """Print every eviction, oldest first, and then why strategies have not moved the pod since."""
+    for number, eviction in enumerate(history.evictions):
+        if number:
+            to.print()
+        to.print(_title(eviction))
+        for label, text in _lines(eviction):
+            to.print(_line(label, text))
+            if label == "evaluations":
+                to.print(_evaluations(eviction.evaluations))
+    latest = history.evictions[-1].decided_at if history.evictions else 0.0
+    not_moved = [each for each in history.not_moved if each.evaluated_at >= latest]
+    if not_moved:
+        if history.evictions:
+            to.print()
+        to.print(Text(f"{history.namespace}/{history.pod} was considered and not moved", style="bold"))
+        for each in not_moved:
+            text = f"{day_and_time(each.evaluated_at)} by {each.strategy}, on {each.node}: {each.why}"
+            to.print(_line("not moved", text))
+
+
+def _title(eviction: EvictionRecord) -> Text:
+    of = "" if eviction.workload is None else f" of {eviction.workload}"
+    result = "proposed, no outcome yet" if eviction.outcome is None else _RESULTS[eviction.outcome.outcome]
+    style = "bold red" if eviction.outcome is not None and eviction.outcome.outcome is Outcome.EVICTED else "bold"
+    return Text.assemble(
+        (f"{eviction.namespace}/{eviction.pod}", "bold"), f"{of} on {eviction.node}: ", (result, style)
+    )
+
+
+def _lines(eviction: EvictionRecord) -> Iterator[tuple[str, str]]:
+    if eviction.sampled_at is not None:
+        age = duration(eviction.decided_at - eviction.sampled_at)
+        yield "oldest sample", f"{day_and_time(eviction.sampled_at)}, {age} before the decision"
+    if eviction.evaluations:
+        first, last = eviction.evaluations[0], eviction.evaluations[-1]
+        count, period = last.abnormal_evaluations, duration(last.evaluated_at - first.evaluated_at)
+        yield "evaluations", f"{eviction.node} was above its threshold {count} times in a row within {period}"
+    by = f" by {eviction.strategy}" if eviction.strategy else " (its evaluations are no longer retained)"
+    yield "decision", f"{day_and_time(eviction.decided_at)}{by}: {eviction.reason}"
+    load = f" (load {percentages(eviction.target_load)})" if eviction.target_load != Resources() else ""
+    expiry = f", expires at {time_of_day(eviction.expires_at)}" if eviction.expires_at is not None else ""
+    reduction = f"expected reduction {amounts(eviction.expected_reduction)}"
+    yield "intent", f"{eviction.intent_id}: target {eviction.target}{load}, {reduction}{expiry}"
+    yield "outcome", _outcome(eviction.outcome)
+    if eviction.outcome is not None and eviction.outcome.outcome is Outcome.EVICTED:
+        yield "replacement", _replacement(eviction.replacement)
+        yield "load reduction", _load_reduction(eviction.load_reduction)
+
+
+def _outcome(outcome: EvictionOutcome | None) -> str:
+    if outcome is None:
+        return "unknown: check that a binder is running (/readyz) and that the intent has not expired"
+    parts = [f"{day_and_time(outcome.settled_at)}: {outcome.outcome.value}"]
+    if outcome.limit:
+        parts.append(f"binder.limits.{outcome.limit}")
+    if outcome.detail:
+        parts.append(outcome.detail)
+    if outcome.retry_at is not None:
+        parts.append(f"possible again at {time_of_day(outcome.retry_at)}")
+    return ", ".join(parts)
+
+
+def _replacement(placed: ReplacementPlaced | None) -> str:
+    if placed is None:
+        return "unknown: not observed, or no longer retained; `kubectl get pods -o wide` shows the workload's pods"
+    name = placed.replacement or "the replacement"
+    if placed.placed_on == placed.node:
+        return f"{name} returned to {placed.node}: the workload is now in a cooldown, which doubles with every return"
+    where = "the target" if placed.placed_on == placed.target else f"not the target {placed.target}"
+    return f"{name} on {placed.placed_on}, {where}"
+
+
+def _load_reduction(reduction: LoadReduction | None) -> str:
+    if reduction is None:
+        return "unknown: it is measured one window after the eviction"
+    parts = []
+    for name in reduction.over:
+        before, after = getattr(reduction.before, name), getattr(reduction.after, name)
+        unit = 1.0 if name == "cpu" else GIB
+        measured = "?" if before is None or after is None else f"{(before - after) / unit:.2f}"
+        parts.append(f"{name} {measured} of {amount(reduction.expected, name)} {UNIT[name]} expected")
+    count = len(reduction.intents)
+    evictions = f" after {count} evictions" if count > 1 else ""
+    return f"{'; '.join(parts)}{evictions}: {'reduced' if reduction.reduced else 'not reduced'}"
+
+
+def _evaluations(evaluations: Sequence[NodeEvaluation]) -> Table:
+    made = table(f"{'':<{LABEL_WIDTH}}time", "count>", "cpu", "memory", "sample", "reason")
+    for each in evaluations:
+        made.add_row(
+            f"{'':<{LABEL_WIDTH}}{time_of_day(each.evaluated_at)}",
+            str(each.abnormal_evaluations),
+            *(percent(getattr(each.load, name)) for name in RESOURCES),
+            time_of_day(each.sampled_at) if each.sampled_at else "?",
+            each.why,
+        )
+    return made
+
+
+def _line(label: str, text: str) -> Text:
+    return Text.assemble((f"{label:<{LABEL_WIDTH}}", "dim"), text)

@@ -1,0 +1,159 @@
+"""`equipoise lab compare`, `whatif` and `sweep`: replays, prints a table, and writes a report or a CSV file."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+from rich.console import Console
+
+from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.progress import progress
+from equipoise.cli.service_settings import all_settings
+from equipoise.lab.compare import ComparisonRequest, plans, with_baseline
+from equipoise.lab.model.load_figures import placement_figures
+from equipoise.lab.model.trace import Trace
+from equipoise.lab.replay import ReplayPlan, Settings
+from equipoise.lab.report import write_report
+from equipoise.lab.report.table import encoded, table
+from equipoise.lab.results import RunFigures
+from equipoise.lab.runners import on_dask, on_processes
+from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
+
+_PIPE_COLUMNS = 150
+
+
+def replay_settings(document: Mapping[str, Any]) -> Settings:
+    """Raises ConfigurationError."""
+    settings = all_settings(document)
+    return Settings(
+        load=settings.shared.load,
+        thresholds=settings.shared.thresholds,
+        protection=settings.shared.protection,
+        scorer=settings.scorer,
+        descheduler=settings.descheduler,
+        limits=settings.binder.limits,
+    )
+
+
+def run_compare(
+    trace: Trace,
+    request: ComparisonRequest,
+    settings: Settings,
+    *,
+    processes: int,
+    out: Path | None,
+    as_json: bool,
+    command: str,
+) -> None:
+    """Raises InvalidInput for an unknown policy."""
+    try:
+        replays = plans(request, settings)
+    except ValueError as error:
+        raise InvalidInput(f"--policy: {error}") from None
+    stderr = Console(stderr=True, highlight=False)
+    stderr.print(describe(trace), soft_wrap=True)
+    runs = []
+    with progress(len(replays)) as report:
+        for _, run in on_processes(processes)(trace, replays):
+            runs.append(run)
+            report(title(run.figures))
+    runs = with_baseline(runs)
+    figures = [run.figures for run in runs]
+    if as_json:
+        click.echo(encoded(figures), nl=False)
+    else:
+        console = Console()
+        if not console.is_terminal:
+            console.width = _PIPE_COLUMNS
+        console.print(table(figures))
+    if out is not None:
+        page = write_report(runs, trace.notes, title=trace.name, command=command, folder=out)
+        stderr.print(f"report: {page}", soft_wrap=True)
+
+
+def title(figures: RunFigures) -> str:
+    """Scenario, policy and descheduler."""
+    return f"{figures.scenario}, {figures.policy}{' + descheduler' if figures.descheduler else ''}"
+
+
+def describe(trace: Trace) -> str:
+    """Sizes, the spread of the load at the start, and notes."""
+    text = (
+        f"{trace.name}: {len(trace.nodes):,} nodes, {len(trace.workloads):,} workloads, {len(trace.pods):,} pods, "
+        f"{trace.steps} steps of {trace.seconds_per_step / 60:g} min"
+    )
+    if (levels := placement_figures(trace)) is not None:
+        text += (
+            f"\nas placed in the trace: CPU spread {levels['peak_spread']:.0f} points at the peak hour, "
+            f"{levels['median_spread']:.0f} in the median hour; memory {levels['memory_share']:.0f} % requested"
+        )
+    return "\n".join([text, *(f"note: {note}" for note in trace.notes)])
+
+
+def replay_points(
+    trace: Trace,
+    values: Mapping[str, Sequence[str]],
+    *,
+    document: Mapping[str, Any],
+    scenarios: Iterable[Any],
+    descheduler: Iterable[bool],
+    seeds: Iterable[int],
+    weights: Iterable[int],
+) -> list[Point]:
+    """Every combination. Raises ConfigurationError for an invalid value."""
+    points = []
+    variants = list(product(scenarios, descheduler, weights, seeds))
+    for parameters in combinations(values):
+        settings = replay_settings(with_parameters(document, parameters))
+        policy, inputs = settings.scorer.policy, digest(trace, settings)
+        for scenario, with_descheduler, weight, seed in variants:
+            plan = ReplayPlan(
+                scenario=scenario,
+                policy=policy.policy_name(),
+                scoring=policy,
+                descheduler=with_descheduler,
+                seed=seed,
+                weight=weight,
+                settings=settings,
+            )
+            points.append(Point(parameters=parameters, inputs=inputs, plan=plan))
+    return points
+
+
+def with_parameters(document: Mapping[str, Any], parameters: Mapping[str, str]) -> dict[str, Any]:
+    """The document with each value at its path. Raises InvalidInput for a path through something that is no section."""
+    copy = deepcopy(dict(document))
+    for path, value in parameters.items():
+        *parents, name = path.split(".")
+        section: Any = copy
+        for parent in parents:
+            section = section.setdefault(parent, {})
+            if not isinstance(section, dict):
+                raise InvalidInput(f"--set {path}: {parent} is not a section of the configuration")
+        try:
+            section[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise InvalidInput(f"--set {path}: {value!r} is not a YAML value") from error
+    return copy
+
+
+def run_sweep(trace: Trace, points: Sequence[Point], *, processes: int, address: str | None, out: Path) -> None:
+    """Raises InvalidInput for the file of another sweep, and for a Dask scheduler that is not available."""
+    try:
+        runner = on_processes(processes) if address is None else on_dask(address)
+        with progress(len(points)) as report:
+            for point, run in sweep(trace, points, out, runner):
+                report(f"{title(run.figures)} {' '.join(point.parameters.values())}")
+    except SweepError as error:
+        raise InvalidInput(str(error)) from error
+    except OSError as error:
+        if address is None:
+            raise
+        raise InvalidInput(f"--dask {address}: the scheduler does not respond ({error})") from error
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"--dask requires the extra dask: pip install 'equipoise-lab[dask]' ({error})") from error
+    click.echo(f"{len(points)} replays are in {out}")

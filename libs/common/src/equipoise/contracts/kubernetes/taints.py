@@ -1,0 +1,48 @@
+"""Taints: whether a pod tolerates one, and those by which autoscalers announce that they remove a node.
+
+The operators `Gt` and `Lt` exist since Kubernetes 1.35 (feature gate TaintTolerationComparisonOperators, alpha).
+Without the gate the API server rejects pods that use them.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from equipoise.contracts.kubernetes.objects import Taint, Toleration
+
+REMOVAL_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"})
+"""The node will be removed, and the autoscaler drains it: it is neither source nor target."""
+
+CANDIDATE_TAINTS = frozenset({"DeletionCandidateOfClusterAutoscaler"})
+"""The node may be removed soon: it is no target."""
+
+_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+"""Any other text, such as 007 or +1, matches no comparison."""
+
+
+def tolerates(tolerations: Sequence[Toleration], taint: Taint) -> bool:
+    """True when one of the tolerations matches the taint. Source: `ToleratesTaint` of k8s.io/api/core/v1, 1.36."""
+    return any(_matches(toleration, taint) for toleration in tolerations)
+
+
+def _matches(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    match toleration.operator:
+        case "Exists":
+            return True
+        case "" | "Equal":
+            return toleration.value == taint.value
+        case "Gt" | "Lt" if _INTEGER.fullmatch(toleration.value) and _INTEGER.fullmatch(taint.value):
+            above = int(taint.value) - int(toleration.value)
+            return above > 0 if toleration.operator == "Gt" else above < 0
+    return False
+
+
+def being_removed(taints: Iterable[Taint]) -> str:
+    """ "" unless the node is being removed, else the taint's key."""
+    return next((taint.key for taint in taints if taint.key in REMOVAL_TAINTS), "")
+
+
+def may_be_removed(taints: Iterable[Taint]) -> str:
+    """ "" unless the node may be removed, else the taint's key."""
+    return next((taint.key for taint in taints if taint.key in CANDIDATE_TAINTS), "")

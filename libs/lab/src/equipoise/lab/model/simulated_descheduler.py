@@ -1,0 +1,348 @@
+"""The descheduler and the binder in a replay: the leader's own evaluation, and the binder's limits and ledger.
+
+Only the API server is simulated: an eviction that the limits allow happens. Times: Unix seconds.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import chain
+
+import msgspec
+
+from equipoise.binder.decisions.limits import Limits
+from equipoise.binder.decisions.limits.rule import ProposedEviction
+from equipoise.binder.decisions.result import Finish
+from equipoise.binder.state.ledger import Ledger, ReplacementStatus, new_entry
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
+from equipoise.contracts.eviction.protection import Rules
+from equipoise.contracts.fit import FitPod, placed_node
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.correction import RESOURCES
+from equipoise.contracts.load.daily_profile import HourlyUsage
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
+from equipoise.descheduler.decisions.evaluation.messages import proposals
+from equipoise.descheduler.decisions.evaluation.pipeline import evaluate
+from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot, WatchedObjects
+from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.descheduler.state.latest_messages import LatestMessages
+from equipoise.descheduler.state.lazy import LazyMapping
+from equipoise.descheduler.state.tracker import Tracker
+
+_EPOCH = LeaseEpoch(lease_uid="lab", transitions=0, holder="lab")
+
+
+class MoveCounts(msgspec.Struct, kw_only=True):
+    """The results of the proposed moves."""
+
+    proposed: int = 0
+    evicted: int = 0
+    refused: Counter[str] = msgspec.field(default_factory=Counter)
+    """By reason."""
+
+
+@dataclass(kw_only=True)
+class SimulatedDescheduler:
+    """Receives the messages of the collector and evaluates when it is called."""
+
+    settings: DeschedulerSettings
+    limits: Limits
+    load: LoadSettings
+    thresholds: Thresholds
+    protection: Protection
+    replicas: Callable[[Workload], int]
+    """Desired replicas, now."""
+
+    usage_of: Callable[[Workload], Resources]
+    """Last measured usage of a pod of a workload."""
+
+    days: Callable[[], Mapping[Workload, HourlyUsage]]
+    """The profile of each workload."""
+
+    excluded: Callable[[Workload], Collection[str]]
+    """Nodes that anti-affinity excludes for the pods of a workload."""
+
+    evict: Callable[[EvictionIntent], bool]
+    """Evicts the pod; False if no node has capacity for the replacement."""
+
+    publish: Callable[[EvictionIntent | EvictionOutcome], None]
+    started_at: float
+
+    def __post_init__(self) -> None:
+        rules = Rules(protection=self.protection, namespaces=Namespaces(), own_namespace="equipoise-system")
+        self._evaluation = self.settings.evaluation(self.load, self.thresholds, rules)
+        self._objects = ApiObjects(replicas=self.replicas, excluded=self.excluded)
+        self._messages = LatestMessages()
+        self._tracker = Tracker(self.settings.tracker)
+        # The grace period after a start is over.
+        grace_period = self.limits.startup_grace_period
+        self._ledger = Ledger(created_at=self.started_at, started_at=self.started_at - grace_period)
+        self.tally = MoveCounts()
+
+    @property
+    def interval(self) -> float:
+        """Seconds between evaluations."""
+        return self._evaluation.interval
+
+    def on_utilization(self, message: NodeUtilization) -> None:
+        self._messages.on_node(message)
+
+    def on_cycle(self, message: UtilizationCycle) -> None:
+        self._messages.on_cycle(message)
+
+    def on_placement(self, message: NodePlacement) -> None:
+        self._objects.on_placement(message)
+        self._messages.on_placement(message, begin=-math.inf)
+
+    def evaluate(self, now: float) -> None:
+        """One evaluation, and the outcome of each intent."""
+        watched, tracker = self._objects.watched(), self._tracker
+        tracker.update(watched.pods_of(tracker.awaited_workloads()), {}, self._objects.nodes, now)
+        self._update_ledger(now)
+        snapshot = self._snapshot(watched, now)
+        evaluation = evaluate(snapshot, self._evaluation)
+        tracker.load_reductions(evaluation.cluster.nodes, self.load.shortest, now)
+        proposed = [proposals(result, snapshot, self._evaluation, _EPOCH) for result in evaluation.results]
+        for result in evaluation.results:
+            tracker.count(result.strategy, result.classifications, now)
+        for intent, move in chain.from_iterable(proposed):
+            tracker.proposed(move)
+            self.publish(intent)
+            self._settle(intent, now)
+
+    def _snapshot(self, watched: WatchedObjects, now: float) -> Snapshot:
+        days = self.days()
+        return Snapshot(
+            now=now,
+            watched=watched,
+            nodes=self._messages.nodes,
+            workloads=LazyMapping(watched.workloads, lambda workload: self._utilization(workload, days, now)),
+            cycles=self._messages.cycles.values(),
+            placements=self._messages.placements,
+            pending=self._tracker.pending,
+            cooldowns=self._tracker.cooldowns,
+            counts=self._tracker.counts,
+        )
+
+    def _utilization(self, workload: Workload, days: Mapping[Workload, HourlyUsage], now: float) -> WorkloadUtilization:
+        day = days.get(workload)
+        profile = {} if day is None else dict(zip(RESOURCES, day.tolist(), strict=True))
+        usage = WindowUsage(sampled_at=now, mean=self.usage_of(workload))
+        return WorkloadUtilization(
+            workload=workload,
+            replicas=self.replicas(workload),
+            sampled_at=now,
+            queried_at=now,
+            windows={self.load.shortest.name: usage},
+            profile=profile,
+            epoch=1,
+            sequence=1,
+        )
+
+    # the binder
+
+    def _settle(self, intent: EvictionIntent, now: float) -> None:
+        self.tally.proposed += 1
+        finish = self._refusal(intent, now)
+        if finish is None:
+            finish = Finish(outcome=Outcome.EVICTED)
+            entry = new_entry(intent, now, workload=intent.workload, expires_at=intent.expires_at, dry_run=False)
+            self._ledger = self._ledger.reserve(entry, epoch=_EPOCH)
+            if self.evict(intent):
+                self._ledger = self._ledger.settle(intent.id, finish.outcome, now)
+                self.tally.evicted += 1
+            else:
+                self._ledger = self._ledger.release(intent.id)
+                finish = Finish(outcome=Outcome.REJECTED_FIT, detail="no node has capacity for the replacement")
+        if finish.outcome is not Outcome.EVICTED:
+            self.tally.refused[finish.limit or finish.detail] += 1
+        outcome = finish.message(intent, now)
+        self._tracker.on_outcome(outcome, now)
+        self.publish(outcome)
+
+    def _refusal(self, intent: EvictionIntent, now: float) -> Finish | None:
+        limits = self.limits
+        view = self._ledger.view(
+            now, dry_run=False, migration_timeout=limits.migration_timeout, grace_period=limits.startup_grace_period
+        )
+        eviction = ProposedEviction(
+            namespace=intent.namespace,
+            node=intent.node,
+            workload=intent.workload,
+            replicas=0 if intent.workload is None else self.replicas(intent.workload),
+            unready=sum(entry.workload == intent.workload for entry in view.migrating()),
+            cluster_pods=self._objects.pod_count,
+        )
+        return limits.refusal(eviction, view)
+
+    def _update_ledger(self, now: float) -> None:
+        """Records the replacements that run, and drops the entries that no limit needs any more."""
+        missing = [entry for entry in self._ledger.entries if entry.recovered_at is None]
+        if missing:
+            running = self._objects.running()
+            replaced = {
+                entry.intent_id: ReplacementStatus(state="ready")
+                for entry in missing
+                if entry.workload is None or running[entry.workload] >= self.replicas(entry.workload)
+            }
+            self._ledger = self._ledger.with_replacements(replaced, now)
+        self._ledger = self._ledger.pruned(now, retention=self.limits.retention)
+
+
+def paced(settings: DeschedulerSettings, tick: float) -> DeschedulerSettings:
+    """The settings for a cluster that is measured only every `tick` seconds: fewer evaluations, each with more intents.
+
+    The evaluations in a row still cover the same time, and as many pods may be proposed per time.
+    """
+    if tick <= settings.interval:
+        return settings
+    factor = tick / settings.interval
+    return msgspec.structs.replace(
+        settings,
+        interval=Duration(tick),
+        consecutive_abnormalities=max(1, round(settings.consecutive_abnormalities / factor)),
+        max_intents_per_evaluation=round(settings.max_intents_per_evaluation * factor),
+    )
+
+
+_LONG_AGO = objects.Condition(type="Ready", status="True", last_transition_time=datetime.fromtimestamp(0, UTC))
+
+
+class ApiObjects:
+    """What the watches of the descheduler would contain. An object is built again only when it changes."""
+
+    def __init__(self, *, replicas: Callable[[Workload], int], excluded: Callable[[Workload], Collection[str]]) -> None:
+        """`replicas`: desired replicas; `excluded`: nodes that anti-affinity excludes for the pods of a workload."""
+        self._replicas = replicas
+        self._excluded = excluded
+        self._nodes: dict[str, objects.Node] = {}
+        self._placed: dict[str, dict[str, PlacedPod]] = {}
+        """By node and UID."""
+
+        self._pods: dict[str, Pod] = {}
+        self._fits: dict[str, FitPod] = {}
+        self._owners: dict[Workload, list[objects.OwnerReference]] = {}
+        self._namespaces: dict[str, objects.Namespace] = {}
+
+    @property
+    def nodes(self) -> Collection[str]:
+        return self._nodes.keys()
+
+    @property
+    def pod_count(self) -> int:
+        return len(self._pods)
+
+    def on_placement(self, placement: NodePlacement) -> None:
+        name = placement.node
+        if name not in self._nodes:
+            self._nodes[name] = _node(placement)
+        before = self._placed.get(name, {})
+        self._placed[name] = after = {pod.uid: pod for pod in placement.pods}
+        for uid in before.keys() - after.keys():
+            del self._fits[uid], self._pods[uid]
+        for fit, placed in zip(placed_node(placement).pods, placement.pods, strict=True):
+            if placed is not before.get(placed.uid):
+                self._fits[placed.uid] = fit
+                self._pods[placed.uid] = self._pod(placed, name)
+
+    def running(self) -> Counter[Workload | None]:
+        """Number of running pods by workload."""
+        return Counter(
+            pod.workload
+            for placed in self._placed.values()
+            for pod in placed.values()
+            if pod.running_since is not None and not pod.terminating
+        )
+
+    def watched(self) -> WatchedObjects:
+        existing = Counter(pod.workload for placed in self._placed.values() for pod in placed.values())
+        running = self.running()
+        workloads = [workload for workload in existing if workload is not None]
+        return WatchedObjects(
+            nodes=list(self._nodes.values()),
+            pods=list(self._pods.values()),
+            namespaces=self._namespaces,
+            workloads=LazyMapping(
+                workloads, lambda workload: self._workload(workload, existing[workload], running[workload])
+            ),
+            fits=self._fits | self._restricted_fits(workloads),
+        )
+
+    def _restricted_fits(self, workloads: Collection[Workload]) -> dict[str, FitPod]:
+        """The trace's rules of anti-affinity, as an affinity that excludes the nodes that they exclude now."""
+        affinity = {workload: _not_on(nodes) for workload in workloads if (nodes := tuple(self._excluded(workload)))}
+        return {
+            pod.uid: msgspec.structs.replace(self._fits[pod.uid], node_affinity=affinity[pod.workload])
+            for placed in (self._placed.values() if affinity else ())
+            for pod in placed.values()
+            if pod.workload in affinity
+        }
+
+    def _pod(self, placed: PlacedPod, node: str) -> Pod:
+        workload = placed.workload
+        created = datetime.fromtimestamp(placed.placed_at, UTC)
+        namespace = objects.Namespace(metadata=objects.ObjectMeta(name=placed.namespace))
+        self._namespaces.setdefault(placed.namespace, namespace)
+        if workload is not None and workload not in self._owners:
+            reference = objects.OwnerReference(
+                api_version=f"{workload.group}/v1" if workload.group else "v1",
+                kind=workload.kind,
+                name=workload.name,
+                controller=True,
+            )
+            self._owners[workload] = [reference]
+        since = None if placed.running_since is None else datetime.fromtimestamp(placed.running_since, UTC)
+        return Pod(
+            metadata=objects.ObjectMeta(
+                name=placed.name,
+                namespace=placed.namespace,
+                uid=placed.uid,
+                creation_timestamp=created,
+                deletion_timestamp=created if placed.terminating else None,
+                owner_references=[] if workload is None else self._owners[workload],
+            ),
+            spec=objects.PodSpec(node_name=node, priority=placed.priority),
+            status=objects.PodStatus(
+                phase="Pending" if since is None else "Running",
+                conditions=[] if since is None else [_LONG_AGO],
+                start_time=since,
+                qos_class=placed.qos,
+            ),
+        )
+
+    def _workload(self, workload: Workload, existing: int, running: int) -> objects.WorkloadObject:
+        return objects.WorkloadObject(
+            kind=workload.kind,
+            metadata=objects.ObjectMeta(name=workload.name, namespace=workload.namespace),
+            spec=objects.WorkloadSpec(replicas=self._replicas(workload)),
+            status=objects.WorkloadStatus(
+                replicas=existing, ready_replicas=running, updated_replicas=existing, available_replicas=running
+            ),
+        )
+
+
+def _node(placement: NodePlacement) -> objects.Node:
+    allocatable = {
+        "cpu": f"{placement.allocatable.cpu or 0.0:f}",
+        "memory": f"{placement.allocatable.memory or 0.0:.0f}",
+        "pods": str(placement.pod_capacity),
+    }
+    return objects.Node(
+        metadata=objects.ObjectMeta(name=placement.node, uid=placement.uid, labels=placement.labels),
+        spec=objects.NodeSpec(taints=placement.taints),
+        status=objects.NodeStatus(allocatable=allocatable, conditions=[_LONG_AGO]),
+    )
+
+
+def _not_on(nodes: Collection[str]) -> NodeSelector:
+    rule = SelectorRequirement(key="metadata.name", operator="NotIn", values=list(nodes))
+    return NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[rule])])

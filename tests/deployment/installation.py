@@ -1,0 +1,167 @@
+"""A cluster with hot and idle nodes, and the programs of the deployment files."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+import aiohttp
+import msgspec
+import yaml
+from deployment.base import NAMESPACE, ROOT, base_documents, base_programs, tls_settings
+from deployment.compression import FACTOR, Document, compressed_configuration, merged
+from deployment.extender import CLIENT_SECRET, Secrets, create_secrets, local_configuration, write_files
+from deployment.processes import EXTENDER_PORT, NATS_PORT, Folder, Machine
+
+from equipoise.cli.demo.example import example_trace
+from equipoise.cli.demo.manifests import namespace_documents, node_documents, workload_documents
+from equipoise.cli.demo.node_loads import NodeLoads
+from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.lab.model.trace import Trace
+from equipoise.runtime.bus.permissions import USERS
+from equipoise.testbed.binaries.build import Binaries
+from equipoise.testbed.cluster import Cluster
+
+NODES = 20
+STEP_SECONDS = 4
+SCALE = 0.6
+NOON = 13
+"""The step (of 24) whose usage all pods have throughout. Constant usage lets the test end when the load is level."""
+
+
+class DeployedCluster(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster whose pods the stock scheduler placed, with the objects of k8s/base."""
+
+    cluster: Cluster
+    binaries: Binaries
+    trace: Trace
+    loads: NodeLoads
+    configuration: Document
+    passwords: dict[str, str]
+    directory: Path
+
+    def machine(self, name: str, programs: Any, secrets: Secrets | None = None) -> Machine:
+        """With Secrets of the extender, the configuration contains the TLS settings."""
+        configuration = self.configuration if secrets is None else merged(self.configuration, tls_settings())
+        files = {f"{secret}/{key}": text for secret, keys in (secrets or {}).items() for key, text in keys.items()}
+        folder = Folder(
+            path=self.directory / name,
+            passwords=self.passwords | files,
+            files={
+                "k8s/base/equipoise.yaml": yaml.safe_dump(configuration, sort_keys=False),
+                # This Prometheus is built without Kubernetes discovery. Another one of the testbed scrapes.
+                "k8s/compose/prometheus.yaml": "scrape_configs: []\n",
+            },
+        )
+        return Machine(self.cluster, self.binaries, programs, folder)
+
+    async def token_of(self, service: str) -> str:
+        """The token of the ServiceAccount of a service."""
+        return (await self.cluster.service_account_token(NAMESPACE, f"equipoise-{service}")).read_text()
+
+
+def constant_trace() -> Trace:
+    """Fake kubelets have no physical limit: usage is scaled so that no node exceeds its capacity."""
+    trace = example_trace(nodes=NODES, steps=24)
+    cpu, memory = SCALE * trace.cpu_milli[:, [NOON]], trace.memory_mib[:, [NOON]]
+    return msgspec.structs.replace(trace, cpu_milli=cpu, memory_mib=memory, seconds_per_step=FACTOR * STEP_SECONDS)
+
+
+@asynccontextmanager
+async def deployed_cluster(binaries: Binaries, directory: Path) -> AsyncIterator[DeployedCluster]:
+    trace = constant_trace()
+    async with (
+        Cluster(binaries=binaries) as cluster,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
+    ):
+        await cluster.add_nodes(node_documents(trace))
+        await cluster.apply(
+            [
+                *namespace_documents(),
+                *workload_documents(trace, epoch=int(time.time()), step_seconds=STEP_SECONDS),  # noqa: TID251
+            ]
+        )
+        await cluster.wait(
+            "/api/v1/pods?resourceVersion=0",
+            lambda pods: (
+                sum(pod["status"].get("phase") == "Running" for pod in pods["items"])
+                >= len(trace.pods) + len(trace.nodes)
+            ),
+            what="every pod runs",
+            timeout=60,
+        )
+        await cluster.apply(base_documents())
+        token = await cluster.service_account_token(NAMESPACE, "equipoise-collector")
+        passwords = {user: token_hex(12) for user in USERS}
+        yield DeployedCluster(
+            cluster=cluster,
+            binaries=binaries,
+            trace=trace,
+            loads=NodeLoads(session, cluster.prometheus_url, trace, 2 * STEP_SECONDS),
+            configuration=compressed_configuration(),
+            passwords=passwords | {"prometheus-token": token.read_text()},
+            directory=directory,
+        )
+
+
+class Installation(msgspec.Struct, frozen=True, kw_only=True):
+    """The running programs of k8s/base, each with its own credentials, and the output of `equipoise tap`."""
+
+    deployed: DeployedCluster
+    machine: Machine
+    extender_client: Path
+    """Folder with the client certificate of kube-scheduler."""
+
+    def scheduler_configuration(self, text: str) -> str:
+        """A shipped KubeSchedulerConfiguration with local addresses and files."""
+        return local_configuration(text, self.machine.url(EXTENDER_PORT, "https"), self.extender_client)
+
+    def messages(self) -> list[dict[str, Any]]:
+        """All messages so far, with their subjects."""
+        lines = self.machine.log("tap").read_text().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("\n")]
+
+    async def wait(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Whether the condition became true in time."""
+        deadline = asyncio.get_running_loop().time() + seconds
+        while asyncio.get_running_loop().time() < deadline:
+            if condition():
+                return True
+            await asyncio.sleep(0.2)
+        return condition()
+
+    async def until(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
+        """Raises AssertionError with the last log lines if the condition does not become true in time."""
+        if not await self.wait(condition, seconds):
+            tails = "\n".join(f"-- {name}\n{self.machine.tail(name, 6)}" for name in (*SERVICES, "tap", "nats"))
+            raise AssertionError(f"not within {seconds:g} s: {what}\n{tails}")
+
+    def evictions(self) -> int:
+        return sum(eviction.succeeded for eviction in self.deployed.cluster.evictions())
+
+
+@asynccontextmanager
+async def running_installation(deployed: DeployedCluster) -> AsyncIterator[Installation]:
+    """Started simultaneously, as Kubernetes does, with real evictions."""
+    extender_secrets = create_secrets(deployed.directory / "certificates")
+    machine = deployed.machine("base", base_programs(base_documents()), extender_secrets)
+    client = write_files(machine.path / "extender-client", extender_secrets[CLIENT_SECRET])
+    machine.evict = True
+    async with asyncio.TaskGroup() as group:
+        for name in machine.programs:
+            group.create_task(machine.start(name))
+    tap = ("equipoise", "tap", "-o", "json", "--nats", machine.url(NATS_PORT, "nats"), "--user", "tap")
+    machine.run_command("tap", (*tap, "--password-file", str(machine.password_file("tap"))))
+    await machine.completed("setup")
+    async with asyncio.TaskGroup() as group:
+        for service in SERVICES:
+            group.create_task(machine.ready(service))
+    installation = Installation(deployed=deployed, machine=machine, extender_client=client)
+    text = installation.scheduler_configuration((ROOT / "k8s" / "scheduler" / "extender.yaml").read_text())
+    await asyncio.to_thread(deployed.cluster.restart_scheduler, {"extenders": yaml.safe_load(text)["extenders"]})
+    yield installation
+    await asyncio.to_thread(machine.stop)
