@@ -41,6 +41,7 @@ EXTRAS: Mapping[str, tuple[str, str]] = {
     "certificates": ("certificates", "cryptography"),
     "demo": ("local", "equipoise.lab"),
     "lab": ("local", "equipoise.lab"),
+    "report": ("local", "equipoise.lab"),
     "testbed": ("local", "equipoise.testbed"),
     "up": ("local", "equipoise.testbed"),
 }
