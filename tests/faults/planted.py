@@ -147,6 +147,19 @@ DEFECTS = (
         fault="stopped_descheduler",
         invariant="I7",
     ),
+    Defect(
+        name="recheck off",
+        patches=(
+            Patch(
+                file=f"{BINDER}/service.py",
+                before="        return self._clock.monotonic() - valid.read_at < MAX_READ_AGE",
+                after="        return True",
+            ),
+        ),
+        tests=("tests/binder/test_read_age.py", "-k", "slow_write"),
+        fault="slow_ledger",
+        invariant="I18",
+    ),
 )
 
 
