@@ -16,6 +16,7 @@ from nats.aio.subscription import Subscription
 
 from equipoise.contracts.bus.streams import with_max_ages
 from equipoise.runtime.bus import Bus, Delivery
+from equipoise.runtime.bus.codec import SUBJECT
 from equipoise.runtime.bus.dev_server import embedded_server
 from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
 from equipoise.runtime.bus.setup import setup_streams
@@ -155,7 +156,7 @@ class NatsWorld:
 
     async def inject(self, subject: str, payload: bytes) -> None:
         async with await nats.connect(self.settings.url) as client:
-            await client.publish(subject, payload)
+            await client.publish(subject, payload, headers={SUBJECT: subject})
             await flushed(client)
 
     @asynccontextmanager
