@@ -282,9 +282,9 @@ class MemoryBus:
         """Headers of the messages of the matching subjects, oldest first (of the last 10,000)."""
         return [headers for subject, _, headers in self._history if matches(pattern, subject)]
 
-    def inject(self, subject: str, payload: bytes) -> None:
-        """Publish bytes that need not be a valid message."""
-        self._store(subject, payload, {SUBJECT: subject})
+    def inject(self, subject: str, payload: bytes, *, headers: Headers | None = None) -> None:
+        """Publish bytes that need not be a valid message. Default headers: those of a message for this subject."""
+        self._store(subject, payload, {SUBJECT: subject} if headers is None else headers)
 
     def disconnect(self) -> None:
         """Lose the connection: nothing can be published or received until `reconnect`."""
