@@ -7,7 +7,7 @@ import pytest
 from binder.ledgers import a_ledger, an_entry
 from builders import NOW, a_workload, an_intent
 
-from equipoise.binder.state.ledger import Ledger, ReplacementStatus, new_entry
+from equipoise.binder.state.ledger import MAX_REFUSALS, Ledger, ReplacementStatus, new_entry
 from equipoise.contracts.messages.eviction import Outcome
 
 
@@ -49,16 +49,13 @@ def test_a_returned_reservation_does_not_count() -> None:
     assert ledger.release("intent-web-1").entries == ()
 
 
-def test_refusals_without_a_reservation_do_not_count() -> None:
-    """They are only kept for redeliveries."""
-    refused = new_entry(an_intent(), NOW, workload=None, expires_at=NOW + 180, dry_run=False)
-    refusal = msgspec.structs.replace(refused, outcome=Outcome.REJECTED_FIT, detail="no room")
-    ledger = a_ledger().record_refusal(refusal)
-    assert ledger.view(NOW, dry_run=False, migration_timeout=600).entries == ()
-    assert ledger.without_refusals().entries == ()
-    entry = ledger.entry("intent-web-1")
-    assert entry is not None
-    assert entry.detail == "no room"
+def test_refusals_do_not_count() -> None:
+    """They are only kept for redeliveries, and only the latest ones."""
+    refusals = [an_entry(f"pod-{number}", counted=False, outcome=Outcome.REJECTED_FIT) for number in range(250)]
+    ledger = a_ledger(an_entry(), *refusals)
+    assert ledger.view(NOW, dry_run=False, migration_timeout=600).entries == (an_entry(),)
+    assert ledger.without_refusals().entries == (an_entry(),)
+    assert ledger.pruned(NOW, retention=600).entries == (an_entry(), *refusals[-MAX_REFUSALS:])
 
 
 def test_pruning_keeps_what_redeliveries_and_windows_need() -> None:

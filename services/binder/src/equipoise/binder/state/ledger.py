@@ -28,6 +28,9 @@ CERTAIN = (Outcome.EVICTED, Outcome.DRY_RUN)
 CLOCK_TOLERANCE = 0.05
 """Seconds by which the clocks of several API servers may differ. Windows are longer by this."""
 
+MAX_REFUSALS = 100
+"""Entries that do not count and are kept for redeliveries. Another one gets its outcome from the bus."""
+
 _replace = msgspec.structs.replace
 
 
@@ -41,7 +44,7 @@ class ReplacementStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One intent: reserved, settled, or refused without a reservation."""
+    """One intent: reserved, or settled."""
 
     intent_id: str
     pod_uid: str
@@ -64,7 +67,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     limit_scope: str = ""
     retry_at: float | None = None
     counted: bool = True
-    """Against the limits. False: refused, and kept so that a redelivery gets the same outcome."""
+    """Against the limits. False: refused after its reservation, and kept so that a redelivery gets the same outcome."""
 
     taken_over: bool = False
     """A second binder may send a POST for it too, so no refusal returns the reservation."""
@@ -186,7 +189,8 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     def reserve(self, entry: LedgerEntry, *, epoch: LeaseEpoch) -> "Ledger":
         """The entry counts from now on. Raises ValueError when the intent has an entry."""
-        self._require_new(entry)
+        if self.entry(entry.intent_id) is not None:
+            raise ValueError(f"intent {entry.intent_id} is in the ledger already")
         return _replace(self, entries=(*self.entries, entry), epoch=epoch)
 
     def settle(
@@ -221,12 +225,6 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             lambda entry: entry.intent_id != intent_id or entry.settled_at is not None or entry.taken_over
         )
 
-    def record_refusal(self, entry: LedgerEntry) -> "Ledger":
-        """With an outcome that nothing was reserved for, so that the same intent is never decided twice."""
-        self._require_new(entry)
-        refusal = _replace(entry, counted=False, settled_at=entry.reserved_at)
-        return _replace(self, entries=(*self.entries, refusal))
-
     def with_replacements(self, statuses: Mapping[str, ReplacementStatus], now: float) -> "Ledger":
         """With what was read of the replacements of these intents."""
 
@@ -246,10 +244,15 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return _replace(self, outage_ended_at=now, outage=outage)
 
     def pruned(self, now: float, *, retention: float) -> "Ledger":
-        """Without the entries that no limit reads (older than `retention` seconds) and no redelivery needs."""
+        """Without the entries that no limit reads (older than `retention` seconds) and no redelivery needs.
+
+        Of those that do not count, only the latest are kept: they must never fill the document.
+        """
+        refusals = [entry.intent_id for entry in self.entries if not entry.counted]
+        excess = frozenset(refusals[:-MAX_REFUSALS])
         return self._keeping(
             lambda entry: (
-                now <= entry.expires_at
+                (now <= entry.expires_at and entry.intent_id not in excess)
                 or (entry.counted and now - entry.latest <= retention)
                 or (entry.counted and entry.failing_since is not None and entry.recovered_at is None)
             )
@@ -266,10 +269,6 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """A person has accepted the known failures of replacements: only new ones stop evictions again."""
         resumed = _replace(self, paused=False, pause_reason="", started_at=now)
         return resumed._with_each(lambda entry: _replace(entry, failing_since=None, failure=""))
-
-    def _require_new(self, entry: LedgerEntry) -> None:
-        if self.entry(entry.intent_id) is not None:
-            raise ValueError(f"intent {entry.intent_id} is in the ledger already")
 
     def _update(self, intent_id: str, **fields: Any) -> "Ledger":
         return self._with_each(lambda entry: _replace(entry, **fields) if entry.intent_id == intent_id else entry)
