@@ -53,7 +53,7 @@ class Binder:
         self._concurrency = settings.concurrency
         self._dry_run = not settings.evict
         self._cluster = ClusterState(shared.load)
-        self._validation = Validation(kube, clock, self._cluster, shared)
+        self._validation = Validation(kube, clock, self._cluster, shared, settings.max_intent_lifetime)
         self._ledger = LedgerWriter(
             kube, clock, settings.limits, namespace, dry_run=self._dry_run, preempted=lambda: self._cluster.preempted
         )
