@@ -14,7 +14,6 @@ from equipoise.binder.shell.ledger_store import LedgerFull, LedgerStore, StoredL
 from equipoise.binder.shell.live_reads import read_replacement
 from equipoise.binder.state.cluster_state import PreemptedPod
 from equipoise.binder.state.ledger import (
-    CLOCK_TOLERANCE,
     Ledger,
     LedgerClosed,
     LedgerEntry,
@@ -90,7 +89,7 @@ class LedgerWriter:
         return self._kube.server_time_bounds(self._clock.now())[1]
 
     async def update(self) -> Ledger | LedgerClosed:
-        """Writes what concerns every binder: outages and preemptions. Raises KubeError."""
+        """Writes what concerns every binder: outages, preemptions, a longer retention. Raises KubeError."""
         outage = ""
 
         def change(ledger: Ledger) -> Ledger:
@@ -107,6 +106,8 @@ class LedgerWriter:
         if self.outages.pending:
             ledger = ledger.after_outage(self.outages.pending, self.latest)
         within, retention = self._limits.preemptions.within, self._limits.retention
+        if retention > ledger.retention:
+            ledger = ledger.retaining(retention, self.earliest)
         return with_preempted(ledger, self._preempted(), self.earliest, within=within, retention=retention)
 
     async def reserve(
@@ -236,4 +237,4 @@ class LedgerWriter:
         return new_entry(intent, now, workload=workload, expires_at=expires_at, dry_run=self._dry_run)
 
     def _pruned(self, ledger: Ledger) -> Ledger:
-        return ledger.pruned(self.earliest, retention=self._limits.retention + CLOCK_TOLERANCE)
+        return ledger.retaining(self._limits.retention, self.earliest).pruned(self.earliest)

@@ -161,6 +161,13 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     epoch: LeaseEpoch | None = None
     """The newest descheduler that anything was reserved for."""
 
+    retention: float = 0.0
+    """Seconds for which some binder needs the entries: the longest, because binders differ while a change of their
+    limits is rolled out."""
+
+    retention_needed_at: float = 0.0
+    """When a binder last needed it. It is forgotten when all entries that it keeps are older, after a day at least."""
+
     hours: tuple[HourlyCount, ...] = ()
     """Each hour of the last day, oldest first; hours without evictions are left out."""
 
@@ -243,8 +250,14 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """Something that evictions depend on was unavailable until now."""
         return _replace(self, outage_ended_at=now, outage=outage)
 
-    def pruned(self, now: float, *, retention: float) -> "Ledger":
-        """Without the entries that no limit reads (older than `retention` seconds) and no redelivery needs.
+    def retaining(self, retention: float, now: float) -> "Ledger":
+        """Kept at least as long as this binder needs, in seconds, and as long as other binders have needed lately."""
+        if retention < self.retention and now - self.retention_needed_at <= max(self.retention, DAY):
+            return self
+        return _replace(self, retention=retention, retention_needed_at=now)
+
+    def pruned(self, now: float) -> "Ledger":
+        """Without the entries that no limit reads (older than `retention`) and no redelivery needs.
 
         Of those that do not count, only the latest are kept: they must never fill the document.
         """
@@ -253,7 +266,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self._keeping(
             lambda entry: (
                 (now <= entry.expires_at and entry.intent_id not in excess)
-                or (entry.counted and now - entry.latest <= retention)
+                or (entry.counted and now - entry.latest <= self.retention + CLOCK_TOLERANCE)
                 or (entry.counted and entry.failing_since is not None and entry.recovered_at is None)
             )
         )
