@@ -21,7 +21,6 @@ from equipoise.binder.decisions.limits import (
 )
 from equipoise.binder.decisions.result import Finish, Proceed, Retry
 from equipoise.binder.state.ledger import (
-    CLOCK_TOLERANCE,
     TRANSIT_TIME,
     Ledger,
     LedgerEntry,

@@ -16,6 +16,9 @@ from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.message import converted
 
+FORMAT_VERSION = 1
+"""Of the document. It is raised when an older binder must not use the ledger, not for a new field: those are kept."""
+
 HOUR = 3_600.0
 DAY = 24 * HOUR
 
@@ -81,6 +84,10 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     failure: str = ""
     """Why it cannot be created."""
 
+    unknown_fields: dict[str, Any] = {}
+    """Fields of a later version, as they are in the document: this version keeps them. An outcome that it does not know
+    is one of them; it reads as `failed`."""
+
     preempted_for: tuple[Workload, ...] = ()
     """Not empty: no intent, but a pod that kube-scheduler preempted on the target of an eviction of these workloads. It
     counts as evicted."""
@@ -145,6 +152,10 @@ class HourlyCount(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The whole document. Every change returns a new one."""
+
+    format_version: int = FORMAT_VERSION
+    unknown_fields: dict[str, Any] = {}
+    """As in an entry."""
 
     created_at: float
     started_at: float
@@ -298,6 +309,9 @@ class LedgerClosed(msgspec.Struct, frozen=True, kw_only=True):
 
     why: str
     """And what to do."""
+
+    newer: bool = False
+    """A later version has written it, and can use it."""
 
 
 def new_entry(
