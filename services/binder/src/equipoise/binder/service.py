@@ -208,9 +208,13 @@ class Binder:
             return Finish(outcome=Outcome.EXPIRED, detail=detail, reservation=not_posted)
         result: Finish | Retry
         if self._is_recent(valid):
-            dry_run = entry.dry_run or self._dry_run
             result = await self._client.evict(
-                intent, valid.eviction.workload, lifetime, dry_run=dry_run, taken_over=taken_over
+                intent,
+                valid.eviction.workload,
+                within=valid.read_at + MAX_READ_AGE - self._clock.monotonic(),
+                timeout=lifetime,
+                dry_run=entry.dry_run or self._dry_run,
+                taken_over=taken_over,
             )
         else:
             why = f"the API server needs more than {MAX_READ_AGE:.0f} s for what must be read before an eviction"
