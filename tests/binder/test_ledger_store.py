@@ -73,9 +73,9 @@ async def test_a_ledger_of_a_later_version_is_closed(world: World) -> None:
     world.write_ledger(text)
     assert await world.outcome_of("web-1") == "paused"
     assert "format 2" in world.outcomes[0].detail
-    with pytest.raises(NotDone, match="not paused.*format 2"):
+    with pytest.raises(NotDone, match=r"not paused.*format 2"):
         await pause(world.kube, OWN, "")
-    with pytest.raises(NotDone, match="not resumed.*format 2"):
+    with pytest.raises(NotDone, match=r"not resumed.*format 2"):
         await resume(world.kube, OWN, world.clock)
     assert world.kube.stored(CONFIG_MAPS)[0].data["ledger"] == text
     assert world.kube.evictions == []
@@ -84,7 +84,7 @@ async def test_a_ledger_of_a_later_version_is_closed(world: World) -> None:
 async def test_a_binder_keeps_what_a_later_version_has_added(world: World) -> None:
     """Fields of the document and of entries, and an outcome that it does not know: that entry counts as settled."""
     document = msgspec.to_builtins(a_ledger(an_entry("web-9", workload=None))) | {"quota": {"left": 3}}
-    document["entries"][0] |= {"zone": "a", "outcome": "deferred"}
+    document["entries"] = [document["entries"][0] | {"zone": "a", "outcome": "deferred"}]
     world.write_ledger(msgspec.json.encode(document).decode())
     await world.start(world.binder())
     await world.propose("web-9", id="intent-web-9")

@@ -9,7 +9,17 @@ import msgspec
 import structlog
 from prometheus_client import Histogram
 
-from equipoise.binder.decisions.result import Finish, Proceed, Reservation, Retry, paused, pod_left, published, recorded, retry
+from equipoise.binder.decisions.result import (
+    Finish,
+    Proceed,
+    Reservation,
+    Retry,
+    paused,
+    pod_left,
+    published,
+    recorded,
+    retry,
+)
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.eviction_client import EvictionClient
 from equipoise.binder.shell.ledger_watch import LedgerWatch

@@ -89,8 +89,8 @@ def _lifetime_faults(descheduler: Section, binder: Section) -> Iterator[str]:
         return
     if lifetime > longest:
         yield (
-            f"descheduler.intentLifetime: {lifetime} is longer than binder.maxIntentLifetime ({longest}), so every intent "
-            "would be rejected: raise binder.maxIntentLifetime"
+            f"descheduler.intentLifetime: {lifetime} is longer than binder.maxIntentLifetime ({longest}), so every "
+            "intent would be rejected: raise binder.maxIntentLifetime"
         )
 
 

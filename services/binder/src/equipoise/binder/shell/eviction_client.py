@@ -95,13 +95,9 @@ class EvictionClient:
             taken_over=taken_over,
         )
 
-    async def _post(
-        self, intent: EvictionIntent, within: float, timeout: float, *, dry_run: bool
-    ) -> EvictionResponse:
+    async def _post(self, intent: EvictionIntent, within: float, timeout: float, *, dry_run: bool) -> EvictionResponse:
         """The ledger relies on the timeout: no POST is pending for longer than its intent lives."""
-        request = self.kube.evict(
-            intent.namespace, intent.pod, uid=intent.pod_uid, dry_run=dry_run, within=within
-        )
+        request = self.kube.evict(intent.namespace, intent.pod, uid=intent.pod_uid, dry_run=dry_run, within=within)
         try:
             result = await run_with_guard(request, timeout_after(self.clock, timeout))
         except TimeoutError as error:

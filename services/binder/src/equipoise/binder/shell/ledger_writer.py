@@ -106,7 +106,7 @@ class LedgerWriter:
         if self.outages.pending:
             ledger = ledger.after_outage(self.outages.pending, self.latest)
         within, retention = self._limits.preemptions.within, self._limits.retention
-        if retention > ledger.retention:
+        if ledger.retention < retention:
             ledger = ledger.retaining(retention, self.earliest)
         return with_preempted(ledger, self._preempted(), self.earliest, within=within, retention=retention)
 
@@ -115,7 +115,8 @@ class LedgerWriter:
     ) -> Proceed[LedgerEntry] | Finish:
         """The reservation, or a refusal. Raises KubeError and HandledByAnotherBinder.
 
-        A refusal writes only what the reads of replacements have shown. `recheck` is called for every ledger that is tried, because time passes.
+        A refusal writes only what the reads of replacements have shown. `recheck` is called for every ledger that is
+        tried, because time passes.
         """
         for _ in range(_CAS_ATTEMPTS):
             try:

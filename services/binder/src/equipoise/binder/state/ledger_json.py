@@ -69,7 +69,7 @@ def _with_known(document: dict[str, Any], names: Sequence[str]) -> dict[str, Any
 
 def _with_unknown(document: dict[str, Any]) -> dict[str, Any]:
     """The inverse."""
-    unknown = document.pop("unknownFields", {})
+    unknown: dict[str, Any] = document.pop("unknownFields", {})
     return document | unknown
 
 
