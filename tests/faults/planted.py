@@ -74,7 +74,7 @@ DEFECTS = (
                 after="options: dict[str, Any] = {}",
             ),
         ),
-        tests=("tests/runtime/test_kube_wire.py", "-k", "rehearsal"),
+        tests=("tests/runtime/test_http.py", "-k", "rehearsal"),
         fault="recreated",
         invariant="I4",
     ),

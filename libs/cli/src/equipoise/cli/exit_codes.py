@@ -49,11 +49,6 @@ def _reported(error: BaseException) -> click.ClickException | None:
     from equipoise.runtime.bus.dev_server import NoNatsServer
     from equipoise.runtime.configuration import ConfigurationError
     from equipoise.runtime.kubernetes.client import KubeError
-    from equipoise.testbed.api import ApiError
-    from equipoise.testbed.binaries.build import BuildError
-    from equipoise.testbed.binaries.toolchain import NoGoError
-    from equipoise.testbed.cluster import ClusterError
-    from equipoise.testbed.processes.guard import GuardError
 
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -63,10 +58,23 @@ def _reported(error: BaseException) -> click.ClickException | None:
         return InvalidInput(str(error))
     if isinstance(error, BusError | KubeError | NoNatsServer):
         return CommandFailed(str(error))
-    if isinstance(error, ApiError | BuildError | ClusterError | GuardError | NoGoError):
+    if isinstance(error, _testbed_errors()):
         return CommandFailed(str(error))
     if isinstance(error, UnicodeDecodeError):
         return InvalidInput(f"the file is not UTF-8: {error.reason} at byte {error.start}")
     if isinstance(error, OSError) and error.filename is not None:
         return CommandFailed(f"{error.filename}: {error.strerror}")
     return None
+
+
+def _testbed_errors() -> tuple[type[Exception], ...]:
+    """None as long as nothing of the testbed was imported: it may not be installed."""
+    if "equipoise.testbed" not in sys.modules:
+        return ()
+    from equipoise.testbed.api import ApiError
+    from equipoise.testbed.binaries.build import BuildError
+    from equipoise.testbed.binaries.toolchain import NoGoError
+    from equipoise.testbed.cluster import ClusterError
+    from equipoise.testbed.processes.guard import GuardError
+
+    return ApiError, BuildError, ClusterError, GuardError, NoGoError

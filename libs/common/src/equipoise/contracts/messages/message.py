@@ -14,6 +14,11 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A whole message."""
 
+    @property
+    def max_age(self) -> float | None:
+        """Seconds for which its stream keeps it; None: as long as any other message."""
+        return None
+
 
 def converted(source: msgspec.Struct, kind: type[S], **fields: Any) -> S:
     """A new `kind` with these fields. Each other field is that of `source` with the same name, else its default.
