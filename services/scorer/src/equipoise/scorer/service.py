@@ -91,6 +91,7 @@ class Scorer:
             tasks.create_task(self._prune_regularly())
             tasks.create_task(self._advise())
             tasks.create_task(self._review_cluster())
+            tasks.create_task(server.accept())
             tasks.create_task(server.reload_certificates(self.health))
 
     # messages

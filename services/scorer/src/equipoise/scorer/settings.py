@@ -30,6 +30,19 @@ class ExtenderSettings(Section, frozen=True, kw_only=True):
     concurrency: Annotated[int, Meta(ge=1)] = 64
     """Maximum number of concurrent requests; more are refused, and kube-scheduler continues without scores."""
 
+    max_connections: Annotated[int, Meta(ge=1)] = 256
+    """Maximum number of open connections. Above it, the longest unused one of the client with the most is closed."""
+
+    max_connections_per_address: Annotated[int, Meta(ge=1)] = 16
+    """Maximum number of open connections from one IP address. kube-scheduler needs one or two. Above it, the longest
+    unused one is closed. Raise it if many kube-schedulers reach the scorer from the same address."""
+
+    handshake_timeout: Annotated[float, Meta(gt=0)] = 5.0
+    """Seconds within which a client must be verified (with `tls.clientCaFile`) or send the head of its first request.
+
+    A network timeout: not divided by time compression.
+    """
+
     max_body_bytes: Annotated[int, Meta(ge=2**20)] = 8 * 2**20
     """Maximum size of a request."""
 
