@@ -1,6 +1,6 @@
 """A scorer with its probes in a process of its own, which may have few open files.
 
-`python -m scorer.extender_process OPEN_FILES SCORER_SECTION` prints the ports of the extender and of /healthz, and
+`python -m scorer.extender_process OPEN_FILES EXTENDER_SETTINGS` prints the ports of the extender and of /healthz, and
 serves until its input ends. The limit is soft: half of OPEN_FILES until the scorer raises it.
 """
 
@@ -18,7 +18,7 @@ from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.runtime.process.health import Health, serving_health
 from equipoise.scorer import __main__ as program
 from equipoise.scorer.service import Scorer
-from equipoise.scorer.settings import ScorerSettings
+from equipoise.scorer.settings import ExtenderSettings, ScorerSettings
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock
 
@@ -49,4 +49,5 @@ if __name__ == "__main__":
     files = int(sys.argv[1])
     resource.setrlimit(resource.RLIMIT_NOFILE, (files // 2, files))
     program.raise_file_limit()
-    asyncio.run(serve(msgspec.json.decode(sys.argv[2], type=ScorerSettings)))
+    extender = msgspec.json.decode(sys.argv[2], type=ExtenderSettings)
+    asyncio.run(serve(ScorerSettings(listen="127.0.0.1:0", extender=extender)))

@@ -9,7 +9,7 @@ import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -74,8 +74,8 @@ class Scorer:
 
 
 @asynccontextmanager
-async def scorer_process(tls: ssl.SSLContext | None = None, **extender: Any) -> AsyncIterator[Scorer]:
-    section = json.dumps(msgspec.to_builtins(settings_for(**extender)))
+async def scorer_process(client: ssl.SSLContext | None = None, **extender: Any) -> AsyncIterator[Scorer]:
+    section = msgspec.json.encode(settings_for(**extender).extender)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "scorer.extender_process", str(OPEN_FILES), section),
         stdin=asyncio.subprocess.PIPE,
@@ -85,8 +85,10 @@ async def scorer_process(tls: ssl.SSLContext | None = None, **extender: Any) -> 
     assert process.stdin is not None
     assert process.stdout is not None
     async with asyncio.timeout(60):
-        ports = json.loads(await process.stdout.readline())
-    scorer = Scorer(ports, tls)
+        while not (line := await process.stdout.readline()).startswith(b"{"):  # log lines
+            assert line
+        ports = json.loads(line)
+    scorer = Scorer(ports, client)
     try:
         yield scorer
     finally:
@@ -96,10 +98,8 @@ async def scorer_process(tls: ssl.SSLContext | None = None, **extender: Any) -> 
 
 
 async def closed_by_server(pipe: Pipe) -> None:
-    try:
+    with suppress(ConnectionError):
         await pipe[0].read()
-    except ConnectionError:
-        pass
 
 
 async def test_600_idle_connections_delay_nothing() -> None:
@@ -116,33 +116,32 @@ async def test_600_idle_connections_delay_nothing() -> None:
 async def test_200_connections_with_slow_bodies_delay_nothing() -> None:
     """Each sends the head of a request, then one byte of the body at a time."""
     async with scorer_process() as scorer:
-        slow = await scorer.attack(
-            ["127.0.0.2"] * SLOW, send=b"POST /prioritize HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
-        )
-        drip = asyncio.create_task(send_slowly([writer for _, writer in slow], b"{"))
-
-        assert await scorer.scored(100) == 100
-        assert await scorer.healthy()
-        drip.cancel()
+        head = b"POST /prioritize HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
+        async with sending_slowly(await scorer.attack(["127.0.0.2"] * SLOW, send=head), b"{"):
+            assert await scorer.scored(100) == 100
+            assert await scorer.healthy()
 
 
 async def test_slow_heads_end_at_the_deadline() -> None:
     """A client that sends one byte of the head at a time does not extend its deadline."""
     async with scorer_process(handshake_timeout=1.0) as scorer:
         slow = await scorer.attack(["127.0.0.2"] * 10, send=b"POST /prioritize HTTP/1.1\r\nX: ")
-        drip = asyncio.create_task(send_slowly([writer for _, writer in slow], b"x"))
-
-        async with asyncio.timeout(60):
+        async with sending_slowly(slow, b"x"), asyncio.timeout(60):
             await asyncio.gather(*map(closed_by_server, slow))
-        drip.cancel()
 
 
-async def send_slowly(writers: list[asyncio.StreamWriter], piece: bytes) -> None:
-    while True:
-        for writer in writers:
-            if not writer.transport.is_closing():
-                writer.write(piece)
-        await asyncio.sleep(0.05)
+@asynccontextmanager
+async def sending_slowly(pipes: list[Pipe], piece: bytes) -> AsyncIterator[None]:
+    async def send() -> None:
+        while True:
+            for _, writer in pipes:
+                if not writer.transport.is_closing():
+                    writer.write(piece)
+            await asyncio.sleep(0.05)
+
+    sending = asyncio.create_task(send())
+    yield
+    sending.cancel()
 
 
 class Authority:
@@ -187,38 +186,46 @@ async def test_a_verified_connection_waits_longer_than_the_deadline(start: Start
     """kube-scheduler may open a connection and use it later; keepAliveTimeout applies."""
     authority = Authority(tmp_path)
     running = await start(settings_for(tls=authority.tls, handshake_timeout=0.2))
-    reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=authority.kube_scheduler)
-    unverified, other = await asyncio.open_connection("127.0.0.1", running.port)
-    await closed_by_server((unverified, other))  # the deadline of the earlier one has passed, too
+    async with (
+        connection(running.port, ssl=authority.kube_scheduler) as verified,
+        connection(running.port) as unverified,
+        asyncio.timeout(60),
+    ):
+        await closed_by_server(unverified)  # the deadline of the other one has passed as well
+        assert b" 200 " in await request(verified)
 
+
+@asynccontextmanager
+async def connection(port: int, host: str = "127.0.0.1", **options: Any) -> AsyncIterator[Pipe]:
+    reader, writer = await asyncio.open_connection(host, port, **options)
+    try:
+        yield reader, writer
+    finally:
+        writer.transport.abort()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+
+async def request(pipe: Pipe) -> bytes:
+    """The head of the response."""
     body = json.dumps(a_body()).encode()
-    writer.write(b"POST /prioritize HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-    async with asyncio.timeout(60):
-        assert b" 200 " in await reader.readline()
-    writer.close()
-    other.close()
+    pipe[1].write(b"POST /prioritize HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    head = await pipe[0].readuntil(b"\r\n\r\n")
+    await pipe[0].readuntil(b"]")
+    return head
 
 
 async def test_the_connection_in_use_is_kept(start: Start) -> None:
     """Of one address above its limit, connections without a valid request are closed first, and counted."""
     running = await start(settings_for(max_connections_per_address=2))
-    async with aiohttp.ClientSession() as session:
-
-        async def connection() -> int:
-            async with session.post(f"{running.url}/prioritize", json=a_body()) as response:
-                assert response.connection is not None
-                assert response.connection.transport is not None
-                port: int = response.connection.transport.get_extra_info("sockname")[1]
-                await response.read()
-                return port
-
-        first = await connection()
+    async with AsyncExitStack() as stack, asyncio.timeout(60):
+        used = await stack.enter_async_context(connection(running.port))
+        assert b" 200 " in await request(used)
         for _ in range(5):
-            reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+            reader, writer = await stack.enter_async_context(connection(running.port))
             writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-            async with asyncio.timeout(60):
-                assert b" 404 " in await reader.readline()
-            assert await connection() == first
+            assert b" 404 " in await reader.readline()
+            assert b" 200 " in await request(used)
     dropped = running.metrics.get_sample_value("equipoise_scorer_connections_dropped_total", {"reason": "limit"})
     assert dropped == 4
 
@@ -234,11 +241,11 @@ async def test_more_connections_than_open_files_are_a_configuration_error(start:
     running.task = asyncio.create_task(asyncio.sleep(0))
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "", "0.0.0.0", "[::1]"])  # noqa: S104  of this test
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "", "0.0.0.0", "[::1]"])
 async def test_it_listens_at_the_configured_address(start: Start, host: str) -> None:
     """Without a host on every interface."""
     if "::" in host and not socket.has_dualstack_ipv6():
         pytest.skip("this machine has no IPv6")
-    running = await start(msgspec.structs.replace(settings_for(), listen=f"{host}:0"))
-    _, writer = await asyncio.open_connection("::1" if "::" in host else "127.0.0.1", running.port)
-    writer.close()
+    running = await start(msgspec.structs.replace(settings_for(allow_unauthenticated=True), listen=f"{host}:0"))
+    async with connection(running.port, "::1" if "::" in host else "127.0.0.1") as pipe, asyncio.timeout(60):
+        assert b" 200 " in await request(pipe)

@@ -15,7 +15,6 @@ from equipoise.scorer.decisions.filtering import FilteredNodes
 from equipoise.scorer.state.arrays import Rows
 from equipoise.scorer.state.demand import pod_demand
 
-
 MAX_NODES = 15_000
 """Nodes of a request: three times as many as Kubernetes supports."""
 
@@ -85,7 +84,7 @@ _MAX_NODE_VALUES = 300_000
 _ARGUMENTS = msgspec.json.Decoder(_Arguments)
 _ARGUMENTS_IN_ANY_CASE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _POD = msgspec.json.Decoder(Pod)
-_NODES = msgspec.json.Decoder(_NodeList | None)
+_NODES: msgspec.json.Decoder[_NodeList | None] = msgspec.json.Decoder(_NodeList | None)
 _NODE = msgspec.json.Decoder(_Node)
 _NAMES = msgspec.json.Decoder(list[str] | None)
 
