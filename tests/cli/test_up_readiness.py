@@ -1,7 +1,30 @@
-"""Changes of readiness that `equipoise up` prints."""
+"""The configuration of `equipoise up`, and the changes of readiness that it prints."""
 
-from equipoise.cli.up.run import readiness_changes
+from pathlib import Path
+
+from equipoise.cli.kubeconfig import Context
+from equipoise.cli.up.run import complete_document, readiness_changes
 from equipoise.runtime.process.health import Readiness
+from equipoise.testbed.processes.loopback import PortBlock
+
+SHIPPED = Path(__file__).parents[2] / "k8s" / "base" / "equipoise.yaml"
+
+
+def test_the_shipped_configuration_serves_this_machine_without_certificates() -> None:
+    """The files that it names exist only in a cluster. An address that is configured keeps its TLS settings."""
+    context, ports = Context(files="", name="", cluster="", server=""), PortBlock()
+    try:
+        documents = [
+            complete_document(SHIPPED.read_text(), environment, "http://x", context, evict=False, ports=ports)
+            for environment in ({}, {"EQUIPOISE_SCORER__LISTEN": "10.0.0.1:8888"})
+        ]
+    finally:
+        ports.release()
+    local, reachable = [document["scorer"] for document in documents]
+    assert local["listen"].startswith("127.0.0.1:")
+    assert local["extender"]["tls"] is None
+    assert reachable["listen"] == "10.0.0.1:8888"
+    assert reachable["extender"]["tls"]["clientCaFile"]
 
 
 def a_report(*problems: str, ready: bool = True) -> Readiness:

@@ -1,5 +1,6 @@
 """The scorer's section of the configuration: how to score, and where to serve. Load and thresholds are shared."""
 
+from ipaddress import ip_address
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -63,7 +64,12 @@ class ExtenderSettings(Section, frozen=True, kw_only=True):
     """
 
     tls: ExtenderTls | None = None
-    """null: plain HTTP."""
+    """null: plain HTTP. Without `clientCaFile`, the scorer starts only on a loopback address, or with
+    `allowUnauthenticated`."""
+
+    allow_unauthenticated: bool = False
+    """Serve clients without a certificate on addresses that other machines reach. Every such client can then change
+    where pods are placed: a request reserves load on the best nodes, and may be taken for that of a replacement."""
 
 
 class AdviceSettings(Section, frozen=True, kw_only=True):
@@ -91,3 +97,17 @@ class ScorerSettings(ScoringSettings, frozen=True, kw_only=True):
     advice: AdviceSettings = AdviceSettings()
 
     extender: ExtenderSettings = ExtenderSettings()
+
+    @property
+    def serves_any_client(self) -> bool:
+        """Whether the extender is reachable from other machines, and requires no client certificate."""
+        tls = self.extender.tls
+        return (tls is None or tls.client_ca_file is None) and not _is_loopback(self.listen)
+
+
+def _is_loopback(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -86,8 +86,8 @@ def complete_document(
 ) -> Document:
     """The whole configuration: options override environment variables, those the file, that the defaults.
 
-    Addresses with their default value are replaced by a free port of the loopback interface. Raises
-    ConfigurationError.
+    Addresses with their default value are replaced by a free port of the loopback interface; there the extender needs
+    no TLS, and the files of an installation in a cluster do not exist. Raises ConfigurationError.
     """
     shared, own = read_sections({} if text is None else read_document(text), SERVICE_SETTINGS, environment)
     document = to_document(shared, own)
@@ -97,6 +97,8 @@ def complete_document(
     for service, setting in [*((service, "health") for service in SERVICES), ("scorer", "listen")]:
         if document[service][setting] == getattr(SERVICE_SETTINGS[service](), setting):
             document[service][setting] = f"127.0.0.1:{ports.take()}"
+            if setting == "listen":
+                document[service]["extender"]["tls"] = None
     sections = {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
     read_sections(sections, SERVICE_SETTINGS)
     return document
@@ -104,11 +106,12 @@ def complete_document(
 
 def _print_summary(context: Context, document: Document, directory: Path) -> None:
     nats_url, namespace = document["nats"]["url"], document["kubernetes"]["namespace"]
+    scheme = "http" if document["scorer"]["extender"]["tls"] is None else "https"
     rows = {
         "context": f"{context.name}  (cluster {context.cluster} {context.server})".rstrip(),
         "evictions": "REAL" if document["binder"]["evict"] else "dry run (use --evict to evict pods)",
         "writes": f"annotations equipoise.dev/… on nodes and workloads; ledger and Leases in namespace {namespace}",
-        "extender": f"http://{document['scorer']['listen']}/prioritize",
+        "extender": f"{scheme}://{document['scorer']['listen']}/prioritize",
         "messages": f"equipoise tap --nats {nats_url}",
         "logs": f"{directory}/*.log",
     }
