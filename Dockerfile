@@ -1,12 +1,22 @@
-# One image for the five services, the setup step and the program `equipoise`; the command selects what runs.
-FROM python:3.13-slim AS build
-RUN pip install --no-cache-dir uv==0.13.8
-WORKDIR /source
-COPY . .
-ENV UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy UV_PROJECT_ENVIRONMENT=/opt/equipoise
-RUN uv sync --no-dev --no-editable --compile-bytecode --python /usr/local/bin/python
+# One image for the five services, the setup step and those commands of the program `equipoise` that use a cluster.
+# To build from a fixed base: --build-arg PYTHON_IMAGE=python:3.13-slim@sha256:… (docs/operations.md, "Install in a cluster").
+ARG PYTHON_IMAGE=python:3.13-slim
 
-FROM python:3.13-slim
+FROM ${PYTHON_IMAGE} AS build
+WORKDIR /source
+ENV UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy UV_COMPILE_BYTECODE=1 VIRTUAL_ENV=/opt/equipoise
+COPY requirements requirements
+RUN pip install --no-cache-dir --no-deps --only-binary :all: --require-hashes -r requirements/uv.txt
+RUN uv venv --python /usr/local/bin/python /opt/equipoise
+RUN uv pip install --no-build --require-hashes -r requirements/image.txt
+COPY libs libs
+COPY services services
+RUN uv pip install --no-deps --no-index --offline --no-sources ./libs/* ./services/*
+RUN python -m requirements.sbom > /opt/equipoise/sbom.cdx.json
+
+FROM ${PYTHON_IMAGE}
+# The base image contains two copies of pip.
+RUN pip uninstall --yes --root-user-action=ignore pip && rm -r /usr/local/lib/python3.*/ensurepip
 RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin equipoise
 COPY --from=build /opt/equipoise /opt/equipoise
 ENV PATH=/opt/equipoise/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1

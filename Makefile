@@ -9,7 +9,7 @@ ARGS ?=
 export PYTHON
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test test-unit chaos check bench up clean
+.PHONY: help demo test test-unit chaos check lock bench up clean
 
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ chaos: ## Weekly: inject faults on a real cluster (SEEDS=1-20 FAULTS=name,name) 
 
 check: ## Check style, types, architecture, and that docs/asyncapi.yaml and docs/events.md match the code
 	@./run sh -c 'ruff format --check . && ruff check . && mypy && lint-imports && pytest -q tests/cli/test_events.py'
+
+lock: ## Write the versions and hashes in requirements/ after a change of dependencies (ARGS=--upgrade for the newest)
+	@requirements/lock.sh $(ARGS)
 
 bench: ## Measure speed and memory, one JSON line per benchmark (BENCH="name name" selects some)
 	@./run python -m bench $(BENCH)

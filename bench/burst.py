@@ -57,7 +57,7 @@ async def measure(case: str, loads: Sequence[float]) -> None:
         for mode in ("proportional", "cliff", "off"):
             progress(f"({case}) {mode}")
             reservation = 0.0 if mode == "off" else 2.0
-            async with frozen.services(compensation=mode, reservation=reservation, **SCORER):
+            async with frozen.services(compensation=mode, reservationTimeout=reservation, **SCORER):
                 results[mode] = await burst(frozen, extender=True)
         progress(f"({case}) stock scheduler")
         results["stock"] = await burst(frozen, extender=False)

@@ -16,6 +16,7 @@ from nats.aio.subscription import Subscription
 
 from equipoise.contracts.bus.streams import with_max_ages
 from equipoise.runtime.bus import Bus, Delivery
+from equipoise.runtime.bus.codec import SUBJECT
 from equipoise.runtime.bus.dev_server import embedded_server
 from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
 from equipoise.runtime.bus.setup import setup_streams
@@ -75,7 +76,7 @@ class World(Protocol):
 
     bus: Any
 
-    async def inject(self, subject: str, payload: bytes) -> None: ...
+    async def inject(self, subject: str, payload: bytes, headers: dict[str, str] | None = None) -> None: ...
     def observing(self) -> AbstractAsyncContextManager["Observer"]: ...
     async def disconnect(self) -> None: ...
     async def reconnect(self) -> None: ...
@@ -86,8 +87,8 @@ class MemoryWorld:
     def __init__(self) -> None:
         self.bus = MemoryBus(SystemClock(), streams=with_max_ages(intent=INTENT_LIFETIME, utilization=1_800))
 
-    async def inject(self, subject: str, payload: bytes) -> None:
-        self.bus.inject(subject, payload)
+    async def inject(self, subject: str, payload: bytes, headers: dict[str, str] | None = None) -> None:
+        self.bus.inject(subject, payload, headers=headers)
 
     @asynccontextmanager
     async def observing(self) -> AsyncIterator[Observer]:
@@ -153,9 +154,9 @@ class NatsWorld:
     async def stop(self) -> None:
         await self._server.aclose()
 
-    async def inject(self, subject: str, payload: bytes) -> None:
+    async def inject(self, subject: str, payload: bytes, headers: dict[str, str] | None = None) -> None:
         async with await nats.connect(self.settings.url) as client:
-            await client.publish(subject, payload)
+            await client.publish(subject, payload, headers={SUBJECT: subject} if headers is None else headers)
             await flushed(client)
 
     @asynccontextmanager

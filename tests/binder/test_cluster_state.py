@@ -1,11 +1,12 @@
 """The cluster as the bus reports it."""
 
 import pytest
-from builders import NOW, a_placed_pod, a_placement, a_workload
+from builders import NOW, a_node_utilization, a_placed_pod, a_placement, a_workload
 
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.placement import GonePod
+from equipoise.contracts.messages.utilization import UtilizationCycle
 
 
 @pytest.mark.parametrize("since", range(5, 400, 5))
@@ -25,3 +26,21 @@ def test_a_replacement_does_not_look_like_scaling(since: int) -> None:
     cluster.update_placement(a_placement("node-b", pods, gone=[gone]))
     least, most = cluster.pods_before(a_workload(), NOW - 300)
     assert least <= cluster.pods_of(a_workload()) <= most
+
+
+def test_utilization_that_arrives_after_the_removal_of_its_node_is_dropped() -> None:
+    """It is kept as long as it could be that of a new node, whose placement comes later."""
+    cluster = ClusterState(LoadSettings())
+    cluster.update_placement(a_placement("node-a"))
+    cluster.update_placement(a_placement("node-a", removed=True, sequence=2))
+    cluster.update_utilization(a_node_utilization("node-a"))
+    cluster.update_cycle(
+        UtilizationCycle(shard="all", cycle=1, expected=2, fresh=2, queried_at=NOW + 121, epoch=1, sequence=1)
+    )
+    cluster.update_utilization(a_node_utilization("node-b", queried_at=NOW + 60))
+    cluster.update_cycle(
+        UtilizationCycle(shard="all", cycle=2, expected=2, fresh=2, queried_at=NOW + 180, epoch=1, sequence=2)
+    )
+    for name in ("node-a", "node-b"):
+        cluster.update_placement(a_placement(name, sequence=3))
+    assert {node.placement.node for node in cluster.nodes if node.utilization is not None} == {"node-b"}

@@ -69,7 +69,7 @@ async def test_other_custom_kinds_are_protected(world: World, name: str) -> None
 
 
 async def test_a_custom_kind_that_may_not_be_read_is_protected(world: World) -> None:
-    """The outcome names the right to grant."""
+    """The outcome names the permission to grant."""
     _custom(world)
     world.kube.refuse("get", resource="etcds")
     assert await world.outcome_of("web-1") == "rejected_policy"

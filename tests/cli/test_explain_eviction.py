@@ -138,7 +138,7 @@ def test_an_eviction_is_explained_from_its_samples_to_its_effect() -> None:
 
 def test_an_eviction_without_effect_is_shown_as_such() -> None:
     """The replacement returned or missed its target, or the load was not reduced."""
-    assert "web-9 returned to node-a: the workload is not moved during a growing cooldown" in shown(
+    assert "web-9 returned to node-a: the workload is now in a cooldown, which doubles with every return" in shown(
         [evicted()], five_evaluations(placed_on="node-a")
     )
     assert "web-9 on node-c, not the target node-b" in shown([evicted()], five_evaluations(placed_on="node-c"))
@@ -235,7 +235,7 @@ async def test_an_unknown_pod_is_exit_code_1(bus: Bus) -> None:
     wrong, error = await bus.run("explain", "eviction", "web-1")
 
     assert code == 1
-    assert output.startswith("Error: no eviction of shop/web-1 found: outcomes are retained for 24 hours")
+    assert output.startswith("Error: no eviction of shop/web-1 found in the last 24 hours")
     assert "`equipoise plan`" in output
     assert (wrong, "use NAMESPACE/NAME" in error) == (2, True)
 

@@ -182,7 +182,7 @@ async def test_a_slot_before_the_retention_is_unsupported() -> None:
     ("error", "complaint"),
     [
         (NotFound(404, "NotFound", "the server could not find the requested resource"), "install metrics-server"),
-        (Forbidden(403, "Forbidden", "nodes.metrics.k8s.io is forbidden"), "right to list"),
+        (Forbidden(403, "Forbidden", "nodes.metrics.k8s.io is forbidden"), "permission to list"),
     ],
 )
 async def test_a_refusal_is_reported_with_what_to_do(error: Exception, complaint: str) -> None:

@@ -1,5 +1,7 @@
 """The programs of k8s/base."""
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 BASE = ROOT / "k8s" / "base"
 NAMESPACE = "equipoise-system"
 TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+_REFERENCE = re.compile(r"\$\((\w+)\)")
 
 
 def base_documents() -> list[Document]:
@@ -42,7 +46,7 @@ def _program(pod: Document) -> Program:
         name=container["name"],
         image=container["image"],
         command=tuple(container["command"] + container.get("args", [])),
-        environment={entry["name"]: _value_of(entry) for entry in container.get("env", ())},
+        environment=_environment(container.get("env", ())),
         mounts=mounts,
         user=str(pod["securityContext"]["runAsUser"]),
         read_only=container["securityContext"]["readOnlyRootFilesystem"],
@@ -58,6 +62,17 @@ def _files_of(volume: Document) -> dict[str, str]:
     secret = volume["secret"]
     folder = "" if secret["secretName"] == "equipoise-nats" else f"{secret['secretName']}/"
     return {item["path"]: f"secret:{folder}{item['key']}" for item in secret["items"]}
+
+
+def _environment(entries: Iterable[Document]) -> dict[str, str]:
+    """Without the variables that are only part of others."""
+    values: dict[str, str] = {}
+    parts: set[str] = set()
+    for entry in entries:
+        value = _value_of(entry)
+        parts |= set(_REFERENCE.findall(value))
+        values[entry["name"]] = _REFERENCE.sub(lambda reference: values[reference[1]], value)
+    return {name: value for name, value in values.items() if name not in parts}
 
 
 def _value_of(entry: Document) -> str:

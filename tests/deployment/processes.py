@@ -30,6 +30,8 @@ NATS_PORT = 4222
 EXTENDER_PORT = 8888
 _SERVER_PORTS = (NATS_PORT, 8222, 9090)
 
+_SECRET = re.compile(r"secret:([\w-]+)")
+
 _WGET = """#!{python}
 import sys, urllib.request
 urllib.request.urlopen(sys.argv[-1], timeout=3).read()
@@ -186,8 +188,12 @@ class Machine:
         """Creates the mounts; returns the environment of the process."""
         environment = {}
         for name, value in program.environment.items():
-            secret = value.startswith("secret:")
-            environment[name] = self._folder.passwords[value[7:]] if secret else self._translated(value, program)
+            secret = _SECRET.search(value)
+            environment[name] = (
+                value.replace(secret[0], self._folder.passwords[secret[1]])
+                if secret
+                else self._translated(value, program)
+            )
         for path, source in program.mounts.items():
             target = self._local_path(program, path)
             if source == SERVICE_ACCOUNT:

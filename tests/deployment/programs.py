@@ -35,7 +35,7 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     image: str
     command: tuple[str, ...]
     environment: dict[str, str]
-    """A value may be `secret:<key>`."""
+    """A value may contain `secret:<key>`."""
 
     mounts: dict[str, str]
     """Path in the container to its source: a file of the repository, `secret:<key>` (of the passwords),

@@ -4,8 +4,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import nats
 import pytest
 import yaml
+from bus_worlds import NatsWorld
 from deployment.base import BASE, ROOT, base_documents, base_programs
 from deployment.compose import COMPOSE, compose_document, compose_programs
 from deployment.extender import CLIENT_SECRET, SECRET_KEYS, SERVER_SECRET
@@ -26,6 +28,22 @@ def test_the_permission_file_is_the_generated_one() -> None:
     """k8s/base/permissions.conf is what `python -m equipoise.runtime.bus.permissions` prints."""
     generated = permission_file({user: f"$EQUIPOISE_{user.upper()}_PASSWORD" for user in USERS})
     assert (BASE / "permissions.conf").read_text() == generated
+
+
+async def test_nats_takes_passwords_literally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It parses the values of its variables: a password must be neither cut off nor become a number."""
+    passwords = dict(zip(USERS, ["abc#def", "12345", "true", "10k", 'a"b\\c', "a: b, {c", "$2y$HOME"], strict=True))
+    for name, value in base_programs(base_documents())["nats"].environment.items():
+        user = next(user for user in USERS if user.upper() in name)
+        monkeypatch.setenv(name, value.replace(f"secret:{user}", passwords[user]))
+    world = NatsWorld(tmp_path, (BASE / "permissions.conf").read_text())
+    await world.start()
+    try:
+        for user, password in passwords.items():
+            client = await nats.connect(world.settings.url, user=user, password=password, allow_reconnect=False)
+            await client.close()
+    finally:
+        await world.stop()
 
 
 def test_the_shipped_configuration_is_valid() -> None:

@@ -1,12 +1,14 @@
 """The faults. Each one breaks something under traffic, repairs it, and waits until evictions continue."""
 
 import asyncio
+import json
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import msgspec
+from aiohttp import web
 
 from equipoise.binder.shell.ledger_store import pause, resume
 from equipoise.contracts.bus import subjects
@@ -21,6 +23,7 @@ from equipoise.testbed.api import ApiError
 from faults import cluster_setup
 from faults.fakes import epoch_of, take_lease
 from faults.fault_proxy import (
+    ProxiedRequest,
     abort_connection,
     around,
     delay,
@@ -205,6 +208,32 @@ async def paused(rig: Rig, extent: Extent) -> None:
         await resume(rig.kube, cluster_setup.OWN, rig.clock)
         for each in rule:
             each.lift()
+    await rig.evictions(extent.evictions)
+
+
+async def slow_ledger(rig: Rig, extent: Extent) -> None:
+    """The response to a write of the ledger that reserves an eviction is 8 s late; meanwhile evictions are paused."""
+    await rig.start("binder", 2)
+    for _ in range(extent.times):
+        await rig.evictions(extent.evictions)
+        reserved = asyncio.Event()
+
+        async def respond_late(proxied: ProxiedRequest, reserved: asyncio.Event = reserved) -> web.StreamResponse:
+            code, headers, body = await proxied.proxy.fetch(proxied.request, proxied.body)
+            ledger = json.loads(json.loads(proxied.body)["data"]["ledger"])
+            if code == 200 and any("outcome" not in entry for entry in ledger["entries"]):
+                reserved.set()
+                await asyncio.sleep(8.0)
+            return web.Response(status=code, headers=headers, body=body)
+
+        rule = rig.proxy.rule(respond_late, method="PUT", path=LEDGER, agent=BINDER)
+        await rig.until(reserved.is_set, "an eviction is reserved")
+        await pause(rig.kube, cluster_setup.OWN, "a fault is injected")
+        begin = rig.clock.now()
+        rule.lift()
+        await rig.until(lambda begin=begin: rig.clock.now() > begin + 10, "the responses arrive")
+        rig.recorder.paused.append(Span(begin=begin, end=rig.clock.now()))
+        await resume(rig.kube, cluster_setup.OWN, rig.clock)
     await rig.evictions(extent.evictions)
 
 
@@ -574,6 +603,7 @@ FAULTS: Mapping[str, Fault] = {
         _fault(delayed, 20, 10),
         _fault(dry_run, 20, 1),
         _fault(paused, 20, 10),
+        _fault(slow_ledger, 15, 8),
         _fault(api_stopped, 12, 8),
         _fault(errors, 20, 10),
         _fault(flow_control, 20, 8),

@@ -74,7 +74,7 @@ DEFECTS = (
                 after="options: dict[str, Any] = {}",
             ),
         ),
-        tests=("tests/runtime/test_kube_wire.py", "-k", "rehearsal"),
+        tests=("tests/runtime/test_http.py", "-k", "rehearsal"),
         fault="recreated",
         invariant="I4",
     ),
@@ -146,6 +146,19 @@ DEFECTS = (
         tests=("tests/binder/test_service.py", "-k", "older_leader"),
         fault="stopped_descheduler",
         invariant="I7",
+    ),
+    Defect(
+        name="recheck off",
+        patches=(
+            Patch(
+                file=f"{BINDER}/service.py",
+                before="        return self._clock.monotonic() - valid.read_at < MAX_READ_AGE",
+                after="        return True",
+            ),
+        ),
+        tests=("tests/binder/test_read_age.py", "-k", "slow_write"),
+        fault="slow_ledger",
+        invariant="I18",
     ),
 )
 

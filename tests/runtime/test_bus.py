@@ -176,6 +176,21 @@ async def test_a_message_that_cannot_be_decoded_is_counted_and_skipped(world: Wo
     assert world.bus.errors.total("unreadable") == 3
 
 
+@pytest.mark.parametrize("headers", [{}, {"ce-subject": subjects.node_utilization("b")}], ids=["none", "another"])
+async def test_a_message_that_was_published_for_another_subject_is_counted_and_skipped(
+    world: World, headers: dict[str, str]
+) -> None:
+    """Also when it is the last one of its subject; the next one replaces it."""
+    await world.inject(subjects.node_utilization("a"), msgspec.json.encode(a_node_utilization("a")), headers)
+    followed: Received[NodeUtilization] = Received()
+    await world.bus.subscribe_latest(NODES, NodeUtilization, followed)
+    assert followed.messages == []
+    assert world.bus.errors.total("redirected") == 1
+    await say(world, "a")
+    await followed.until(1)
+    assert not followed.deliveries[0].replayed
+
+
 async def test_a_handler_that_fails_gets_the_next_message(world: World) -> None:
     """An exception in a handler is counted and is the end of that message only."""
     received: Received[NodeUtilization] = Received()

@@ -147,10 +147,10 @@ async def test_the_tap_receives_everything_and_only_sends_requests(users: Users)
             requested = channel.pattern in (subjects.SCORE_EXPLAIN, subjects.PLAN_PREVIEW)
             assert await may(tap.publish(a_subject(channel, "scorer"), Anything())) == requested, channel.pattern
             if (stream := stream_of(channel.pattern)) is not None and not stream.work_queue:
-                read = await may(tap.subscribe_latest(channel.pattern, Anything, Received()))
-                assert read == stream.open_to_users, channel.pattern
+                assert not await may(tap.subscribe_latest(channel.pattern, Anything, Received())), channel.pattern
         for stream in STREAMS:
             assert await may(asking(tap, f"$JS.API.STREAM.INFO.{stream.name}"))
+            assert await may(asking(tap, f"$JS.API.DIRECT.GET.{stream.name}")) == stream.open_to_users
             assert not await may(asking(tap, f"$JS.API.STREAM.DELETE.{stream.name}"))
         assert not await may(tap.subscribe("$JS.>", Anything, Received()))
         assert await may(asking(tap, "$SRV.STATS.equipoise-scorer"))
@@ -207,11 +207,12 @@ async def test_a_user_without_its_password_is_not_let_in(users: Users, tmp_path:
 
 
 def test_only_one_service_may_publish_intents_and_outcomes() -> None:
-    """Intents: the descheduler. Outcomes: the binder. Responses: the services that respond to requests."""
+    """Intents: the descheduler. Outcomes: the binder. Responses, only to other accounts: who responds to requests."""
     intents = {user for user in USERS if "equipoise.eviction.intent.*.*" in permissions_of(user).publish}
     outcomes = {user for user in USERS if "equipoise.eviction.outcome.*.*" in permissions_of(user).publish}
-    responders = {user for user in USERS if permissions_of(user).responds}
+    responders = {user for user in USERS if "_R_.>" in permissions_of(user).publish}
     assert (intents, outcomes, responders) == ({"descheduler"}, {"binder"}, {"scorer", "descheduler"})
+    assert "allow_responses" not in permission_file(PASSWORDS)
 
 
 def test_a_password_may_be_a_variable_of_the_servers_environment() -> None:

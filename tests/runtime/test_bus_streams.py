@@ -1,17 +1,19 @@
 """The setup of streams: right the first time, harmless the second, and by nobody who may not."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import nats
 import pytest
-from builders import a_node_utilization, an_intent
+from builders import a_node_utilization, a_placement, an_intent
 from bus_worlds import PATIENCE, NatsWorld, eventually
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.streams import STREAMS
+from equipoise.contracts.messages.message import Message
 from equipoise.runtime.bus import AlreadyQueued, Bus, BusError, connect
 from equipoise.runtime.bus.permissions import USERS, permission_file
 from equipoise.runtime.bus.setup import setup_streams
@@ -125,3 +127,32 @@ async def test_a_bus_closes_quickly_whatever_its_handlers_do(world: NatsWorld) -
             await bus.subscribe("equipoise.utilization.node.*", type(a_node_utilization()), never_ends)
             await bus.publish(subjects.node_utilization("a"), a_node_utilization("a"))
             await eventually(begun.is_set)
+
+
+class ShortLived(Message, frozen=True):
+    """A message with a maximum age of its own."""
+
+    @property
+    def max_age(self) -> float:
+        return 1.0
+
+
+async def test_a_message_with_a_maximum_age_leaves_its_stream(world: NatsWorld) -> None:
+    """The stream keeps the others. The removal of a node has a maximum age, its placement has none."""
+    assert a_placement("node-a", removed=True).max_age == 86_400
+    assert a_placement("node-a").max_age is None
+    await setup_streams(world.settings, intent_max_age=60)
+    async with connect(world.settings, "collector") as bus:
+        await bus.publish(subjects.node_placement("gone"), ShortLived())
+        await bus.publish(subjects.node_placement("node-a"), a_placement("node-a"))
+    async with await nats.connect(world.settings.url) as client:
+
+        async def stored() -> int:
+            return (await client.jetstream().stream_info("EQUIPOISE_PLACEMENT")).state.messages
+
+        assert await stored() == 2
+        deadline = time.monotonic() + PATIENCE
+        while await stored() == 2:
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.1)
+        assert await stored() == 1

@@ -1,4 +1,4 @@
-"""How a command ends: an error message on stderr and an exit code; a traceback only for faults of the program."""
+"""How a command ends: with an error message on stderr and an exit code, and with a traceback only for bugs."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ TERMINATED = 143
 
 
 class CommandFailed(click.ClickException):
-    """The command cannot do its work; the message states why, and what to do. Exit code 1."""
+    """The command failed; the message states why, and what to do. Exit code 1."""
 
 
 class InvalidInput(click.ClickException):
@@ -32,7 +32,7 @@ def exit_codes() -> Iterator[None]:
     except asyncio.CancelledError:
         raise SystemExit(TERMINATED) from None
     except BrokenPipeError:
-        # The reader of the pipe has closed it. Python would flush stdout once more at exit and report an error.
+        # The other end of the pipe was closed (`| head`). Python would flush stdout again at exit and report an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
     except Exception as error:
@@ -43,17 +43,12 @@ def exit_codes() -> Iterator[None]:
 
 
 def _reported(error: BaseException) -> click.ClickException | None:
-    """The error to print; None for a fault of the program."""
-    # Imported here: commands that need none of these start at once.
+    """The error to print; None if it is a bug, which needs a traceback."""
+    # Imported here, so that commands without errors start faster.
     from equipoise.runtime.bus import BusError
     from equipoise.runtime.bus.dev_server import NoNatsServer
     from equipoise.runtime.configuration import ConfigurationError
     from equipoise.runtime.kubernetes.client import KubeError
-    from equipoise.testbed.api import ApiError
-    from equipoise.testbed.binaries.build import BuildError
-    from equipoise.testbed.binaries.toolchain import NoGoError
-    from equipoise.testbed.cluster import ClusterError
-    from equipoise.testbed.processes.guard import GuardError
 
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
@@ -63,10 +58,23 @@ def _reported(error: BaseException) -> click.ClickException | None:
         return InvalidInput(str(error))
     if isinstance(error, BusError | KubeError | NoNatsServer):
         return CommandFailed(str(error))
-    if isinstance(error, ApiError | BuildError | ClusterError | GuardError | NoGoError):
+    if isinstance(error, _testbed_errors()):
         return CommandFailed(str(error))
     if isinstance(error, UnicodeDecodeError):
         return InvalidInput(f"the file is not UTF-8: {error.reason} at byte {error.start}")
     if isinstance(error, OSError) and error.filename is not None:
         return CommandFailed(f"{error.filename}: {error.strerror}")
     return None
+
+
+def _testbed_errors() -> tuple[type[Exception], ...]:
+    """None as long as nothing of the testbed was imported: it may not be installed."""
+    if "equipoise.testbed" not in sys.modules:
+        return ()
+    from equipoise.testbed.api import ApiError
+    from equipoise.testbed.binaries.build import BuildError
+    from equipoise.testbed.binaries.toolchain import NoGoError
+    from equipoise.testbed.cluster import ClusterError
+    from equipoise.testbed.processes.guard import GuardError
+
+    return ApiError, BuildError, ClusterError, GuardError, NoGoError

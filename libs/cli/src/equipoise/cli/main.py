@@ -1,11 +1,13 @@
-"""The program `equipoise`, also `kubectl equipoise`: finds the command and ends with its exit code."""
+"""The program `equipoise`, also `kubectl equipoise`: runs a command and exits with its exit code."""
 
+from collections.abc import Mapping
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import click
 
-from equipoise.cli.exit_codes import exit_codes
+from equipoise.cli.exit_codes import CommandFailed, exit_codes
 
 COMMANDS = (
     "annotations",
@@ -29,25 +31,40 @@ COMMANDS = (
     "up",
     "version",
 )
-"""The command `plan` is the function `plan` of `equipoise.cli.plan.command`.
+"""A command is a function in a module of its own: `plan` is the function `plan` of `equipoise.cli.plan.command`.
 
 That module declares names, options and help, and imports the code of the command only when the command runs: help and
 shell completion import every module of this table.
 """
+
+EXTRAS: Mapping[str, tuple[str, str]] = {
+    "certificates": ("certificates", "cryptography"),
+    "demo": ("local", "equipoise.lab"),
+    "lab": ("local", "equipoise.lab"),
+    "report": ("local", "equipoise.lab"),
+    "testbed": ("local", "equipoise.testbed"),
+    "up": ("local", "equipoise.testbed"),
+}
+"""Commands that require an extra of equipoise-cli, with a module that the extra installs. The image has no extras."""
 
 PLUGIN = "kubectl-equipoise"
 """kubectl runs a program of this name for `kubectl equipoise`."""
 
 
 class Program(click.Group):
-    """All commands, each imported when it is needed."""
+    """All commands that are installed, each imported when it is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return [name for name in COMMANDS if _is_installed(name)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
+        if not _is_installed(cmd_name):
+            raise CommandFailed(
+                f"`equipoise {cmd_name}` is not installed here: it requires equipoise-cli[{EXTRAS[cmd_name][0]}]. "
+                "The image contains only what runs in a cluster; a clone of the repository contains all commands."
+            )
         command: click.Command = getattr(import_module(f"equipoise.cli.{cmd_name}.command"), cmd_name)
         return command
 
@@ -59,10 +76,14 @@ class Program(click.Group):
             return super().invoke(ctx)
 
 
+def _is_installed(command: str) -> bool:
+    return command not in EXTRAS or find_spec(EXTRAS[command][1]) is not None
+
+
 @click.group(
     cls=Program,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 success, 1 failure, 2 invalid input, 130 interrupted.",
 )
 def main() -> None:
-    """Keep the real load of a Kubernetes cluster level."""
+    """Level the real load of a Kubernetes cluster."""

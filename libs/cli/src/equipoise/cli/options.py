@@ -31,7 +31,7 @@ context_option = click.option("--context", help="Context of the kubeconfig. Defa
 kubeconfig_option = click.option(
     "--kubeconfig", help="Kubeconfig files, separated by colons. Defaults to $KUBECONFIG, then to ~/.kube/config."
 )
-user_option = click.option("--user", help="NATS user, if the server has users: tap.")
+user_option = click.option("--user", help="NATS user, normally tap. Not needed if the server has no users.")
 password_option = click.option(
     "--password-file", type=click.Path(exists=True, dir_okay=False), help="File with the password of --user."
 )
@@ -83,7 +83,7 @@ class ClusterOptions:
     context: str | None
 
     def connection(self) -> "Kubernetes":
-        """Options override environment variables, those the file. Raises ConfigurationError and InvalidInput."""
+        """Options override environment variables, these the file. Raises ConfigurationError and InvalidInput."""
         from equipoise.cli.kubeconfig import cluster_connection
 
         return cluster_connection(self.configuration, os.environ, kubeconfig=self.kubeconfig, context=self.context)

@@ -18,7 +18,7 @@ from equipoise.binder.shell.live_reads import find, has_left
 from equipoise.binder.shell.outcome_reporter import OutcomeReporter
 from equipoise.binder.shell.validation import Validation, ValidIntent
 from equipoise.binder.state.cluster_state import ClusterState
-from equipoise.binder.state.ledger import Ledger, LedgerClosed, LedgerEntry
+from equipoise.binder.state.ledger import LedgerClosed, LedgerEntry
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.contracts.messages.placement import NodePlacement
@@ -29,8 +29,13 @@ from equipoise.runtime.process.lifecycle import Runtime
 
 log = structlog.get_logger()
 
-_DECISION_LIFETIME = 2.0
-"""Seconds after which a binder that was suspended checks its decision again: a pause takes effect within 5 s."""
+MAX_READ_AGE = 2.0
+"""Seconds. No eviction is requested on a read that began earlier, whatever the binder waited for since: the rate,
+conflicts, a slow write, a slow read, or being suspended."""
+
+_VALIDATIONS = 3
+"""How often an intent with a reservation is validated anew before its reservation is returned: an API server that needs
+longer than `MAX_READ_AGE` for the reads of one intent causes a delay, and no eviction."""
 
 
 class Binder:
@@ -140,17 +145,17 @@ class Binder:
 
     async def _carry_out(self, intent: EvictionIntent) -> Finish | Retry:
         """Ledger entry, validation (age, epoch, pod, protection, fit), budget backoff, limits and reservation, POST."""
+        read_at = self._clock.monotonic()
         ledger = await self._ledger.read()
         self._ledger_watch.report(ledger)
         if isinstance(ledger, LedgerClosed):
             return Finish(outcome=Outcome.PAUSED, detail=ledger.why, recorded=True)
         entry = ledger.entry(intent.id)
         if entry is not None:
-            return recorded(entry) if entry.outcome is not None else await self._take_over(intent, entry, ledger)
-        valid = await self._validation.validate(intent, ledger)
+            return recorded(entry) if entry.outcome is not None else await self._take_over(intent, entry)
+        valid = await self._validation.validate(intent, ledger, read_at)
         if not isinstance(valid, Proceed):
             return valid
-        decided_at = self._clock.monotonic()
         budget = self._client.check_budget(intent, valid.value.eviction.workload)
         if not isinstance(budget, Proceed):
             return budget
@@ -158,51 +163,78 @@ class Binder:
         reserved = await self._ledger.reserve(intent, valid.value.eviction, recheck)
         if not isinstance(reserved, Proceed):
             return reserved
-        return await self._evict(intent, reserved.value, valid.value, decided_at, taken_over=False)
+        return await self._evict(intent, reserved.value, valid.value, taken_over=False)
 
-    async def _take_over(self, intent: EvictionIntent, entry: LedgerEntry, ledger: Ledger) -> Finish | Retry:
+    async def _take_over(self, intent: EvictionIntent, entry: LedgerEntry) -> Finish | Retry:
         """The binder that reserved has crashed or is slow: its POST may have happened, or may still."""
-        decided_at = self._clock.monotonic()
         pod = await find(self._kube, PODS, intent.pod, intent.namespace)
         if has_left(pod, intent.pod_uid):
             return pod_left(dry_run=entry.dry_run)
-        if ledger.paused:
-            return msgspec.structs.replace(paused(ledger.pause_reason), reservation="kept")
-        valid = await self._validation.validate(intent, ledger)
+        valid = await self._validate_reserved(intent, entry, taken_over=True)
         if not isinstance(valid, Proceed):
-            return msgspec.structs.replace(valid, reservation="kept")
+            return valid
         await self._ledger.take_over(intent)
-        return await self._evict(intent, entry, valid.value, decided_at, taken_over=True)
+        return await self._evict(intent, entry, valid.value, taken_over=True)
 
     async def _evict(
-        self, intent: EvictionIntent, entry: LedgerEntry, valid: ValidIntent, decided_at: float, *, taken_over: bool
+        self, intent: EvictionIntent, entry: LedgerEntry, valid: ValidIntent, *, taken_over: bool
     ) -> Finish | Retry:
-        """The POST, unless the binder was suspended since `decided_at` and the decision holds no longer."""
-        not_posted: Reservation = "kept" if taken_over else "returned"
-        if self._clock.monotonic() - decided_at > _DECISION_LIFETIME:
-            refusal = await self._recheck(intent, valid)
-            if refusal is not None:
-                return msgspec.structs.replace(refusal, reservation=not_posted)
+        """The POST, on reads that are at most `MAX_READ_AGE` old: older ones are repeated, as a whole."""
+        for _ in range(_VALIDATIONS):
+            if self._is_recent(valid):
+                break
+            again = await self._validate_reserved(intent, entry, taken_over=taken_over)
+            if not isinstance(again, Proceed):
+                return again
+            valid = again.value
+        not_posted = _not_posted(taken_over)
         lifetime = entry.expires_at - self._ledger.latest
         if lifetime <= 0:
             detail = "expired while it was reserved"
             return Finish(outcome=Outcome.EXPIRED, detail=detail, reservation=not_posted)
-        dry_run = entry.dry_run or self._dry_run
-        result = await self._client.evict(
-            intent, valid.eviction.workload, lifetime, dry_run=dry_run, taken_over=taken_over
-        )
+        result: Finish | Retry
+        if self._is_recent(valid):
+            dry_run = entry.dry_run or self._dry_run
+            result = await self._client.evict(
+                intent, valid.eviction.workload, lifetime, dry_run=dry_run, taken_over=taken_over
+            )
+        else:
+            why = f"the API server needs more than {MAX_READ_AGE:.0f} s for what must be read before an eviction"
+            result = retry(intent, why, reservation=not_posted)
         if isinstance(result, Retry) and result.reservation == "returned":
             await self._ledger.release(intent)
         return result
 
-    async def _recheck(self, intent: EvictionIntent, valid: ValidIntent) -> Finish | None:
-        """What may have changed since the decision: a pause, the leader, time."""
+    def _is_recent(self, valid: ValidIntent) -> bool:
+        return self._clock.monotonic() - valid.read_at < MAX_READ_AGE
+
+    async def _validate_reserved(
+        self, intent: EvictionIntent, entry: LedgerEntry, *, taken_over: bool
+    ) -> Proceed[ValidIntent] | Finish:
+        """Decides about an intent with a reservation as if it were a new one: with new reads only, limits included."""
+        result = await self._decide_again(intent)
+        if isinstance(result, Proceed) or result.recorded:
+            return result
+        if taken_over and result.outcome in (Outcome.ALREADY_GONE, Outcome.UID_CHANGED):
+            return pod_left(dry_run=entry.dry_run)
+        return msgspec.structs.replace(result, reservation=_not_posted(taken_over))
+
+    async def _decide_again(self, intent: EvictionIntent) -> Proceed[ValidIntent] | Finish:
+        read_at = self._clock.monotonic()
         ledger = await self._ledger.read()
         if isinstance(ledger, LedgerClosed):
             return Finish(outcome=Outcome.PAUSED, detail=ledger.why)
         if ledger.paused:
             return paused(ledger.pause_reason)
-        return self._validation.recheck(intent, valid.lease, ledger)
+        valid = await self._validation.validate(intent, ledger, read_at)
+        if not isinstance(valid, Proceed):
+            return valid
+        reservation = ledger.entry(intent.id)
+        if reservation is None:
+            return Finish(outcome=Outcome.REJECTED_STALE, detail="its reservation is no longer in the ledger")
+        if reservation.outcome is not None:
+            return recorded(reservation)
+        return await self._ledger.check_limits(intent, valid.value.eviction, ledger) or valid
 
     async def _record(self, intent: EvictionIntent, finish: Finish) -> Finish:
         """Writes the outcome to the ledger before it is published: every redelivery then has the same outcome."""
@@ -222,3 +254,8 @@ class Binder:
                 raise
             await self._reporter.publish(intent, finish)
         await self._reporter.write_events(intent, finish)
+
+
+def _not_posted(taken_over: bool) -> Reservation:
+    """What becomes of the reservation if this binder sends no POST; another one may have sent one."""
+    return "kept" if taken_over else "returned"

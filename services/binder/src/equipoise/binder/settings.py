@@ -12,7 +12,7 @@ class BinderSettings(Section, frozen=True, kw_only=True):
     """The section `binder`."""
 
     health: str = "0.0.0.0:8085"
-    """Address of /healthz, /readyz and /metrics."""
+    """Address of /healthz, /readyz, /metrics and /version."""
 
     evict: bool = False
     """false: every eviction is a dry run, which the API server validates and does not execute."""

@@ -1,4 +1,4 @@
-"""The descheduler: every replica watches and receives; the leader evaluates every interval and publishes intents."""
+"""The descheduler: every replica watches the API server and subscribes; only the leader evaluates and publishes."""
 
 import asyncio
 
@@ -23,16 +23,16 @@ from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE, lead
 from equipoise.runtime.process.lifecycle import Runtime
 
 SYNC_TIMEOUT = 10.0
-"""Seconds between log lines about a first list that is still missing."""
+"""Seconds between log lines while the first list of a watched resource is missing."""
 
 log = structlog.get_logger()
 
 
 class Descheduler:
-    """`run` until canceled. Publishes nothing while another replica leads."""
+    """Runs until `run` is canceled. Publishes nothing while another replica leads."""
 
     def __init__(self, runtime: Runtime[DeschedulerSettings]) -> None:
-        """Raises ConfigurationError for unknown windows."""
+        """Raises ConfigurationError if a strategy uses a window that `load.windows` does not contain."""
         shared = runtime.configuration.shared
         self._runtime = runtime
         self._settings = settings = runtime.own
@@ -48,7 +48,7 @@ class Descheduler:
         _check_windows(settings, shared.load)
 
     async def attach(self) -> None:
-        """Subscribes."""
+        """Subscribe to all messages."""
         prefix = subjects.PREFIX
         await self._bus.subscribe_latest(f"{prefix}.utilization.node.*", NodeUtilization, self.on_node_utilization)
         await self._bus.subscribe_latest(
@@ -60,7 +60,7 @@ class Descheduler:
         await self._bus.subscribe(f"{prefix}.health.binder.*", Heartbeat, self.on_heartbeat)
 
     async def run(self) -> None:
-        """Until canceled."""
+        """Run until canceled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._watch.run())
             tasks.create_task(self._run_election())
@@ -73,7 +73,8 @@ class Descheduler:
         self._messages.on_workload(delivery.message)
 
     async def on_placement(self, delivery: Delivery[NodePlacement]) -> None:
-        # A sample is used for the lifetime of its window, and the window begins its length before the sample.
+        # The oldest mean that may be used ends one lifetime of the longest window ago, and covers the length of that
+        # window. Pods that started before it are contained in every mean.
         longest = self._load.longest
         begin = self._clock.now() - longest.length - self._load.lifetime(longest)
         self._messages.on_placement(delivery.message, begin=begin)

@@ -140,7 +140,7 @@ async def active_annotators(kube: Kube, namespace: str, clock: Clock) -> list[st
 
 
 async def run_clear(cluster: Kubernetes, *, crane: bool, rate: float, confirmed: bool, as_json: bool) -> None:
-    """The command. Raises KubeError, and CommandFailed if annotations could not be removed."""
+    """Run the command. Raises KubeError, and CommandFailed if annotations could not be removed."""
     configure_logging(Logging(level="error"), "clear")
     clock = SystemClock()
     async with connect_kube(cluster, "clear", clock) as kube:

@@ -1,4 +1,4 @@
-"""The configuration of the demo: the defaults in compressed time, and what compression forces to differ from them."""
+"""The configuration of the demo: the defaults in compressed time, except for a few settings that must differ."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,10 @@ Document = dict[str, Any]
 EXTENDER_WEIGHT = 5
 
 EXTENDER_TIMEOUT = "1s"
-"""httpTimeout; the shipped entry has 200ms. A pod that is placed without scores may return to its node."""
+"""httpTimeout of the extender, instead of the 200ms of the shipped entry.
+
+After a timeout, a replacement is placed without scores and may return to the node that its pod was evicted from.
+"""
 
 REAL_TIME = (
     ("load", "freshness", "skewWarning"),
@@ -25,14 +28,14 @@ REAL_TIME = (
     ("collector", "placementBatchPeriod"),
     ("binder", "limits", "outageThreshold"),
 )
-"""Settings that are not compressed: clocks and connections are those of this machine, whatever the time of the trace.
+"""Durations that are not compressed, because they concern real clocks and connections and not the time of the trace.
 
 Network timeouts and the durations of Leases are plain numbers of seconds, which are never compressed.
 """
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings that differ from their defaults, in the time of the trace."""
+    """Settings that differ from their defaults. Durations are in the time of the trace."""
 
     settings: str
     reason: str
@@ -64,7 +67,7 @@ COMPRESSION = (
         reason="the scorer shares the CPUs with the whole cluster",
     ),
 )
-"""Forced by compression."""
+"""Required by compression."""
 
 SLICE = Difference(
     settings="thresholds.high.memory 95, thresholds.low.memory 90, protection.minReplicas 1",
@@ -74,11 +77,11 @@ SLICE = Difference(
         "protection": {"minReplicas": 1},
     },
 )
-"""Forced by a slice of a recorded trace."""
+"""Required for a slice of a recorded trace."""
 
 
 def differences(*, sliced: bool) -> Sequence[Difference]:
-    """`sliced`: the trace is a slice of a recorded one."""
+    """All settings that differ from their defaults. `sliced`: the trace is a slice of a recorded one."""
     return (*COMPRESSION, SLICE) if sliced else COMPRESSION
 
 
@@ -100,7 +103,7 @@ def scheduler_configuration(extender_url: str | None, *, timeout: str = "200ms")
 def equipoise_document(
     *, kubeconfig: str, prometheus_url: str, nats_url: str, ports: Mapping[str, int], neutral: bool, sliced: bool
 ) -> Document:
-    """The configuration before compression: addresses, evictions, an excluded namespace, and the differences."""
+    """The configuration before compression: addresses, evictions enabled, an excluded namespace, and differences."""
     document: Document = {
         "apiVersion": "equipoise.dev/v1alpha1",
         "kind": "EquipoiseConfiguration",
@@ -121,7 +124,7 @@ def equipoise_document(
 
 
 def compressed_document(document: Document, factor: float) -> Document:
-    """The document with all defaults, in which every duration except REAL_TIME is divided by `factor`."""
+    """The document with all defaults filled in, and with every duration except REAL_TIME divided by `factor`."""
     plain = {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
     shared, own = read_sections(plain, SERVICE_SETTINGS)
     compressed = to_document(
@@ -137,7 +140,7 @@ def compressed_document(document: Document, factor: float) -> Document:
 
 
 def window_limits(document: Document) -> list[WindowLimit]:
-    """The limits of a complete document that the audit log can verify: the number of evictions in any window."""
+    """Those limits of a complete document that can be verified with the audit log: evictions in any window."""
     limits = document["binder"]["limits"]
 
     def seconds(name: str) -> float:

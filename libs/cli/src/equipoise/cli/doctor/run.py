@@ -33,7 +33,7 @@ def settings_for(
     nats: Mapping[str, str | None],
     cluster: Kubernetes | None,
 ) -> AllSettings:
-    """Options override environment variables, those the file, that the defaults.
+    """Options override environment variables, these the file, and the file the defaults.
 
     `nats`: values that are not None override those of the section. Raises ConfigurationError, and ValueError for
     invalid options.
@@ -87,7 +87,7 @@ async def _result(check: Check, environment: Environment) -> list[Finding]:
     except TimeoutError:
         return [Finding("unknown", "this check", f"no result within {CHECK_TIMEOUT:g} s")]
     except Exception as error:
-        fix = "this is a fault of the program: please report it with this line"
+        fix = "this is a bug in Equipoise: please report it with this line"
         return [Finding("unknown", "this check", f"failed: {type(error).__name__}: {error}", fix)]
 
 

@@ -210,12 +210,26 @@ def summary_of(kind: type[msgspec.Struct]) -> str:
 _HEADERS: Document = {
     "type": "object",
     "description": "CloudEvents in binary mode, W3C trace context, and the id that JetStream deduplicates by.",
-    "required": ["Nats-Msg-Id", "ce-specversion", "ce-id", "ce-source", "ce-type", "ce-time", "traceparent"],
+    "required": [
+        "Nats-Msg-Id",
+        "ce-specversion",
+        "ce-id",
+        "ce-source",
+        "ce-subject",
+        "ce-type",
+        "ce-time",
+        "traceparent",
+    ],
     "properties": {
         "Nats-Msg-Id": {"type": "string", "description": "The same as ce-id."},
+        "Nats-TTL": {"type": "string", "description": "Only of the removal of a node: for how long it is kept."},
         "ce-specversion": {"const": "1.0"},
         "ce-id": {"type": "string"},
         "ce-source": {"type": "string", "description": "/equipoise/<service>"},
+        "ce-subject": {
+            "type": "string",
+            "description": "The subject for which it was published. Services skip it on any other one.",
+        },
         "ce-type": {"type": "string", "description": "dev.equipoise.<name of the message>.v1"},
         "ce-time": {"type": "string", "format": "date-time", "description": "Time of publication, UTC."},
         "ce-datacontenttype": {"const": "application/json"},

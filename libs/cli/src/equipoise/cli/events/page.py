@@ -41,8 +41,9 @@ If the server has users, the user `tap` may subscribe to `equipoise.>`, read the
 - Messages may be lost, repeated or delayed. Utilization and placement are complete states: the next one replaces a lost
   one. Drop a message whose `epoch` and `sequence` are lower than those of the latest. Intents and outcomes have ids.
 - Every message has the headers of CloudEvents (binary mode): `ce-specversion` 1.0, `ce-id` (also `Nats-Msg-Id`),
-  `ce-source` (`/equipoise/<service>`), `ce-type` (`dev.equipoise.<message>.v1`), `ce-time`, `ce-datacontenttype`; and
-  `traceparent` (W3C): an outcome has the trace of its intent, a response that of its request.
+  `ce-source` (`/equipoise/<service>`), `ce-subject` (the subject for which it was published), `ce-type`
+  (`dev.equipoise.<message>.v1`), `ce-time`, `ce-datacontenttype`; and `traceparent` (W3C): an outcome has the trace of
+  its intent, a response that of its request. Skip a message whose `ce-subject` is not its subject: it was redirected.
 
 """
 

@@ -1,1 +1,1 @@
-"""`equipoise explain`: why a pod, a node or an eviction was decided on as it was."""
+"""`equipoise explain`: the reasons for the scores of a pod or a node, and for an eviction."""

@@ -43,30 +43,33 @@ AFTER = 1_800.0
 """Seconds after an outcome that are searched for the replacement."""
 
 RECENT = 3_600.0
-"""Seconds of decisions that are searched for a pod without outcome: a day of a big cluster is hundreds of MiB."""
+"""Seconds before now whose decisions are searched for reasons why the pod was not moved.
+
+Not a whole day: in a large cluster the decisions of a day have hundreds of MiB.
+"""
 
 MAX_OUTCOMES = 10
-"""The newest outcomes that are shown: a name that is reused every few seconds may have thousands."""
+"""Maximum number of outcomes shown, the newest: a name that is reused every few seconds may have thousands."""
 
 DECISIONS = subjects.decision("descheduler", "*")
 
 
 async def run_explain_eviction(name: str, server: Nats, *, as_json: bool) -> None:
-    """The command. Raises InvalidInput, BusError, and CommandFailed if nothing is retained of the pod."""
+    """Run the command. Raises InvalidInput, BusError, and CommandFailed if no retained message mentions the pod."""
     namespace, pod = pod_name(name)
     configure_logging(Logging(level="error"), "explain")
     found = await read_history(namespace, pod, server)
     if found.empty:
         raise CommandFailed(
-            f"no eviction of {name} found: outcomes are retained for 24 hours, and no evaluation of the last hour "
-            f"refused to move it. Check the name, `kubectl -n {namespace} get events`, and that a descheduler leads; "
+            f"no eviction of {name} found in the last 24 hours, and no evaluation in the last hour that considered "
+            f"moving it. Check the name, `kubectl -n {namespace} get events`, and that a descheduler leads; "
             "`equipoise plan` shows what would move now and what would not"
         )
     print_result(found, show, as_json=as_json)
 
 
 async def read_history(namespace: str, pod: str, server: Nats) -> EvictionHistory:
-    """Raises BusError."""
+    """The evictions of the pod, and why it was not moved since. Raises BusError."""
     clock = SystemClock()
     now = clock.now()
     subject = subjects.eviction_outcome(namespace, pod)
@@ -86,7 +89,7 @@ async def read_history(namespace: str, pod: str, server: Nats) -> EvictionHistor
 
 
 def merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The union of these spans of time, in order."""
+    """The union of these time spans, in order."""
     found: list[tuple[float, float]] = []
     for begin, end in sorted(spans):
         if found and begin <= found[-1][1]:
@@ -97,7 +100,7 @@ def merged(spans: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 LABEL_WIDTH = 16
-"""Columns."""
+"""In characters."""
 
 _RESULTS = {
     Outcome.EVICTED: "evicted",
@@ -116,7 +119,7 @@ _RESULTS = {
 
 
 def show(history: EvictionHistory, to: Console) -> None:
-    """Every eviction, oldest first, then why strategies did not move the pod since."""
+    """Print every eviction, oldest first, and then why strategies have not moved the pod since."""
     for number, eviction in enumerate(history.evictions):
         if number:
             to.print()
@@ -183,7 +186,7 @@ def _replacement(placed: ReplacementPlaced | None) -> str:
         return "unknown: not observed, or no longer retained; `kubectl get pods -o wide` shows the workload's pods"
     name = placed.replacement or "the replacement"
     if placed.placed_on == placed.node:
-        return f"{name} returned to {placed.node}: the workload is not moved during a growing cooldown"
+        return f"{name} returned to {placed.node}: the workload is now in a cooldown, which doubles with every return"
     where = "the target" if placed.placed_on == placed.target else f"not the target {placed.target}"
     return f"{name} on {placed.placed_on}, {where}"
 

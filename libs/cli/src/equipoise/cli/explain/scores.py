@@ -37,7 +37,7 @@ def pod_name(name: str) -> tuple[str, str]:
 
 
 async def run_explain(request: ExplainRequest, server: Nats, *, as_json: bool) -> None:
-    """The command. Raises BusError, and CommandFailed if the scorer cannot explain."""
+    """Run the command. Raises BusError, and CommandFailed if the scorer cannot explain."""
     configure_logging(Logging(level="error"), "explain")
     problem = f"no scorer responds at {server.url}: check that one is running and ready (/readyz)"
     explanation = await send_request(server, SCORE_EXPLAIN, request, Explanation, no_responder=problem)

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 SCENARIOS: tuple["Scenario", ...] = ("given", "churn", "fresh")
 FORECASTS = ("profile", "past", "6h")
 
-replay_configuration_option = configuration_option("Configuration file: load, thresholds, scorer, descheduler, limits.")
+replay_configuration_option = configuration_option(
+    "Configuration file: load, thresholds, protection, scorer, descheduler, limits."
+)
 scenario_option = click.option(
     "--scenario", "scenarios", multiple=True, type=click.Choice(SCENARIOS), help="May be repeated.  [default: all]"
 )
@@ -47,10 +49,10 @@ def trace_options(command: Function) -> Function:
         "--trace",
         "folder",
         type=click.Path(exists=True, file_okay=False, path_type=Path),
-        help="Folder in a format of docs/traces.md. Defaults to the example of the program.",
+        help="Folder with a trace in a format of docs/traces.md. Defaults to the included example.",
     )
     @click.option("--nodes", type=click.IntRange(0), default=0, help="Replay only this number of nodes; 0: all.")
-    @click.option("--seed", type=int, default=1, show_default=True, help="Selects the nodes.")
+    @click.option("--seed", type=int, default=1, show_default=True, help="Seed of the random choice of nodes.")
     @wraps(command)
     def with_trace(*, folder: Path | None, nodes: int, seed: int, **values: Any) -> Any:
         return command(trace=_trace(folder, nodes, seed), **values)
@@ -79,7 +81,8 @@ def lab() -> None:
     type=click.Choice(FORECASTS),
     default="profile",
     show_default=True,
-    help="Forecast of the descheduler: complete profiles, profiles since the start, or the next 6 hours.",
+    help="Forecast of the descheduler. profile: complete daily profiles; past: profiles learned since the start of the "
+    "replay; 6h: the usage of the next 6 hours, as if it were known.",
 )
 @replay_configuration_option
 @processes_option
@@ -111,7 +114,7 @@ def compare(
 @click.option(
     "--days", type=click.FloatRange(min=0, min_open=True), default=7.0, show_default=True, help="Days to record."
 )
-@click.option("--step", type=click.IntRange(1), default=900, show_default=True, help="Seconds per value.")
+@click.option("--step", type=click.IntRange(1), default=900, show_default=True, help="Seconds between two values.")
 @configuration_option("Configuration file: access to Prometheus and the API server.")
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path), help="New folder.")
 @json_option
@@ -142,7 +145,7 @@ def whatif(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare all policies on a cluster that `lab record` recorded."""
+    """Compare all policies on a trace that `lab record` recorded in a cluster."""
     from equipoise.cli.lab.replays import run_compare
     from equipoise.lab.compare import ComparisonRequest
 
@@ -160,7 +163,7 @@ def whatif(
     "assignments",
     multiple=True,
     metavar="PATH=A,B,…",
-    help="Path of a setting, and its values: scorer.minSpread=2,5. May be repeated.",
+    help="A setting and its values: scorer.minSpread=2,5. May be repeated.",
 )
 @descheduler_option
 @arrivals_option
@@ -181,7 +184,7 @@ def sweep(
     address: str | None,
     out: Path,
 ) -> None:
-    """Replay a trace with many settings of the configured policy.
+    """Replay a trace with all combinations of some settings.
 
     Replays whose results are in the file are not repeated.
     """

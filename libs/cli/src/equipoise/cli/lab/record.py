@@ -22,7 +22,7 @@ def run_record(
     as_json: bool,
     **extent: Any,
 ) -> None:
-    """Arguments override the file; `extent`: `days`, `step` and `out`.
+    """Run the command. Arguments override the file; `extent` has `days`, `step` and `out`.
 
     Raises InvalidInput, ConfigurationError and CommandFailed.
     """

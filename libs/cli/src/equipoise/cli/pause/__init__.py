@@ -1,1 +1,1 @@
-"""`equipoise pause`: no evictions until `equipoise resume`."""
+"""`equipoise pause`: stops all evictions until `equipoise resume`."""

@@ -35,7 +35,7 @@ NO_LEADER = (
 
 
 async def run_plan(server: Nats, environment: Mapping[str, str], *, as_json: bool, only_changes: bool) -> None:
-    """The command. Saves the plan as the last one shown of this cluster. Raises BusError."""
+    """Run the command. Saves the plan as the last one shown of this cluster. Raises BusError."""
     configure_logging(Logging(level="error"), "plan")
     no_leader = NO_LEADER.format(url=server.url)
     plan = await send_request(server, PLAN_PREVIEW, PlanRequest(), PlanResponse, no_responder=no_leader)

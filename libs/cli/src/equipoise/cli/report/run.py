@@ -22,7 +22,7 @@ ADVICE = f"{PREFIX}.advice.>"
 
 
 async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path | None) -> None:
-    """The command. `html`: also write a page to this file.
+    """Run the command. `html`: also write a page to this file.
 
     Raises BusError, OSError if the file cannot be written, and CommandFailed if there is no advice.
     """

@@ -35,7 +35,7 @@ def configured_limits(configuration: Path | None, environment: Mapping[str, str]
 
 
 async def run_status(cluster: Kubernetes, limits: Limits, *, as_json: bool, limits_source: str) -> None:
-    """The command. Raises KubeError."""
+    """Run the command. Raises KubeError."""
     configure_logging(Logging(level="error"), "status")
     clock = SystemClock()
     async with connect_kube(cluster, "status", clock) as kube:

@@ -23,6 +23,9 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     max_age: float | None = None
     """Seconds."""
 
+    ages_differ: bool = False
+    """A message may have a shorter maximum age of its own (`Message.max_age`)."""
+
     max_bytes: int
     """Of all messages. A full work queue refuses new ones, every other stream removes the oldest."""
 
@@ -36,7 +39,11 @@ STREAMS: tuple[Stream, ...] = (
         max_bytes=512 * 2**20,
     ),
     Stream(
-        name="EQUIPOISE_PLACEMENT", subjects=(f"{PREFIX}.placement.>",), last_per_subject=True, max_bytes=512 * 2**20
+        name="EQUIPOISE_PLACEMENT",
+        subjects=(f"{PREFIX}.placement.>",),
+        last_per_subject=True,
+        ages_differ=True,
+        max_bytes=512 * 2**20,
     ),
     Stream(
         name="EQUIPOISE_INTENT",

@@ -1,4 +1,4 @@
-"""The base classes of all messages, and a conversion between structs that have fields in common."""
+"""The base classes of all messages, and a conversion between structs with common fields."""
 
 from typing import Any, TypeVar
 
@@ -14,9 +14,14 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A whole message."""
 
+    @property
+    def max_age(self) -> float | None:
+        """Seconds for which its stream keeps it; None: as long as any other message."""
+        return None
+
 
 def converted(source: msgspec.Struct, kind: type[S], **fields: Any) -> S:
-    """A `kind` with these fields; its others are those of `source` with the same name, or have their default.
+    """A new `kind` with these fields. Each other field is that of `source` with the same name, else its default.
 
     Raises TypeError when a field without a default is missing.
     """

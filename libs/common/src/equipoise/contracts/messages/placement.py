@@ -74,6 +74,11 @@ class NodePlacement(Message, frozen=True, kw_only=True):
     epoch: int
     sequence: int
 
+    @property
+    def max_age(self) -> float | None:
+        """A removal is read by subscribers that were disconnected for less than a day."""
+        return 86_400 if self.removed else None
+
 
 NODE_PLACEMENT = NodePlacement(
     node=HOT_NODE,

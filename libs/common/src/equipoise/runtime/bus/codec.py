@@ -15,6 +15,8 @@ from typing import Any, Generic
 
 import msgspec
 
+from equipoise.contracts.bus.subjects import matches
+from equipoise.contracts.messages.message import Message
 from equipoise.runtime.bus import Delivery, Endpoint, Handler, Redeliver, T, TooLarge, Worker
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.process.clock import Clock
@@ -37,6 +39,10 @@ MAX_PAYLOAD = 2**20
 Headers = Mapping[str, str]
 
 MESSAGE_ID = "Nats-Msg-Id"
+MAX_AGE = "Nats-TTL"
+SUBJECT = "ce-subject"
+"""The subject for which a message was published: with a free reply subject, NATS may deliver it on another one."""
+
 TRACE = "traceparent"
 
 _TRACE = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
@@ -69,15 +75,18 @@ class Envelope:
         """128 bits as 32 hexadecimal digits."""
         return f"{self._chance.getrandbits(128):032x}"
 
-    def around(self, message: msgspec.Struct, message_id: str | None = None) -> dict[str, str]:
-        """The headers of a message; without an id it gets a new one."""
+    def around(self, subject: str, message: msgspec.Struct, message_id: str | None = None) -> dict[str, str]:
+        """The headers of a message for this subject; without an id it gets a new one."""
         identity = message_id or self.new_id()
+        max_age = message.max_age if isinstance(message, Message) else None
         return {
             MESSAGE_ID: identity,
             "ce-id": identity,
+            SUBJECT: subject,
             "ce-type": f"dev.equipoise.{type(message).__name__}.v1",
             "ce-time": datetime.fromtimestamp(self._clock.now(), UTC).isoformat(timespec="milliseconds"),
             TRACE: f"00-{_current_trace.get() or self.new_id()}-{self._chance.getrandbits(64) or 1:016x}-01",
+            **({} if max_age is None else {MAX_AGE: f"{max_age:.0f}s"}),
             **self._fixed,
         }
 
@@ -94,13 +103,21 @@ def continuing_trace(headers: Headers | None) -> Iterator[None]:
 
 
 class MessageReader(Generic[T]):
-    """Decodes messages of one kind. One that cannot be decoded is logged with its subject, counted and skipped."""
+    """Decodes messages of one kind, published for subjects of one pattern.
 
-    def __init__(self, kind: type[T], errors: BusErrors) -> None:
+    One that was published for another subject, or cannot be decoded, is logged with its subject, counted and skipped.
+    """
+
+    def __init__(self, pattern: str, kind: type[T], errors: BusErrors) -> None:
+        self._pattern = pattern
         self._decoder = msgspec.json.Decoder(kind)
         self._errors = errors
 
-    def _read(self, subject: str, payload: bytes, **how: bool) -> Delivery[T] | None:
+    def _read(self, subject: str, payload: bytes, headers: Headers | None, **how: bool) -> Delivery[T] | None:
+        # The subject of a redirected message is the one it is stored on, also where it was delivered to another one.
+        if not matches(self._pattern, subject) or (headers or {}).get(SUBJECT) != subject:
+            self._errors.count("redirected", subject, f"skipped: it was not published for {self._pattern}")
+            return None
         try:
             return Delivery(subject=subject, message=self._decoder.decode(payload), **how)
         except (msgspec.MsgspecError, ValueError) as error:
@@ -111,7 +128,7 @@ class MessageReader(Generic[T]):
         self, handler: Handler[T], subject: str, payload: bytes, *, headers: Headers | None, replayed: bool = False
     ) -> None:
         """Call a handler with one message. Its error is logged and counted, and goes no further."""
-        delivery = self._read(subject, payload, replayed=replayed)
+        delivery = self._read(subject, payload, headers, replayed=replayed)
         if delivery is None:
             return
         try:
@@ -123,11 +140,11 @@ class MessageReader(Generic[T]):
     async def attempt(
         self, worker: Worker[T], subject: str, payload: bytes, *, headers: Headers | None, deliveries: int = 1
     ) -> Redeliver | None:
-        """Call a worker with one message. None: it is processed, or cannot be decoded.
+        """Call a worker with one message. None: it is processed, or skipped.
 
         `deliveries`: how often it was delivered, this time included.
         """
-        delivery = self._read(subject, payload, last_attempt=deliveries >= MAX_DELIVERIES)
+        delivery = self._read(subject, payload, headers, last_attempt=deliveries >= MAX_DELIVERIES)
         if delivery is None:
             return None
         try:

@@ -17,6 +17,7 @@ from nats.js.errors import APIError
 
 from equipoise.runtime.bus import BusError, BusUnavailable, NotPermitted, TooLarge
 from equipoise.runtime.bus.errors import BusErrors
+from equipoise.runtime.bus.permissions import TAP_PREFIX
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
 
@@ -219,7 +220,7 @@ class NatsConnection:
     async def _on_error(self, error: Exception) -> None:
         text = str(error)
         if found := _FORBIDDEN.search(text):
-            self._on_forbidden(found[1].lower(), found[2].lower())
+            self._on_forbidden(found[1].lower(), found[2].lower().removeprefix(TAP_PREFIX.lower()))
         elif isinstance(error, nats.errors.SlowConsumerError):
             self.errors.count("slow_consumer", error.subject, "messages were dropped: the handler is too slow")
             self.errors.set_problem("slow", f"messages of {error.subject} were dropped: the handler is too slow")

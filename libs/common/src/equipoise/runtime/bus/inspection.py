@@ -17,7 +17,7 @@ from equipoise.runtime.process.clock import Clock
 _CONNECT_TIMEOUT = 5.0
 """Seconds to reach the bus: a person waits."""
 
-_COMPARED = ("storage", "retention", "max_msgs_per_subject", "discard", "max_bytes")
+_COMPARED = ("storage", "retention", "max_msgs_per_subject", "discard", "max_bytes", "allow_direct", "allow_msg_ttl")
 """Of a stream's configuration, beside its subjects; its maximum age is a setting."""
 
 

@@ -163,7 +163,7 @@ class NatsBus:
 
     async def publish(self, subject: str, message: msgspec.Struct, *, message_id: str | None = None) -> Receipt:
         payload = self._encode(subject, message)
-        headers = self._envelope.around(message, message_id)
+        headers = self._envelope.around(subject, message, message_id)
         if stream_of(subject) is None:
             await self._link.wait_for(subject, self._link.client.publish(subject, payload, headers=headers))
             await self._link.permitted(subject)
@@ -189,7 +189,7 @@ class NatsBus:
                     await self.publish(subject, message)
                 else:
                     payload = self._encode(subject, message)
-                    headers = self._envelope.around(message)
+                    headers = self._envelope.around(subject, message)
                     sent.append((subject, await self._publisher.send(subject, payload, headers)))
             except BusError as error:
                 failures.append(error)
@@ -205,7 +205,7 @@ class NatsBus:
         return failures
 
     async def subscribe(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
-        reader = MessageReader(kind, self.errors)
+        reader = MessageReader(pattern, kind, self.errors)
 
         async def on_message(message: Msg) -> None:
             await reader.handle(handler, message.subject, message.data, headers=message.headers)
@@ -216,7 +216,7 @@ class NatsBus:
     async def subscribe_latest(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
         if (stream := stream_of(pattern)) is None or stream.work_queue:
             raise ValueError(f"no stream keeps the last values of {pattern}: use subscribe")
-        reader = MessageReader(kind, self.errors)
+        reader = MessageReader(pattern, kind, self.errors)
         follower = StreamSubscriber(
             self._link, stream.name, pattern, reader, handler, clock=self._clock, heartbeat=self._heartbeat
         )
@@ -225,12 +225,13 @@ class NatsBus:
 
     async def work(self, kind: type[T], worker: Worker[T], *, concurrency: int = 1) -> None:
         queue = next(stream for stream in STREAMS if stream.work_queue)
-        await WorkQueue(self._link, queue, self._clock).run(MessageReader(kind, self.errors), worker, concurrency)
+        reader = MessageReader(queue.subjects[0], kind, self.errors)
+        await WorkQueue(self._link, queue, self._clock).run(reader, worker, concurrency)
 
     async def request(
         self, subject: str, request: msgspec.Struct, response: type[Response], *, timeout: float
     ) -> Response:
-        payload, headers = self._encode(subject, request), self._envelope.around(request)
+        payload, headers = self._encode(subject, request), self._envelope.around(subject, request)
         sending = self._link.client.request(subject, payload, timeout=timeout, headers=headers)
         try:
             received = await self._link.wait_for(subject, sending)
@@ -267,7 +268,7 @@ class NatsBus:
             try:
                 with continuing_trace(request.headers):
                     response = await respond(endpoint, request.data)
-                    headers = self._envelope.around(response)
+                    headers = self._envelope.around(endpoint.subject, response)
                 payload = encode(endpoint.subject, response, self._link.client.max_payload)
             except UnreadableRequest as error:
                 self.errors.count("unreadable", endpoint.subject, error)

@@ -24,30 +24,67 @@ OWN_RIGHTS = "$SYS.REQ.USER.INFO"
 _VARIABLE = re.compile(r"\$[A-Z][A-Z0-9_]*")
 _MICRO_VERBS = ("PING", "INFO", "STATS")
 
+_JETSTREAM = "$JS.API."
+TAP_PREFIX = "TAP."
+"""Prefix of the requests to JetStream in the account of the tap, where `$JS.API.` would be that account's own."""
+
+_RESPONSES = "_R_.>"
+"""The reply subjects of requests from another account, as nats-server maps them."""
+
 
 class Permissions(msgspec.Struct, frozen=True, kw_only=True):
     """Patterns of subjects that a user may publish and subscribe."""
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
-    responds: bool = False
-    """It may publish once to the reply subject of a request that it received."""
 
 
 def permission_file(passwords: Mapping[User, str]) -> str:
-    """The `authorization` of nats-server for all users.
+    """The `accounts` of nats-server with all users.
+
+    The tap has an account of its own: between accounts nats-server maps the reply subject of a request, so that no
+    response to the tap can be published on a subject of the services.
 
     A password is plain, a bcrypt hash, or a variable of nats-server's environment (`$SCORER_PASSWORD`).
     Raises KeyError when one is missing.
     """
-    users = "\n".join(_user(user, permissions_of(user), passwords[user]) for user in USERS)
-    return (
-        "# Made from equipoise.contracts.bus.channels and .streams by equipoise.runtime.bus.permissions: do not edit.\n"
-        "authorization {\n"
-        '  default_permissions { publish: { deny: ">" }, subscribe: { deny: ">" } }\n'
-        f"  users: [\n{users}\n  ]\n"
-        "}\n"
+    users = "\n".join(_user(user, permissions_of(user), passwords[user]) for user in USERS if user != "tap")
+    exports = "\n".join(
+        f'      {{ service: "{subject}", accounts: [TAP]{", response_type: Stream" if several else ""} }}'
+        for subject, several in _requests_of_tap()
     )
+    imports = "\n".join(
+        f'      {{ service: {{ account: EQUIPOISE, subject: "{subject}" }}{_to(subject)} }}'
+        for subject, _ in _requests_of_tap()
+    )
+    return f"""\
+# Made from equipoise.contracts.bus.channels and .streams by equipoise.runtime.bus.permissions: do not edit.
+accounts {{
+  EQUIPOISE: {{
+    jetstream: enabled
+    default_permissions {{ publish: {{ deny: ">" }}, subscribe: {{ deny: ">" }} }}
+    users: [
+{users}
+    ]
+    exports: [
+      {{ stream: "{PREFIX}.>", accounts: [TAP] }}
+{exports}
+    ]
+  }}
+  # Between accounts nats-server maps the reply subject of a request: no response reaches a subject of EQUIPOISE.
+  TAP: {{
+    default_permissions {{ publish: {{ deny: ">" }}, subscribe: {{ deny: ">" }} }}
+    mappings: {{ "{_JETSTREAM}>": "{_of_tap(_JETSTREAM)}>" }}
+    users: [
+{_user("tap", permissions_of("tap"), passwords["tap"])}
+    ]
+    imports: [
+      {{ stream: {{ account: EQUIPOISE, subject: "{PREFIX}.>" }} }}
+{imports}
+    ]
+  }}
+}}
+"""
 
 
 def permissions_of(user: User) -> Permissions:
@@ -56,14 +93,38 @@ def permissions_of(user: User) -> Permissions:
     if user == "setup":
         return Permissions(publish=_unique(_creating()), subscribe=(inbox,))
     if user == "tap":
-        requests = (f"$SRV.{verb}{rest}" for verb in _MICRO_VERBS for rest in ("", ".>"))
-        open_channels = (channel.pattern for channel in CHANNELS if channel.open_to_users)
-        publish = _unique([*requests, *_reading_back(), *_inspecting(), *open_channels])
+        publish = _unique([OWN_RIGHTS, *(_of_tap(subject) for subject, _ in _requests_of_tap())])
         return Permissions(publish=publish, subscribe=(inbox, f"{PREFIX}.>"))
     own_publish = [subject for channel in CHANNELS for subject in _publish_rights(channel, user)]
     own_subscribe = [subject for channel in CHANNELS for subject in _subscribe_rights(channel, user)]
-    responds = any(channel.responder == user for channel in CHANNELS)
-    return Permissions(publish=_unique(own_publish), subscribe=_unique([inbox, *own_subscribe]), responds=responds)
+    return Permissions(publish=_unique(own_publish), subscribe=_unique([inbox, *own_subscribe]))
+
+
+def _requests_of_tap() -> Iterable[tuple[str, bool]]:
+    """Requests that change nothing, as subjects of the services' account; whether one has several responses.
+
+    It may create no consumer: JetStream delivers to any subject that a consumer names.
+    """
+    for channel in CHANNELS:
+        if channel.open_to_users:
+            yield channel.pattern, False
+    for verb in _MICRO_VERBS:
+        yield from ((f"$SRV.{verb}{rest}", True) for rest in ("", ".>"))
+    for stream in STREAMS:
+        yield f"{_JETSTREAM}STREAM.INFO.{stream.name}", False
+        if stream.work_queue:
+            yield f"{_JETSTREAM}CONSUMER.INFO.{stream.name}.{WORKERS}", False
+        if stream.open_to_users:
+            yield f"{_JETSTREAM}DIRECT.GET.{stream.name}", True
+
+
+def _of_tap(subject: str) -> str:
+    """A subject of the services' account in the account of the tap."""
+    return TAP_PREFIX + subject if subject.startswith(_JETSTREAM) else subject
+
+
+def _to(subject: str) -> str:
+    return "" if (local := _of_tap(subject)) == subject else f', to: "{local}"'
 
 
 def _creating() -> Iterable[str]:
@@ -74,27 +135,12 @@ def _creating() -> Iterable[str]:
             yield from (f"$JS.API.CONSUMER.CREATE.{stream.name}.{WORKERS}.{subject}" for subject in stream.subjects)
 
 
-def _reading_back() -> Iterable[str]:
-    """Read what some streams hold, for a report of the last days."""
-    for stream in STREAMS:
-        if stream.open_to_users:
-            yield from (f"$JS.API.CONSUMER.CREATE.{stream.name}.*.{subject}" for subject in stream.subjects)
-            yield f"$JS.API.CONSUMER.MSG.NEXT.{stream.name}.*"
-
-
-def _inspecting() -> Iterable[str]:
-    """Read the configuration of the streams, and the caller's own permissions."""
-    yield OWN_RIGHTS
-    for stream in STREAMS:
-        yield f"$JS.API.STREAM.INFO.{stream.name}"
-        if stream.work_queue:
-            yield f"$JS.API.CONSUMER.INFO.{stream.name}.{WORKERS}"
-
-
 def _publish_rights(channel: Channel, service: ServiceName) -> Iterable[str]:
     """What a service must publish for its part in a channel, the requests to JetStream included."""
     if service in channel.publishers:
         yield channel.pattern.replace(".health.*", f".health.{service}")  # only the health of the service itself
+    if service == channel.responder:
+        yield _RESPONSES
     stream = stream_of(channel.pattern)
     if service not in channel.subscribers or stream is None:
         return
@@ -128,17 +174,16 @@ def _unique(patterns: Iterable[str]) -> tuple[str, ...]:
 
 def _user(user: User, permissions: Permissions, password: str) -> str:
     secret = password if _VARIABLE.fullmatch(password) else json.dumps(password)
-    responses = '\n        allow_responses: { max: 1, expires: "10s" }' if permissions.responds else ""
     return (
-        f"    {{ user: {user}, password: {secret}, permissions: {{\n"
-        f"        publish: {{ allow: {_list(permissions.publish)} }}\n"
-        f"        subscribe: {{ allow: {_list(permissions.subscribe)} }}{responses}\n"
-        "    } }"
+        f"      {{ user: {user}, password: {secret}, permissions: {{\n"
+        f"          publish: {{ allow: {_list(permissions.publish)} }}\n"
+        f"          subscribe: {{ allow: {_list(permissions.subscribe)} }}\n"
+        "      } }"
     )
 
 
 def _list(patterns: tuple[str, ...]) -> str:
-    return "[" + "".join(f'\n          "{pattern}"' for pattern in patterns) + "\n        ]"
+    return "[" + "".join(f'\n            "{pattern}"' for pattern in patterns) + "\n          ]"
 
 
 def main() -> None:

@@ -2,13 +2,16 @@
 
 import datetime
 from collections.abc import AsyncGenerator
+from typing import Any
 
+import msgspec
 import nats.errors
-from nats.js import api
+from nats.aio.subscription import Subscription
 
 from equipoise.contracts.bus.streams import Stream
-from equipoise.runtime.bus import BusUnavailable
-from equipoise.runtime.bus.connection import connected_within
+from equipoise.runtime.bus import BusError
+from equipoise.runtime.bus.codec import SUBJECT, Headers
+from equipoise.runtime.bus.connection import RESPONSE_TIMEOUT, SETUP, NatsConnection, connected_within
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
 
@@ -18,8 +21,8 @@ _BATCH = 256
 CONNECT_TIMEOUT = 10.0
 """Seconds to reach the bus: a person waits."""
 
-_SILENCE = 5.0
-"""Seconds without a message after which there are no more: the last ones were replaced while they were read."""
+_END_OF_BATCH, _NO_MORE_MESSAGES, _NO_RESPONDERS = "204", "404", "503"
+"""Statuses of the response that ends a request."""
 
 
 async def history(
@@ -39,22 +42,40 @@ async def history(
     BusError when there is no such stream.
     """
     async with connected_within(connect_timeout, settings, user, clock) as link:
-        name, waiting = await link.create_reader(
-            stream.name,
-            pattern or stream.subjects[0],
-            deliver_policy=api.DeliverPolicy.BY_START_TIME,
-            opt_start_time=datetime.datetime.fromtimestamp(since, datetime.UTC),
-        )
-        messages = await link.streams.pull_subscribe_bind(consumer=name, stream=stream.name)
+        subject = f"$JS.API.DIRECT.GET.{stream.name}"  # without a consumer: users may not create one
+        start = datetime.datetime.fromtimestamp(since, datetime.UTC).isoformat()
+        request: dict[str, Any] = {"batch": _BATCH, "next_by_subj": pattern or stream.subjects[0], "start_time": start}
+        inbox = link.client.new_inbox()
+        try:
+            responses = await link.client.subscribe(inbox)
+        except nats.errors.Error as error:
+            raise link.as_bus_error(subject, error) from error
+        waiting = True
         while waiting:
-            try:
-                batch = await messages.fetch(min(waiting, _BATCH), timeout=_SILENCE)
-            except nats.errors.TimeoutError:
-                if not link.connected:
-                    raise BusUnavailable("the connection was lost") from None
-                return
-            except nats.errors.Error as error:
-                raise link.as_bus_error(stream.name, error) from error
-            for message in batch:
-                yield message.subject, message.data
-            waiting = batch[-1].metadata.num_pending
+            messages, end = await link.wait_for(subject, _batch(link, subject, request, inbox, responses))
+            for headers, payload in messages:
+                if (found := headers["Nats-Subject"]) == headers.get(SUBJECT):  # else redirected
+                    yield found, payload
+            if messages:
+                request.pop("start_time", None)
+                request["seq"] = int(messages[-1][0]["Nats-Sequence"]) + 1
+            status = end["Status"]
+            waiting = status == _END_OF_BATCH and end["Nats-Num-Pending"] != "0"
+        if status == _NO_RESPONDERS:
+            raise BusError(f"there is no stream {stream.name} that may be read: {SETUP}")
+        if status not in (_END_OF_BATCH, _NO_MORE_MESSAGES):
+            raise BusError(f"{subject}: {status} {end.get('Description', '')}")
+
+
+async def _batch(
+    link: NatsConnection, subject: str, request: dict[str, Any], inbox: str, responses: Subscription
+) -> tuple[list[tuple[Headers, bytes]], Headers]:
+    """Headers and payload of the messages of one request, and the headers of the response that ends it."""
+    await link.client.publish(subject, msgspec.json.encode(request), reply=inbox)
+    messages: list[tuple[Headers, bytes]] = []
+    while True:
+        message = await responses.next_msg(timeout=RESPONSE_TIMEOUT)
+        headers = message.headers or {}
+        if "Status" in headers:
+            return messages, headers
+        messages.append((headers, message.data))

@@ -35,12 +35,13 @@ class WorkQueue:
         self._link = link
         self._stream = stream.name
         self._consumer = WORKERS
+        self._advisory = f"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{stream.name}.{WORKERS}"
         self._clock = clock
 
     async def run(self, reader: MessageReader[T], worker: Worker[T], concurrency: int) -> None:
         """Work until cancelled. A message that a worker has then is delivered to another one."""
         advisory = await self._link.client.subscribe(
-            f"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{self._stream}.{self._consumer}",
+            self._advisory,
             queue=self._consumer,
             cb=self._on_delivered_too_often,
         )
@@ -101,6 +102,8 @@ class WorkQueue:
 
     async def _on_delivered_too_often(self, message: Msg) -> None:
         """Remove a message that no worker could process: it would block its subject until it expires."""
+        if message.subject != self._advisory:
+            return  # a message of a stream, redirected
         try:
             sequence = msgspec.json.decode(message.data, type=_TooOften).stream_seq
             self._link.errors.count("delivered_too_often", self._stream, f"message {sequence} removed from the queue")

@@ -1,4 +1,4 @@
-"""How a process logs: one line an event, on stderr, as JSON for machines or in colour for people."""
+"""How a process logs: one line an event, on stderr, as JSON for machines or in color for people."""
 
 import logging
 import sys

@@ -26,6 +26,7 @@ from equipoise.runtime.bus import (
 from equipoise.runtime.bus.codec import (
     MAX_DELIVERIES,
     MESSAGE_ID,
+    SUBJECT,
     Envelope,
     Headers,
     MessageReader,
@@ -207,7 +208,7 @@ class MemoryBus:
     async def publish(self, subject: str, message: msgspec.Struct, *, message_id: str | None = None) -> Receipt:
         payload = encode(subject, message)
         await asyncio.sleep(0)
-        return self._store(subject, payload, self._envelope.around(message, message_id))
+        return self._store(subject, payload, self._envelope.around(subject, message, message_id))
 
     async def publish_many(self, messages: Sequence[tuple[str, msgspec.Struct]]) -> int:
         stored = 0
@@ -235,7 +236,7 @@ class MemoryBus:
 
     async def work(self, kind: type[T], worker: Worker[T], *, concurrency: int = 1) -> None:
         queue = next(stream for stream in self._streams if stream.stream.work_queue)
-        reader = MessageReader(kind, self.errors)
+        reader = MessageReader(queue.stream.subjects[0], kind, self.errors)
         async with asyncio.TaskGroup() as tasks:
             for _ in range(concurrency):
                 tasks.create_task(self._work(queue, reader, worker))
@@ -247,7 +248,7 @@ class MemoryBus:
         self._check_connected(subject)
         if (endpoint := self._endpoints.get(subject)) is None:
             raise NoResponders(f"no service responds on {subject}")
-        responding = asyncio.create_task(self._respond(endpoint, payload, self._envelope.around(request)))
+        responding = asyncio.create_task(self._respond(endpoint, payload, self._envelope.around(subject, request)))
         expired = asyncio.create_task(self._clock.sleep(timeout))
         try:
             await asyncio.wait([responding, expired], return_when=asyncio.FIRST_COMPLETED)
@@ -281,9 +282,9 @@ class MemoryBus:
         """Headers of the messages of the matching subjects, oldest first (of the last 10,000)."""
         return [headers for subject, _, headers in self._history if matches(pattern, subject)]
 
-    def inject(self, subject: str, payload: bytes) -> None:
-        """Publish bytes that need not be a valid message."""
-        self._store(subject, payload, {})
+    def inject(self, subject: str, payload: bytes, *, headers: Headers | None = None) -> None:
+        """Publish bytes that need not be a valid message. Default headers: those of a message for this subject."""
+        self._store(subject, payload, {SUBJECT: subject} if headers is None else headers)
 
     def disconnect(self) -> None:
         """Lose the connection: nothing can be published or received until `reconnect`."""
@@ -327,7 +328,7 @@ class MemoryBus:
     def _subscribe(
         self, pattern: str, kind: type[T], handler: Handler[T], follows: MemoryStream | None
     ) -> _Subscription:
-        reader = MessageReader(kind, self.errors)
+        reader = MessageReader(pattern, kind, self.errors)
 
         async def handle(subject: str, payload: bytes, headers: Headers, replayed: bool) -> None:
             await reader.handle(handler, subject, payload, headers=headers, replayed=replayed)

@@ -77,7 +77,7 @@ def decide(
 def retry_backoff(backoff: float, band: DeadBand) -> float:
     """Seconds until a refused write is tried again, after the previous backoff (0: none).
 
-    A right may be missing only briefly, while roles or the fence are applied.
+    A permission may be missing only briefly, while roles or the fence are applied.
     """
     return min(max(2 * backoff, band.min_interval), band.refresh_period)
 

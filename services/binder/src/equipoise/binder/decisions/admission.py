@@ -2,6 +2,8 @@
 
 import math
 
+import msgspec
+
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.result import Finish, Proceed, Retry, paused
@@ -14,8 +16,11 @@ Admission = Proceed[None] | Finish | Retry
 def admit(
     intent: EvictionIntent, eviction: ProposedEviction, ledger: Ledger, limits: Limits, now: float, *, dry_run: bool
 ) -> Admission:
-    """Pause, another intent for the same pod, the limits, the rate. `now`: the API server's time."""
-    return _decide(intent, eviction, ledger, _view(ledger, limits, now, dry_run=dry_run), limits)
+    """Pause, another intent for the same pod, the limits, the rate. `now`: the API server's time.
+
+    The intent's own reservation does not count against it, and with one it does not wait for the rate again.
+    """
+    return _decide(intent, eviction, ledger, _view(intent, ledger, limits, now, dry_run=dry_run), limits)
 
 
 def deciding_replacements(
@@ -26,7 +31,7 @@ def deciding_replacements(
     Before an eviction all pending ones: one that fails refuses it. After a refusal those pending ones whose recovery
     would end it.
     """
-    view = _view(ledger, limits, now, dry_run=dry_run)
+    view = _view(intent, ledger, limits, now, dry_run=dry_run)
     if isinstance(_decide(intent, eviction, ledger, view, limits), Retry):
         return ()
     if isinstance(_decide(intent, eviction, ledger, view.with_all_recovered(), limits), Finish):
@@ -34,10 +39,11 @@ def deciding_replacements(
     return tuple(view.pending_replacements())
 
 
-def _view(ledger: Ledger, limits: Limits, now: float, *, dry_run: bool) -> LedgerView:
-    return ledger.view(
+def _view(intent: EvictionIntent, ledger: Ledger, limits: Limits, now: float, *, dry_run: bool) -> LedgerView:
+    view = ledger.view(
         now, dry_run=dry_run, migration_timeout=limits.migration_timeout, grace_period=limits.startup_grace_period
     )
+    return msgspec.structs.replace(view, entries=tuple(each for each in view.entries if each.intent_id != intent.id))
 
 
 def _decide(
@@ -56,4 +62,6 @@ def _decide(
     if wait == math.inf:
         detail = f"{limits.rate.refusal(eviction, view)} (limits.rate)"
         return Finish(outcome=Outcome.REJECTED_LIMIT, detail=detail)
-    return Retry(after=wait, why="limits.rate") if wait > 0 else Proceed(None)
+    if wait > 0 and ledger.entry(intent.id) is None:
+        return Retry(after=wait, why="limits.rate")
+    return Proceed(None)

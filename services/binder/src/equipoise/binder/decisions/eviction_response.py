@@ -13,7 +13,7 @@ _RETRY_AFTER = 1.0
 _NO_PERMISSION = 'cannot create resource "pods/eviction"'
 """The text of role-based access control; admission has others."""
 
-_NOT_CHECKED = "the right to `create` `pods/eviction` is missing, so budgets and admission were not checked"
+_NOT_CHECKED = "the permission to `create` `pods/eviction` is missing, so budgets and admission were not checked"
 """Not a failure: a user who only wants to observe does not grant the right."""
 
 Meaning = Literal["accepted", "refused", "blocked", "throttled", "not_now", "unknown", "unexpected"]

@@ -156,6 +156,13 @@ class LedgerWriter:
             self.outages.written(outage)
             return Proceed(entry)
 
+    async def check_limits(self, intent: EvictionIntent, eviction: ProposedEviction, ledger: Ledger) -> Finish | None:
+        """Why an intent that has a reservation in this ledger would not get one now. Raises KubeError."""
+        now = self.earliest
+        ledger = await self._with_replacements(self._updated(ledger), intent, eviction, now)
+        result = admit(intent, eviction, ledger, self._limits, now, dry_run=self._dry_run)
+        return result if isinstance(result, Finish) else None
+
     async def _with_replacements(
         self, ledger: Ledger, intent: EvictionIntent, eviction: ProposedEviction, now: float
     ) -> Ledger:
@@ -192,8 +199,14 @@ class LedgerWriter:
         return None if isinstance(ledger, LedgerClosed) else ledger.entry(intent.id)
 
     async def take_over(self, intent: EvictionIntent) -> None:
-        """From now on more than one binder may send a POST for this reservation. Raises KubeError."""
-        await self._write(lambda ledger: ledger.take_over(intent.id))
+        """From now on more than one binder may send a POST for this reservation.
+
+        Raises KubeError, and HandledByAnotherBinder when the binder that reserved has settled or returned it meanwhile.
+        """
+        ledger = await self._write(lambda ledger: ledger.take_over(intent.id))
+        entry = None if isinstance(ledger, LedgerClosed) else ledger.entry(intent.id)
+        if entry is None or entry.outcome is not None:
+            raise HandledByAnotherBinder(f"the reservation of intent {intent.id} was settled or returned meanwhile")
 
     async def release(self, intent: EvictionIntent) -> None:
         """Removes a reservation; the intent is decided again later. Raises KubeError."""

@@ -39,7 +39,7 @@ _NEVER_SCALED = frozenset({("", "Node"), ("apps", "DaemonSet"), ("batch", "Job")
 
 
 class Unreadable(Exception):
-    """An object that decides about the pod cannot be read, now or later: it is gone, or the right is missing."""
+    """An object that decides about the pod cannot be read, now or later: it is gone, or a permission is missing."""
 
 
 async def find(kube: Kube, resource: Resource[T], name: str, namespace: str = "") -> T | None:

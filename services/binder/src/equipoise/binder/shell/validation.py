@@ -27,6 +27,8 @@ class ValidIntent(msgspec.Struct, frozen=True, kw_only=True):
 
     eviction: ProposedEviction
     lease: Lease | None
+    read_at: float
+    """When the first read that this is based on began, on the monotonic clock."""
 
 
 @dataclass
@@ -43,8 +45,11 @@ class Validation:
             protection=shared.protection, namespaces=shared.namespaces, own_namespace=shared.kubernetes.namespace
         )
 
-    async def validate(self, intent: EvictionIntent, ledger: Ledger) -> Proceed[ValidIntent] | Finish:
-        """Age, measurements, epoch, pod, protection, fit. Raises KubeError when the API server does not respond now."""
+    async def validate(self, intent: EvictionIntent, ledger: Ledger, read_at: float) -> Proceed[ValidIntent] | Finish:
+        """Age, measurements, epoch, pod, protection, fit. Raises KubeError when the API server does not respond now.
+
+        `read_at`: when the read of the ledger began, on the monotonic clock.
+        """
         refusal = self._check_measurements(intent)
         if refusal is not None:
             return refusal
@@ -71,7 +76,7 @@ class Validation:
             unready=candidate.unready,
             cluster_pods=self.cluster.pod_count,
         )
-        return Proceed(ValidIntent(eviction=eviction, lease=lease))
+        return Proceed(ValidIntent(eviction=eviction, lease=lease, read_at=read_at))
 
     def recheck(self, intent: EvictionIntent, lease: Lease | None, ledger: Ledger) -> Finish | None:
         """Checks what time, the collector and another leader may have changed, without any read."""

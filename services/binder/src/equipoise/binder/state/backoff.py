@@ -48,7 +48,7 @@ class Backoff:
 class BudgetBackoff:
     """Disruption budgets that allow nothing at present. A blocked budget delays its own workloads only.
 
-    Which budget selects a workload is learned from refusals: the binder has no right to list budgets and needs none.
+    Which budget selects a workload is learned from refusals: the binder has no permission to list budgets.
     """
 
     def __init__(self, random: Callable[[], float]) -> None:

@@ -61,6 +61,13 @@ class ClusterState:
     def update_cycle(self, cycle: UtilizationCycle) -> None:
         if supersedes_measurement(cycle, self._cycles.get(cycle.shard)):
             self._cycles[cycle.shard] = cycle
+            self._drop_utilization_without_node(cycle.queried_at)
+
+    def _drop_utilization_without_node(self, now: float) -> None:
+        """Utilization may arrive before the placement of a new node, and after that of a removed one."""
+        for name, latest in list(self._utilization.items()):
+            if name not in self._nodes and now - latest.queried_at > self._load.freshness.eviction:
+                del self._utilization[name]
 
     @property
     def cycles(self) -> Iterable[UtilizationCycle]:

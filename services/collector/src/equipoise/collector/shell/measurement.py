@@ -72,7 +72,7 @@ class Measurement:
     def clock_warning(self) -> str | None:
         """Set while the ages of samples are noticeably wrong."""
         noticeable = abs(self.skew) > self.load.freshness.skew_warning
-        return f"{self._skew_text}: check time synchronisation" if noticeable else None
+        return f"{self._skew_text}: check time synchronization" if noticeable else None
 
     @property
     def _skew_text(self) -> str:

@@ -86,7 +86,7 @@ class MetricsServerSource(PollingSource):
             ) from None
         except Forbidden as error:
             raise SourceError(
-                f"{error}: the collector needs the right to list nodes and pods in metrics.k8s.io"
+                f"{error}: the collector needs the permission to list nodes and pods in metrics.k8s.io"
             ) from None
         except KubeError as error:
             raise SourceError(f"metrics.k8s.io does not respond: {error}") from None

@@ -1,4 +1,4 @@
-"""Which pods are on which node: watched objects become one placement per node.
+"""Which pods are on which node: makes one placement message per node from the watched objects.
 
 A gone pod remains listed, with its last measured usage, while the mean of any window still contains it, so that
 subscribers can subtract it.
@@ -19,16 +19,16 @@ from equipoise.contracts.messages.placement import GonePod, NodePlacement, Place
 from equipoise.contracts.messages.resources import Resources
 
 NEGLIGIBLE = 0.01
-"""A gone pod that ran in less than this share of every window is left out: short jobs would fill the message."""
+"""A gone pod that ran for less than this share of every window is left out: short jobs would fill the message."""
 
 MAX_GONE = 500
-"""Gone pods per node at most (the latest ones): a message must stay below 1 MiB."""
+"""Maximum number of gone pods per node (the latest ones): a message must stay below 1 MiB."""
 
 MAX_REMOVED = 1_000
-"""Deleted nodes that are kept at most, to be published again by the next holder of their shard."""
+"""Maximum number of deleted nodes that are kept, so that the next holder of their shard can publish them again."""
 
 USAGE_ROUNDS = 2
-"""How many rounds' usage of pods is kept: in one of them a scrape may have failed."""
+"""For how many rounds the usage of pods is kept: the scrape of a round may have failed."""
 
 PodName = tuple[str, str]
 """Namespace and name."""
@@ -38,7 +38,7 @@ OwnerOf = Callable[[Workload], OwnerReference | None]
 
 
 class TrackedPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod on a node. Its workload is looked up when the message is made: its owner may arrive after the pod."""
+    """A pod on a node. Its workload is looked up when the message is made: its owner may be received after the pod."""
 
     pod: Pod
     placed: PlacedPod
@@ -49,7 +49,7 @@ class ClusterPlacement:
     """The watched nodes and their pods, and the nodes whose placement may have changed."""
 
     windows: Sequence[float]
-    """Seconds. A gone pod is kept as long as one of these contains it."""
+    """Lengths in seconds. A gone pod is kept as long as one of these windows contains it."""
 
     start_timeout: float
     """Seconds after which a pod counts as started."""
@@ -70,7 +70,7 @@ class ClusterPlacement:
         self._pods: dict[str, dict[str, TrackedPod]] = {}
         self._gone: dict[str, dict[str, GonePod]] = {}
         self.departed: dict[PodName, tuple[float, Workload | None, str]] = {}
-        """When pods left recently, their workload and node: the source still has their samples."""
+        """When a pod left recently, its workload and its node: the source still has samples of it."""
 
         self._usage: tuple[Mapping[str, Resources], ...] = ()
         """Usage by pod UID in the last rounds, the newest first."""
@@ -82,18 +82,18 @@ class ClusterPlacement:
         return iter(self._pods.get(node, {}).values())
 
     def capacities(self) -> dict[str, Resources]:
-        """Of every node; each quantity is parsed once and not for every pod on it."""
+        """The capacity of every node. Each quantity is parsed once and not again for every pod on the node."""
         return {name: amounts(node.status.capacity) for name, node in self.nodes.items()}
 
     def workload_of(self, pod: Pod) -> Workload | None:
-        """From the pod's owner where that is known, else from the pod alone."""
+        """The workload of a pod: from its owner if that is known, else from the pod alone."""
         try:
             return workload_of(pod, self.owner_of)
         except LookupError:
             return workload_from_pod(pod)
 
     def workload_lookup(self) -> Callable[[Pod], Workload | None]:
-        """As `workload_of`, for many pods in one go: each owner is looked up once."""
+        """As `workload_of`, for many pods: each owner is looked up once."""
         known: dict[str, Workload | None] = {}
 
         def workload_of_pod(pod: Pod) -> Workload | None:
@@ -107,7 +107,7 @@ class ClusterPlacement:
         return workload_of_pod
 
     def record_usage(self, usage: Mapping[str, Resources]) -> None:
-        """Usage by pod UID in a round: a gone pod carries the last one."""
+        """Keep the usage of a round by pod UID: a gone pod is published with its last usage."""
         self._usage = (usage, *self._usage[: USAGE_ROUNDS - 1])
 
     def on_node(self, before: Node | None, after: Node | None) -> None:
@@ -130,7 +130,7 @@ class ClusterPlacement:
         self.changed.add(name)
 
     def remove(self, name: str, uid: str) -> None:
-        """Publish that this node was deleted."""
+        """Record that this node was deleted; that is published with the next placements."""
         self.removed[name] = uid
         if len(self.removed) > MAX_REMOVED:
             del self.removed[next(iter(self.removed))]
@@ -165,7 +165,7 @@ class ClusterPlacement:
         placed = tracked.placed
         usage = next((known[placed.uid] for known in self._usage if placed.uid in known), Resources())
         workload = self.workload_of(tracked.pod)
-        self.departed.pop((placed.namespace, placed.name), None)  # keeps the order of time: pruned from the front
+        self.departed.pop((placed.namespace, placed.name), None)  # in order of time: `prune` deletes from the front
         self.departed[placed.namespace, placed.name] = (now, workload, node)
         if placed.running_since is not None and node in self.nodes:
             self._gone.setdefault(node, {})[placed.uid] = GonePod(
@@ -192,7 +192,7 @@ class ClusterPlacement:
         return self._gone.keys()
 
     def prune_gone(self, node: str, now: float) -> None:
-        """Delete the gone pods of a node that no window contains any more."""
+        """Delete those gone pods of a node that no window contains any more."""
         kept = [pod for pod in self._gone.pop(node, {}).values() if self._in_any_window(pod, now)]
         if kept:
             self._gone[node] = {pod.uid: pod for pod in sorted(kept, key=lambda pod: pod.gone_at)[-MAX_GONE:]}
@@ -204,7 +204,7 @@ class ClusterPlacement:
         return any(share_measured(lifetime, now, length) >= NEGLIGIBLE for length in self.windows)
 
     def placement(self, name: str) -> NodePlacement | None:
-        """The message of a node, epoch and sequence to be set by the publisher; None when it never existed."""
+        """The message of a node, whose epoch and sequence the publisher sets; None if the node is not known."""
         node = self.nodes.get(name)
         if node is None:
             uid = self.removed.get(name)
@@ -233,7 +233,7 @@ class ClusterPlacement:
 
 
 def readiness(node: Node) -> tuple[bool, float | None]:
-    """Whether it is Ready, and since when it is or is not."""
+    """Whether a node is Ready, and since when (Unix seconds) that has not changed."""
     ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
     return (False, None) if ready is None else (ready.status == "True", unix_seconds(ready.last_transition_time))
 

@@ -22,29 +22,34 @@ from equipoise.descheduler.decisions.planning.thresholds import AppliedThreshold
 from equipoise.descheduler.state.cluster import ClusterNode, Resource
 
 Scope = Literal["node", "prod"]
-"""Which usage is above a threshold: that of everything on the node, or that of its production pods."""
+"""Whose usage is compared with thresholds: that of the whole node, or that of its production pods."""
 
 SCOPES: tuple[Scope, ...] = ("node", "prod")
-"""In the order in which nodes are relieved. A node that is hot as a whole is not classified by its production."""
+"""In the order in which moves are planned. The usage of production pods counts only if the whole node is not hot."""
 
 
 class CurrentLoads(msgspec.Struct, frozen=True, kw_only=True):
     """Current loads over the windows of a strategy. Arrays of nodes × resources, load (0..1), NaN is unknown."""
 
     least: Array
+    """The minimum over all windows."""
+
     most: Array
+    """The maximum over all windows."""
+
     first: Array
-    """Over the first window."""
+    """That of the first window."""
 
     production: Array
     production_complete: Flags
     """Per node: the usage of all its production pods is known."""
 
     base: Array
+    """The amounts that are a load of 1."""
 
 
 def current_loads(nodes: Sequence[ClusterNode], windows: Sequence[str], *, production: bool) -> CurrentLoads:
-    """`production`: whether the usage of production pods is needed; otherwise it stays unknown."""
+    """The loads of these nodes. `production`: whether that of production pods is needed; otherwise it is unknown."""
     base = bases(nodes)
     loads = np.stack([amounts(nodes, window, projected=False) / base for window in windows])
     used, complete = np.full(base.shape, np.nan), np.zeros(len(nodes), bool)
@@ -61,7 +66,7 @@ def current_loads(nodes: Sequence[ClusterNode], windows: Sequence[str], *, produ
 
 
 def within(load: Array, thresholds: Mapping[Resource, float]) -> Flags:
-    """Per node: at or below the threshold in every resource that has one. Unknown: false."""
+    """Per node: whether its load is at or below the threshold in every resource that has one. False if unknown."""
     limited = [resource in thresholds for resource in MEASURED]
     return np.asarray((load <= row(thresholds))[:, limited].all(axis=1), dtype=np.bool_)
 
@@ -70,7 +75,7 @@ class PoolClassification:
     """The nodes of a pool: their loads, the thresholds that apply, and their classes. Computed once per plan."""
 
     def __init__(self, members: PoolMembers, windows: Sequence[str], *, margin: float) -> None:
-        """`margin`: load (0..1) below its threshold to which a hot node should be brought."""
+        """`margin`: how far below its threshold a hot node should be brought, as load (0..1)."""
         self.members = members
         self.windows = windows
         own, deviation = members.thresholds, members.deviation
@@ -85,8 +90,8 @@ class PoolClassification:
             production = deviating(self._known(used), deviation.prod_high, deviation.prod_low, floor, production)
         self.applied: AppliedThresholds = applied
         self.production: AppliedThresholds | None = production if with_production else None
-        # Hot: above the threshold in any resource, over every window. Idle: at or below it in all, over every window.
-        # Resources are independent: a node of unknown memory may be hot in CPU.
+        # Hot: above the high threshold in any resource, over every window. Idle: at or below the low threshold in every
+        # resource, over every window. Resources are independent: a node of unknown memory may be hot in CPU.
         hot: Flags = loads.least > row(applied.hot)
         prod_hot = np.zeros_like(hot)
         if self.production is not None:
@@ -101,7 +106,7 @@ class PoolClassification:
         self._idle[self._missing.any(axis=1) | hot.any(axis=1)] = False
 
     def classify(self) -> list[NodeClassification]:
-        """Every node, in its order."""
+        """The classification of every node, in the order of `members.nodes`."""
         return [self._classification(node, index) for index, node in enumerate(self.members.nodes)]
 
     def sources(self, scope: Scope, abnormal: Collection[str]) -> list[tuple[int, ClusterNode]]:
@@ -120,20 +125,20 @@ class PoolClassification:
         return excess_text(dict(zip(MEASURED, loads.tolist(), strict=True)), self.applied_to(scope).hot, scope)
 
     def applied_to(self, scope: Scope) -> AppliedThresholds:
-        """Its thresholds. Those of production exist while a node is hot by its production."""
+        """The thresholds of this scope. Those of production exist whenever a node is hot by its production pods."""
         applied = self.applied if scope == "node" else self.production
         assert applied is not None
         return applied
 
     def weights(self) -> Mapping[Resource, float]:
-        """The number of pods counts only where it has a threshold."""
+        """The weights of the resources; the number of pods has weight 0 unless it has a threshold."""
         weights = dict(self.members.weights.shares())
         if "pods" not in self.applied.limited:
             weights["pods"] = 0.0
         return weights
 
     def _classification(self, node: ClusterNode, index: int) -> NodeClassification:
-        """`load` is that over the first window; `why` is why the node is hot or unknown."""
+        """`load` is that of the first window; `why` states why the node is hot or unknown."""
         over: list[Resource] = []
         state: NodeState = "idle" if self._idle[index] else "between"
         why = ""
