@@ -220,6 +220,9 @@ class Binder:
         if lifetime <= 0:
             detail = "expired while it was reserved"
             return Finish(outcome=Outcome.EXPIRED, detail=detail, reservation=not_posted)
+        # Another binder that received the intent too may have refused it, which the ledger does not show.
+        if (refusal := self._published.get(intent.id)) is not None:
+            return msgspec.structs.replace(published(refusal), recorded=False, reservation=not_posted)
         result: Finish | Retry
         if self._is_recent(valid):
             result = await self._client.evict(
