@@ -21,7 +21,6 @@ from equipoise.binder.decisions.limits import (
 )
 from equipoise.binder.decisions.result import Finish, Proceed, Retry
 from equipoise.binder.state.ledger import (
-    CLOCK_TOLERANCE,
     TRANSIT_TIME,
     Ledger,
     LedgerEntry,
@@ -148,7 +147,7 @@ class BindersAndLedger(RuleBasedStateMachine):
         admission = admit(intent, eviction, self.ledger, LIMITS, earliest, dry_run=False)
         if isinstance(admission, Proceed):
             entry = new_entry(intent, earliest, workload=eviction.workload, expires_at=intent.expires_at, dry_run=False)
-            pruned = self.ledger.pruned(earliest, retention=LIMITS.retention + CLOCK_TOLERANCE)
+            pruned = self.ledger.retaining(LIMITS.retention, earliest).pruned(earliest)
             self.ledger = pruned.reserve(entry, epoch=intent.epoch)
             self.reserved[intent.id] = eviction
 

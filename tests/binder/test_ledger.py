@@ -7,7 +7,7 @@ import pytest
 from binder.ledgers import a_ledger, an_entry
 from builders import NOW, a_workload, an_intent
 
-from equipoise.binder.state.ledger import Ledger, ReplacementStatus, new_entry
+from equipoise.binder.state.ledger import MAX_REFUSALS, Ledger, ReplacementStatus, new_entry
 from equipoise.contracts.messages.eviction import Outcome
 
 
@@ -49,26 +49,38 @@ def test_a_returned_reservation_does_not_count() -> None:
     assert ledger.release("intent-web-1").entries == ()
 
 
-def test_refusals_without_a_reservation_do_not_count() -> None:
-    """They are only kept for redeliveries."""
-    refused = new_entry(an_intent(), NOW, workload=None, expires_at=NOW + 180, dry_run=False)
-    refusal = msgspec.structs.replace(refused, outcome=Outcome.REJECTED_FIT, detail="no room")
-    ledger = a_ledger().record_refusal(refusal)
-    assert ledger.view(NOW, dry_run=False, migration_timeout=600).entries == ()
-    assert ledger.without_refusals().entries == ()
-    entry = ledger.entry("intent-web-1")
-    assert entry is not None
-    assert entry.detail == "no room"
+def test_refusals_do_not_count() -> None:
+    """They are only kept for redeliveries, and only the latest ones."""
+    refusals = [an_entry(f"pod-{number}", counted=False, outcome=Outcome.REJECTED_FIT) for number in range(250)]
+    ledger = a_ledger(an_entry(), *refusals)
+    assert ledger.view(NOW, dry_run=False, migration_timeout=600).entries == (an_entry(),)
+    assert ledger.without_refusals().entries == (an_entry(),)
+    assert ledger.pruned(NOW).entries == (an_entry(), *refusals[-MAX_REFUSALS:])
 
 
 def test_pruning_keeps_what_redeliveries_and_windows_need() -> None:
     refusal = an_entry("a", counted=False, expires_at=NOW + 10)
     done = an_entry("b", expires_at=NOW + 10)
-    ledger = a_ledger(refusal, done)
-    assert ledger.pruned(NOW + 10, retention=600) == ledger
-    assert ledger.pruned(NOW + 11, retention=600).entries == (done,)
-    assert ledger.pruned(NOW + 600, retention=600).entries == (done,)
-    assert ledger.pruned(NOW + 601, retention=600).entries == ()
+    ledger = a_ledger(refusal, done).retaining(600, NOW)
+    assert ledger.pruned(NOW + 10) == ledger
+    assert ledger.pruned(NOW + 11).entries == (done,)
+    assert ledger.pruned(NOW + 600).entries == (done,)
+    assert ledger.pruned(NOW + 601).entries == ()
+
+
+def test_the_longest_retention_is_kept_until_no_binder_needs_it() -> None:
+    """While a longer window is rolled out, binders with the old one must not drop what the new one counts."""
+    day, minutes = 86_400.0, 300.0
+    ledger = a_ledger(an_entry()).retaining(minutes, NOW).retaining(day, NOW + 1)
+    later = ledger.retaining(minutes, NOW + 3_600)
+    assert later == ledger
+    assert later.pruned(NOW + 3_600).entries == (an_entry(),)
+    needed_again = later.retaining(day, NOW + 7_200)
+    assert (needed_again.retention, needed_again.retention_needed_at) == (day, NOW + 7_200)
+    assert needed_again.retaining(minutes, NOW + 7_200 + day).retention == day
+    forgotten = needed_again.retaining(minutes, NOW + 7_201 + day)
+    assert forgotten.retention == minutes
+    assert forgotten.pruned(NOW + 7_201 + day).entries == ()
 
 
 def test_the_ledger_survives_json() -> None:
@@ -134,7 +146,7 @@ def test_the_status_of_a_replacement_updates_its_entry() -> None:
 def test_a_failing_replacement_is_never_pruned() -> None:
     """Neither by age nor after the migration timeout."""
     ledger = a_ledger(an_entry("a", failing_since=NOW), an_entry("b"))
-    assert [entry.pod for entry in ledger.pruned(NOW + 9_000, retention=600).entries] == ["a"]
+    assert [entry.pod for entry in ledger.pruned(NOW + 9_000).entries] == ["a"]
     view = ledger.view(NOW + 9_000, dry_run=False, migration_timeout=600)
     assert [entry.pod for entry in view.pending_replacements()] == ["a"]
-    assert ledger.resume(NOW).pruned(NOW + 9_000, retention=600).entries == ()
+    assert ledger.resume(NOW).pruned(NOW + 9_000).entries == ()

@@ -7,7 +7,7 @@ from binder.worlds import World
 from builders import NOW
 
 from equipoise.binder.state.ledger import Ledger
-from equipoise.binder.state.ledger_json import encode, summary
+from equipoise.binder.state.ledger_json import decode, encode, summary
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS
 
 
@@ -30,4 +30,4 @@ def test_yaml_shows_the_ledger_as_blocks_of_text() -> None:
     assert summary(ledger).count("shop/pod-") == 20
     assert "and 10 more below" in summary(ledger)
     assert len(encode(ledger).splitlines()) < 50
-    assert msgspec.json.decode(encode(ledger), type=Ledger) == ledger
+    assert decode(encode(ledger)) == msgspec.json.decode(encode(ledger), type=Ledger) == ledger

@@ -11,11 +11,13 @@ from equipoise.binder.shell.ledger_store import (
     LedgerClosed,
     LedgerFull,
     LedgerStore,
+    NotDone,
     StoredLedger,
     create_ledger,
     pause,
     resume,
 )
+from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, Conflict
 
 
@@ -51,13 +53,48 @@ async def test_pause_without_a_ledger_creates_none(world: World) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"createdAt": "x"}', '{"createdAt": 1, "startedAt": 1, "entries": [{}]}'])
-async def test_resume_replaces_an_invalid_ledger(world: World, text: str) -> None:
-    """Until then it is closed."""
+async def test_resume_replaces_an_invalid_ledger_only_on_request(world: World, text: str) -> None:
+    """It may contain evictions that still count. Until then it is closed."""
     world.write_ledger(text)
     store = LedgerStore(world.kube, OWN)
-    assert isinstance(await store.read(), LedgerClosed)
-    assert "forgotten" in await resume(world.kube, OWN, world.clock)
+    closed = await store.read()
+    assert isinstance(closed, LedgerClosed)
+    assert "--forget" in closed.why
+    with pytest.raises(NotDone, match="--forget"):
+        await resume(world.kube, OWN, world.clock)
+    assert world.kube.stored(CONFIG_MAPS)[0].data["ledger"] == text
+    assert "forgotten" in await resume(world.kube, OWN, world.clock, forget=True)
     assert isinstance(await store.read(), StoredLedger)
+
+
+async def test_a_ledger_of_a_later_version_is_closed(world: World) -> None:
+    """Nothing is evicted and nothing is written, neither by binders nor by pause, which must not report success."""
+    text = '{"formatVersion": 2, "createdAt": 1, "startedAt": 1, "entries": []}'
+    world.write_ledger(text)
+    assert await world.outcome_of("web-1") == "paused"
+    assert "format 2" in world.outcomes[0].detail
+    with pytest.raises(NotDone, match=r"not paused.*format 2"):
+        await pause(world.kube, OWN, "")
+    with pytest.raises(NotDone, match=r"not resumed.*format 2"):
+        await resume(world.kube, OWN, world.clock)
+    assert world.kube.stored(CONFIG_MAPS)[0].data["ledger"] == text
+    assert world.kube.evictions == []
+
+
+async def test_a_binder_keeps_what_a_later_version_has_added(world: World) -> None:
+    """Fields of the document and of entries, and an outcome that it does not know: that entry counts as settled."""
+    document = msgspec.to_builtins(a_ledger(an_entry("web-9", workload=None))) | {"quota": {"left": 3}}
+    document["entries"] = [document["entries"][0] | {"zone": "a", "outcome": "deferred"}]
+    world.write_ledger(msgspec.json.encode(document).decode())
+    await world.start(world.binder())
+    await world.propose("web-9", id="intent-web-9")
+    await world.propose("web-1")
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.FAILED, Outcome.EVICTED]
+    written = msgspec.json.decode(world.kube.stored(CONFIG_MAPS)[0].data["ledger"])
+    assert written["quota"] == {"left": 3}
+    assert (written["entries"][0]["zone"], written["entries"][0]["outcome"]) == ("a", "deferred")
+    assert written["formatVersion"] == 1
+    assert len(world.evicted) == 1
 
 
 async def test_resume_keeps_the_entries(world: World) -> None:

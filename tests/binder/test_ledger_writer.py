@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 from binder.ledgers import a_ledger, an_entry
-from binder.worlds import GENEROUS, OWN, World
-from builders import NOW, an_intent
+from binder.worlds import GENEROUS, LEADER, OWN, World
+from builders import NOW, a_workload, an_intent
 from kube_objects import a_deployment
 
 from equipoise.binder.decisions.limits import (
@@ -19,9 +19,11 @@ from equipoise.binder.shell.ledger_store import (
     resume,
 )
 from equipoise.binder.shell.ledger_writer import HandledByAnotherBinder, LedgerWriter
+from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import Outcome
+from equipoise.runtime.bus import Delivery
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, PODS
 
 ONE_PER_WORKLOAD = msgspec.structs.replace(GENEROUS, evictions_per_workload=EvictionsPerWorkload(max=1))
@@ -256,3 +258,23 @@ async def test_zero_failing_replacements_allowed_stops_everything(world: World) 
     """As every limit of 0."""
     limits = msgspec.structs.replace(GENEROUS, failing_replacements=FailingReplacements(max=0))
     assert await world.outcome_of("web-1", limits=limits) == "rejected_limit"
+
+
+async def test_a_longer_window_that_is_rolled_out_counts_what_other_binders_evicted(world: World) -> None:
+    """A binder that is not restarted yet, and needs five minutes, keeps what the new window of a day counts."""
+    short, long = (
+        msgspec.structs.replace(GENEROUS, evictions_per_workload=EvictionsPerWorkload(max=1, window=Duration(window)))
+        for window in (300, 86_400)
+    )
+    await world.start(world.binder(limits=long))
+    entry = an_entry("web-1", settled_at=NOW - 7_200, expires_at=NOW - 7_100, reserved_at=NOW - 7_200)
+    world.write_ledger(
+        msgspec.json.encode(msgspec.structs.replace(world.ledger, entries=(entry,), created_at=NOW - 9_000)).decode()
+    )
+    old = world.binder(limits=short)
+    await old.attach()
+    (intent,) = (an_intent("db-1", epoch=LEADER, workload=a_workload("db")),)
+    await old.on_eviction_intent(Delivery(subject=subjects.eviction_intent("shop", "db-1"), message=intent))
+    assert [entry.pod for entry in world.ledger.entries] == ["web-1", "db-1"]
+    await world.propose("web-2")
+    assert world.outcomes[-1].limit == "evictionsPerWorkload"

@@ -24,13 +24,18 @@ LOAD = LoadSettings()
         ({"sampled_at": NOW - 120}, None),
         ({"sampled_at": NOW - 120.1}, Outcome.REJECTED_STALE),
         ({"sampled_at": NOW + 5.1}, Outcome.REJECTED_STALE),
+        ({"decided_at": NOW - 840}, None),
+        ({"decided_at": NOW - 841}, Outcome.REJECTED_STALE),
+        ({"expires_at": NOW + 900}, None),
+        ({"expires_at": NOW + 3_153_600_000}, Outcome.REJECTED_STALE),
+        ({"expires_at": NOW + 3_153_600_000, "decided_at": NOW + 3_153_599_999}, Outcome.REJECTED_STALE),
     ],
 )
 def test_expired_intents_and_samples_of_the_wrong_age_are_refused(
     fields: dict[str, float], outcome: Outcome | None
 ) -> None:
     intent = an_intent(**({"sampled_at": NOW - 5, "expires_at": NOW + 60} | fields))
-    finish = check_age(intent, LOAD, NOW)
+    finish = check_age(intent, LOAD, 900, NOW)
     assert (finish and finish.outcome) == outcome
 
 

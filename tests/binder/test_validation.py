@@ -78,6 +78,14 @@ async def test_an_obstacle_at_the_last_moment_refuses_the_intent(world: World, n
     assert world.outcomes[0].detail
 
 
+async def test_an_intent_that_lives_for_ten_years_is_not_reserved(world: World) -> None:
+    """Its reservation would count against the limits of its workload until it has expired."""
+    assert await world.outcome_of("web-1", expires_at=NOW + 10 * 365 * 86_400) == "rejected_stale"
+    assert "binder.maxIntentLifetime" in world.outcomes[0].detail
+    assert world.ledger.entries == ()
+    assert world.kube.evictions == []
+
+
 async def test_stale_and_future_samples_and_expired_intents_are_refused(world: World) -> None:
     await world.start(world.binder())
     now = world.clock.now()

@@ -100,6 +100,9 @@ class World:
             for number in range(1, 11):
                 self.kube.put(PODS, a_pod(f"{owner}-{number}", owner=owner))
         await create_ledger(self.kube, OWN, self.clock)
+        # As after the first start of a binder, so that the next one writes nothing at its start.
+        ledger = self.ledger.retaining(GENEROUS.retention, NOW)
+        self.write_ledger(msgspec.json.encode(ledger).decode())
         await self.publish_cluster()
         await self.bus.subscribe_latest("equipoise.eviction.outcome.>", EvictionOutcome, self._record)
 

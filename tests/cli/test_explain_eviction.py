@@ -165,6 +165,30 @@ def test_a_rejected_eviction_names_its_limit() -> None:
     assert "replacement" not in text
 
 
+@pytest.mark.parametrize(
+    ("outcome", "detail"),
+    [
+        (Outcome.REJECTED_LIMIT, "intent intent-2 is for the same pod"),
+        (Outcome.REJECTED_LIMIT, "the ledger has 900001 bytes: too many evictions in its windows"),
+        (Outcome.REJECTED_POLICY, "more than one PodDisruptionBudget selects it"),
+        (Outcome.REJECTED_STALE, "it runs on node-c"),
+        (Outcome.PAUSED, "ConfigMap equipoise-system/equipoise-ledger is missing"),
+    ],
+)
+def test_the_headline_agrees_with_the_reason(outcome: Outcome, detail: str) -> None:
+    """An outcome covers several reasons: the title has the one that applies."""
+    headline = shown([an_outcome(outcome, INTENT, detail=detail)], []).splitlines()[0]
+
+    assert headline == f"shop/web-1 of Deployment/shop/web on node-a: not evicted: {detail}"
+
+
+def test_a_failed_eviction_is_not_shown_as_one_that_did_not_happen() -> None:
+    """Its response may have been lost."""
+    headline = shown([an_outcome(Outcome.FAILED, INTENT, detail="no response: timeout")], []).splitlines()[0]
+
+    assert headline.endswith("on node-a: failed: no response: timeout")
+
+
 def test_an_outcome_without_its_decision_is_shown() -> None:
     """In a big cluster the stream of decisions holds less than a day."""
     text = shown([evicted()], [])

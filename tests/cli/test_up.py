@@ -15,7 +15,7 @@ import pytest
 from cli.programs import PROGRAM, Running, processes_with, run, started
 from cluster_fixtures import StartCluster
 
-from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.cli.up.run import WITHOUT_ANNOTATIONS
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.objects import constant_usage_annotations, deployment, node, pod_template
 
@@ -60,7 +60,7 @@ class Up(Running):
 
 @pytest.fixture(scope="module")
 async def up(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Up]:
-    """All five services are ready. The variable does not replace --evict."""
+    """All services but the annotator are ready. The variable does not replace --evict."""
     file = tmp_path_factory.mktemp("up") / "equipoise.yaml"
     file.write_text(json.dumps(QUICK))
     running = await started(
@@ -73,7 +73,7 @@ async def up(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Asyn
         url = (await up.prints(r"equipoise tap --nats (\S+)"))[1]
         up.tap = await started("tap", "eviction", "-o", "json", "--nats", url)
         begun.append(up.tap.process)
-        for service in SERVICES:
+        for service in WITHOUT_ANNOTATIONS:
             await up.prints(f"{service} is ready")
         yield up
     finally:
@@ -92,6 +92,7 @@ async def test_the_summary_names_context_and_mode(cluster: Cluster, up: Up) -> N
     """Evictions are dry runs."""
     assert f"testbed  (cluster testbed {cluster.url})" == summary(up, "context")
     assert summary(up, "evictions").startswith("dry run")
+    assert summary(up, "annotations").startswith("none are written")
 
 
 async def test_a_hot_node_leads_to_a_dry_run(cluster: Cluster, up: Up) -> None:
@@ -105,6 +106,23 @@ async def test_a_hot_node_leads_to_a_dry_run(cluster: Cluster, up: Up) -> None:
     assert message["subject"] == f"equipoise.eviction.outcome.default.{message['message']['pod']}"
     assert cluster.evictions()
     assert all(eviction.dry_run for eviction in cluster.evictions())
+    nodes = (await cluster.request("GET", "/api/v1/nodes"))["items"]
+    assert not [node for node in nodes if "equipoise.dev/load" in node["metadata"].get("annotations", {})]
+
+
+async def test_a_second_up_names_who_holds_the_leases(cluster: Cluster, up: Up) -> None:
+    """Its collector and descheduler are standbys."""
+    second = await started(
+        "up", "--prometheus", cluster.prometheus_url, "--kubeconfig", cluster.kubeconfig,
+    )  # fmt: skip
+    try:
+        for service in ("collector", "descheduler"):
+            await second.prints(
+                rf"{service} is a standby, .*: Lease equipoise-system/equipoise-{service} is held by \S"
+            )
+    finally:
+        second.process.send_signal(signal.SIGINT)
+        await second.ends()
 
 
 async def test_a_killed_service_is_restarted(up: Up) -> None:
@@ -153,7 +171,7 @@ async def test_pause_and_resume(cluster: Cluster, up: Up) -> None:
 async def test_ctrl_c_stops_all_services(up: Up) -> None:
     """Within 25 s, with exit code 130; no process and no file remains."""
     directory = str(Path(summary(up, "logs")).parent)
-    assert len(processes_with(directory)) >= len(SERVICES)
+    assert len(processes_with(directory)) >= len(WITHOUT_ANNOTATIONS)
     began = time.monotonic()
     up.process.send_signal(signal.SIGINT)
 

@@ -1,7 +1,65 @@
-"""Changes of readiness that `equipoise up` prints."""
+"""What `equipoise up` prints: what it writes to the cluster, readiness, and who leads."""
 
-from equipoise.cli.up.run import readiness_changes
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from builders import NOW
+
+from equipoise.cli.kubeconfig import Context
+from equipoise.cli.up.run import WITHOUT_ANNOTATIONS, readiness_changes, standby_line, summary
+from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.contracts.kubernetes.objects import Lease, LeaseSpec, ObjectMeta
+from equipoise.runtime.kubernetes.client import LEASES
 from equipoise.runtime.process.health import Readiness
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.kube import MemoryKube
+
+OWN = "equipoise-system"
+
+
+def test_annotations_are_off_unless_requested() -> None:
+    """The annotator is not among the services, and the output states it."""
+    context = Context(files="kubeconfig", name="home", cluster="castle", server="https://castle:6443")
+    document = {
+        "nats": {"url": "nats://127.0.0.1:1"},
+        "kubernetes": {"namespace": OWN},
+        "binder": {"evict": False},
+        "scorer": {"listen": "127.0.0.1:2", "extender": {"tls": None}},
+    }
+    off, on = (
+        {line.split(maxsplit=1)[0]: line.split(maxsplit=1)[1] for line in summary(context, document, Path("/x"), each)}
+        for each in (WITHOUT_ANNOTATIONS, SERVICES)
+    )
+
+    assert "annotator" not in WITHOUT_ANNOTATIONS
+    assert set(SERVICES) == {*WITHOUT_ANNOTATIONS, "annotator"}
+    assert off["annotations"] == "none are written (use --annotate to annotate nodes and workloads)"
+    assert on["annotations"] == "equipoise.dev/… on nodes and workloads"
+    assert off["context"] == "home  (cluster castle https://castle:6443)"
+    assert off["writes"] == f"ledger and Leases in namespace {OWN}"
+
+
+async def test_a_standby_names_who_holds_its_lease() -> None:
+    """Only Leases of this service that have not expired."""
+    clock = ManualClock(NOW)
+    kube = MemoryKube(clock)
+
+    def put(name: str, holder: str, age: float) -> None:
+        renewed = datetime.fromtimestamp(NOW, UTC) - timedelta(seconds=age)
+        spec = LeaseSpec(holder_identity=holder, lease_duration_seconds=15, renew_time=renewed)
+        kube.put(LEASES, Lease(metadata=ObjectMeta(name=name, namespace=OWN), spec=spec))
+
+    assert await standby_line(kube, OWN, "descheduler", clock) == ""
+    put("equipoise-collector", "other-1", 3)
+    put("equipoise-descheduler", "ended", 60)
+    assert await standby_line(kube, OWN, "descheduler", clock) == ""
+    put("equipoise-descheduler", "other-2", 3)
+    assert await standby_line(kube, OWN, "descheduler", clock) == (
+        "descheduler is a standby, another Equipoise works on this cluster: "
+        "Lease equipoise-system/equipoise-descheduler is held by other-2"
+    )
+    kube.refuse("list")
+    assert "who holds its Lease is unknown: 403" in await standby_line(kube, OWN, "descheduler", clock)
 
 
 def a_report(*problems: str, ready: bool = True) -> Readiness:

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 import yaml
 
+from equipoise.binder.settings import BinderSettings
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration import conflicts as ping_pong
 from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
+from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.configuration import ConfigurationError, read_document, read_sections, validate_document
 from equipoise.scorer.decisions.policies.dynamic import Dynamic
 from equipoise.scorer.decisions.policies.target_load_packing import TargetLoadPacking
@@ -31,6 +33,10 @@ def scorer(*entries: str) -> str:
 PACKING = scorer("policy: {name: target_load_packing}")
 
 REFUSED = {
+    "intents that the binder would reject": (
+        "descheduler: {intentLifetime: 20m}\n",
+        ["descheduler.intentLifetime: 20m", "binder.maxIntentLifetime (15m)"],
+    ),
     "packing beside the default strategies": (PACKING, ["scorer.policy: target_load_packing", "strategies[1] levels"]),
     "a pool's marks against the inherited ones": (
         strategies(f"name: low_node_load, {POOL}, high: {{cpu: 48}}}}]"),
@@ -176,6 +182,8 @@ def test_the_defaults_are_those_of_the_services() -> None:
     """They are repeated here, because contracts cannot import services."""
     bin_pack, predicates = BinPack(), Dynamic().predicates
 
+    assert str(DeschedulerSettings().intent_lifetime) == ping_pong.INTENT_LIFETIME
+    assert str(BinderSettings().max_intent_lifetime) == ping_pong.MAX_INTENT_LIFETIME
     assert TargetLoadPacking().target_utilization == ping_pong.PACKING_TARGET
     assert (bin_pack.headroom, bin_pack.thresholds) == (ping_pong.HEADROOM, ping_pong.SPARSE)
     least = {each.resource: min(p.limit for p in predicates if p.resource == each.resource) for each in predicates}

@@ -114,6 +114,11 @@ DEFECTS = (
             ),
             Patch(
                 file=f"{BINDER}/service.py",
+                before="if (outcome := self._published.get(intent.id)) is not None:",
+                after="if False:",
+            ),
+            Patch(
+                file=f"{BINDER}/service.py",
                 before="        if entry is None or entry.outcome is None:",
                 after="        if True:",
             ),

@@ -171,6 +171,26 @@ async def test_a_new_token_is_read_when_the_old_one_is_rejected(
     assert 2 == len(api.requests)
 
 
+async def test_an_eviction_is_sent_within_its_time_or_not_at_all(
+    kube: Kube, api: Server, server: tuple[Server, BaseTestServer], kubeconfig: Path
+) -> None:
+    """Neither late, for example after a slow connection, nor a second time after a 401."""
+    api.responds(as_json(201, {}))
+    assert 0 == (await kube.evict("shop", "web-1", uid="u", dry_run=False, within=0.0)).status
+    assert api.requests == []
+    assert 201 == (await kube.evict("shop", "web-1", uid="u", dry_run=False, within=60.0)).status
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.5)
+        return web.json_response(status(401, "Unauthorized", "Unauthorized"), status=401)
+
+    api.requests.clear()
+    write_kubeconfig(kubeconfig, str(server[1].make_url("")), "new")
+    api.responds(slow)
+    assert 0 == (await kube.evict("shop", "web-1", uid="u", dry_run=False, within=0.4)).status
+    assert 1 == len(api.requests)
+
+
 async def test_a_response_of_flow_control_is_plain_text(kube: Kube, api: Server) -> None:
     """Its 429 is not one of a disruption budget, and has a time to retry."""
     api.responds(text(429, "Too many requests, please try again later.\n", Retry_After="7"))

@@ -10,7 +10,17 @@ import structlog
 from prometheus_client import Histogram
 
 from equipoise.binder.decisions.event import fence_probe
-from equipoise.binder.decisions.result import Finish, Proceed, Reservation, Retry, paused, pod_left, recorded, retry
+from equipoise.binder.decisions.result import (
+    Finish,
+    Proceed,
+    Reservation,
+    Retry,
+    paused,
+    pod_left,
+    published,
+    recorded,
+    retry,
+)
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.eviction_client import EvictionClient
 from equipoise.binder.shell.ledger_watch import LedgerWatch
@@ -20,7 +30,8 @@ from equipoise.binder.shell.outcome_reporter import OutcomeReporter
 from equipoise.binder.shell.validation import Validation, ValidIntent
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import LedgerClosed, LedgerEntry
-from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
+from equipoise.binder.state.published_outcomes import PublishedOutcomes
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
@@ -58,7 +69,7 @@ class Binder:
         self._concurrency = settings.concurrency
         self._dry_run = not settings.evict
         self._cluster = ClusterState(shared.load)
-        self._validation = Validation(kube, clock, self._cluster, shared)
+        self._validation = Validation(kube, clock, self._cluster, shared, settings.max_intent_lifetime)
         self._ledger = LedgerWriter(
             kube, clock, settings.limits, namespace, dry_run=self._dry_run, preempted=lambda: self._cluster.preempted
         )
@@ -67,7 +78,8 @@ class Binder:
         self._client = EvictionClient(
             kube, clock, runtime.health, sample_lifetime=shared.load.freshness.eviction, random=random
         )
-        self._reporter = OutcomeReporter(runtime, now=lambda: self._ledger.latest)
+        self._published = PublishedOutcomes()
+        self._reporter = OutcomeReporter(runtime, self._published, now=lambda: self._ledger.latest)
         self._duration = Histogram(
             "equipoise_binder_intent_duration_seconds",
             "Time from the delivery of an intent to its outcome.",
@@ -75,10 +87,15 @@ class Binder:
         )
 
     async def attach(self) -> None:
-        """Subscribes to the cluster's state; `run` opens the work queue, once the latest messages are known."""
+        """Subscribes to the cluster's state and to the outcomes of all binders.
+
+        `run` opens the work queue, once the latest messages are known.
+        """
         await self._bus.subscribe_latest("equipoise.utilization.node.*", NodeUtilization, self.on_node_utilization)
         await self._bus.subscribe_latest("equipoise.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
         await self._bus.subscribe_latest("equipoise.placement.node.*", NodePlacement, self.on_node_placement)
+
+        await self._bus.subscribe_latest("equipoise.eviction.outcome.*.*", EvictionOutcome, self.on_eviction_outcome)
 
     async def run(self) -> None:
         """Works until canceled."""
@@ -104,6 +121,9 @@ class Binder:
     async def on_node_placement(self, delivery: Delivery[NodePlacement]) -> None:
         self._ledger.outages.message_received(self._clock.monotonic())
         self._cluster.update_placement(delivery.message)
+
+    async def on_eviction_outcome(self, delivery: Delivery[EvictionOutcome]) -> None:
+        self._published.add(delivery.message)
 
     async def on_eviction_intent(self, delivery: Delivery[EvictionIntent]) -> Redeliver | None:
         """None acknowledges the intent: its outcome is published, or another binder publishes it."""
@@ -159,8 +179,12 @@ class Binder:
         if isinstance(ledger, LedgerClosed):
             return Finish(outcome=Outcome.PAUSED, detail=ledger.why, recorded=True)
         entry = ledger.entry(intent.id)
+        if entry is not None and entry.outcome is not None:
+            return recorded(entry)
+        if (outcome := self._published.get(intent.id)) is not None:
+            return published(outcome)
         if entry is not None:
-            return recorded(entry) if entry.outcome is not None else await self._take_over(intent, entry)
+            return await self._take_over(intent, entry)
         valid = await self._validation.validate(intent, ledger, read_at)
         if not isinstance(valid, Proceed):
             return valid
@@ -202,9 +226,13 @@ class Binder:
             return Finish(outcome=Outcome.EXPIRED, detail=detail, reservation=not_posted)
         result: Finish | Retry
         if self._is_recent(valid):
-            dry_run = entry.dry_run or self._dry_run
             result = await self._client.evict(
-                intent, valid.eviction.workload, lifetime, dry_run=dry_run, taken_over=taken_over
+                intent,
+                valid.eviction.workload,
+                within=valid.read_at + MAX_READ_AGE - self._clock.monotonic(),
+                timeout=lifetime,
+                dry_run=entry.dry_run or self._dry_run,
+                taken_over=taken_over,
             )
         else:
             why = f"the API server needs more than {MAX_READ_AGE:.0f} s for what must be read before an eviction"
@@ -245,7 +273,10 @@ class Binder:
         return await self._ledger.check_limits(intent, valid.value.eviction, ledger) or valid
 
     async def _record(self, intent: EvictionIntent, finish: Finish) -> Finish:
-        """Writes the outcome to the ledger before it is published: every redelivery then has the same outcome."""
+        """Writes the outcome of a reservation to the ledger before it is published: a redelivery then has the same one.
+
+        A refusal without a reservation is only published.
+        """
         if finish.recorded:
             return finish
         entry = await self._ledger.settle(intent, finish)

@@ -5,6 +5,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from equipoise.binder.decisions.limits import Limits
+from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section
 
 
@@ -19,5 +20,15 @@ class BinderSettings(Section, frozen=True, kw_only=True):
 
     limits: Limits = Limits()
 
+    max_intent_lifetime: Duration = Duration(900)
+    """Intents that would live for longer are rejected: a reservation counts until its intent has expired.
+
+    Must not be shorter than `descheduler.intentLifetime`.
+    """
+
     concurrency: Annotated[int, Meta(ge=1, le=32)] = 4
     """Number of intents that one binder processes concurrently."""
+
+    def __post_init__(self) -> None:
+        if self.max_intent_lifetime <= 0:
+            raise ValueError("maxIntentLifetime must be longer than 0s")

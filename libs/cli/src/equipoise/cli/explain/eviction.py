@@ -114,8 +114,18 @@ _RESULTS = {
     Outcome.REJECTED_STALE: "not evicted: the data of the decision is out of date",
     Outcome.PAUSED: "not evicted: evictions are paused",
     Outcome.EXPIRED: "not evicted: the intent had expired",
-    Outcome.FAILED: "not evicted: the eviction failed",
+    Outcome.FAILED: "failed",
 }
+
+_SEVERAL_REASONS = {
+    Outcome.REJECTED_POLICY,
+    Outcome.REJECTED_LIMIT,
+    Outcome.REJECTED_STALE,
+    Outcome.PAUSED,
+    Outcome.FAILED,
+}
+"""Outcomes whose text above may not be the reason that applied. A failed eviction may have been executed: its response
+was lost."""
 
 
 def show(history: EvictionHistory, to: Console) -> None:
@@ -141,11 +151,17 @@ def show(history: EvictionHistory, to: Console) -> None:
 
 def _title(eviction: EvictionRecord) -> Text:
     of = "" if eviction.workload is None else f" of {eviction.workload}"
-    result = "proposed, no outcome yet" if eviction.outcome is None else _RESULTS[eviction.outcome.outcome]
+    result = "proposed, no outcome yet" if eviction.outcome is None else _result(eviction.outcome)
     style = "bold red" if eviction.outcome is not None and eviction.outcome.outcome is Outcome.EVICTED else "bold"
     return Text.assemble(
         (f"{eviction.namespace}/{eviction.pod}", "bold"), f"{of} on {eviction.node}: ", (result, style)
     )
+
+
+def _result(outcome: EvictionOutcome) -> str:
+    if outcome.outcome in _SEVERAL_REASONS and outcome.detail and not outcome.limit:
+        return f"{'failed' if outcome.outcome is Outcome.FAILED else 'not evicted'}: {outcome.detail}"
+    return _RESULTS[outcome.outcome]
 
 
 def _lines(eviction: EvictionRecord) -> Iterator[tuple[str, str]]:

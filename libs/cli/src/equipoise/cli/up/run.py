@@ -1,10 +1,10 @@
-"""The five services on this machine against a cluster, under a supervisor, with a NATS server of their own."""
+"""The services on this machine against a cluster, under a supervisor, with a NATS server of their own."""
 
 import asyncio
 import os
 import signal
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,16 @@ import yaml
 
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.kubeconfig import Context
-from equipoise.cli.service_settings import SERVICE_SETTINGS
+from equipoise.cli.leases import held_leases, held_text
+from equipoise.cli.service_settings import SERVICE_SETTINGS, all_settings, read_file
 from equipoise.cli.setup.resources import create_resources
 from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.runtime.bus.dev_server import embedded_server
 from equipoise.runtime.configuration import Logging, read_document, read_sections, to_document
+from equipoise.runtime.kubernetes.client import Kube, KubeError
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.health import Readiness
 from equipoise.runtime.process.logging import configure_logging
 from equipoise.testbed.processes.loopback import PortBlock
@@ -29,8 +33,17 @@ POLL_INTERVAL = 1.0
 """Seconds between two reads of every service's readiness."""
 
 
+WITHOUT_ANNOTATIONS = tuple(service for service in SERVICES if service != "annotator")
+
+
 def run_up(
-    prometheus_url: str, context: Context, configuration: Path | None, *, evict: bool, confirmation: str | None
+    prometheus_url: str,
+    context: Context,
+    configuration: Path | None,
+    *,
+    annotate: bool,
+    evict: bool,
+    confirmation: str | None,
 ) -> None:
     """Until Ctrl-C, SIGTERM or SIGHUP.
 
@@ -43,12 +56,12 @@ def run_up(
         if evict:
             # Before the event loop starts: it would defer Ctrl-C at the prompt.
             _confirm(context, document["binder"]["limits"], confirmation)
-        asyncio.run(_run(document, context))
+        asyncio.run(_run(document, context, SERVICES if annotate else WITHOUT_ANNOTATIONS))
     finally:
         ports.release()
 
 
-async def _run(document: Document, context: Context) -> None:
+async def _run(document: Document, context: Context, services: Sequence[ServiceName]) -> None:
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -61,16 +74,22 @@ async def _run(document: Document, context: Context) -> None:
             document["nats"] = {"url": nats_url}
             file = directory / "equipoise.yaml"
             file.write_text(yaml.safe_dump(document, sort_keys=False))
-            _print_summary(context, document, directory)
+            for line in summary(context, document, directory, services):
+                click.echo(line)
             await create_resources(file)
-            health = {service: f"http://{_local_address(document[service]['health'])}" for service in SERVICES}
-            async with Supervisor(
-                configuration=file, directory=directory, health=health, report=click.echo
-            ) as supervisor:
+            health = {service: f"http://{_local_address(document[service]['health'])}" for service in services}
+            cluster = all_settings(read_file(file)).shared.kubernetes
+            clock = SystemClock()
+            async with (
+                connect_kube(cluster, "up", clock) as kube,
+                Supervisor(
+                    configuration=file, directory=directory, health=health, services=services, report=click.echo
+                ) as supervisor,
+            ):
                 try:
                     async with asyncio.TaskGroup() as tasks:
                         tasks.create_task(supervisor.watch())
-                        tasks.create_task(_print_readiness(supervisor))
+                        tasks.create_task(_print_readiness(supervisor, services, kube, cluster.namespace, clock))
                 finally:
                     click.echo("stopping")
 
@@ -102,34 +121,56 @@ def complete_document(
     return document
 
 
-def _print_summary(context: Context, document: Document, directory: Path) -> None:
+def summary(context: Context, document: Document, directory: Path, services: Sequence[ServiceName]) -> Iterator[str]:
+    """One line each: the cluster, what is written to it, and where messages and logs are."""
     nats_url, namespace = document["nats"]["url"], document["kubernetes"]["namespace"]
     rows = {
         "context": f"{context.name}  (cluster {context.cluster} {context.server})".rstrip(),
         "evictions": "REAL" if document["binder"]["evict"] else "dry run (use --evict to evict pods)",
-        "writes": f"annotations equipoise.dev/… on nodes and workloads; ledger and Leases in namespace {namespace}",
+        "annotations": "equipoise.dev/… on nodes and workloads"
+        if "annotator" in services
+        else "none are written (use --annotate to annotate nodes and workloads)",
+        "writes": f"ledger and Leases in namespace {namespace}",
         "extender": f"http://{document['scorer']['listen']}/prioritize",
         "messages": f"equipoise tap --nats {nats_url}",
         "logs": f"{directory}/*.log",
     }
-    for name, value in rows.items():
-        click.echo(f"{name:<10} {value}")
+    yield from (f"{name:<11} {value}" for name, value in rows.items())
 
 
-async def _print_readiness(supervisor: Supervisor) -> None:
-    """Print changes: a service is ready, or not ready, or its problems change."""
-    before: dict[ServiceName, Readiness | None] = dict.fromkeys(SERVICES)
+async def _print_readiness(
+    supervisor: Supervisor, services: Sequence[ServiceName], kube: Kube, namespace: str, clock: Clock
+) -> None:
+    """Print changes: a service is ready, or not ready, its problems change, or another replica leads."""
+    before: dict[ServiceName, Readiness | None] = dict.fromkeys(services)
+    standby = dict.fromkeys(services, "")
     while True:
-        for service in SERVICES:
+        for service in services:
             now = await supervisor.readiness(service)
             for line in readiness_changes(service, before[service], now):
                 click.echo(line)
             before[service] = now
+            is_standby = now is not None and now.ready and now.leading is False
+            line = await standby_line(kube, namespace, service, clock) if is_standby else ""
+            if line and line != standby[service]:
+                click.echo(line)
+            if standby[service] and now is not None and now.leading:
+                click.echo(f"{service} leads")
+            standby[service] = line or (standby[service] if is_standby else "")
         await asyncio.sleep(POLL_INTERVAL)
 
 
+async def standby_line(kube: Kube, namespace: str, service: ServiceName, clock: Clock) -> str:
+    """Who holds the Leases that a ready service waits for; empty if nobody does."""
+    try:
+        held = await held_leases(kube, namespace, service, clock)
+    except KubeError as error:
+        return f"{service} is a standby; who holds its Lease is unknown: {error}"
+    return f"{service} is a standby, another Equipoise works on this cluster: {held_text(held)}" if held else ""
+
+
 def readiness_changes(service: ServiceName, before: Readiness | None, now: Readiness | None) -> Iterator[str]:
-    """One line for each change."""
+    """One line for each change of readiness and problems."""
     was_ready = before is not None and before.ready
     if now is None or not now.ready:
         if was_ready:

@@ -92,7 +92,7 @@ CHANNELS: tuple[Channel, ...] = (
         tokens=("namespace", "pod"),
         example=(subjects.eviction_outcome("shop", POD), EVICTION_OUTCOME),
         publishers=("binder",),
-        subscribers=("scorer", "descheduler"),
+        subscribers=("scorer", "descheduler", "binder"),
     ),
     Channel(
         pattern=f"{PREFIX}.annotation.>",

@@ -1,4 +1,6 @@
-"""Settings of scorer and descheduler that conflict: one of them would fill nodes that the other one empties.
+"""Settings of different services that conflict.
+
+The scorer would fill nodes that the descheduler empties, or the binder would reject every intent of the descheduler.
 
 They are read from the plain document, because each service validates only its own section, and yet must not start with
 a conflict. Invalid values are ignored here: the service that owns the section reports them.
@@ -9,6 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import (
     MIN_GAP,
     THRESHOLD_RESOURCES,
@@ -26,6 +29,9 @@ SPARSE = ResourceThresholds(cpu=20, memory=20)
 
 DYNAMIC = ResourceThresholds(cpu=65, memory=65)
 """The strictest default of `dynamic.predicates`."""
+
+INTENT_LIFETIME, MAX_INTENT_LIFETIME = "3m", "15m"
+"""The defaults of `descheduler.intentLifetime` and `binder.maxIntentLifetime`."""
 
 FILTERED = ("cpu", "memory")
 """The resources that the filter checks. kube-scheduler itself counts pods."""
@@ -68,10 +74,24 @@ def configuration_conflicts(document: Mapping[str, Any], thresholds: Thresholds)
             emptyings.append(EmptyingRule(path=path, thresholds=thresholds, relative=True))
     faults += _filter_faults(scorer, emptyings, thresholds)
     faults += _packing_faults(scorer, emptyings)
+    faults += _lifetime_faults(_mapping(document.get("descheduler")), _mapping(document.get("binder")))
     for path, strategy in strategies:
         if strategy.get("name") == "bin_pack":
             faults += _bin_pack_faults(path, strategy, strategies, scorer, thresholds)
     return faults
+
+
+def _lifetime_faults(descheduler: Section, binder: Section) -> Iterator[str]:
+    try:
+        lifetime = Duration.parse(descheduler.get("intentLifetime", INTENT_LIFETIME))
+        longest = Duration.parse(binder.get("maxIntentLifetime", MAX_INTENT_LIFETIME))
+    except ValueError:
+        return
+    if lifetime > longest:
+        yield (
+            f"descheduler.intentLifetime: {lifetime} is longer than binder.maxIntentLifetime ({longest}), so every "
+            "intent would be rejected: raise binder.maxIntentLifetime"
+        )
 
 
 # Nodes that the descheduler empties

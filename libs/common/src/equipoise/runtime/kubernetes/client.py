@@ -220,9 +220,19 @@ class Kube(Protocol):
         ...
 
     async def evict(
-        self, namespace: str, name: str, *, uid: str, dry_run: bool, grace_period: int | None = None
+        self,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        dry_run: bool,
+        grace_period: int | None = None,
+        within: float | None = None,
     ) -> EvictionResult:
-        """POST pods/eviction with preconditions.uid. Never raises for a response: it is returned."""
+        """POST pods/eviction with preconditions.uid. Never raises for a response: it is returned.
+
+        `within`: the request is sent in so many seconds, or not at all, however long a token or a connection takes.
+        """
         ...
 
     def server_time(self, now: float) -> float:

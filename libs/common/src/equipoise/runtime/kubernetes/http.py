@@ -213,7 +213,14 @@ class ApiServer:
             raise
 
     async def evict(
-        self, namespace: str, name: str, *, uid: str, dry_run: bool, grace_period: int | None = None
+        self,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        dry_run: bool,
+        grace_period: int | None = None,
+        within: float | None = None,
     ) -> EvictionResult:
         options: dict[str, Any] = {"preconditions": {"uid": uid}}
         if grace_period is not None:
@@ -231,7 +238,7 @@ class ApiServer:
         what = _what("evict", PODS, namespace, name)
         try:
             path = PODS.path(namespace, name, "eviction")
-            async with self._send(what, "POST", path, query=query, body=body) as response:
+            async with self._send(what, "POST", path, query=query, body=body, within=within) as response:
                 return responses.read_eviction(response.status, response.headers, await response.read())
         except KubeError as error:
             return EvictionResult(status=error.status, reason=error.reason, message=error.message)
@@ -314,11 +321,14 @@ class ApiServer:
         content_type: str = "application/json",
         accept: str = "application/json",
         timeout: aiohttp.ClientTimeout = _REQUEST,
+        within: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The response, whatever its status is. After a 401 the request is repeated with a new token.
 
-        Every error, also while the response is read, is raised as a KubeError.
+        `within`: seconds after which the request is not sent any more. Every error, also while the response is read, is
+        raised as a KubeError.
         """
+        deadline = None if within is None else self._clock.monotonic() + within
         response: aiohttp.ClientResponse | None = None
         content = None if body is None else msgspec.json.encode(body)
 
@@ -328,7 +338,7 @@ class ApiServer:
                 headers["Authorization"] = authorization
             sent = self._clock.now()
             received = await self._transport.request(
-                method, path, query=query or {}, headers=headers, body=content, timeout=timeout
+                method, path, query=query or {}, headers=headers, body=content, timeout=self._until(deadline, timeout)
             )
             self._server_time.observe(received.headers.get("Date", ""), sent=sent, received=self._clock.now())
             return received
@@ -349,6 +359,15 @@ class ApiServer:
         finally:
             if response is not None:
                 response.release() if response.content.at_eof() else response.close()
+
+    def _until(self, deadline: float | None, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientTimeout:
+        """With this deadline for a connection. Raises TimeoutError when it has passed."""
+        if deadline is None:
+            return timeout
+        left = deadline - self._clock.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return aiohttp.ClientTimeout(total=timeout.total, sock_connect=timeout.sock_connect, connect=left)
 
 
 def _what(verb: str, resource: Resource[Any], namespace: str, name: str) -> str:

@@ -195,7 +195,7 @@ class SimulatedDescheduler:
                 if entry.workload is None or running[entry.workload] >= self.replicas(entry.workload)
             }
             self._ledger = self._ledger.with_replacements(replaced, now)
-        self._ledger = self._ledger.pruned(now, retention=self.limits.retention)
+        self._ledger = self._ledger.retaining(self.limits.retention, now).pruned(now)
 
 
 def paced(settings: DeschedulerSettings, tick: float) -> DeschedulerSettings:

@@ -264,7 +264,14 @@ class MemoryKube:
                 self._write(resource, _with_metadata(value, annotations=merged))
 
     async def evict(
-        self, namespace: str, name: str, *, uid: str, dry_run: bool, grace_period: int | None = None
+        self,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        dry_run: bool,
+        grace_period: int | None = None,
+        within: float | None = None,
     ) -> EvictionResult:
         result: EvictionResult | None = None
         response: EvictionResult

@@ -41,7 +41,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
 
     reservation: Reservation = "none"
     recorded: bool = False
-    """The ledger has the outcome already, or cannot be written."""
+    """The ledger has the outcome already, does not need it, or cannot be written."""
 
     settled_at: float | None = None
     """When it was recorded."""
@@ -87,6 +87,11 @@ def recorded(entry: LedgerEntry) -> Finish:
     if entry.outcome is None:
         raise ValueError(f"intent {entry.intent_id} is not settled")
     return converted(entry, Finish, recorded=True)
+
+
+def published(outcome: EvictionOutcome) -> Finish:
+    """The outcome that has been published for an intent: it is published again, unchanged."""
+    return converted(outcome, Finish, recorded=True)
 
 
 def pod_left(*, dry_run: bool) -> Finish:

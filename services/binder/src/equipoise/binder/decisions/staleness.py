@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from equipoise.binder.decisions.result import Finish
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import Lease
-from equipoise.contracts.load.correction import is_fresh
+from equipoise.contracts.load.correction import FUTURE_TOLERANCE, is_fresh
 from equipoise.contracts.load.coverage import coverage_problem
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
@@ -16,10 +16,16 @@ def _stale(detail: str) -> Finish:
     return Finish(outcome=Outcome.REJECTED_STALE, detail=detail)
 
 
-def check_age(intent: EvictionIntent, load: LoadSettings, now: float) -> Finish | None:
-    """Refuses an expired intent, and one whose samples are too old or from the future."""
+def check_age(intent: EvictionIntent, load: LoadSettings, max_lifetime: float, now: float) -> Finish | None:
+    """Refuses an expired intent, one that lives for too long, and one whose samples are too old or from the future.
+
+    The lifetime counts from now as well, because the intent itself states when it was decided.
+    """
     if now >= intent.expires_at:
         return Finish(outcome=Outcome.EXPIRED, detail=f"expired {now - intent.expires_at:.1f} s ago")
+    lifetime = max(intent.expires_at - intent.decided_at, intent.expires_at - now - FUTURE_TOLERANCE)
+    if lifetime > max_lifetime:
+        return _stale(f"its lifetime is {lifetime:.0f} s, {max_lifetime:.0f} s allowed (binder.maxIntentLifetime)")
     if not is_fresh(intent.sampled_at, now, load.freshness.eviction):
         age = now - intent.sampled_at
         return _stale(f"its oldest sample is {age:.1f} s old, {load.freshness.eviction} allowed (load.freshness)")

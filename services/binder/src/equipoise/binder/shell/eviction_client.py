@@ -58,13 +58,21 @@ class EvictionClient:
         return while_blocked(intent, budget, now=now, wait=wait, sample_lifetime=self.sample_lifetime)
 
     async def evict(
-        self, intent: EvictionIntent, workload: Workload | None, timeout: float, *, dry_run: bool, taken_over: bool
+        self,
+        intent: EvictionIntent,
+        workload: Workload | None,
+        *,
+        within: float,
+        timeout: float,
+        dry_run: bool,
+        taken_over: bool,
     ) -> Finish | Retry:
         """Sends the POST. Raises KubeError when it must read the pod and cannot.
 
-        `taken_over`: another binder may have sent a POST for this reservation.
+        `within`: seconds in which it must be sent; `timeout`: until the response; `taken_over`: another binder may have
+        sent a POST for this reservation.
         """
-        response = await self._post(intent, timeout, dry_run=dry_run)
+        response = await self._post(intent, within, timeout, dry_run=dry_run)
         self.health.set_problem("eviction_refused", response.operator_action or None)
         wait, left = response.retry_after, False
         match response.meaning:
@@ -87,9 +95,9 @@ class EvictionClient:
             taken_over=taken_over,
         )
 
-    async def _post(self, intent: EvictionIntent, timeout: float, *, dry_run: bool) -> EvictionResponse:
+    async def _post(self, intent: EvictionIntent, within: float, timeout: float, *, dry_run: bool) -> EvictionResponse:
         """The ledger relies on the timeout: no POST is pending for longer than its intent lives."""
-        request = self.kube.evict(intent.namespace, intent.pod, uid=intent.pod_uid, dry_run=dry_run)
+        request = self.kube.evict(intent.namespace, intent.pod, uid=intent.pod_uid, dry_run=dry_run, within=within)
         try:
             result = await run_with_guard(request, timeout_after(self.clock, timeout))
         except TimeoutError as error:

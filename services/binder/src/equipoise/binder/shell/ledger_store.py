@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from equipoise.binder.state.ledger import Ledger, LedgerClosed
-from equipoise.binder.state.ledger_json import decode, encode, summary
+from equipoise.binder.state.ledger_json import NewerFormat, decode, encode, summary
 from equipoise.contracts.kubernetes.objects import ConfigMap, ObjectMeta
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, Conflict, Forbidden, Kube, NotFound
 from equipoise.runtime.process.clock import Clock
@@ -25,6 +25,7 @@ RESERVE_BYTES = 900_000
 _CAS_ATTEMPTS = 20
 
 _ADVICE = "check what was evicted lately, then run `equipoise resume`"
+_FORGET = f"{_ADVICE} --forget"
 
 
 class StoredLedger(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +37,10 @@ class StoredLedger(msgspec.Struct, frozen=True, kw_only=True):
 
 class LedgerFull(Exception):
     """No room for another entry."""
+
+
+class NotDone(Exception):
+    """The ledger was not changed; the message contains the reason and what to do."""
 
 
 @dataclass
@@ -53,11 +58,14 @@ class LedgerStore:
         except Forbidden as error:
             return LedgerClosed(why=f"{where} may not be read: {error.message}. Grant `get` and `update` on it")
         if KEY not in config_map.data:
-            return LedgerClosed(why=f"{where} holds no ledger (data.{KEY}): {_ADVICE}")
+            return LedgerClosed(why=f"{where} holds no ledger (data.{KEY}): {_FORGET}")
         try:
             ledger = decode(config_map.data[KEY])
         except (msgspec.MsgspecError, UnicodeError) as error:
-            return LedgerClosed(why=f"{where} is invalid ({error}): {_ADVICE}")
+            return LedgerClosed(why=f"{where} is invalid ({error}): {_FORGET}")
+        except NewerFormat as error:
+            advice = "upgrade this binder, or go back with `equipoise resume --forget` when no newer one runs"
+            return LedgerClosed(why=f"{where} was written by a later version: {error}; {advice}", newer=True)
         return StoredLedger(ledger=ledger, config_map=config_map)
 
     async def write(self, stored: StoredLedger, ledger: Ledger, *, reserving: bool = False) -> None:
@@ -94,11 +102,16 @@ async def create_ledger(kube: Kube, namespace: str, clock: Clock) -> bool:
 
 
 async def pause(kube: Kube, namespace: str, reason: str) -> str:
-    """Nothing can be reserved from now on. Returns what was done, for people. Raises KubeError."""
+    """Nothing can be reserved from now on. Returns what was done, for people.
+
+    Raises KubeError, and NotDone when later versions can use the ledger and this one cannot.
+    """
     store = LedgerStore(kube, namespace)
     for _ in range(_CAS_ATTEMPTS):
         stored = await store.read()
         if isinstance(stored, LedgerClosed):
+            if stored.newer:
+                raise NotDone(f"not paused: {stored.why}")
             return f"nothing can be evicted anyway: {stored.why}"
         try:
             await store.write(stored, stored.ledger.pause(reason))
@@ -108,8 +121,12 @@ async def pause(kube: Kube, namespace: str, reason: str) -> str:
     raise Conflict(409, "Conflict", f"the ledger changed {_CAS_ATTEMPTS} times while pausing: try again")
 
 
-async def resume(kube: Kube, namespace: str, clock: Clock) -> str:
-    """Evictions are allowed again, with the grace period; creates a ledger where none can be read. Raises KubeError."""
+async def resume(kube: Kube, namespace: str, clock: Clock, *, forget: bool = False) -> str:
+    """Evictions are allowed again, with the grace period. Creates a missing ledger.
+
+    `forget`: replaces a ledger that cannot be read, with all evictions that still count. Raises KubeError, and NotDone
+    for such a ledger without `forget`.
+    """
     store = LedgerStore(kube, namespace)
     for _ in range(_CAS_ATTEMPTS):
         try:
@@ -120,6 +137,8 @@ async def resume(kube: Kube, namespace: str, clock: Clock) -> str:
                 return "resumed"
             if await create_ledger(kube, namespace, clock):
                 return "resumed with a new ledger: earlier evictions are forgotten"
+            if not forget:
+                raise NotDone(f"not resumed: {stored.why}")
             broken = await kube.get(CONFIG_MAPS, NAME, namespace)
             fresh = _new(kube, namespace, clock)
             await kube.replace(CONFIG_MAPS, msgspec.structs.replace(broken, data=fresh.data))

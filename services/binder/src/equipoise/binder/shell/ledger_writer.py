@@ -14,7 +14,6 @@ from equipoise.binder.shell.ledger_store import LedgerFull, LedgerStore, StoredL
 from equipoise.binder.shell.live_reads import read_replacement
 from equipoise.binder.state.cluster_state import PreemptedPod
 from equipoise.binder.state.ledger import (
-    CLOCK_TOLERANCE,
     Ledger,
     LedgerClosed,
     LedgerEntry,
@@ -90,7 +89,7 @@ class LedgerWriter:
         return self._kube.server_time_bounds(self._clock.now())[1]
 
     async def update(self) -> Ledger | LedgerClosed:
-        """Writes what concerns every binder: outages and preemptions. Raises KubeError."""
+        """Writes what concerns every binder: outages, preemptions, a longer retention. Raises KubeError."""
         outage = ""
 
         def change(ledger: Ledger) -> Ledger:
@@ -107,14 +106,17 @@ class LedgerWriter:
         if self.outages.pending:
             ledger = ledger.after_outage(self.outages.pending, self.latest)
         within, retention = self._limits.preemptions.within, self._limits.retention
+        if ledger.retention < retention:
+            ledger = ledger.retaining(retention, self.earliest)
         return with_preempted(ledger, self._preempted(), self.earliest, within=within, retention=retention)
 
     async def reserve(
         self, intent: EvictionIntent, eviction: ProposedEviction, recheck: Recheck
     ) -> Proceed[LedgerEntry] | Finish:
-        """The reservation, or a recorded refusal. Raises KubeError and HandledByAnotherBinder.
+        """The reservation, or a refusal. Raises KubeError and HandledByAnotherBinder.
 
-        `recheck` is called for every ledger that is tried, because time passes.
+        A refusal writes only what the reads of replacements have shown. `recheck` is called for every ledger that is
+        tried, because time passes.
         """
         for _ in range(_CAS_ATTEMPTS):
             try:
@@ -148,8 +150,9 @@ class LedgerWriter:
             if isinstance(result, Retry):
                 return result
             if isinstance(result, Finish):
-                await self._store.write(stored, self._with_refusal(ledger, intent, result))
-                self.outages.written(outage)
+                if ledger != stored.ledger:
+                    await self._store.write(stored, self._pruned(ledger))
+                    self.outages.written(outage)
                 return msgspec.structs.replace(result, recorded=True)
             entry = self._new_entry(intent, eviction.workload, now)
             await self._store.write(stored, self._pruned(ledger).reserve(entry, epoch=intent.epoch), reserving=True)
@@ -180,23 +183,25 @@ class LedgerWriter:
         return await read_replacement(self._kube, entry, settled=settled)
 
     async def settle(self, intent: EvictionIntent, finish: Finish) -> LedgerEntry | None:
-        """Records the outcome of an intent and returns its entry, which keeps the first outcome.
+        """Records the outcome of a reservation and returns its entry, which keeps the first outcome.
 
-        None when there is no ledger to write to. Raises KubeError, and HandledByAnotherBinder when another binder has
-        reserved the intent.
+        An outcome without a reservation is not written, but must not contradict the reservation of another binder.
+        None when the ledger has no entry, or is closed. Raises KubeError, and HandledByAnotherBinder when another
+        binder has reserved the intent.
         """
-
-        def change(ledger: Ledger) -> Ledger:
-            entry = ledger.entry(intent.id)
-            if entry is None:
-                return self._with_refusal(ledger, intent, finish)
-            if finish.reservation == "none" and entry.outcome is None:
-                raise HandledByAnotherBinder(f"intent {intent.id} is reserved by another binder")
+        if finish.reservation == "none":
+            ledger = await self.read()
+        else:
             counted = finish.reservation != "returned"
-            return ledger.settle(intent.id, finish.outcome, self.latest, detail=finish.detail, counted=counted)
-
-        ledger = await self._write(change)
-        return None if isinstance(ledger, LedgerClosed) else ledger.entry(intent.id)
+            ledger = await self._write(
+                lambda ledger: ledger.settle(
+                    intent.id, finish.outcome, self.latest, detail=finish.detail, counted=counted
+                )
+            )
+        entry = None if isinstance(ledger, LedgerClosed) else ledger.entry(intent.id)
+        if finish.reservation == "none" and entry is not None and entry.outcome is None:
+            raise HandledByAnotherBinder(f"intent {intent.id} is reserved by another binder")
+        return entry
 
     async def take_over(self, intent: EvictionIntent) -> None:
         """From now on more than one binder may send a POST for this reservation.
@@ -228,20 +233,9 @@ class LedgerWriter:
                 return ledger
         raise KubeError(0, "Busy", f"the ledger changed in each of {_CAS_ATTEMPTS} attempts to write it")
 
-    def _with_refusal(self, ledger: Ledger, intent: EvictionIntent, finish: Finish) -> Ledger:
-        entry = msgspec.structs.replace(
-            self._new_entry(intent, intent.workload, self.latest),
-            outcome=finish.outcome,
-            detail=finish.detail,
-            limit=finish.limit,
-            limit_scope=finish.limit_scope,
-            retry_at=finish.retry_at,
-        )
-        return self._pruned(ledger).record_refusal(entry)
-
     def _new_entry(self, intent: EvictionIntent, workload: Workload | None, now: float) -> LedgerEntry:
         expires_at = self._kube.server_time_bounds(intent.expires_at)[1]
         return new_entry(intent, now, workload=workload, expires_at=expires_at, dry_run=self._dry_run)
 
     def _pruned(self, ledger: Ledger) -> Ledger:
-        return ledger.pruned(self.earliest, retention=self._limits.retention + CLOCK_TOLERANCE)
+        return ledger.retaining(self._limits.retention, self.earliest).pruned(self.earliest)

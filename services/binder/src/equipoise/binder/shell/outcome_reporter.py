@@ -9,6 +9,7 @@ from equipoise.binder.decisions.event import intent_event, pod_reference, worklo
 from equipoise.binder.decisions.result import Finish
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.live_reads import Unreadable, read_workload
+from equipoise.binder.state.published_outcomes import PublishedOutcomes
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes.objects import Event, ObjectReference
 from equipoise.contracts.kubernetes.workload import Workload
@@ -20,8 +21,11 @@ log = structlog.get_logger()
 
 
 class OutcomeReporter:
-    def __init__(self, runtime: Runtime[BinderSettings], *, now: Callable[[], float]) -> None:
+    def __init__(
+        self, runtime: Runtime[BinderSettings], published: PublishedOutcomes, *, now: Callable[[], float]
+    ) -> None:
         """`now`: the API server's time."""
+        self._published = published
         self._bus = runtime.bus
         self._kube = runtime.kube
         self._now = now
@@ -35,6 +39,7 @@ class OutcomeReporter:
         message = finish.message(intent, self._now() if finish.settled_at is None else finish.settled_at)
         subject = subjects.eviction_outcome(intent.namespace, intent.pod)
         await self._bus.publish(subject, message, message_id=intent.id)
+        self._published.add(message)
         self._outcomes.labels(finish.outcome.value).inc()
         log.info(
             "intent settled",

@@ -37,6 +37,8 @@ class Validation:
     clock: Clock
     cluster: ClusterState
     shared: Shared
+    max_intent_lifetime: float
+    """Seconds."""
 
     def __post_init__(self) -> None:
         shared = self.shared
@@ -87,7 +89,7 @@ class Validation:
     def _check_measurements(self, intent: EvictionIntent) -> Finish | None:
         now = self.clock.now()
         return (
-            check_age(intent, self._load, now)
+            check_age(intent, self._load, self.max_intent_lifetime, now)
             or check_coverage(self.cluster.cycles, self.cluster.known_loads(now), self._load, now)
             or check_readiness(*self.cluster.ready, self._load)
         )

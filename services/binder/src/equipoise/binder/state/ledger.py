@@ -16,6 +16,9 @@ from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.message import converted
 
+FORMAT_VERSION = 1
+"""Of the document. It is raised when an older binder must not use the ledger, not for a new field: those are kept."""
+
 HOUR = 3_600.0
 DAY = 24 * HOUR
 
@@ -27,6 +30,9 @@ CERTAIN = (Outcome.EVICTED, Outcome.DRY_RUN)
 
 CLOCK_TOLERANCE = 0.05
 """Seconds by which the clocks of several API servers may differ. Windows are longer by this."""
+
+MAX_REFUSALS = 100
+"""Entries that do not count and are kept for redeliveries. Another one gets its outcome from the bus."""
 
 _replace = msgspec.structs.replace
 
@@ -41,7 +47,7 @@ class ReplacementStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One intent: reserved, settled, or refused without a reservation."""
+    """One intent: reserved, or settled."""
 
     intent_id: str
     pod_uid: str
@@ -64,7 +70,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     limit_scope: str = ""
     retry_at: float | None = None
     counted: bool = True
-    """Against the limits. False: refused, and kept so that a redelivery gets the same outcome."""
+    """Against the limits. False: refused after its reservation, and kept so that a redelivery gets the same outcome."""
 
     taken_over: bool = False
     """A second binder may send a POST for it too, so no refusal returns the reservation."""
@@ -77,6 +83,10 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
     failure: str = ""
     """Why it cannot be created."""
+
+    unknown_fields: dict[str, Any] = {}
+    """Fields of a later version, as they are in the document: this version keeps them. An outcome that it does not know
+    is one of them; it reads as `failed`."""
 
     preempted_for: tuple[Workload, ...] = ()
     """Not empty: no intent, but a pod that kube-scheduler preempted on the target of an eviction of these workloads. It
@@ -143,6 +153,10 @@ class HourlyCount(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The whole document. Every change returns a new one."""
 
+    format_version: int = FORMAT_VERSION
+    unknown_fields: dict[str, Any] = {}
+    """As in an entry."""
+
     created_at: float
     started_at: float
     """When evictions were last allowed: at creation, or by `equipoise resume`."""
@@ -157,6 +171,13 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pause_reason: str = ""
     epoch: LeaseEpoch | None = None
     """The newest descheduler that anything was reserved for."""
+
+    retention: float = 0.0
+    """Seconds for which some binder needs the entries: the longest, because binders differ while a change of their
+    limits is rolled out."""
+
+    retention_needed_at: float = 0.0
+    """When a binder last needed it. It is forgotten when all entries that it keeps are older, after a day at least."""
 
     hours: tuple[HourlyCount, ...] = ()
     """Each hour of the last day, oldest first; hours without evictions are left out."""
@@ -186,7 +207,8 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     def reserve(self, entry: LedgerEntry, *, epoch: LeaseEpoch) -> "Ledger":
         """The entry counts from now on. Raises ValueError when the intent has an entry."""
-        self._require_new(entry)
+        if self.entry(entry.intent_id) is not None:
+            raise ValueError(f"intent {entry.intent_id} is in the ledger already")
         return _replace(self, entries=(*self.entries, entry), epoch=epoch)
 
     def settle(
@@ -221,12 +243,6 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             lambda entry: entry.intent_id != intent_id or entry.settled_at is not None or entry.taken_over
         )
 
-    def record_refusal(self, entry: LedgerEntry) -> "Ledger":
-        """With an outcome that nothing was reserved for, so that the same intent is never decided twice."""
-        self._require_new(entry)
-        refusal = _replace(entry, counted=False, settled_at=entry.reserved_at)
-        return _replace(self, entries=(*self.entries, refusal))
-
     def with_replacements(self, statuses: Mapping[str, ReplacementStatus], now: float) -> "Ledger":
         """With what was read of the replacements of these intents."""
 
@@ -245,12 +261,23 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """Something that evictions depend on was unavailable until now."""
         return _replace(self, outage_ended_at=now, outage=outage)
 
-    def pruned(self, now: float, *, retention: float) -> "Ledger":
-        """Without the entries that no limit reads (older than `retention` seconds) and no redelivery needs."""
+    def retaining(self, retention: float, now: float) -> "Ledger":
+        """Kept at least as long as this binder needs, in seconds, and as long as other binders have needed lately."""
+        if retention < self.retention and now - self.retention_needed_at <= max(self.retention, DAY):
+            return self
+        return _replace(self, retention=retention, retention_needed_at=now)
+
+    def pruned(self, now: float) -> "Ledger":
+        """Without the entries that no limit reads (older than `retention`) and no redelivery needs.
+
+        Of those that do not count, only the latest are kept: they must never fill the document.
+        """
+        refusals = [entry.intent_id for entry in self.entries if not entry.counted]
+        excess = frozenset(refusals[:-MAX_REFUSALS])
         return self._keeping(
             lambda entry: (
-                now <= entry.expires_at
-                or (entry.counted and now - entry.latest <= retention)
+                (now <= entry.expires_at and entry.intent_id not in excess)
+                or (entry.counted and now - entry.latest <= self.retention + CLOCK_TOLERANCE)
                 or (entry.counted and entry.failing_since is not None and entry.recovered_at is None)
             )
         )
@@ -267,10 +294,6 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         resumed = _replace(self, paused=False, pause_reason="", started_at=now)
         return resumed._with_each(lambda entry: _replace(entry, failing_since=None, failure=""))
 
-    def _require_new(self, entry: LedgerEntry) -> None:
-        if self.entry(entry.intent_id) is not None:
-            raise ValueError(f"intent {entry.intent_id} is in the ledger already")
-
     def _update(self, intent_id: str, **fields: Any) -> "Ledger":
         return self._with_each(lambda entry: _replace(entry, **fields) if entry.intent_id == intent_id else entry)
 
@@ -286,6 +309,9 @@ class LedgerClosed(msgspec.Struct, frozen=True, kw_only=True):
 
     why: str
     """And what to do."""
+
+    newer: bool = False
+    """A later version has written it, and can use it."""
 
 
 def new_entry(

@@ -3,11 +3,14 @@
 `kubectl get configmap equipoise-ledger -o yaml` shows both as blocks of text. Only the JSON is read back.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 
-from equipoise.binder.state.ledger import Ledger, LedgerEntry
+from equipoise.binder.state.ledger import FORMAT_VERSION, Ledger, LedgerEntry
+from equipoise.contracts.messages.eviction import Outcome
 
 _SUMMARY_ENTRIES = 20
 """The latest entries in the summary: it must stay small."""
@@ -18,17 +21,56 @@ _SUMMARY_DETAIL = 120
 
 def encode(ledger: Ledger) -> str:
     """JSON, one line per field and per entry. No line ends in a space, or YAML could not show it as a block."""
-    document = msgspec.to_builtins(ledger)
+    document = _with_unknown(msgspec.to_builtins(ledger))
     entries = document.pop("entries")
     lines = [f'  "{name}": {_json(value)}' for name, value in document.items()]
-    listed = ",\n".join(f"    {_json(entry)}" for entry in entries)
+    listed = ",\n".join(f"    {_json(_with_unknown(entry))}" for entry in entries)
     lines.append(f'  "entries": [\n{listed}\n  ]' if entries else '  "entries": []')
     return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
+class NewerFormat(Exception):
+    """A later version of Equipoise has written the ledger, in a format that this one must not use."""
+
+
 def decode(text: str) -> Ledger:
-    """Raises msgspec.MsgspecError and UnicodeError."""
-    return msgspec.json.decode(text, type=Ledger)
+    """With the fields that this version does not know, of the document and of each entry.
+
+    Raises msgspec.MsgspecError, UnicodeError and NewerFormat.
+    """
+    document = msgspec.json.decode(text)
+    if not isinstance(document, dict):
+        return msgspec.convert(document, Ledger)
+    version = document.get("formatVersion", FORMAT_VERSION)
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        raise NewerFormat(f"it has format {version}, this version reads formats up to {FORMAT_VERSION}")
+    if isinstance(entries := document.get("entries"), list):
+        document["entries"] = [_entry(entry) if isinstance(entry, dict) else entry for entry in entries]
+    return msgspec.convert(_with_known(document, Ledger.__struct_encode_fields__), Ledger)
+
+
+_OUTCOMES = frozenset(Outcome)
+
+
+def _entry(entry: dict[str, Any]) -> dict[str, Any]:
+    outcome = entry.get("outcome")
+    known = _with_known(entry, LedgerEntry.__struct_encode_fields__)
+    if not isinstance(outcome, str) or outcome in _OUTCOMES:
+        return known
+    # Without an outcome it would be a reservation that another binder carries out.
+    return known | {"outcome": Outcome.FAILED.value, "unknownFields": known["unknownFields"] | {"outcome": outcome}}
+
+
+def _with_known(document: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The other fields are in `unknownFields`."""
+    known = {name: value for name, value in document.items() if name in names and name != "unknownFields"}
+    return known | {"unknownFields": {name: value for name, value in document.items() if name not in names}}
+
+
+def _with_unknown(document: dict[str, Any]) -> dict[str, Any]:
+    """The inverse."""
+    unknown: dict[str, Any] = document.pop("unknownFields", {})
+    return document | unknown
 
 
 def _json(value: object) -> str:

@@ -65,7 +65,7 @@ class Limits(Section, frozen=True, kw_only=True):
     @property
     def retention(self) -> float:
         """Seconds for which the ledger must keep an eviction."""
-        return max(self.migration_timeout, *(limit.retention for limit in self.table.values()))
+        return float(max(self.migration_timeout, *(limit.retention for limit in self.table.values())))
 
     def refusal(self, eviction: ProposedEviction, view: LedgerView) -> Finish | None:
         """The first refusal; None when all limits agree. `rate`, which only delays, is left out."""

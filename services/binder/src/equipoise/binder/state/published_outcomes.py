@@ -1,0 +1,26 @@
+"""The outcomes that binders have published lately, so that an intent that is delivered again gets the same one.
+
+A refusal is recorded nowhere else: in the ledger, every refused intent would rewrite the document that all binders
+share. The stream keeps the last outcome of each pod, and the queue holds one intent per pod. So a binder that starts
+knows the outcome of every intent that may be delivered to it.
+"""
+
+from equipoise.contracts.messages.eviction import EvictionOutcome
+
+_KEPT = 5_000
+"""The latest outcomes; more than intents are ever pending."""
+
+
+class PublishedOutcomes:
+    """The latest outcome of each intent, by its id."""
+
+    def __init__(self) -> None:
+        self._outcomes: dict[str, EvictionOutcome] = {}
+
+    def add(self, outcome: EvictionOutcome) -> None:
+        self._outcomes[outcome.intent_id] = outcome
+        if len(self._outcomes) > _KEPT:
+            del self._outcomes[next(iter(self._outcomes))]
+
+    def get(self, intent_id: str) -> EvictionOutcome | None:
+        return self._outcomes.get(intent_id)

@@ -1,0 +1,106 @@
+"""Refused intents write nothing to the ledger, and get one outcome each, also when they are delivered again."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import pytest
+from binder.stepping import SteppingBus, Steps
+from binder.worlds import GENEROUS, LEADER, World
+from builders import NOW, an_intent
+from kube_objects import a_deployment
+
+from equipoise.binder.decisions.limits import EvictionsPerNamespace
+from equipoise.binder.state.published_outcomes import PublishedOutcomes
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.messages.eviction import EVICTION_OUTCOME, Outcome
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.runtime.bus import Delivery
+from equipoise.runtime.kubernetes.client import DEPLOYMENTS
+
+FORGED = LeaseEpoch(lease_uid="lease", transitions=7, holder="nobody")
+
+
+def _writes(world: World) -> int:
+    return sum(call.verb in ("create", "replace") for call in world.kube.calls)
+
+
+async def test_many_intents_of_a_wrong_epoch_write_nothing(world: World) -> None:
+    """Each has its outcome. The ledger would have 1,500 entries, and be written as often."""
+    await world.start(world.binder())
+    before, ledger = _writes(world), world.ledger
+    for number in range(1_500):
+        await world.propose("web-1", id=f"forged-{number}", epoch=FORGED)
+    assert len(world.outcomes) == 1_500
+    assert {outcome.outcome for outcome in world.outcomes} == {Outcome.REJECTED_STALE}
+    assert _writes(world) == before
+    assert world.ledger == ledger
+
+
+async def test_an_intent_that_a_limit_refuses_writes_nothing(world: World) -> None:
+    limits = msgspec.structs.replace(GENEROUS, evictions_per_namespace=EvictionsPerNamespace(max=1))
+    await world.start(world.binder(limits=limits))
+    await world.propose("web-1")
+    before = _writes(world)
+    await world.propose(*(f"db-{number}" for number in range(1, 11)))
+    assert [outcome.outcome for outcome in world.outcomes[1:]] == [Outcome.REJECTED_LIMIT] * 10
+    assert _writes(world) == before
+
+
+@pytest.mark.parametrize("where", ["before publish", "after publish"])
+async def test_a_refused_intent_gets_one_outcome_when_its_binder_crashes(where: str) -> None:
+    """Another binder starts, and the cause of the refusal is gone: what was published counts, nothing else."""
+    world = World()
+    await world.populate()
+    steps = Steps(1 if where == "before publish" else 2)
+    bus: Any = SteppingBus(world.bus, steps)
+    task = await world.start(world.binder(bus=bus))
+    steps.armed = True
+    world.kube.put(DEPLOYMENTS, a_deployment(ready_replicas=2))
+    await world.propose("web-1")
+    assert steps.stopped_at == where
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    world.kube.put(DEPLOYMENTS, a_deployment())
+    await world.start(world.binder())
+    expected = Outcome.EVICTED if where == "before publish" else Outcome.REJECTED_LIMIT
+    assert [outcome.outcome for outcome in world.outcomes] == [expected]
+    assert len(world.evicted) == (expected == Outcome.EVICTED)
+    await world.stop()
+
+
+async def test_another_binder_publishes_the_same_outcome_again(world: World) -> None:
+    """It has received the outcome of the first one, and does not decide anew."""
+    first, second = world.binder(), world.binder()
+    for binder in (first, second):
+        await binder.attach()
+    world.kube.put(DEPLOYMENTS, a_deployment(ready_replicas=2))
+    intent = an_intent("web-1", epoch=LEADER)
+    delivery = Delivery(subject=subjects.eviction_intent("shop", "web-1"), message=intent)
+    await first.on_eviction_intent(delivery)
+    await world.bus.settled()
+    world.kube.put(DEPLOYMENTS, a_deployment())
+    received = list(world.outcomes)
+    await world.bus.subscribe("equipoise.eviction.outcome.>", type(received[0]), _append_to(received))
+    await second.on_eviction_intent(delivery)
+    await world.bus.settled()
+    assert {outcome.outcome for outcome in received} == {Outcome.REJECTED_LIMIT}
+    assert all(outcome == received[0] for outcome in received)
+    assert world.kube.evictions == []
+
+
+def _append_to(received: list[Any]) -> Any:
+    async def append(delivery: Delivery[Any]) -> None:
+        received.append(delivery.message)
+
+    return append
+
+
+def test_only_the_latest_outcomes_are_kept() -> None:
+    known = PublishedOutcomes()
+    for number in range(6_000):
+        known.add(msgspec.structs.replace(EVICTION_OUTCOME, intent_id=str(number), settled_at=NOW))
+    assert known.get("0") is None
+    assert known.get("5999") is not None
