@@ -205,8 +205,12 @@ class Binder:
         valid = await self._validate_reserved(intent, entry, taken_over=True)
         if not isinstance(valid, Proceed):
             return valid
-        await self._ledger.take_over(intent)
-        return await self._evict(intent, entry, valid.value, taken_over=True)
+        current = await self._ledger.take_over(intent)
+        if current is None:
+            return retry(intent, "the binder that reserved it has returned its reservation")
+        if current.outcome is not None:
+            return recorded(current)
+        return await self._evict(intent, current, valid.value, taken_over=True)
 
     async def _evict(
         self, intent: EvictionIntent, entry: LedgerEntry, valid: ValidIntent, *, taken_over: bool
