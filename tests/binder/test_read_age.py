@@ -12,8 +12,9 @@ from kube_objects import a_deployment, a_pod
 
 from equipoise.binder.decisions.limits import EvictionRate, Limits, Maintenance
 from equipoise.binder.decisions.limits.maintenance import WeeklyTimes
+from equipoise.binder.decisions.result import Finish
 from equipoise.binder.service import MAX_READ_AGE
-from equipoise.binder.shell.ledger_writer import HandledByAnotherBinder, LedgerWriter
+from equipoise.binder.shell.ledger_writer import LedgerWriter
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes import objects
@@ -292,5 +293,40 @@ async def test_a_reservation_that_is_returned_meanwhile_is_not_taken_over(world:
     result = await binder.on_eviction_intent(Delivery(subject=subject, message=intent))
     assert isinstance(result, Redeliver)
     assert world.kube.evictions == []
-    with pytest.raises(HandledByAnotherBinder):
-        await LedgerWriter(world.kube, world.clock, GENEROUS, OWN, dry_run=False).take_over(intent)
+    assert await LedgerWriter(world.kube, world.clock, GENEROUS, OWN, dry_run=False).take_over(intent) is None
+
+
+async def test_a_reservation_that_is_settled_meanwhile_is_not_taken_over(world: World) -> None:
+    """The outcome of the other binder is published again."""
+    (intent,) = await _reserved_by_another(world)
+    binder = world.binder()
+    await binder.attach()
+
+    async def settled(call: Call) -> None:
+        if call.verb == "replace" and not taken:
+            taken.append(call)
+            writer = LedgerWriter(world.kube, world.clock, GENEROUS, OWN, dry_run=False)
+            await writer.settle(intent, Finish(outcome=Outcome.BLOCKED_PDB, reservation="returned"))
+
+    taken: list[Call] = []
+    world.kube.on_call = settled
+    subject = subjects.eviction_intent("shop", "web-1")
+    assert await binder.on_eviction_intent(Delivery(subject=subject, message=intent)) is None
+    await world.bus.settled()
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.BLOCKED_PDB]
+    assert world.kube.evictions == []
+
+
+async def test_a_pod_that_leaves_while_its_reservation_is_taken_over_was_evicted(world: World) -> None:
+    """By the POST of the binder that reserved."""
+    await _reserved_by_another(world)
+
+    async def leaves(call: Call) -> None:
+        if call.verb == "get" and call.resource == "leases":
+            world.kube.remove(PODS, "web-1", "shop")
+
+    world.kube.on_call = leaves
+    await world.start(world.binder())
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
+    assert world.kube.evictions == []
+    assert world.ledger.entries[0].counted

@@ -210,4 +210,3 @@ def test_the_output_has_the_commands_that_create_the_secrets(tmp_path: Path) -> 
     assert all(Path(file).exists() for _, file in sources)
     assert not [file for _, file in sources if file.endswith("ca.key")]
     assert ["equipoise-extender-tls", "equipoise-extender-client"] == re.findall(r"create secret generic (\S+)", output)
-    assert "scorer.extender.tls" in output

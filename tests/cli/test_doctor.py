@@ -15,7 +15,13 @@ from rich.console import Console
 
 from equipoise.cli.doctor.checks import CHECKS
 from equipoise.cli.doctor.checks.clocks import skew_finding
-from equipoise.cli.doctor.checks.extender import RecentAdvice, config_map_findings, entry_finding, score_finding
+from equipoise.cli.doctor.checks.extender import (
+    RecentAdvice,
+    client_findings,
+    config_map_findings,
+    entry_finding,
+    score_finding,
+)
 from equipoise.cli.doctor.checks.nodes import FIXES, UnknownNode, coverage_finding, node_finding, window_finding
 from equipoise.cli.doctor.checks.permissions import (
     EVICT,
@@ -50,6 +56,7 @@ from equipoise.runtime.bus.permissions import permissions_of
 from equipoise.runtime.configuration.sections import Shared
 from equipoise.runtime.kubernetes.client import NODES, KubeError
 from equipoise.runtime.process.clock import SystemClock
+from equipoise.scorer.settings import ExtenderSettings, ScorerSettings
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -413,6 +420,16 @@ def test_scores_are_used_or_not(advice: RecentAdvice, state: str, text: str) -> 
     found = score_finding(advice)
     assert found.state == state
     assert text in found.message
+
+
+@pytest.mark.parametrize(
+    ("listen", "allowed", "found"), [("0.0.0.0:8888", True, 1), ("0.0.0.0:8888", False, 0), ("127.0.0.1:8888", True, 0)]
+)
+def test_an_extender_that_answers_anyone_is_a_warning(listen: str, allowed: bool, found: int) -> None:
+    """Only if that is configured: without it the scorer does not start."""
+    findings = client_findings(ScorerSettings(listen=listen, extender=ExtenderSettings(allow_unauthenticated=allowed)))
+    assert len(findings) == found
+    assert all(each.state == "warning" and "answers anyone" in each.message and each.fix for each in findings)
 
 
 def test_the_shipped_entries_have_no_fault() -> None:

@@ -1,4 +1,4 @@
-"""What `equipoise up` prints: what it writes to the cluster, readiness, and who leads."""
+"""The configuration of `equipoise up`, and what it prints: what it writes to the cluster, readiness, and who leads."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -6,15 +6,35 @@ from pathlib import Path
 from builders import NOW
 
 from equipoise.cli.kubeconfig import Context
-from equipoise.cli.up.run import WITHOUT_ANNOTATIONS, readiness_changes, standby_line, summary
+from equipoise.cli.up.run import WITHOUT_ANNOTATIONS, complete_document, readiness_changes, standby_line, summary
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.contracts.kubernetes.objects import Lease, LeaseSpec, ObjectMeta
 from equipoise.runtime.kubernetes.client import LEASES
 from equipoise.runtime.process.health import Readiness
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
+from equipoise.testbed.processes.loopback import PortBlock
 
 OWN = "equipoise-system"
+
+SHIPPED = Path(__file__).parents[2] / "k8s" / "base" / "equipoise.yaml"
+
+
+def test_the_shipped_configuration_serves_this_machine_without_certificates() -> None:
+    """The files that it names exist only in a cluster. An address that is configured keeps its TLS settings."""
+    context, ports = Context(files="", name="", cluster="", server=""), PortBlock()
+    try:
+        documents = [
+            complete_document(SHIPPED.read_text(), environment, "http://x", context, evict=False, ports=ports)
+            for environment in ({}, {"EQUIPOISE_SCORER__LISTEN": "10.0.0.1:8888"})
+        ]
+    finally:
+        ports.release()
+    local, reachable = [document["scorer"] for document in documents]
+    assert local["listen"].startswith("127.0.0.1:")
+    assert local["extender"]["tls"] is None
+    assert reachable["listen"] == "10.0.0.1:8888"
+    assert reachable["extender"]["tls"]["clientCaFile"]
 
 
 def test_annotations_are_off_unless_requested() -> None:

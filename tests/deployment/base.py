@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import yaml
 from deployment.kustomize import Document, read_kustomization
 from deployment.programs import SERVICE_ACCOUNT, VOLUME, Health, Program, health_of
 
@@ -30,13 +29,6 @@ def base_programs(documents: list[Document]) -> dict[str, Program]:
     ]
     programs = [_program(template) for template in templates]
     return {program.name: program for program in programs}
-
-
-def tls_settings() -> Document:
-    """The TLS settings that k8s/base/equipoise.yaml contains as a comment."""
-    comment = (BASE / "equipoise.yaml").read_text().partition("# scorer:\n")
-    document: Document = yaml.safe_load(re.sub("^# ", "", "".join(comment[1:]), flags=re.MULTILINE))
-    return document
 
 
 def _program(pod: Document) -> Program:
@@ -68,8 +60,8 @@ def _files_of(volume: Document) -> dict[str, str]:
         generated = {"equipoise": ("equipoise.yaml",), "nats": ("nats.conf", "permissions.conf")}
         return {name: f"k8s/base/{name}" for name in generated[volume["configMap"]["name"]]}
     secret = volume["secret"]
-    kind = f"optional:{secret['secretName']}/" if secret.get("optional") else "secret:"
-    return {item["path"]: f"{kind}{item['key']}" for item in secret["items"]}
+    folder = "" if secret["secretName"] == "equipoise-nats" else f"{secret['secretName']}/"
+    return {item["path"]: f"secret:{folder}{item['key']}" for item in secret["items"]}
 
 
 def _environment(entries: Iterable[Document]) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 from deployment.base import ROOT
+from deployment.extender import SERVER_FILES
 from deployment.programs import KUBECONFIG, VOLUME, Program, health_of
 
 from equipoise.runtime.bus.permissions import USERS
@@ -70,13 +71,17 @@ def _mounts(service: Mapping[str, Any], secrets: Mapping[str, Any], volumes: set
         elif source == "~/.kube/config":
             mounts[target] = KUBECONFIG
         elif source.startswith("./secrets/"):
-            mounts[target] = f"secret:{source.removeprefix('./secrets/')}"
+            mounts[target] = _secret(source.removeprefix("./"))
         else:
             mounts[target] = os.path.normpath(source)
     for entry in service.get("secrets", ()):
-        file = secrets[entry["source"]]["file"]
-        mounts[entry["target"]] = f"secret:{file.removeprefix('secrets/')}"
+        mounts[entry["target"]] = _secret(secrets[entry["source"]]["file"])
     return mounts
+
+
+def _secret(file: str) -> str:
+    name = file.removeprefix("secrets/")
+    return f"secret:{SERVER_FILES.get(name, name)}"
 
 
 def _seconds(text: str) -> int:

@@ -12,6 +12,12 @@ SERVER_SECRET, CLIENT_SECRET = "equipoise-extender-tls", "equipoise-extender-cli
 SECRET_KEYS = ("tls.crt", "tls.key", "ca.crt")
 """Of both Secrets."""
 
+SERVER_FILES = {
+    f"extender/{file}": f"{SERVER_SECRET}/{key}"
+    for file, key in (("server.crt", "tls.crt"), ("server.key", "tls.key"), ("ca.crt", "ca.crt"))
+}
+"""The files of `equipoise certificates --out secrets/extender` for the scorer, and their keys in the Secret."""
+
 Secrets = Mapping[str, Mapping[str, str]]
 """Content by name of the Secret and key."""
 

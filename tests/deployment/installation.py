@@ -12,8 +12,8 @@ from typing import Any
 import aiohttp
 import msgspec
 import yaml
-from deployment.base import NAMESPACE, ROOT, base_documents, base_programs, tls_settings
-from deployment.compression import FACTOR, Document, compressed_configuration, merged
+from deployment.base import NAMESPACE, ROOT, base_documents, base_programs
+from deployment.compression import FACTOR, Document, compressed_configuration
 from deployment.extender import CLIENT_SECRET, Secrets, create_secrets, local_configuration, write_files
 from deployment.processes import EXTENDER_PORT, NATS_PORT, Folder, Machine
 
@@ -42,17 +42,18 @@ class DeployedCluster(msgspec.Struct, frozen=True, kw_only=True):
     loads: NodeLoads
     configuration: Document
     passwords: dict[str, str]
+    extender_secrets: Secrets
     directory: Path
 
-    def machine(self, name: str, programs: Any, secrets: Secrets | None = None) -> Machine:
-        """With Secrets of the extender, the configuration contains the TLS settings."""
-        configuration = self.configuration if secrets is None else merged(self.configuration, tls_settings())
-        files = {f"{secret}/{key}": text for secret, keys in (secrets or {}).items() for key, text in keys.items()}
+    def machine(self, name: str, programs: Any) -> Machine:
+        files = {
+            f"{secret}/{key}": text for secret, keys in self.extender_secrets.items() for key, text in keys.items()
+        }
         folder = Folder(
             path=self.directory / name,
             passwords=self.passwords | files,
             files={
-                "k8s/base/equipoise.yaml": yaml.safe_dump(configuration, sort_keys=False),
+                "k8s/base/equipoise.yaml": yaml.safe_dump(self.configuration, sort_keys=False),
                 # This Prometheus is built without Kubernetes discovery. Another one of the testbed scrapes.
                 "k8s/compose/prometheus.yaml": "scrape_configs: []\n",
             },
@@ -104,6 +105,7 @@ async def deployed_cluster(binaries: Binaries, directory: Path) -> AsyncIterator
             loads=NodeLoads(session, cluster.prometheus_url, trace, 2 * STEP_SECONDS),
             configuration=compressed_configuration(),
             passwords=passwords | {"prometheus-token": token.read_text()},
+            extender_secrets=create_secrets(directory / "certificates"),
             directory=directory,
         )
 
@@ -147,9 +149,8 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 @asynccontextmanager
 async def running_installation(deployed: DeployedCluster) -> AsyncIterator[Installation]:
     """Started simultaneously, as Kubernetes does, with real evictions."""
-    extender_secrets = create_secrets(deployed.directory / "certificates")
-    machine = deployed.machine("base", base_programs(base_documents()), extender_secrets)
-    client = write_files(machine.path / "extender-client", extender_secrets[CLIENT_SECRET])
+    machine = deployed.machine("base", base_programs(base_documents()))
+    client = write_files(machine.path / "extender-client", deployed.extender_secrets[CLIENT_SECRET])
     machine.evict = True
     async with asyncio.TaskGroup() as group:
         for name in machine.programs:

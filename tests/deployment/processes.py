@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 import msgspec
 from deployment.base import NAMESPACE, ROOT
-from deployment.programs import KUBECONFIG, OPTIONAL, SERVICE_ACCOUNT, VOLUME, Program
+from deployment.programs import KUBECONFIG, SERVICE_ACCOUNT, VOLUME, Program
 
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.contracts.bus.subjects import SERVICES
@@ -44,7 +44,7 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
 
     path: Path
     passwords: Mapping[str, str]
-    """Values of `secret:<key>` and of the existing `optional:<Secret>/<key>`."""
+    """Values of `secret:<key>` and `secret:<Secret>/<key>`."""
 
     files: Mapping[str, str] = {}
     """Text to mount instead of a file of the repository."""
@@ -202,8 +202,6 @@ class Machine:
                 environment["EQUIPOISE_KUBERNETES__SERVICE_ACCOUNT"] = str(token.parent)
             elif source == VOLUME:
                 target.mkdir(parents=True, exist_ok=True)
-            elif source.startswith(OPTIONAL) and source.removeprefix(OPTIONAL) not in self._folder.passwords:
-                continue
             else:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_text(self._translated(self._content(source), program, ports=True))
@@ -212,7 +210,7 @@ class Machine:
     def _content(self, source: str) -> str:
         if source == KUBECONFIG:
             return self._cluster.kubeconfig.read_text()
-        if source.startswith(("secret:", OPTIONAL)):
+        if source.startswith("secret:"):
             return self._folder.passwords[source.partition(":")[2]]
         return self._folder.files[source] if source in self._folder.files else (ROOT / source).read_text()
 

@@ -11,9 +11,6 @@ SERVICE_ACCOUNT = "service account"
 KUBECONFIG = "kubeconfig"
 """Source of the user's own kubeconfig."""
 
-OPTIONAL = "optional:"
-"""Prefix of the source of an optional file."""
-
 VOLUME = "volume"
 """Source of a folder that outlives the container."""
 
@@ -41,8 +38,8 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
     """A value may contain `secret:<key>`."""
 
     mounts: dict[str, str]
-    """Path in the container to its source: a file of the repository, `secret:<key>`, `optional:<Secret>/<key>`, or one
-    of the constants above."""
+    """Path in the container to its source: a file of the repository, `secret:<key>` (of the passwords),
+    `secret:<Secret>/<key>`, or one of the constants above."""
 
     user: str | None
     read_only: bool
@@ -61,10 +58,10 @@ _CLUSTER_VARIABLE = "EQUIPOISE_KUBERNETES__KUBECONFIG"
 
 
 def differences(base: Mapping[str, Program], compose: Mapping[str, Program]) -> list[str]:
-    """All differences except the expected ones: Prometheus, credentials and optional Secrets.
+    """All differences except the expected ones: Prometheus and credentials.
 
     In a cluster, Prometheus belongs to the user and programs have ServiceAccounts; compose runs its own Prometheus and
-    mounts the user's kubeconfig. Optional Secrets exist only in clusters: the scorer of compose serves one machine.
+    mounts the user's kubeconfig.
     """
     result = [f"only one of the two has {name}" for name in sorted(set(base) ^ (set(compose) - {"prometheus"}))]
     for name in sorted(set(base) & set(compose)):
@@ -90,11 +87,7 @@ def _program_differences(base: Program, compose: Program) -> Iterator[str]:
 
 
 def _own_mounts(program: Program) -> dict[str, str]:
-    return {
-        path: source
-        for path, source in program.mounts.items()
-        if source not in (SERVICE_ACCOUNT, KUBECONFIG) and not source.startswith(OPTIONAL)
-    }
+    return {path: source for path, source in program.mounts.items() if source not in (SERVICE_ACCOUNT, KUBECONFIG)}
 
 
 def _entry_differences(what: str, base: Mapping[str, str], compose: Mapping[str, str]) -> Iterator[str]:

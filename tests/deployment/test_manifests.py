@@ -8,17 +8,17 @@ import nats
 import pytest
 import yaml
 from bus_worlds import NatsWorld
-from deployment.base import BASE, ROOT, base_documents, base_programs, tls_settings
+from deployment.base import BASE, ROOT, base_documents, base_programs
 from deployment.compose import COMPOSE, compose_document, compose_programs
 from deployment.extender import CLIENT_SECRET, SECRET_KEYS, SERVER_SECRET
 from deployment.kustomize import Document, named, read_documents, read_kustomization
 from deployment.programs import differences
 
 from equipoise.cli.certificates.issue import SERVICE_NAMES
-from equipoise.cli.service_settings import SERVICE_SETTINGS
+from equipoise.cli.service_settings import SERVICE_SETTINGS, all_settings
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.runtime.bus.permissions import USERS, permission_file
-from equipoise.runtime.configuration import validate_document
+from equipoise.runtime.configuration import read_document, validate_document
 
 FOLDERS = [BASE, ROOT / "k8s" / "overlays" / "observe", ROOT / "k8s" / "overlays" / "namespaced"]
 FILES = sorted([*(ROOT / "k8s").rglob("*.*"), COMPOSE, ROOT / "Dockerfile"])
@@ -164,13 +164,22 @@ def read_configuration(text: str) -> list[Any]:
     return list(yaml.safe_load_all(text))
 
 
-def test_the_commented_tls_settings_are_valid_and_name_mounted_files() -> None:
-    """Uncommenting them in k8s/base/equipoise.yaml gives a working configuration."""
-    configuration = yaml.safe_load((BASE / "equipoise.yaml").read_text()) | tls_settings()
-    validate_document(yaml.safe_dump(configuration), SERVICE_SETTINGS)
+def test_the_extender_verifies_its_clients_with_mounted_files() -> None:
+    """k8s/base/equipoise.yaml names a client CA and files that exist in the container; the Secret is required."""
+    settings = all_settings(read_document((BASE / "equipoise.yaml").read_text())).scorer
+    assert not settings.serves_any_client
+    assert not settings.extender.allow_unauthenticated
+    tls = settings.extender.tls
+    assert tls is not None
     mounts = base_programs(base_documents())["scorer"].mounts
-    paths = tls_settings()["scorer"]["extender"]["tls"].values()
-    assert [mounts[path] for path in paths] == [f"optional:{SERVER_SECRET}/{key}" for key in SECRET_KEYS]
+    paths = (tls.certificate_file, tls.key_file, tls.client_ca_file)
+    assert [mounts[str(path)] for path in paths] == [f"secret:{SERVER_SECRET}/{key}" for key in SECRET_KEYS]
+    (volume,) = [
+        each["secret"]
+        for each in named(base_documents(), "Deployment", "equipoise-scorer")["spec"]["template"]["spec"]["volumes"]
+        if each.get("secret", {}).get("secretName") == SERVER_SECRET
+    ]
+    assert not volume.get("optional")
 
 
 def test_the_second_scheduler_mounts_the_files_of_its_extender_entry() -> None:

@@ -73,3 +73,40 @@ NOT_JSON: dict[str, bytes] = {
     "lone surrogate": b'{"Pod": {}, "NodeNames": ["\\ud800"]}',
     "two documents": json.dumps(a_body()).encode() * 2,
 }
+
+
+def _filled(head: str, value: str, tail: str, number: int) -> bytes:
+    return (head + ",".join([value] * number) + tail).encode()
+
+
+_NAMES = ',"NodeNames":["a"]}'
+_POD = '{"Pod":{"spec":{"containers":[{}]}},'
+_CONTAINER = '{"name":"c","resources":{"requests":{"cpu":"1m"}}}'
+_RESOURCES = ",".join(f'"{number}":"{number}"' for number in range(40_000))
+
+TOO_MANY: dict[str, bytes] = {
+    "90,000 containers": _filled('{"Pod":{"spec":{"containers":[', _CONTAINER, "]}}" + _NAMES, 90_000),
+    "1,001 containers": _filled('{"Pod":{"spec":{"initContainers":[', _CONTAINER, "]}}" + _NAMES, 1_001),
+    "empty containers": _filled('{"Pod":{"spec":{"containers":[', "{}", "]}}" + _NAMES, 690_000),
+    "claims": _filled('{"Pod":{"spec":{"resourceClaims":[{"a":[', "[]", "]}]}}" + _NAMES, 690_000),
+    "labels": _filled('{"Pod":{"metadata":{"labels":{', '"a":""', "}}}" + _NAMES, 290_000),
+    "200,000 nodes": _filled(_POD + '"Nodes":{"items":[', '{"metadata":{"name":"node"}}', "]}}", 200_000),
+    "empty nodes": _filled(_POD + '"Nodes":{"items":[', "{}", "]}}", 690_000),
+    "names": _filled(_POD + '"NodeNames":[', '""', "]}", 690_000),
+    "arguments": _filled("{", '"a":1', "}", 340_000),
+}
+"""Requests of at most 6.5 MiB that would take up to seconds."""
+
+AT_THE_LIMIT: dict[str, bytes] = {
+    "resources": _filled(
+        '{"Pod":{"spec":{"initContainers":[{"resources":{"requests":{' + _RESOURCES + "}}},",
+        _CONTAINER,
+        "]}}" + _NAMES,
+        999,
+    ),
+    "labels": _filled('{"Pod":{"metadata":{"labels":{', '"a":""', "}}}" + _NAMES, 49_000),
+    "nodes": _filled(_POD + '"Nodes":{"items":[', '{"metadata":{"name":"node"},"spec":{}}', "]}}", 15_000),
+    "names": (_POD + '"NodeNames":[' + ",".join(f'"node-{number}"' for number in range(15_000)) + "]}").encode(),
+    "a long text": _filled('{"Pod":{"metadata":{"annotations":{"a":"', "x" * 2_000_000, '"}}}' + _NAMES, 1),
+}
+"""Requests below 2 MiB that are accepted, with as many values as possible."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from builders import GIB, a_workload
 from hypothesis import given
 from hypothesis import strategies as st
-from scorer.extender_bodies import INVALID, NOT_JSON, SECRET, a_body, nodes
+from scorer.extender_bodies import AT_THE_LIMIT, INVALID, NOT_JSON, SECRET, TOO_MANY, a_body, nodes
 
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.decisions.extender_protocol import (
@@ -119,6 +120,38 @@ def test_a_body_that_is_not_json_is_refused(body: bytes) -> None:
     """Empty, truncated, nested too deeply, in another encoding."""
     with pytest.raises(InvalidRequest):
         parse_request(body)
+
+
+BLOCKED = 0.05
+"""Seconds of CPU time: half of the deadline of a response."""
+
+
+def cpu_seconds(body: bytes) -> float:
+    """The least of three attempts."""
+    times = []
+    for _ in range(3):
+        started = time.thread_time()
+        with contextlib.suppress(InvalidRequest):
+            parse_request(body)
+        times.append(time.thread_time() - started)
+    return min(times)
+
+
+@pytest.mark.parametrize("body", TOO_MANY.values(), ids=TOO_MANY.keys())
+def test_too_many_values_are_refused_before_they_are_decoded(body: bytes) -> None:
+    """The event loop waits for the parser: a request of 6 MiB stopped all others for 0.8 s."""
+    with pytest.raises(InvalidRequest, match=r"too many .* at most"):
+        parse_request(body)
+
+    assert cpu_seconds(body) < BLOCKED
+
+
+@pytest.mark.parametrize("body", AT_THE_LIMIT.values(), ids=AT_THE_LIMIT.keys())
+def test_an_accepted_request_blocks_the_event_loop_only_briefly(body: bytes) -> None:
+    """Whatever it is filled with."""
+    assert len(body) < 2 * 2**20
+    assert parse_request(body).names
+    assert cpu_seconds(body) < BLOCKED
 
 
 @given(body=st.binary(max_size=200))

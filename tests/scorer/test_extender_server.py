@@ -100,14 +100,24 @@ async def test_invalid_bodies_get_a_json_error(start: Start, verb: str, body: An
     assert (await post(running, verb, a_body()))[0] == 200
 
 
-async def test_a_body_of_two_mebibytes_is_accepted(start: Start) -> None:
-    """The default limit of aiohttp is half of that."""
+async def test_a_pod_of_the_maximum_size_is_accepted(start: Start) -> None:
+    """etcd stores up to 1.5 MiB, with the names of 5,000 nodes; the default limit of aiohttp is 1 MiB."""
     running = await start(settings_for())
     await fill(running)
-    body = a_body()
-    body["Pod"]["metadata"]["annotations"] = {"long": "x" * 2**21}
+    body = a_body(NodeNames=[f"ip-10-0-{n // 256}-{n % 256}.eu-central-1.compute.internal" for n in range(5_000)])
+    body["Pod"]["metadata"]["annotations"] = {"long": "x" * (3 * 2**19)}
 
     assert (await post(running, "prioritize", body))[0] == 200
+
+
+async def test_a_body_above_two_mebibytes_is_refused(start: Start) -> None:
+    """A larger maximum is a setting."""
+    body = a_body()
+    body["Pod"]["metadata"]["annotations"] = {"long": "x" * 2**21}
+    small, large = await start(settings_for()), await start(settings_for(max_body_bytes=2**22))
+
+    assert (await post(small, "prioritize", body))[0] == 413
+    assert (await post(large, "prioritize", body))[0] == 200
 
 
 @pytest.mark.parametrize("chunked", [False, True])

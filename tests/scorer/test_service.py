@@ -1,5 +1,7 @@
 """The scorer on the bus."""
 
+import asyncio
+
 import msgspec
 import pytest
 from builders import (
@@ -23,10 +25,11 @@ from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ScoreDecision
 from equipoise.runtime.bus.codec import MAX_PAYLOAD
+from equipoise.runtime.configuration import ConfigurationError
 from equipoise.scorer.decisions.neutral_scores import NEUTRAL
 from equipoise.scorer.decisions.policies.risk_balancing import RiskBalancing
 from equipoise.scorer.decisions.policies.water_level import ResourceWeights, WaterLevel
-from equipoise.scorer.settings import AdviceSettings, ScorerSettings
+from equipoise.scorer.settings import AdviceSettings, ExtenderSettings, ExtenderTls, ScorerSettings
 from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand
 
 NAMES = ["node-a", "node-b", "node-c"]
@@ -127,7 +130,7 @@ async def test_a_policy_without_any_measured_window_is_a_problem(start: Start) -
 
 async def test_a_statistic_that_is_not_measured_is_a_problem(start: Start) -> None:
     """A policy that needs it would be neutral; the problem ends when a node has it."""
-    running = await start(ScorerSettings(policy=RiskBalancing()))
+    running = await start(ScorerSettings(listen="127.0.0.1:0", policy=RiskBalancing()))
     await fill(running)
     await running.clock.advance(6)
     before = running.health.problems
@@ -413,3 +416,57 @@ async def test_reviews_of_the_cluster_are_published_every_five_minutes(start: St
     assert review.seen == review.until - review.since == 300
     assert review.spread.cpu == pytest.approx(0.7)
     assert review.scores == ScoresFollowed(requests=1)
+
+
+# clients
+
+
+SERVER_ONLY = ExtenderTls(certificate_file="/nowhere", key_file="/nowhere")
+MUTUAL = msgspec.structs.replace(SERVER_ONLY, client_ca_file="/nowhere")
+
+
+@pytest.mark.parametrize("tls", [None, SERVER_ONLY], ids=["plain HTTP", "no client CA"])
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", ":0", "[::]:0", "192.0.2.1:0", "scorer.example.com:0"])
+async def test_a_scorer_that_any_machine_reaches_needs_a_client_ca(
+    start: Start, listen: str, tls: ExtenderTls | None
+) -> None:
+    """It does not start, and the error names every solution."""
+    running = await start(ScorerSettings(listen=listen, extender=ExtenderSettings(tls=tls)))
+
+    assert running.task is not None
+    error = running.task.exception()
+    assert isinstance(error, ConfigurationError)
+    for text in ("scorer.listen", "clientCaFile", "equipoise certificates", "loopback", "allowUnauthenticated: true"):
+        assert text in str(error)
+    running.task = asyncio.create_task(asyncio.sleep(0))
+
+
+async def test_any_client_is_accepted_only_by_explicit_choice(start: Start) -> None:
+    """`allowUnauthenticated: true`; /readyz states it as long as the scorer runs. On the loopback it has no effect."""
+    allow = ExtenderSettings(allow_unauthenticated=True)
+    open_scorer = await start(ScorerSettings(listen="0.0.0.0:0", extender=allow))
+    local = await start(ScorerSettings(listen="127.0.0.1:0", extender=allow))
+
+    assert open_scorer.port
+    assert any("answers anyone" in text for text in open_scorer.health.problems)
+    assert not any("answers anyone" in text for text in local.health.problems)
+
+
+@pytest.mark.parametrize(
+    ("listen", "tls", "expected"),
+    [
+        ("0.0.0.0:8888", None, True),
+        ("0.0.0.0:8888", SERVER_ONLY, True),
+        ("0.0.0.0:8888", MUTUAL, False),
+        ("127.0.0.2:8888", None, False),
+        ("[::1]:8888", None, False),
+        ("localhost:8888", None, False),
+        ("[::]:8888", None, True),
+        ("10.0.0.1:8888", None, True),
+    ],
+)
+def test_only_a_client_ca_or_a_loopback_address_excludes_other_clients(
+    listen: str, tls: ExtenderTls | None, expected: bool
+) -> None:
+    """A certificate of the scorer alone verifies no client."""
+    assert ScorerSettings(listen=listen, extender=ExtenderSettings(tls=tls)).serves_any_client is expected

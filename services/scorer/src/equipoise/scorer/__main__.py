@@ -4,6 +4,7 @@ from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.runtime.process.main import run
 from equipoise.scorer.service import Scorer
 from equipoise.scorer.settings import ScorerSettings
+from equipoise.scorer.shell.connections import raise_file_limit
 
 
 async def start(runtime: Runtime[ScorerSettings]) -> None:
@@ -24,6 +25,7 @@ async def start(runtime: Runtime[ScorerSettings]) -> None:
 
 def main() -> None:
     """`python -m equipoise.scorer`."""
+    raise_file_limit()
     run("scorer", ScorerSettings, start, kube=False)
 
 

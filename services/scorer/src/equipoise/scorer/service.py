@@ -19,6 +19,7 @@ from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.score import ScoreDecision
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.runtime.bus import Bus, BusError, Delivery, Endpoint
+from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
 from equipoise.scorer.decisions.cluster_review import HOUR, ClusterReviewer
@@ -82,7 +83,11 @@ class Scorer:
         self._advising = self.settings.advice.per_second > 0
 
     async def run(self) -> None:
-        """Serve until cancelled. Raises ConfigurationError if the address is not available."""
+        """Serve until cancelled.
+
+        Raises ConfigurationError if the address is not available, or open to clients that cannot be verified.
+        """
+        self._check_clients()
         server = ExtenderServer(self, self.settings.extender, self.clock, self._metrics)
         async with server.serve(self.settings.listen) as port, asyncio.TaskGroup() as tasks:
             self.port.set_result(port)
@@ -91,7 +96,21 @@ class Scorer:
             tasks.create_task(self._prune_regularly())
             tasks.create_task(self._advise())
             tasks.create_task(self._review_cluster())
+            tasks.create_task(server.accept())
             tasks.create_task(server.reload_certificates(self.health))
+
+    def _check_clients(self) -> None:
+        listen = self.settings.listen
+        if not self.settings.serves_any_client:
+            return
+        if not self.settings.extender.allow_unauthenticated:
+            raise ConfigurationError(
+                f"scorer.listen: any client that reaches {listen} could decide where pods are placed. Set "
+                "scorer.extender.tls with clientCaFile (`equipoise certificates` creates the files), listen on a "
+                "loopback address, or set scorer.extender.allowUnauthenticated: true"
+            )
+        text = f"the extender at {listen} answers anyone: set scorer.extender.tls with clientCaFile"
+        self.health.set_problem("extender_clients", text)
 
     # messages
 

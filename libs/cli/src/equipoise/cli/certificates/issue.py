@@ -235,7 +235,6 @@ def _next_steps(folder: Path, server: x509.Certificate, ca: x509.Certificate) ->
             "For a kube-scheduler on the host, copy ca.crt, client.crt (as tls.crt) and client.key (as tls.key) to",
             "/etc/equipoise/extender instead.",
             "",
-            "Then enable scorer.extender.tls in k8s/base/equipoise.yaml and apply it.",
             "Keep ca.key outside of the cluster: certificates of this CA give access to the scorer.",
             "--force renews both certificates with it.",
         ]

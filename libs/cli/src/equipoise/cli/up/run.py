@@ -105,8 +105,8 @@ def complete_document(
 ) -> Document:
     """The whole configuration: options override environment variables, those the file, that the defaults.
 
-    Addresses with their default value are replaced by a free port of the loopback interface. Raises
-    ConfigurationError.
+    Addresses with their default value are replaced by a free port of the loopback interface; there the extender needs
+    no TLS, and the files of an installation in a cluster do not exist. Raises ConfigurationError.
     """
     shared, own = read_sections({} if text is None else read_document(text), SERVICE_SETTINGS, environment)
     document = to_document(shared, own)
@@ -116,6 +116,8 @@ def complete_document(
     for service, setting in [*((service, "health") for service in SERVICES), ("scorer", "listen")]:
         if document[service][setting] == getattr(SERVICE_SETTINGS[service](), setting):
             document[service][setting] = f"127.0.0.1:{ports.take()}"
+            if setting == "listen":
+                document[service]["extender"]["tls"] = None
     sections = {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
     read_sections(sections, SERVICE_SETTINGS)
     return document
@@ -124,6 +126,7 @@ def complete_document(
 def summary(context: Context, document: Document, directory: Path, services: Sequence[ServiceName]) -> Iterator[str]:
     """One line each: the cluster, what is written to it, and where messages and logs are."""
     nats_url, namespace = document["nats"]["url"], document["kubernetes"]["namespace"]
+    scheme = "http" if document["scorer"]["extender"]["tls"] is None else "https"
     rows = {
         "context": f"{context.name}  (cluster {context.cluster} {context.server})".rstrip(),
         "evictions": "REAL" if document["binder"]["evict"] else "dry run (use --evict to evict pods)",
@@ -131,7 +134,7 @@ def summary(context: Context, document: Document, directory: Path, services: Seq
         if "annotator" in services
         else "none are written (use --annotate to annotate nodes and workloads)",
         "writes": f"ledger and Leases in namespace {namespace}",
-        "extender": f"http://{document['scorer']['listen']}/prioritize",
+        "extender": f"{scheme}://{document['scorer']['listen']}/prioritize",
         "messages": f"equipoise tap --nats {nats_url}",
         "logs": f"{directory}/*.log",
     }

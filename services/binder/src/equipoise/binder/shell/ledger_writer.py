@@ -203,15 +203,13 @@ class LedgerWriter:
             raise HandledByAnotherBinder(f"intent {intent.id} is reserved by another binder")
         return entry
 
-    async def take_over(self, intent: EvictionIntent) -> None:
+    async def take_over(self, intent: EvictionIntent) -> LedgerEntry | None:
         """From now on more than one binder may send a POST for this reservation.
 
-        Raises KubeError, and HandledByAnotherBinder when the binder that reserved has settled or returned it meanwhile.
+        Returns its entry, which may have been settled meanwhile; None when it was returned. Raises KubeError.
         """
         ledger = await self._write(lambda ledger: ledger.take_over(intent.id))
-        entry = None if isinstance(ledger, LedgerClosed) else ledger.entry(intent.id)
-        if entry is None or entry.outcome is not None:
-            raise HandledByAnotherBinder(f"the reservation of intent {intent.id} was settled or returned meanwhile")
+        return None if isinstance(ledger, LedgerClosed) else ledger.entry(intent.id)
 
     async def release(self, intent: EvictionIntent) -> None:
         """Removes a reservation; the intent is decided again later. Raises KubeError."""

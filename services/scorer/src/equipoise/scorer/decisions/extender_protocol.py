@@ -15,6 +15,15 @@ from equipoise.scorer.decisions.filtering import FilteredNodes
 from equipoise.scorer.state.arrays import Rows
 from equipoise.scorer.state.demand import pod_demand
 
+MAX_NODES = 15_000
+"""Nodes of a request: three times as many as Kubernetes supports."""
+
+MAX_CONTAINERS = 1_000
+"""Containers of a pod: more than fit on a node."""
+
+MAX_PARTS = 50_000
+"""Characters of a Pod that begin or separate values (`{`, `[` and `,`), those in texts included."""
+
 
 class InvalidRequest(ValueError):
     """The body is not a valid request. The text quotes nothing of the body: it contains env values of pods."""
@@ -58,15 +67,34 @@ class _NodeList(msgspec.Struct, frozen=True, kw_only=True):
     items: list[msgspec.Raw]
 
 
-_ARGUMENTS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+class _Arguments(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """ExtenderArgs with the keys of kube-scheduler. All others are skipped, however many there are."""
+
+    pod: msgspec.Raw = msgspec.Raw()
+    nodes: msgspec.Raw = msgspec.Raw()
+    node_names: msgspec.Raw = msgspec.Raw()
+
+
+_MAX_KEYS = 50_000
+"""Keys of a request whose arguments are in another case."""
+
+_MAX_NODE_VALUES = 300_000
+"""Objects in Nodes: with 100 in each, 3,000 nodes."""
+
+_ARGUMENTS = msgspec.json.Decoder(_Arguments)
+_ARGUMENTS_IN_ANY_CASE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _POD = msgspec.json.Decoder(Pod)
-_NODES = msgspec.json.Decoder(_NodeList | None)
+_NODES: msgspec.json.Decoder[_NodeList | None] = msgspec.json.Decoder(_NodeList | None)
 _NODE = msgspec.json.Decoder(_Node)
 _NAMES = msgspec.json.Decoder(list[str] | None)
 
 
 def parse_request(body: bytes) -> ExtenderRequest:
-    """Raises InvalidRequest. If the body has both Nodes and NodeNames, NodeNames count."""
+    """Raises InvalidRequest. If the body has both Nodes and NodeNames, NodeNames count.
+
+    The event loop waits meanwhile. So the number of values is limited, which determines the time much more than the
+    length does, and is counted before they are decoded.
+    """
     try:
         return _parse(body)
     except InvalidRequest:
@@ -84,21 +112,51 @@ def parse_request(body: bytes) -> ExtenderRequest:
 
 
 def _parse(body: bytes) -> ExtenderRequest:
-    arguments = {key.lower(): value for key, value in _ARGUMENTS.decode(body).items()}
-    if "pod" not in arguments:
+    arguments = _parse_arguments(body)
+    if not bytes(arguments.pod):
         raise InvalidRequest("Pod is missing")
-    pod = pod_demand(_POD.decode(arguments["pod"]))
-    names = _NAMES.decode(arguments["nodenames"]) if "nodenames" in arguments else None
+    pod = _parse_pod(bytes(arguments.pod))
+    names = _NAMES.decode(arguments.node_names) if bytes(arguments.node_names) else None
     objects: list[msgspec.Raw] | None = None
     if names is None:
-        nodes = _NODES.decode(arguments["nodes"]) if "nodes" in arguments else None
-        if nodes is None:
-            raise InvalidRequest("Nodes and NodeNames are both missing: one of them is needed")
-        objects = nodes.items
+        objects = _parse_nodes(bytes(arguments.nodes))
         names = [_NODE.decode(node).metadata.name for node in objects]
+    _limit(len(names), MAX_NODES, "nodes")
     # A lone surrogate can be decoded but not encoded. Joined, all names are checked at once.
     "".join((pod.namespace, pod.name, *names)).encode()
     return ExtenderRequest(pod=pod, names=list(dict.fromkeys(names)), objects=objects)
+
+
+def _parse_arguments(body: bytes) -> _Arguments:
+    arguments = _ARGUMENTS.decode(body)
+    if bytes(arguments.pod) and (bytes(arguments.nodes) or bytes(arguments.node_names)):
+        return arguments
+    _limit(body.count(b'":'), _MAX_KEYS, "keys")
+    found = {key.lower(): value for key, value in _ARGUMENTS_IN_ANY_CASE.decode(body).items()}
+    return _Arguments(
+        **{name: found[key] for name in _Arguments.__struct_fields__ if (key := name.replace("_", "")) in found}
+    )
+
+
+def _parse_pod(text: bytes) -> PodDemand:
+    _limit(sum(map(text.count, (b"{", b"[", b","))), MAX_PARTS, "values of the Pod")
+    pod = _POD.decode(text)
+    _limit(len(pod.spec.containers or ()) + len(pod.spec.init_containers), MAX_CONTAINERS, "containers")
+    return pod_demand(pod)
+
+
+def _parse_nodes(text: bytes) -> list[msgspec.Raw]:
+    _limit(text.count(b"{"), _MAX_NODE_VALUES, "values of Nodes")
+    nodes = _NODES.decode(text) if text else None
+    if nodes is None:
+        raise InvalidRequest("Nodes and NodeNames are both missing: one of them is needed")
+    _limit(len(nodes.items), MAX_NODES, "nodes")
+    return nodes.items
+
+
+def _limit(number: int, limit: int, what: str) -> None:
+    if number > limit:
+        raise InvalidRequest(f"too many {what}: {number:,}, at most {limit:,} are accepted")
 
 
 def write_priorities(names: Sequence[str], scores: Rows) -> bytes:

@@ -6,6 +6,8 @@ pods: no part of a body is logged.
 """
 
 import asyncio
+import socket
+import ssl
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -30,6 +32,7 @@ from equipoise.scorer.decisions.extender_protocol import (
 from equipoise.scorer.decisions.filtering import FilteredNodes
 from equipoise.scorer.decisions.neutral_scores import ExtenderScores
 from equipoise.scorer.settings import ExtenderSettings
+from equipoise.scorer.shell.connections import Acceptor, check_file_limit, listening_socket
 from equipoise.scorer.shell.metrics import ScorerMetrics
 from equipoise.scorer.shell.tls import Certificates
 
@@ -66,18 +69,22 @@ class ExtenderServer:
     metrics: ScorerMetrics
     _pending: int = 0
     _certificates: Certificates | None = None
+    _acceptor: Acceptor | None = None
+    _listener: socket.socket | None = None
 
     @asynccontextmanager
     async def serve(self, listen: str) -> AsyncIterator[int]:
-        """Serve at "host:port"; yields the port. On exit the port is closed before anything else.
+        """Listen at "host:port"; yields the port. On exit the port is closed before anything else.
 
         A refused connection costs kube-scheduler nothing; a port that accepts and never responds costs nearly all of
         its throughput. Raises ConfigurationError if the address is not available or a TLS file is invalid.
         """
         host, port = split_address(listen)
+        check_file_limit(self.settings.max_connections)
+        tls: ssl.SSLContext | None = None
         if self.settings.tls is not None:
             self._certificates = Certificates(self.settings.tls)
-        tls = None if self._certificates is None else self._certificates.context
+            tls = self._certificates.context
         application = web.Application(client_max_size=self.settings.max_body_bytes, middlewares=[self._guard])
         application.router.add_post("/prioritize", self._respond)
         application.router.add_post("/filter", self._respond)
@@ -91,15 +98,26 @@ class ExtenderServer:
         )
         await runner.setup()
         try:
+            assert runner.server is not None
+            self._acceptor = Acceptor(runner.server, self.settings, tls, self.metrics)
             try:
-                await web.TCPSite(runner, host or None, port, ssl_context=tls).start()
+                self._listener = listening_socket(host, port)
             except OSError as error:
                 raise ConfigurationError(
                     f"scorer.listen: cannot listen on {listen}: {error.strerror or error}"
                 ) from error
-            yield runner.addresses[0][1]
+            try:
+                yield self._listener.getsockname()[1]
+            finally:
+                self._listener.close()
         finally:
             await runner.cleanup()
+
+    async def accept(self) -> None:
+        """Accept connections, until cancelled, while `serve` listens."""
+        assert self._acceptor is not None
+        assert self._listener is not None
+        await self._acceptor.accept(self._listener)
 
     async def reload_certificates(self, health: Health) -> None:
         """Load changed TLS files, until cancelled; returns at once without TLS.
@@ -151,6 +169,8 @@ class ExtenderServer:
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Every failure becomes a JSON error."""
         verb = request.path.strip("/") if request.path in ("/prioritize", "/filter") else "other"
+        assert self._acceptor is not None
+        self._acceptor.on_request(request.protocol)
         if self._pending >= self.settings.concurrency:
             return self._refuse(verb, 503, "too many concurrent requests")
         self._pending += 1
@@ -170,6 +190,7 @@ class ExtenderServer:
             return self._refuse(verb, 500, f"the scorer failed: {type(error).__name__}")
         else:
             self.metrics.requests.labels(verb, "ok").inc()
+            self._acceptor.on_response(request.protocol)
             return response
         finally:
             self._pending -= 1

@@ -30,6 +30,11 @@ class ScorerMetrics:
             registry=registry,
         )
         self.requests = counter("equipoise_scorer_requests_total", "Extender requests by result.", "verb", "result")
+        self.connections_dropped = counter(
+            "equipoise_scorer_connections_dropped_total",
+            "Connections to the extender that were closed: limit (too many), timeout (no request), handshake (TLS).",
+            "reason",
+        )
         self.neutral = counter("equipoise_scorer_neutral_total", "Neutral responses by reason.", "reason")
         self.decisions_dropped = counter(
             "equipoise_scorer_decisions_dropped_total", "Decisions that could not be published."

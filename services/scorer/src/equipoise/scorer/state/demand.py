@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+import msgspec
 import numpy as np
 
-from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.objects import Container, Pod, ResourceRequirements
 from equipoise.contracts.kubernetes.owners import workload_from_pod
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
 from equipoise.contracts.load.correction import amounts
@@ -19,6 +20,7 @@ from equipoise.scorer.state.arrays import Array, Demand
 
 def pod_demand(pod: Pod) -> PodDemand:
     """The parts of a Pod that the scorer uses. Raises ValueError for an invalid quantity."""
+    pod = _without_other_resources(pod)
     requests, qos = pod_requests(pod), qos_of(pod.status.qos_class)
     return PodDemand(
         namespace=pod.metadata.namespace,
@@ -31,6 +33,36 @@ def pod_demand(pod: Pod) -> PodDemand:
         requests=Resources(cpu=requests.get("cpu"), memory=requests.get("memory")),
         limits=Resources(cpu=pod_limit(pod, "cpu"), memory=pod_limit(pod, "memory")),
     )
+
+
+_RESOURCES = ("cpu", "memory")
+
+
+def _without_other_resources(pod: Pod) -> Pod:
+    """Sums over containers take as long as there are resource names, whose number nothing limits."""
+    spec, replace = pod.spec, msgspec.structs.replace
+    return replace(
+        pod,
+        spec=replace(
+            spec,
+            containers=[_reduced(container) for container in spec.containers or ()],
+            init_containers=[_reduced(container) for container in spec.init_containers],
+            overhead=_amounts(spec.overhead),
+            resources=None if spec.resources is None else _requirements(spec.resources),
+        ),
+    )
+
+
+def _reduced(container: Container) -> Container:
+    return Container(restart_policy=container.restart_policy, resources=_requirements(container.resources))
+
+
+def _requirements(resources: ResourceRequirements) -> ResourceRequirements:
+    return ResourceRequirements(requests=_amounts(resources.requests), limits=_amounts(resources.limits))
+
+
+def _amounts(quantities: dict[str, str]) -> dict[str, str]:
+    return {name: quantities[name] for name in _RESOURCES if name in quantities}
 
 
 def demand_of_placed(pod: PlacedPod) -> PodDemand:

@@ -17,6 +17,7 @@ from equipoise.contracts.kubernetes.objects import ConfigMap
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice, ScoresFollowed
 from equipoise.runtime.bus import BusError, NotPermitted
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, KubeError
+from equipoise.scorer.settings import ScorerSettings
 
 ADVICE = f"{PREFIX}.advice.>"
 
@@ -56,7 +57,16 @@ async def extender(environment: Environment) -> list[Finding]:
         finding = Finding("unknown", SUBJECT, str(error), "use the user tap: --user tap --password-file FILE")
     except BusError as error:
         finding = Finding("unknown", SUBJECT, f"not checked: {error}")
-    return [finding, *await _configured_entries(environment)]
+    return [finding, *client_findings(environment.settings.scorer), *await _configured_entries(environment)]
+
+
+def client_findings(settings: ScorerSettings) -> list[Finding]:
+    """Whether the scorer accepts any client, by explicit choice."""
+    if not (settings.serves_any_client and settings.extender.allow_unauthenticated):
+        return []
+    message = f"the extender at {settings.listen} answers anyone: any client can change where pods are placed"
+    fix = "set scorer.extender.tls with clientCaFile: `equipoise certificates` creates the files"
+    return [Finding("warning", "scorer", message, fix)]
 
 
 async def _recent_advice(environment: Environment) -> RecentAdvice:
