@@ -37,6 +37,7 @@ class HttpCluster:
         self.file = file
         self.url = url
         self.objects: dict[str, Any] = {}
+        self.leases: list[Any] = []
         self.refused: set[str] = set()
         """Paths that are answered with 403."""
 
@@ -68,7 +69,7 @@ class HttpCluster:
             self.objects[f"{path}/{made['metadata']['name']}"] = made
             return web.json_response(made, status=201)
         if path.endswith("/leases"):
-            return web.json_response({"kind": "LeaseList", "metadata": {}, "items": []})
+            return web.json_response({"kind": "LeaseList", "metadata": {}, "items": self.leases})
         if path not in self.objects:
             return _status(404, "NotFound")
         if request.method == "PUT":

@@ -22,6 +22,8 @@ LISTEN_SECONDS = 11.0
 REACH_SECONDS = 2.0
 """For the TCP connection: without a port-forward it is refused at once."""
 
+CONNECT_SECONDS = 5.0
+
 _LEADERS: tuple[ServiceName, ...] = ("collector", "descheduler")
 
 
@@ -31,6 +33,9 @@ class BinderMode(msgspec.Struct, frozen=True, kw_only=True):
     mode: Literal["real", "dry run", "unknown"]
     why: str
     """Where it is from, or why it is unknown."""
+
+    reported: tuple[str, ...] = ()
+    """What binders on the bus report, if it is unknown whether they are of the cluster, or what they do."""
 
 
 def binder_mode(heartbeats: Collection[Heartbeat], holders: Collection[str] | None, url: str) -> BinderMode:
@@ -42,18 +47,21 @@ def binder_mode(heartbeats: Collection[Heartbeat], holders: Collection[str] | No
     binders = [each for each in heartbeats if each.service == "binder" and each.evictions]
     if not binders:
         return BinderMode(mode="unknown", why=f"no heartbeat of a binder at {url} within {LISTEN_SECONDS:.0f} s")
-    modes = sorted({each.evictions for each in binders})
+    modes = tuple(sorted({each.evictions for each in binders}))
     reports = f"{len(binders)} binder{'s' if len(binders) > 1 else ''} at {url}: {', '.join(modes)}"
     leaders = {each.id for each in heartbeats if each.leading}
     if holders is None:
-        return BinderMode(mode="unknown", why=f"{reports}; not known to be of this cluster: Leases may not be read")
+        why = f"{reports}; not known to be of this cluster: Leases may not be read"
+        return BinderMode(mode="unknown", why=why, reported=modes)
     if leaders.isdisjoint(holders):
         found, held = (", ".join(sorted(each)) or "nobody" for each in (leaders, holders))
         why = f"{reports}; not known to be of this cluster: its Leases are held by {held}, the leader there is {found}"
-        return BinderMode(mode="unknown", why=why)
+        return BinderMode(mode="unknown", why=why, reported=modes)
     if REAL in modes:
         return BinderMode(mode="real", why=reports)
-    return BinderMode(mode="dry run" if modes == [DRY_RUN] else "unknown", why=reports)
+    if modes == (DRY_RUN,):
+        return BinderMode(mode="dry run", why=reports)
+    return BinderMode(mode="unknown", why=reports, reported=modes)
 
 
 async def read_binder_mode(
@@ -77,7 +85,8 @@ async def read_binder_mode(
             real.set()
 
     try:
-        async with asyncio.timeout(listen + REACH_SECONDS), connect(server, "tap", clock=clock) as bus:
+        async with asyncio.timeout(CONNECT_SECONDS) as limit, connect(server, "tap", clock=clock) as bus:
+            limit.reschedule(None)
             await bus.subscribe(f"{PREFIX}.health.*.*", Heartbeat, on_heartbeat)
             with suppress(TimeoutError):
                 async with asyncio.timeout(listen):

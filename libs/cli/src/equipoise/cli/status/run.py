@@ -22,6 +22,7 @@ from equipoise.cli.status.binder_mode import BinderMode, read_binder_mode
 from equipoise.cli.terminal import print_result, table
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.settings import Section
+from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.runtime.configuration import Logging, Nats, read_document, read_sections
 from equipoise.runtime.kubernetes.client import Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
@@ -85,8 +86,11 @@ async def read_status(kube: Kube, namespace: str, limits: Limits, clock: Clock) 
 
 
 def with_configuration(mode: BinderMode, file: Path, *, evict: bool) -> BinderMode:
-    """What binders report; if that is unknown, what they do if they use this file."""
-    if mode.mode != "unknown":
+    """What binders report; if that is unknown, what they do if they use this file.
+
+    Not if binders report something else, even if it is unknown whether they are of this cluster.
+    """
+    if mode.mode != "unknown" or not {REAL if evict else DRY_RUN}.issuperset(mode.reported):
         return mode
     why = f"binder.evict is {str(evict).lower()} in {file}, not confirmed by binders: {mode.why}"
     return BinderMode(mode="real" if evict else "dry run", why=why)
@@ -108,7 +112,8 @@ def combined(ledger: LedgerStatus, mode: BinderMode | None, cluster: ClusterName
 
 def show(status: ShownStatus, to: Console, limits_source: str) -> None:
     """`limits_source`: where the limits come from."""
-    style = "bold green" if status.evictions == "allowed" and not status.why else "bold red"
+    styles = {"allowed": "bold red" if status.why else "bold green", "dry run": "bold yellow"}
+    style = styles.get(status.evictions, "bold red")
     to.print(Text(f"cluster: {status.cluster}"))
     to.print(Text.assemble("evictions: ", (status.evictions, style), f" ({status.why})" if status.why else ""))
     if status.mode in ("real", "dry run"):
