@@ -26,7 +26,9 @@ from equipoise.contracts.load.latest import SILENCE
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.runtime.kubernetes import fence
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, LEASES, NODES
+from equipoise.runtime.kubernetes.fence import PROBE
 from equipoise.testbed.memory.faults import Call
 
 
@@ -641,3 +643,19 @@ def test_the_builders_make_valid_messages_of_the_collector() -> None:
     """They can be decoded."""
     message = a_node_utilization()
     assert msgspec.json.decode(msgspec.json.encode(message), type=NodeUtilization) == message
+
+
+async def test_it_writes_nothing_until_its_admission_policy_is_in_effect(world: World) -> None:
+    """Neither an annotation nor its Lease; then it writes."""
+    world.kube.as_service_account = True
+    world.add_node()
+    await world.begin()
+    await world.measured()
+    await world.clock.advance(3 * fence.RETRY_PERIOD)
+    assert {(call.verb, call.name) for call in world.kube.calls} == {("create", PROBE)}
+    assert "equipoise-annotator-fence" in world.health["annotator-1"].report().problems[0]
+    denied = "ValidatingAdmissionPolicy 'equipoise-annotator-fence' with binding 'x' denied request"
+    world.kube.fail_next("create", status=422, message=denied, name=PROBE, times=None)
+    await world.measured()
+    await world.clock.advance(fence.RETRY_PERIOD + ROUND)
+    assert world.writes == 1

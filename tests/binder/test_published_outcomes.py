@@ -12,12 +12,15 @@ from builders import NOW, an_intent
 from kube_objects import a_deployment
 
 from equipoise.binder.decisions.limits import EvictionsPerNamespace
+from equipoise.binder.decisions.result import Finish
 from equipoise.binder.state.published_outcomes import PublishedOutcomes
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.eviction import EVICTION_OUTCOME, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.runtime.bus import Delivery
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS
+from equipoise.testbed.memory.clock import settle
+from equipoise.testbed.memory.faults import Call
 
 FORGED = LeaseEpoch(lease_uid="lease", transitions=7, holder="nobody")
 
@@ -89,6 +92,24 @@ async def test_another_binder_publishes_the_same_outcome_again(world: World) -> 
     assert {outcome.outcome for outcome in received} == {Outcome.REJECTED_LIMIT}
     assert all(outcome == received[0] for outcome in received)
     assert world.kube.evictions == []
+
+
+async def test_a_reserved_intent_that_another_binder_has_refused_is_not_posted(world: World) -> None:
+    """Both received it at the same time. The reservation is returned, and there is one outcome."""
+
+    async def refused_by_another(call: Call) -> None:
+        if call.verb == "replace" and not world.outcomes:
+            outcome = Finish(outcome=Outcome.REJECTED_FIT, detail="no room").message(an_intent("web-1"), NOW)
+            await world.bus.publish(subjects.eviction_outcome("shop", "web-1"), outcome, message_id=outcome.intent_id)
+            await settle()  # the binder receives it before its write is done
+
+    await world.start(world.binder())
+    world.kube.on_call = refused_by_another
+    await world.propose("web-1")
+    await world.clock.advance(1)
+    assert {outcome.outcome for outcome in world.outcomes} == {Outcome.REJECTED_FIT}
+    assert world.kube.evictions == []
+    assert [(entry.outcome, entry.counted) for entry in world.ledger.entries] == [(Outcome.REJECTED_FIT, False)]
 
 
 def _append_to(received: list[Any]) -> Any:

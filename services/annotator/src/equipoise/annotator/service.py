@@ -37,15 +37,20 @@ from equipoise.annotator.state.crane_hot_values import HotValues, PlacedTimes
 from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.contracts.kubernetes.annotations import NodeLoad, WorkloadUsage, as_annotations, means
 from equipoise.contracts.kubernetes.crane import crane_annotations
+from equipoise.contracts.kubernetes.objects import Lease, ObjectMeta
 from equipoise.contracts.load.latest import supersedes_measurement
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, in_batches
 from equipoise.runtime.bus import BusError, Delivery
-from equipoise.runtime.kubernetes.client import Conflict, KubeError, NotFound
+from equipoise.runtime.kubernetes.client import LEASES, Conflict, KubeError, NotFound
+from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
 from equipoise.runtime.process.lifecycle import Runtime
 
 log = structlog.get_logger()
+
+_FENCE = "equipoise-annotator-fence"
+"""The admission policy without which a ServiceAccount writes nothing."""
 
 READERS = WRITERS = 8
 """Tasks for each: a slow request does not block others, and an urgent change waits for no more earlier ones."""
@@ -206,6 +211,8 @@ class Annotator:
     # Read, write, publish
 
     async def run(self) -> None:
+        probe = Lease(metadata=ObjectMeta(name=PROBE, namespace=self._membership.namespace))
+        await until_fenced(self._client.kube, _FENCE, LEASES, probe, self._clock, self._health)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._renew_membership(), name="membership")

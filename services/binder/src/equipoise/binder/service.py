@@ -9,6 +9,7 @@ import msgspec
 import structlog
 from prometheus_client import Histogram
 
+from equipoise.binder.decisions.event import fence_probe
 from equipoise.binder.decisions.result import (
     Finish,
     Proceed,
@@ -35,10 +36,14 @@ from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.runtime.bus import BusError, Delivery, Redeliver
-from equipoise.runtime.kubernetes.client import PODS, KubeError
+from equipoise.runtime.kubernetes.client import EVENTS, PODS, KubeError
+from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
 from equipoise.runtime.process.lifecycle import Runtime
 
 log = structlog.get_logger()
+
+_FENCE = "equipoise-binder-fence"
+"""The admission policy without which a ServiceAccount evicts nothing."""
 
 MAX_READ_AGE = 2.0
 """Seconds. No eviction is requested on a read that began earlier, whatever the binder waited for since: the rate,
@@ -60,6 +65,7 @@ class Binder:
         self._kube = kube
         self._clock = clock
         self._health = runtime.health
+        self._namespace = namespace
         self._concurrency = settings.concurrency
         self._dry_run = not settings.evict
         self._cluster = ClusterState(shared.load)
@@ -93,6 +99,8 @@ class Binder:
 
     async def run(self) -> None:
         """Works until canceled."""
+        probe = fence_probe(self._namespace, PROBE, self._clock.now())
+        await until_fenced(self._kube, _FENCE, EVENTS, probe, self._clock, self._health)
         await self._ledger_watch.synchronize()
         self._health.warmed_up()
         async with asyncio.TaskGroup() as tasks:
@@ -220,6 +228,9 @@ class Binder:
         if lifetime <= 0:
             detail = "expired while it was reserved"
             return Finish(outcome=Outcome.EXPIRED, detail=detail, reservation=not_posted)
+        # Another binder that received the intent too may have refused it, which the ledger does not show.
+        if (refusal := self._published.get(intent.id)) is not None:
+            return msgspec.structs.replace(published(refusal), recorded=False, reservation=not_posted)
         result: Finish | Retry
         if self._is_recent(valid):
             result = await self._client.evict(

@@ -159,6 +159,11 @@ class Kube(Protocol):
     If the API server rejects a request or is not reachable, every method raises KubeError or a subclass of it.
     """
 
+    @property
+    def as_service_account(self) -> bool:
+        """Whether requests use the token of the pod's ServiceAccount, not a kubeconfig."""
+        ...
+
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         """Raises NotFound."""
         ...
@@ -185,8 +190,8 @@ class Kube(Protocol):
         """By discovery, a namespaced kind in the group's preferred version; None: it has no scale subresource."""
         ...
 
-    async def create(self, resource: Resource[T], value: T) -> T:
-        """Raises Conflict when it exists."""
+    async def create(self, resource: Resource[T], value: T, *, dry_run: bool = False) -> T:
+        """Raises Conflict when it exists. A dry run is validated and admitted, but not stored."""
         ...
 
     async def replace(self, resource: Resource[T], value: T) -> T:

@@ -45,6 +45,7 @@ async def connect_kube(
             agent=f"equipoise-{service}",
             version=version("equipoise-common"),
             clock=clock,
+            as_service_account=credentials.as_service_account,
         )
     finally:
         await transport.close()
@@ -57,6 +58,7 @@ class _Credentials:
         self._configuration = configuration
         self._settings = settings
         self._environment = environment
+        self.as_service_account = "KUBERNETES_SERVICE_HOST" in environment and not settings.kubeconfig
 
     async def authorization(self) -> str:
         try:
@@ -72,7 +74,7 @@ class _Credentials:
 
         service_account = Path(self._settings.service_account)
         try:
-            if "KUBERNETES_SERVICE_HOST" in self._environment and not self._settings.kubeconfig:
+            if self.as_service_account:
                 InClusterConfigLoader(
                     token_filename=str(service_account / "token"),
                     cert_filename=str(service_account / "ca.crt"),

@@ -105,7 +105,14 @@ class ApiServer:
     """`Kube` over HTTP, created by `connect_kube`."""
 
     def __init__(
-        self, *, transport: Transport, credentials: Credentials, agent: str, version: str, clock: Clock
+        self,
+        *,
+        transport: Transport,
+        credentials: Credentials,
+        agent: str,
+        version: str,
+        clock: Clock,
+        as_service_account: bool = False,
     ) -> None:
         """`agent` is the name of this client: in managedFields, and with `version` in the server's logs."""
         self._transport = transport
@@ -115,6 +122,7 @@ class ApiServer:
         self._clock = clock
         self._server_time = ServerClock()
         self._streams_lists = True
+        self.as_service_account = as_service_account
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         what = _what("get", resource, namespace, name)
@@ -164,10 +172,10 @@ class ApiServer:
         kinds = await self._request(f"get resources of {group}/{version}", "GET", root, responses.read_kinds)
         return responses.scalable(kinds, group=group, version=version, kind=kind)
 
-    async def create(self, resource: Resource[T], value: T) -> T:
+    async def create(self, resource: Resource[T], value: T, *, dry_run: bool = False) -> T:
         what = _what("create", resource, value.metadata.namespace, value.metadata.name)
         path = resource.path(value.metadata.namespace)
-        return await self._write(what, "POST", path, resource, value)
+        return await self._write(what, "POST", path, resource, value, dry_run=dry_run)
 
     async def replace(self, resource: Resource[T], value: T) -> T:
         metadata = value.metadata
@@ -276,10 +284,13 @@ class ApiServer:
             if rest:
                 raise KubeError(0, "Broken", f"{what}: ended within an event")
 
-    async def _write(self, what: str, method: str, path: str, resource: Resource[T], value: T) -> T:
+    async def _write(
+        self, what: str, method: str, path: str, resource: Resource[T], value: T, *, dry_run: bool = False
+    ) -> T:
         read = responses.object_decoder(resource.model).decode
         body = responses.as_body(resource, value)
-        return await self._request(what, method, path, read, query={"fieldManager": self._agent}, body=body)
+        query = {"fieldManager": self._agent} | ({"dryRun": "All"} if dry_run else {})
+        return await self._request(what, method, path, read, query=query, body=body)
 
     async def _request(
         self,

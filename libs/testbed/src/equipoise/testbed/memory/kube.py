@@ -89,6 +89,8 @@ class MemoryKube:
         self.terminating_first = False
         """An evicted pod remains, with a deletionTimestamp, until `remove`."""
 
+        self.as_service_account = False
+
         self.silent = False
         """Watches receive nothing, not even their end: a half-open connection."""
 
@@ -216,7 +218,7 @@ class MemoryKube:
         async with self._request("discover", PODS, "", f"{group}/{kind}"):
             return self.scalable.get((group, kind))
 
-    async def create(self, resource: Resource[T], value: T) -> T:
+    async def create(self, resource: Resource[T], value: T, *, dry_run: bool = False) -> T:
         name = value.metadata.name
         async with self._request("create", resource, *_key(value)):
             if isinstance(value, objects.AccessReview):
@@ -224,6 +226,8 @@ class MemoryKube:
                 return cast("T", msgspec.structs.replace(value, status=status))
             if _key(value) in self._store(resource):
                 raise error_for_status(409, "AlreadyExists", f'{resource.plural} "{name}" already exists')
+            if dry_run:
+                return value
             uid = self._new_uid(resource, _key(value))
             return self._write(resource, _with_metadata(value, uid=uid, creation_timestamp=self._timestamp()))
 

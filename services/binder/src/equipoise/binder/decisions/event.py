@@ -26,6 +26,20 @@ def workload_reference(workload: WorkloadObject) -> ObjectReference:
     )
 
 
+def fence_probe(namespace: str, name: str, now: float) -> Event:
+    """A valid Event of this name in the namespace of Equipoise."""
+    ledger = ObjectReference(api_version="v1", kind="ConfigMap", namespace=namespace, name="equipoise-ledger")
+    return Event(
+        metadata=ObjectMeta(name=name, namespace=namespace),
+        event_time=_event_time(now),
+        reason="FenceCheck",
+        action="Checking",
+        regarding=ledger,
+        reporting_controller=CONTROLLER,
+        reporting_instance="binder",
+    )
+
+
 def intent_event(
     intent: EvictionIntent, now: float, instance: str, regarding: ObjectReference, *, refusal: str = ""
 ) -> Event:
@@ -34,15 +48,13 @@ def intent_event(
     There is one Event per intent and object: both determine its name, so that a second write conflicts.
     """
     digest = hashlib.sha256(f"{intent.id} {regarding.kind}".encode()).hexdigest()[:16]
-    time = datetime.fromtimestamp(now, UTC)
     pod = "Pod" if regarding.kind == "Pod" else f"Pod {intent.pod}"
     note = f'{pod} evicted from node "{intent.node}" by the reason "{intent.reason}"'
     if refusal:
         note = f"{pod} cannot be evicted: {refusal}"
     return Event(
         metadata=ObjectMeta(name=f"{regarding.name[:_NAME_LENGTH]}.{digest}", namespace=intent.namespace),
-        # The API server requires six digits of a second, and msgspec writes none for a whole second.
-        event_time=time.replace(microsecond=time.microsecond or 1),
+        event_time=_event_time(now),
         type="Warning" if refusal else "Normal",
         reason="EvictionRefused" if refusal else "Descheduled",
         action="Migrating",
@@ -51,3 +63,9 @@ def intent_event(
         reporting_controller=CONTROLLER,
         reporting_instance=instance[:_INSTANCE_LENGTH] or "binder",
     )
+
+
+def _event_time(now: float) -> datetime:
+    """The API server requires six digits of a second, and msgspec writes none for a whole second."""
+    time = datetime.fromtimestamp(now, UTC)
+    return time.replace(microsecond=time.microsecond or 1)

@@ -1,0 +1,43 @@
+"""Proof that the admission policy of a service is in effect (k8s/base/fence.yaml), before the service writes.
+
+The policies refuse an object of one name, which nothing else uses. Creating it in a dry run stores nothing, not even
+without the policy.
+"""
+
+from typing import TypeVar
+
+from equipoise.contracts.kubernetes.objects import Object
+from equipoise.runtime.kubernetes.client import Kube, KubeError, Resource
+from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.health import Health
+
+PROBE = "equipoise-fence-check"
+"""Name of the object that the policies refuse."""
+
+RETRY_PERIOD = 10.0
+"""Seconds between two attempts: a policy takes effect some seconds after it was applied."""
+
+T = TypeVar("T", bound=Object)
+
+
+async def until_fenced(kube: Kube, policy: str, resource: Resource[T], probe: T, clock: Clock, health: Health) -> None:
+    """Returns when the policy refuses `probe`, an object that the service's role allows it to create.
+
+    Until then /readyz reports why not. Returns at once with a kubeconfig: its user is not the service's own account.
+    """
+    while kube.as_service_account and (why := await _missing(kube, policy, resource, probe)):
+        health.set_problem("fence", why)
+        await clock.sleep(RETRY_PERIOD)
+    health.set_problem("fence", None)
+
+
+async def _missing(kube: Kube, policy: str, resource: Resource[T], probe: T) -> str:
+    try:
+        await kube.create(resource, probe, dry_run=True)
+    except KubeError as error:
+        refused = error.status in (403, 422) and f"ValidatingAdmissionPolicy '{policy}'" in error.message
+        return "" if refused else f"it is unknown whether the admission policy {policy} is in effect: {error}"
+    return (
+        f"the admission policy {policy} does not restrict this service, so it writes nothing: apply "
+        "k8s/base/fence.yaml (needs Kubernetes 1.30 or newer)"
+    )
