@@ -19,7 +19,7 @@ from equipoise.binder.shell.ledger_store import create_ledger
 from equipoise.binder.state.ledger import HourlyCount, Ledger, LedgerClosed
 from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.status.binder_mode import BinderMode
-from equipoise.cli.status.run import Status, combined, read_status, show
+from equipoise.cli.status.run import ShownStatus, combined, read_status, show
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.clock import ManualClock
@@ -37,7 +37,7 @@ def shown(ledger: Ledger | LedgerClosed, limits: Limits | None = None, now: floa
     return text_of(status)
 
 
-def text_of(status: Status) -> str:
+def text_of(status: ShownStatus) -> str:
     text = io.StringIO()
     show(status, Console(file=text, width=400), "the default limits")
     return text.getvalue()

@@ -31,7 +31,7 @@ from equipoise.runtime.process.logging import configure_logging
 _SETTINGS: Mapping[ServiceName, type[Section]] = {"binder": BinderSettings}
 
 
-class Status(LedgerStatus, frozen=True, kw_only=True, rename="camel"):
+class ShownStatus(LedgerStatus, frozen=True, kw_only=True, rename="camel"):
     """What the ledger, the binders and the configuration state, as far as they could be read."""
 
     cluster: ClusterName
@@ -92,9 +92,9 @@ def with_configuration(mode: BinderMode, file: Path, *, evict: bool) -> BinderMo
     return BinderMode(mode="real" if evict else "dry run", why=why)
 
 
-def combined(ledger: LedgerStatus, mode: BinderMode | None, cluster: ClusterName) -> Status:
+def combined(ledger: LedgerStatus, mode: BinderMode | None, cluster: ClusterName) -> ShownStatus:
     """`mode`: needed if the ledger allows evictions."""
-    status = Status(cluster=cluster, **structs.asdict(ledger))
+    status = ShownStatus(cluster=cluster, **structs.asdict(ledger))
     if mode is None:
         return status
     status = structs.replace(status, mode=mode.mode, mode_source=mode.why)
@@ -106,7 +106,7 @@ def combined(ledger: LedgerStatus, mode: BinderMode | None, cluster: ClusterName
     return structs.replace(status, evictions="unknown", why=why)
 
 
-def show(status: Status, to: Console, limits_source: str) -> None:
+def show(status: ShownStatus, to: Console, limits_source: str) -> None:
     """`limits_source`: where the limits come from."""
     style = "bold green" if status.evictions == "allowed" and not status.why else "bold red"
     to.print(Text(f"cluster: {status.cluster}"))
