@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,22 @@ async def test_without_a_leader_the_exit_code_is_1(bus: Bus, tmp_path: Path) -> 
     assert output == (
         f"Error: no descheduler leads at {bus.url}, and only the leader has a plan: check that one is running and "
         "holds its Lease (`leading` in its /readyz)\n"
+    )
+
+
+async def test_without_a_leader_the_holder_of_the_lease_is_named(
+    bus: Bus, cluster: HttpCluster, tmp_path: Path
+) -> None:
+    """In the cluster of the kubeconfig: it uses another NATS server. Runs before the fixture `leader`."""
+    renewed = datetime.fromtimestamp(SystemClock().now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": "vm-1", "leaseDurationSeconds": 600, "renewTime": renewed}
+    cluster.leases = [{"metadata": {"name": "equipoise-descheduler", "namespace": OWN}, "spec": spec}]
+    code, output = await bus.run("plan", XDG_CACHE_HOME=str(tmp_path), KUBECONFIG=str(cluster.file))
+
+    assert code == 1
+    assert output.endswith(
+        f"; in cluster castle {cluster.url} (context home), Lease {OWN}/equipoise-descheduler is held by vm-1: "
+        "use its NATS server\n"
     )
 
 
