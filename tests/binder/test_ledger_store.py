@@ -12,13 +12,14 @@ from equipoise.binder.shell.ledger_store import (
     LedgerFull,
     LedgerStore,
     NotDone,
+    NotInstalled,
     StoredLedger,
     create_ledger,
     pause,
     resume,
 )
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.runtime.kubernetes.client import CONFIG_MAPS, Conflict
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, NAMESPACES, Conflict
 
 
 async def test_setup_keeps_an_existing_ledger(world: World) -> None:
@@ -46,9 +47,10 @@ async def test_a_write_after_another_write_conflicts(world: World) -> None:
 
 
 async def test_pause_without_a_ledger_creates_none(world: World) -> None:
-    """Nothing can be evicted anyway."""
+    """Nothing is evicted without a ledger, but setup or `resume` may create one: that is no pause."""
     world.kube.remove(CONFIG_MAPS, NAME, OWN)
-    assert "missing" in await pause(world.kube, OWN, "")
+    with pytest.raises(NotDone, match=r"NOT paused.*missing.*binders evict nothing without a ledger"):
+        await pause(world.kube, OWN, "")
     assert world.kube.stored(CONFIG_MAPS) == []
 
 
@@ -73,12 +75,34 @@ async def test_a_ledger_of_a_later_version_is_closed(world: World) -> None:
     world.write_ledger(text)
     assert await world.outcome_of("web-1") == "paused"
     assert "format 2" in world.outcomes[0].detail
-    with pytest.raises(NotDone, match=r"not paused.*format 2"):
+    with pytest.raises(NotDone, match=r"NOT paused.*format 2"):
         await pause(world.kube, OWN, "")
-    with pytest.raises(NotDone, match=r"not resumed.*format 2"):
+    with pytest.raises(NotDone, match=r"NOT resumed.*format 2"):
         await resume(world.kube, OWN, world.clock)
     assert world.kube.stored(CONFIG_MAPS)[0].data["ledger"] == text
     assert world.kube.evictions == []
+
+
+async def test_a_ledger_that_may_not_be_read_is_not_paused(world: World) -> None:
+    """Binders may have it, and evict. Nothing is claimed about them."""
+    world.kube.refuse("get", resource="configmaps")
+    with pytest.raises(NotDone, match=r"NOT paused: .* may not be read: [^;]*$"):
+        await pause(world.kube, OWN, "")
+    world.kube.clear_faults()
+    assert not world.ledger.paused
+
+
+async def test_a_missing_namespace_is_reported_as_such(world: World) -> None:
+    """By pause and resume. If it may not be read, nothing is claimed about it."""
+    world.kube.remove(CONFIG_MAPS, NAME, OWN)
+    world.kube.refuse("get", resource="namespaces")
+    with pytest.raises(NotDone, match="Whether namespace equipoise-system exists is unknown"):
+        await pause(world.kube, OWN, "")
+    world.kube.clear_faults()
+    world.kube.remove(NAMESPACES, OWN)
+    for command in (pause(world.kube, OWN, ""), resume(world.kube, OWN, world.clock)):
+        with pytest.raises(NotInstalled, match="namespace equipoise-system does not exist"):
+            await command
 
 
 async def test_a_binder_keeps_what_a_later_version_has_added(world: World) -> None:

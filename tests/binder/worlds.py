@@ -86,7 +86,8 @@ class World:
         self._running: list[asyncio.Task[None]] = []
 
     async def populate(self) -> None:
-        self.kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name="shop")))
+        for namespace in ("shop", OWN):
+            self.kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name=namespace)))
         self.kube.put(
             LEASES,
             objects.Lease(

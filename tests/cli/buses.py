@@ -24,6 +24,6 @@ class Bus:
         return Nats(url=self.url, user=user, password_file=self.password_file(user))
 
     async def run(self, *arguments: str, **variables: str) -> tuple[int, str]:
-        """Exit code and output of a command, as the user tap."""
+        """Exit code and output of a command, as the user tap, without a kubeconfig."""
         access = ("--nats", self.url, "--user", "tap", "--password-file", self.password_file("tap"))
-        return await run(*arguments, *access, **variables)
+        return await run(*arguments, *access, **{"KUBECONFIG": "/nowhere"} | variables)

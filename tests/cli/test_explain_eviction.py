@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from builders import GIB, NOW, a_workload, an_intent
 from cli.buses import Bus
+from cli.http_clusters import HttpCluster
 from descheduler.outcomes import an_outcome
 from rich.console import Console
 
@@ -284,9 +285,30 @@ async def test_the_user_tap_may_read_the_history(bus: Bus) -> None:
     found = msgspec.json.decode(encoded, type=EvictionHistory)
 
     assert code == 0, text
-    assert text.startswith("shop/api.v1-1 of Deployment/shop/web on node-a: evicted\n")
+    assert text.startswith(
+        "cluster: unknown (no kubeconfig at /nowhere: use --kubeconfig)\n"
+        "shop/api.v1-1 of Deployment/shop/web on node-a: evicted\n"
+    )
     assert "node-a was above its threshold 5 times in a row within 8 min" in text
     assert "\x1b" not in text
     assert found.evictions[0].outcome == outcome
     assert found.evictions[0].workload == a_workload()
     assert BEFORE >= 600
+
+
+async def test_an_expired_intent_without_an_outcome_is_unknown(bus: Bus, cluster: HttpCluster) -> None:
+    """Exit code 1. The cluster of the kubeconfig is named, and not claimed to be that of the messages."""
+    clock = SystemClock()
+    ago = clock.now() - NOW - 600
+    intent = an_intent(pod="api.v1-2", id="unsettled", decided_at=NOW + ago, expires_at=NOW + ago + 180, reason=HOT)
+    async with open_bus(bus.settings("descheduler"), "descheduler", clock, None) as descheduler:
+        subject = subjects.decision("descheduler", "low_node_load")
+        await descheduler.publish(subject, a_decision(NOW + ago, 5, intent))
+    code, text = await bus.run("explain", "eviction", "shop/api.v1-2", KUBECONFIG=str(cluster.file))
+
+    assert code == 1
+    assert text.splitlines()[0] == (
+        f"cluster: unknown (not compared: messages of {bus.url}, kubeconfig of castle {cluster.url} (context home))"
+    )
+    assert "outcome         unknown: check that a binder is running" in text
+    assert text.splitlines()[-1] == "Error: an intent has expired, and its outcome is unknown"

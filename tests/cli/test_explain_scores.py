@@ -80,10 +80,11 @@ async def test_without_a_scorer_the_exit_code_is_1(bus: Bus) -> None:
 async def test_the_user_tap_may_explain_a_pod(scored: Bus) -> None:
     """The best node comes first, with a label; without colors on a pipe."""
     code, output = await scored.run("explain", "pod", "shop/web-1")
-    lines = output.splitlines()
+    cluster, *lines = output.splitlines()
     ranking = next(number for number, line in enumerate(lines) if line.split()[:1] == ["node"])
 
     assert code == 0, output
+    assert cluster == "cluster: unknown (no kubeconfig at /nowhere: use --kubeconfig)"
     assert lines[0] == "shop/web-1 of Deployment/shop/web, placed on node-a (its load there is scored without the pod)"
     assert lines[1].startswith(
         "expected usage: 0.50 cores (request), 1.00 GiB (request); sources in order of precedence: measured, request"

@@ -5,6 +5,7 @@ import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from builders import GIB, NOW, a_workload
 from bus_worlds import eventually, free_port
 from cli.buses import Bus
+from cli.http_clusters import OWN, HttpCluster
 from cli.programs import run
 from descheduler.cluster import Cluster
 from rich.console import Console
@@ -20,14 +22,17 @@ from rich.console import Console
 from equipoise.cli.bus import send_request
 from equipoise.cli.plan.changes import LastPlans, plan_changes
 from equipoise.cli.plan.run import show, show_changes
+from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW
 from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, RefusedMove
+from equipoise.contracts.messages.health import DRY_RUN, Heartbeat
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PendingMove, PlannedMove, PlannedNode, PlanRequest, PlanResponse
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus import BusUnavailable
-from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
 from equipoise.runtime.configuration import Nats
+from equipoise.runtime.kubernetes.client import LEASES
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -79,8 +84,36 @@ def a_plan(*moves: PlannedMove, **fields: Any) -> PlanResponse:
 # the command
 
 
+@dataclass
+class Leader:
+    """A descheduler that leads, without heartbeats of binders."""
+
+    bus: Bus
+    binder: NatsBus
+    kube: MemoryKube
+
+    async def run(self, *arguments: str, **variables: str) -> tuple[int, str]:
+        return await self.bus.run(*arguments, **variables)
+
+    @property
+    def lease_uid(self) -> str:
+        (lease,) = self.kube.stored(LEASES)
+        return lease.metadata.uid
+
+    async def a_binder_reports(self, evictions: str) -> None:
+        """Until the plan has it."""
+        heartbeat = Heartbeat(
+            service="binder", id="binder-1", version="1", ready=True, evictions=evictions, at=SystemClock().now()
+        )
+        settings, planned = self.bus.settings("tap"), ""
+        while planned != evictions:
+            await self.binder.publish(subjects.health("binder", "binder-1"), heartbeat)
+            plan = await send_request(settings, PLAN_PREVIEW, PlanRequest(), PlanResponse, no_responder="")
+            planned = plan.evictions
+
+
 @pytest.fixture(scope="module")
-async def leader(bus: Bus) -> AsyncIterator[Bus]:
+async def leader(bus: Bus) -> AsyncIterator[Leader]:
     """A leading descheduler, with node-a at 80 % and two idle nodes."""
     clock = SystemClock()
     async with AsyncExitStack() as stack:
@@ -92,12 +125,13 @@ async def leader(bus: Bus) -> AsyncIterator[Bus]:
         cluster.hot_and_idle()
         cluster.bus = collector  # type: ignore[assignment]
         await cluster.measure()
+        binder = await stack.enter_async_context(open_bus(bus.settings("binder"), "binder", clock, None))
         cluster.bus = service  # type: ignore[assignment]
         descheduler = cluster.descheduler()
         await descheduler.attach()
         running = asyncio.create_task(descheduler.run())
         await eventually(lambda: cluster.health.leading is True)
-        yield bus
+        yield Leader(bus, binder, cluster.kube)  # type: ignore[arg-type]
         running.cancel()
         await asyncio.wait([running])
 
@@ -121,14 +155,16 @@ async def test_an_unreachable_server_is_reported_after_the_timeout() -> None:
         await send_request(Nats(url=url), PLAN_PREVIEW, PlanRequest(), PlanResponse, no_responder="", timeout=0.2)
 
 
-async def test_the_user_tap_may_show_the_plan(leader: Bus, tmp_path: Path) -> None:
+async def test_the_user_tap_may_show_the_plan(leader: Leader, tmp_path: Path) -> None:
     """Moves with source and target, and the load of nodes; without colors on a pipe."""
     code, output = await leader.run("plan", XDG_CACHE_HOME=str(tmp_path))
     lines = output.splitlines()
 
-    assert code == 0, output
-    assert lines[0].startswith("2 pods would move (3 nodes, ")
-    assert lines[1] == "evictions: unknown, no heartbeat of a binder: check that one is running"
+    assert code == 1, output
+    assert lines[0] == "cluster: unknown (no kubeconfig at /nowhere: use --kubeconfig)"
+    assert lines[1].startswith("2 pods would move (3 nodes, ")
+    assert lines[2] == "evictions: unknown, no heartbeat of a binder: check that one is running"
+    assert lines[-1] == "Error: it is unknown whether binders evict"
     assert "of 1 hot node the first needs" in output
     moves = [line.split() for line in lines if line.startswith("shop/app")]
     assert len(moves) == 2
@@ -139,22 +175,51 @@ async def test_the_user_tap_may_show_the_plan(leader: Bus, tmp_path: Path) -> No
     assert "\x1b" not in output
 
 
-async def test_json_has_the_whole_plan_and_diff_the_changes(leader: Bus, tmp_path: Path) -> None:
+async def test_the_plan_names_its_cluster(leader: Leader, cluster: HttpCluster, tmp_path: Path) -> None:
+    """Only if the descheduler that responded holds the Lease of the kubeconfig's cluster."""
+    await leader.a_binder_reports(DRY_RUN)
+    name = f"castle {cluster.url} (context home)"
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{OWN}/leases/equipoise-descheduler"
+    variables = {"XDG_CACHE_HOME": str(tmp_path), "KUBECONFIG": str(cluster.file)}
+
+    missing = await leader.run("plan", **variables)
+    cluster.objects[path] = {"metadata": {"name": "equipoise-descheduler", "namespace": OWN, "uid": "other"}}
+    another = await leader.run("plan", **variables)
+    cluster.objects[path]["metadata"]["uid"] = leader.lease_uid
+    same = await leader.run("plan", **variables)
+    changes = await leader.run("plan", "--diff", "-o", "json", **variables)
+
+    assert missing[0] == 0
+    assert missing[1].startswith(
+        f"cluster: unknown (messages of {leader.bus.url}; the Lease of {name} cannot be read: 404"
+    )
+    assert another[0] == 1
+    assert another[1].startswith(f"cluster: NOT {name}: the descheduler at {leader.bus.url} holds another Lease")
+    assert same[0] == 0, same[1]
+    assert same[1].startswith(f"cluster: {name}\n2 pods would move")
+    assert "\nevictions: dry run (binder.evict is false)\n" in same[1]
+    shown = json.loads(changes[1])["cluster"]
+    assert (shown["state"], shown["name"]["context"], shown["name"]["server"]) == ("confirmed", "home", cluster.url)
+
+
+async def test_json_has_the_whole_plan_and_diff_the_changes(leader: Leader, tmp_path: Path) -> None:
     """One object on stdout; the second plan has no changes."""
+    await leader.a_binder_reports(DRY_RUN)
     code, output = await leader.run("plan", "-o", "json", XDG_CACHE_HOME=str(tmp_path))
     _, same = await leader.run("plan", "--diff", XDG_CACHE_HOME=str(tmp_path))
     _, as_json = await leader.run("plan", "--diff", "-o", "json", XDG_CACHE_HOME=str(tmp_path))
     plan, changes = msgspec.json.decode(output, type=PlanResponse), json.loads(as_json)
 
-    assert code == 0
+    assert code == 0, output
     assert [(move.node, move.target) for move in plan.moves] == [("node-a", "node-b"), ("node-a", "node-c")]
-    assert same.startswith("No changes since the plan of ")
+    assert same.splitlines()[1].startswith("No changes since the plan of ")
     assert (changes["added"], changes["removed"], changes["nodes"]) == ([], [], [])
     assert changes["until"] > changes["since"]
 
 
-async def test_the_first_diff_shows_the_whole_plan(leader: Bus, tmp_path: Path) -> None:
+async def test_the_first_diff_shows_the_whole_plan(leader: Leader, tmp_path: Path) -> None:
     """In JSON all moves are added; a note on stderr states that there is no earlier plan."""
+    await leader.a_binder_reports(DRY_RUN)
     _, output = await leader.run("plan", "--diff", XDG_CACHE_HOME=str(tmp_path / "one"))
     _, as_json = await leader.run("plan", "--diff", "-o", "json", XDG_CACHE_HOME=str(tmp_path / "two"))
     note, encoded = as_json.splitlines()
@@ -165,8 +230,9 @@ async def test_the_first_diff_shows_the_whole_plan(leader: Bus, tmp_path: Path) 
     assert [move["target"] for move in json.loads(encoded)["added"]] == ["node-b", "node-c"]
 
 
-async def test_the_plan_is_shown_even_if_it_cannot_be_saved(leader: Bus, tmp_path: Path) -> None:
+async def test_the_plan_is_shown_even_if_it_cannot_be_saved(leader: Leader, tmp_path: Path) -> None:
     """A note on stderr names the error."""
+    await leader.a_binder_reports(DRY_RUN)
     (tmp_path / "file").write_text("")
     code, output = await leader.run("plan", XDG_CACHE_HOME=str(tmp_path / "file"))
 

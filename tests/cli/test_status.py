@@ -2,37 +2,44 @@
 
 import io
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 from binder.ledgers import a_ledger, an_entry
 from builders import NOW, a_workload
+from cli.http_clusters import LEDGER_PATH, HttpCluster, a_kubeconfig
 from cli.programs import run
 from rich.console import Console
 
 from equipoise.binder.decisions.limits import EvictionsPerCluster, Limits, Maintenance
 from equipoise.binder.decisions.limits.maintenance import WeeklyTimes
 from equipoise.binder.decisions.status import ledger_status
-from equipoise.binder.shell.ledger_store import KEY, NAME, create_ledger
+from equipoise.binder.shell.ledger_store import create_ledger
 from equipoise.binder.state.ledger import HourlyCount, Ledger, LedgerClosed
-from equipoise.binder.state.ledger_json import encode
-from equipoise.cli.status.run import read_status, show
+from equipoise.cli.kubeconfig import ClusterName
+from equipoise.cli.status.binder_mode import BinderMode
+from equipoise.cli.status.run import ShownStatus, combined, read_status, show
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 
 OWN = "equipoise-system"
+CASTLE = ClusterName(context="home", cluster="castle", server="https://castle:6443")
 
 
 def shown(ledger: Ledger | LedgerClosed, limits: Limits | None = None, now: float = NOW) -> str:
     """The text without folded lines."""
+    mode = BinderMode(mode="real", why="1 binder at nats://x: real")
+    allowed = isinstance(ledger, Ledger) and not ledger.paused
+    status = combined(ledger_status(ledger, limits or Limits(), now), mode if allowed else None, CASTLE)
+    return text_of(status)
+
+
+def text_of(status: ShownStatus) -> str:
     text = io.StringIO()
-    show(ledger_status(ledger, limits or Limits(), now), Console(file=text, width=400), "the default limits")
+    show(status, Console(file=text, width=400), "the default limits")
     return text.getvalue()
 
 
@@ -104,68 +111,89 @@ async def test_the_configured_limits_are_shown() -> None:
     assert "2% of the pods, at most 7" in {each.max for each in status.usage}
 
 
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[tuple[Path, dict[str, Any]]]:
-    """A kubeconfig, and the objects of the API server by path."""
-    found: dict[str, Any] = {}
-
-    async def respond(request: web.Request) -> web.Response:
-        missing = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "not found"}
-        body = found.get(request.path)
-        return web.json_response(body or missing, status=200 if body else 404)
-
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", respond)
-    async with TestServer(app) as server:
-        file = tmp_path / "kubeconfig"
-        context = {"name": "home", "context": {"cluster": "castle", "user": "me"}}
-        clusters = [{"name": "castle", "cluster": {"server": str(server.make_url(""))}}]
-        users = [{"name": "me", "user": {"token": "t"}}]
-        file.write_text(
-            json.dumps({"current-context": "home", "contexts": [context], "clusters": clusters, "users": users})
-        )
-        yield file, found
-
-
-async def test_the_command_needs_only_a_kubeconfig(cluster: tuple[Path, dict[str, Any]]) -> None:
-    """NATS may be unavailable. `-o json` is one object; NO_COLOR is respected."""
-    file, found = cluster
+def a_stored_ledger(cluster: HttpCluster, **fields: Any) -> None:
     now = SystemClock().now()
     entry = an_entry("web-1", reserved_at=now - 9, settled_at=now - 8, expires_at=now + 170)
-    data = {KEY: encode(a_ledger(entry, created_at=now - 9_000, started_at=now - 9_000))}
-    path = f"/api/v1/namespaces/{OWN}/configmaps/{NAME}"
-    found[path] = {"metadata": {"name": NAME, "namespace": OWN, "resourceVersion": "1"}, "data": data}
-    code, output = await run("status", KUBECONFIG=str(file), NO_COLOR="1", EQUIPOISE_NATS__URL="nats://127.0.0.1:1")
-    assert code == 0, output
-    assert "evictions: allowed" in output
+    cluster.put_ledger(a_ledger(entry, created_at=now - 9_000, started_at=now - 9_000, **fields))
+
+
+async def test_the_mode_of_binders_is_unknown_without_nats_and_configuration(cluster: HttpCluster) -> None:
+    """The ledger allows evictions, also in dry run: it is not shown as allowed. `-o json` states the same."""
+    a_stored_ledger(cluster)
+    code, output = await cluster.run("status", NO_COLOR="1")
+    assert code == 1
+    assert output.startswith(
+        f"cluster: castle {cluster.url} (context home)\nevictions: unknown (the ledger allows them;"
+    )
+    assert "no NATS server at nats://127.0.0.1:1" in output
     assert "shop/web-1" in output
     assert "\x1b" not in output
-    code, output = await run("status", "-o", "json", KUBECONFIG=str(file))
-    status = json.loads(output)
-    assert code == 0
-    assert status["evictions"] == "allowed"
+    code, encoded, _ = await cluster.run_split("status", "-o", "json")
+    status = json.loads(encoded)
+    assert code == 1
+    assert (status["evictions"], status["mode"]) == ("unknown", "unknown")
+    assert status["cluster"] == {"context": "home", "cluster": "castle", "server": cluster.url}
     assert [entry["pod"] for entry in status["pending"]] == ["web-1"]
 
 
-async def test_a_missing_ledger_is_a_closed_ledger(cluster: tuple[Path, dict[str, Any]]) -> None:
-    """The output states how to create one; the command does not fail."""
-    code, output = await run("status", KUBECONFIG=str(cluster[0]))
-    assert code == 0
+@pytest.mark.parametrize(("evict", "shown"), [("false", "dry run"), ("true", "allowed")])
+async def test_without_nats_the_configuration_file_states_the_mode(
+    cluster: HttpCluster, tmp_path: Path, evict: str, shown: str
+) -> None:
+    """With its source."""
+    a_stored_ledger(cluster)
+    file = tmp_path / "equipoise.yaml"
+    file.write_text(f"apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\nbinder: {{evict: {evict}}}\n")
+    code, output = await cluster.run("status", "--config", str(file))
+    assert code == 0, output
+    assert f"\nevictions: {shown}\nbinders: binder.evict is {evict} in {file}, not confirmed by binders" in output
+
+
+async def test_a_pause_is_known_without_nats(cluster: HttpCluster) -> None:
+    """Whatever binders do, they evict nothing."""
+    a_stored_ledger(cluster, paused=True, pause_reason="release")
+    code, output = await cluster.run("status")
+    assert code == 0, output
+    assert "evictions: paused (release)" in output
+
+
+async def test_a_missing_ledger_is_a_closed_ledger(cluster: HttpCluster) -> None:
+    """The output states how to create one; the command does not fail. Numbers are unknown, not 0."""
+    cluster.put_namespace()
+    code, output = await cluster.run("status")
+    assert code == 0, output
     assert "evictions: closed" in output
     assert "equipoise resume" in output
+    _, encoded = await cluster.run("status", "-o", "json")
+    assert json.loads(encoded)["lastDay"] is None
+
+
+async def test_a_ledger_that_may_not_be_read_is_unknown(cluster: HttpCluster) -> None:
+    """Pods may be evicted at this moment: exit code 1."""
+    a_stored_ledger(cluster)
+    cluster.refused.add(LEDGER_PATH)
+    code, output = await cluster.run("status")
+    assert code == 1
+    assert "evictions: unknown (ConfigMap equipoise-system/equipoise-ledger may not be read" in output
+    assert "last 24 hours" not in output
+    _, encoded, _ = await cluster.run_split("status", "-o", "json")
+    assert json.loads(encoded)["evictions"] == "unknown"
+
+
+async def test_a_cluster_without_equipoise_is_named_as_such(cluster: HttpCluster) -> None:
+    """Its cause is the namespace, not the ledger; another namespace may have binders."""
+    code, output = await cluster.run("status")
+    assert code == 1
+    assert "evictions: unknown (namespace equipoise-system does not exist: Equipoise is not installed" in output
+    assert "equipoise resume" not in output
 
 
 async def test_an_unavailable_api_server_is_a_failure(tmp_path: Path) -> None:
-    """Exit code 1, without a traceback."""
-    file = tmp_path / "kubeconfig"
-    clusters = [{"name": "castle", "cluster": {"server": "http://127.0.0.1:1"}}]
-    context = {"name": "home", "context": {"cluster": "castle", "user": "me"}}
-    users = [{"name": "me", "user": {"token": "t"}}]
-    file.write_text(
-        json.dumps({"current-context": "home", "contexts": [context], "clusters": clusters, "users": users})
-    )
+    """Exit code 1, without a traceback. The cluster is named."""
+    file = a_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1")
     code, output = await run("status", KUBECONFIG=str(file))
     assert code == 1
+    assert "cluster: castle http://127.0.0.1:1 (context home)\nevictions: unknown (no response" in output
     assert "Traceback" not in output
 
 

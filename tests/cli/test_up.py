@@ -159,12 +159,13 @@ async def test_pause_and_resume(cluster: Cluster, up: Up) -> None:
 
     paused = await run("pause", "--why", "a release", "--kubeconfig", cluster.kubeconfig)
     held = await ledger()
-    resumed = await run("resume", "--kubeconfig", cluster.kubeconfig)
+    resumed = await run("resume", "--yes", "--kubeconfig", cluster.kubeconfig)
     free = await ledger()
 
-    assert (0, "paused: nothing is evicted until `equipoise resume`\n") == paused
+    name = f"cluster: testbed {cluster.url} (context testbed)\n"
+    assert (0, f"{name}paused: within 5 s nothing more is evicted, until `equipoise resume`\n") == paused
     assert (True, "a release") == (held["paused"], held["pauseReason"])
-    assert (0, "resumed\n") == resumed
+    assert (0, f"{name}resumed\n") == resumed
     assert not free.get("paused")
 
 

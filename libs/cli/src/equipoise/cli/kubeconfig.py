@@ -24,6 +24,29 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """Empty if the kubeconfig does not name it."""
 
 
+class ClusterName(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster that a command connects to, for people."""
+
+    context: str
+    """Empty in a pod."""
+
+    cluster: str
+    server: str
+
+    def __str__(self) -> str:
+        name = f"{self.cluster} {self.server}".rstrip()
+        return f"{name} (context {self.context})" if self.context else name
+
+
+def cluster_name(connection: Kubernetes, environment: Mapping[str, str]) -> ClusterName:
+    """Of the result of `cluster_connection`. Raises InvalidInput."""
+    if not connection.kubeconfig:
+        host, port = (environment.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
+        return ClusterName(context="", cluster="this pod's cluster", server=f"https://{host}:{port}")
+    chosen = chosen_context(connection.kubeconfig, connection.context or None)
+    return ClusterName(context=chosen.name, cluster=chosen.cluster, server=chosen.server)
+
+
 def chosen_context(files: str, name: str | None) -> Context:
     """The named context, else the current one; the first of several files that has a name wins.
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.cli.options import json_option, nats_options
+from equipoise.cli.options import ClusterOptions, cluster_options, json_option, nats_options
 
 if TYPE_CHECKING:
     from equipoise.runtime.configuration import Nats
@@ -19,8 +19,9 @@ def explain() -> None:
 @click.argument("name", metavar="NAMESPACE/NAME")
 @click.option("--node", default="", help="Also show the details of this node, whatever its score.")
 @nats_options
+@cluster_options
 @json_option
-def pod(name: str, node: str, server: "Nats", as_json: bool) -> None:
+def pod(name: str, node: str, server: "Nats", cluster: ClusterOptions, as_json: bool) -> None:
     """Score the nodes for a pod, as if it were scheduled now, and show the inputs of the scores.
 
     The pod must have been placed on a node.
@@ -29,28 +30,30 @@ def pod(name: str, node: str, server: "Nats", as_json: bool) -> None:
 
     from equipoise.cli.explain.scores import pod_request, run_explain
 
-    asyncio.run(run_explain(pod_request(name, node), server, as_json=as_json))
+    asyncio.run(run_explain(pod_request(name, node), server, cluster, as_json=as_json))
 
 
 @explain.command()
 @click.argument("name")
 @nats_options
+@cluster_options
 @json_option
-def node(name: str, server: "Nats", as_json: bool) -> None:
+def node(name: str, server: "Nats", cluster: ClusterOptions, as_json: bool) -> None:
     """Show the inputs of a node's load, and its score for a pod without requests."""
     import asyncio
 
     from equipoise.cli.explain.scores import run_explain
     from equipoise.contracts.messages.explanation import ExplainRequest
 
-    asyncio.run(run_explain(ExplainRequest(node=name), server, as_json=as_json))
+    asyncio.run(run_explain(ExplainRequest(node=name), server, cluster, as_json=as_json))
 
 
 @explain.command()
 @click.argument("name", metavar="NAMESPACE/NAME")
 @nats_options
+@cluster_options
 @json_option
-def eviction(name: str, server: "Nats", as_json: bool) -> None:
+def eviction(name: str, server: "Nats", cluster: ClusterOptions, as_json: bool) -> None:
     """Explain why a pod was evicted, or was not, from the samples to its replacement.
 
     Outcomes are retained for 24 hours.
@@ -59,4 +62,4 @@ def eviction(name: str, server: "Nats", as_json: bool) -> None:
 
     from equipoise.cli.explain.eviction import run_explain_eviction
 
-    asyncio.run(run_explain_eviction(name, server, as_json=as_json))
+    asyncio.run(run_explain_eviction(name, server, cluster, as_json=as_json))

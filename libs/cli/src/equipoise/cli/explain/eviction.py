@@ -3,14 +3,17 @@
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from equipoise.cli.bus import retained_messages
+from equipoise.cli.bus_cluster import BusCluster, bus_cluster
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.explain.eviction_history import EvictionHistory, EvictionRecord, NodeEvaluation, eviction_history
 from equipoise.cli.explain.scores import pod_name
+from equipoise.cli.options import ClusterOptions
 from equipoise.cli.terminal import (
     GIB,
     RESOURCES,
@@ -54,10 +57,20 @@ MAX_OUTCOMES = 10
 DECISIONS = subjects.decision("descheduler", "*")
 
 
-async def run_explain_eviction(name: str, server: Nats, *, as_json: bool) -> None:
-    """Run the command. Raises InvalidInput, BusError, and CommandFailed if no retained message mentions the pod."""
+class ShownHistory(EvictionHistory, frozen=True, kw_only=True):
+    """The history, and the cluster of the kubeconfig."""
+
+    cluster: BusCluster
+
+
+async def run_explain_eviction(name: str, server: Nats, options: ClusterOptions, *, as_json: bool) -> None:
+    """Run the command. Raises InvalidInput and BusError.
+
+    Raises CommandFailed if no retained message mentions the pod, or if an intent has expired without an outcome.
+    """
     namespace, pod = pod_name(name)
     configure_logging(Logging(level="error"), "explain")
+    cluster = bus_cluster(options, server.url)
     found = await read_history(namespace, pod, server)
     if found.empty:
         raise CommandFailed(
@@ -65,7 +78,15 @@ async def run_explain_eviction(name: str, server: Nats, *, as_json: bool) -> Non
             f"moving it. Check the name, `kubectl -n {namespace} get events`, and that a descheduler leads; "
             "`equipoise plan` shows what would move now and what would not"
         )
-    print_result(found, show, as_json=as_json)
+
+    def show_all(history: ShownHistory, to: Console) -> None:
+        to.print(Text(str(cluster)))
+        show(history, to)
+
+    print_result(ShownHistory(cluster=cluster, **msgspec.structs.asdict(found)), show_all, as_json=as_json)
+    now = SystemClock().now()
+    if any(each.outcome is None and (each.expires_at or now) < now for each in found.evictions):
+        raise CommandFailed("an intent has expired, and its outcome is unknown")
 
 
 async def read_history(namespace: str, pod: str, server: Nats) -> EvictionHistory:

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from equipoise.cli.bus import send_request
+from equipoise.cli.bus_cluster import BusCluster, bus_cluster
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
+from equipoise.cli.options import ClusterOptions
 from equipoise.cli.terminal import UNIT, amount, percent, percentages, print_result, table
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
 from equipoise.contracts.messages.explanation import (
@@ -36,14 +39,27 @@ def pod_name(name: str) -> tuple[str, str]:
     return namespace, pod
 
 
-async def run_explain(request: ExplainRequest, server: Nats, *, as_json: bool) -> None:
+class ShownExplanation(Explanation, frozen=True, kw_only=True):
+    """The explanation, and the cluster of the kubeconfig."""
+
+    cluster: BusCluster
+
+
+async def run_explain(request: ExplainRequest, server: Nats, options: ClusterOptions, *, as_json: bool) -> None:
     """Run the command. Raises BusError, and CommandFailed if the scorer cannot explain."""
     configure_logging(Logging(level="error"), "explain")
+    cluster = bus_cluster(options, server.url)
     problem = f"no scorer responds at {server.url}: check that one is running and ready (/readyz)"
     explanation = await send_request(server, SCORE_EXPLAIN, request, Explanation, no_responder=problem)
     if explanation.problem:
         raise CommandFailed(explanation.problem)
-    print_result(explanation, lambda explanation, to: show(explanation, to, request.node), as_json=as_json)
+    shown = ShownExplanation(cluster=cluster, **msgspec.structs.asdict(explanation))
+
+    def show_all(explanation: ShownExplanation, to: Console) -> None:
+        to.print(Text(str(cluster)))
+        show(explanation, to, request.node)
+
+    print_result(shown, show_all, as_json=as_json)
 
 
 MAX_ROWS = 10

@@ -2,16 +2,20 @@
 
 import click
 
-from equipoise.cli.options import ClusterOptions, cluster_options
+from equipoise.cli.options import ClusterOptions, cluster_options, json_option
 
 
 @click.command()
 @click.option("--why", default="equipoise pause", help="Reason, reported with every rejected eviction.")
 @cluster_options
-def pause(why: str, cluster: ClusterOptions) -> None:
-    """Stop all evictions in the cluster until `equipoise resume`."""
+@json_option
+def pause(why: str, cluster: ClusterOptions, as_json: bool) -> None:
+    """Stop all evictions in the cluster until `equipoise resume`.
+
+    Exit code 1 means that they are not stopped, or that this is unknown.
+    """
     import asyncio
 
     from equipoise.cli.pause.run import pause_evictions
 
-    click.echo(asyncio.run(pause_evictions(cluster.connection(), why)))
+    asyncio.run(pause_evictions(cluster.connection(), why, as_json=as_json))

@@ -1,29 +1,86 @@
 """Writes the field of the ledger that keeps every binder from reserving an eviction."""
 
+import os
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+import msgspec
+from rich.console import Console
+
 from equipoise.binder.shell import ledger_store
 from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.kubeconfig import ClusterName, cluster_name
+from equipoise.cli.terminal import print_result
 from equipoise.runtime.configuration import Kubernetes, Logging
+from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
 
-async def pause_evictions(cluster: Kubernetes, why: str) -> str:
-    """What was done, as a sentence. Raises KubeError and CommandFailed."""
-    configure_logging(Logging(level="warning"), "pause")
-    async with connect_kube(cluster, "pause", SystemClock()) as kube:
-        try:
-            return await ledger_store.pause(kube, cluster.namespace, why)
-        except ledger_store.NotDone as error:
-            raise CommandFailed(str(error)) from None
+class LedgerChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What `pause` or `resume` did."""
+
+    cluster: ClusterName
+    result: Literal["paused", "not paused", "resumed", "not resumed", "unknown"]
+    message: str
 
 
-async def resume_evictions(cluster: Kubernetes, *, forget: bool = False) -> str:
-    """What was done, as a sentence. Raises KubeError and CommandFailed."""
-    configure_logging(Logging(level="warning"), "resume")
-    clock = SystemClock()
-    async with connect_kube(cluster, "resume", clock) as kube:
-        try:
-            return await ledger_store.resume(kube, cluster.namespace, clock, forget=forget)
-        except ledger_store.NotDone as error:
-            raise CommandFailed(str(error)) from None
+async def pause_evictions(cluster: Kubernetes, why: str, *, as_json: bool) -> None:
+    """Run the command. Raises CommandFailed if evictions were not paused, or if that is unknown."""
+
+    async def pause(kube: Kube) -> str:
+        return await ledger_store.pause(kube, cluster.namespace, why)
+
+    await _change(cluster, "paused", pause, as_json=as_json)
+
+
+async def resume_evictions(cluster: Kubernetes, *, forget: bool, as_json: bool) -> None:
+    """Run the command. Raises CommandFailed if evictions were not resumed, or if that is unknown."""
+
+    async def resume(kube: Kube) -> str:
+        return await ledger_store.resume(kube, cluster.namespace, SystemClock(), forget=forget)
+
+    await _change(cluster, "resumed", resume, as_json=as_json)
+
+
+async def _change(
+    cluster: Kubernetes,
+    done: Literal["paused", "resumed"],
+    change: Callable[[Kube], Awaitable[str]],
+    *,
+    as_json: bool,
+) -> None:
+    configure_logging(Logging(level="error"), "pause" if done == "paused" else "resume")
+    name = cluster_name(cluster, os.environ)
+    not_done: Literal["not paused", "not resumed"] = "not paused" if done == "paused" else "not resumed"
+    try:
+        async with connect_kube(cluster, done.removesuffix("d"), SystemClock()) as kube:
+            result = LedgerChange(cluster=name, result=done, message=await change(kube))
+    except (ledger_store.NotDone, KubeError) as error:
+        result = LedgerChange(cluster=name, result=not_done, message=_not_done_text(done, error))
+        if isinstance(error, KubeError) and (error.status >= 500 or (error.status == 0 and _was_sent(error))):
+            # The response to the write may be what was lost.
+            text = f"UNKNOWN whether evictions are {done}: {error}; check with `equipoise status`"
+            result = LedgerChange(cluster=name, result="unknown", message=text)
+    print_result(result, _show, as_json=as_json)
+    if result.result != done:
+        raise CommandFailed(result.message)
+
+
+def _not_done_text(done: str, error: Exception) -> str:
+    prefix = f"NOT {done}: "
+    text = str(error)
+    advice = ": try again" if isinstance(error, Conflict) and "try again" not in text else ""
+    return text if text.startswith(prefix) else f"{prefix}{text}{advice}"
+
+
+def _was_sent(error: KubeError) -> bool:
+    return error.reason != "NoCredentials"
+
+
+def _show(result: LedgerChange, to: Console) -> None:
+    """An error is printed by the program."""
+    to.print(f"cluster: {result.cluster}", markup=False)
+    if result.result in ("paused", "resumed"):
+        to.print(result.message, markup=False)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.cli.options import json_option, nats_options
+from equipoise.cli.options import ClusterOptions, cluster_options, json_option, nats_options
 
 if TYPE_CHECKING:
     from equipoise.runtime.configuration import Nats
@@ -14,11 +14,16 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--diff", "only_changes", is_flag=True, help="Show only what changed since the last plan shown.")
 @nats_options
+@cluster_options
 @json_option
-def plan(only_changes: bool, server: "Nats", as_json: bool) -> None:
-    """Show which pods would move now, from where to where, and why. Nothing is proposed or evicted."""
+def plan(only_changes: bool, server: "Nats", cluster: ClusterOptions, as_json: bool) -> None:
+    """Show which pods would move now, from where to where, and why. Nothing is proposed or evicted.
+
+    Exit code 1 means that no plan could be read, that it is unknown whether binders evict, or that the plan is not of
+    the cluster of the kubeconfig.
+    """
     import asyncio
 
     from equipoise.cli.plan.run import run_plan
 
-    asyncio.run(run_plan(server, os.environ, as_json=as_json, only_changes=only_changes))
+    asyncio.run(run_plan(server, cluster, os.environ, as_json=as_json, only_changes=only_changes))

@@ -1,13 +1,18 @@
 """Requests the plan from the leading descheduler, and prints it, or what changed since the last one."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 import click
+import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from equipoise.cli.bus import send_request
+from equipoise.cli.bus_cluster import BusCluster, bus_cluster, leader_in_cluster, plan_cluster
+from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.options import ClusterOptions
 from equipoise.cli.plan.changes import LastPlans, NodeChange, PlanChanges, plan_changes
 from equipoise.cli.terminal import (
     RESOURCES,
@@ -25,8 +30,11 @@ from equipoise.contracts.bus.subjects import PLAN_PREVIEW
 from equipoise.contracts.messages.descheduling import DryRunMove, RefusedMove
 from equipoise.contracts.messages.plan import PendingMove, PlannedMove, PlannedNode, PlanRequest, PlanResponse
 from equipoise.contracts.messages.resources import Resources
+from equipoise.runtime.bus import NoResponders
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.process.logging import configure_logging
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 NO_LEADER = (
     "no descheduler leads at {url}, and only the leader has a plan: check that one is running and holds its Lease "
@@ -34,24 +42,62 @@ NO_LEADER = (
 )
 
 
-async def run_plan(server: Nats, environment: Mapping[str, str], *, as_json: bool, only_changes: bool) -> None:
-    """Run the command. Saves the plan as the last one shown of this cluster. Raises BusError."""
+class ShownPlan(PlanResponse, frozen=True, kw_only=True):
+    """The plan, and the cluster that it is of."""
+
+    cluster: BusCluster
+
+
+class ShownChanges(PlanChanges, frozen=True, kw_only=True):
+    """The changes, and the cluster that they are of."""
+
+    cluster: BusCluster
+
+
+async def run_plan(
+    server: Nats, options: ClusterOptions, environment: Mapping[str, str], *, as_json: bool, only_changes: bool
+) -> None:
+    """Run the command. Saves the plan as the last one shown of this cluster.
+
+    Raises BusError, and CommandFailed if it is unknown whether binders evict, or if the plan is of another cluster.
+    """
     configure_logging(Logging(level="error"), "plan")
-    no_leader = NO_LEADER.format(url=server.url)
-    plan = await send_request(server, PLAN_PREVIEW, PlanRequest(), PlanResponse, no_responder=no_leader)
+    bus_cluster(options, server.url)  # reports invalid options first
+    try:
+        plan = await send_request(server, PLAN_PREVIEW, PlanRequest(), PlanResponse, no_responder="")
+    except NoResponders:
+        no_leader = f"{NO_LEADER.format(url=server.url)}{await leader_in_cluster(options)}"
+        raise NoResponders(no_leader) from None
+    cluster = await plan_cluster(options, plan.leader.lease_uid, server.url)
     plans = LastPlans(environment)
     before = plans.last(plan)
     if only_changes and before is None:
         click.echo("no earlier plan of this cluster: everything is new", err=True)
     if only_changes and (as_json or before is not None):
         changes = plan_changes(before or PlanResponse(leader=plan.leader, planned_at=plan.planned_at), plan)
-        print_result(changes, show_changes, as_json=as_json)
+        shown_changes = ShownChanges(cluster=cluster, **msgspec.structs.asdict(changes))
+        print_result(shown_changes, _with_cluster(cluster, show_changes), as_json=as_json)
     else:
-        print_result(plan, show, as_json=as_json)
+        shown_plan = ShownPlan(cluster=cluster, **msgspec.structs.asdict(plan))
+        print_result(shown_plan, _with_cluster(cluster, show), as_json=as_json)
     try:
         plans.save(plan)
     except OSError as error:
         click.echo(f"could not save the plan for --diff: {error.filename}: {error.strerror}", err=True)
+    if cluster.state == "another":
+        raise CommandFailed(
+            "the plan is not of the cluster of the kubeconfig: check --nats, --context and --kubeconfig"
+        )
+    if not plan.evictions:
+        raise CommandFailed("it is unknown whether binders evict")
+
+
+def _with_cluster(cluster: BusCluster, show: Callable[[S, Console], None]) -> Callable[[S, Console], None]:
+    def shown(value: S, to: Console) -> None:
+        to.print(Text(str(cluster)))
+        show(value, to)
+
+    return shown
 
 
 MAX_ROWS = 20

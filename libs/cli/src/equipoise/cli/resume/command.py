@@ -1,20 +1,30 @@
 """`equipoise resume`."""
 
+import os
+
 import click
 
-from equipoise.cli.options import ClusterOptions, cluster_options
+from equipoise.cli.options import ClusterOptions, cluster_options, json_option
 
 
 @click.command()
 @click.option("--forget", is_flag=True, help="Replace a ledger that cannot be read: recent evictions no longer count.")
+@click.option("--yes", "confirmed", is_flag=True, help="Confirm without a prompt. Needed without a terminal.")
 @cluster_options
-def resume(forget: bool, cluster: ClusterOptions) -> None:
+@json_option
+def resume(forget: bool, confirmed: bool, cluster: ClusterOptions, as_json: bool) -> None:
     """Allow evictions again, at first with half of each limit.
 
-    Creates a new ledger if the ledger is missing.
+    Creates a new ledger if the ledger is missing. Needs a confirmation, with the name of the cluster.
     """
     import asyncio
 
+    from equipoise.cli.confirmation import confirm
+    from equipoise.cli.kubeconfig import cluster_name
     from equipoise.cli.pause.run import resume_evictions
 
-    click.echo(asyncio.run(resume_evictions(cluster.connection(), forget=forget)))
+    connection = cluster.connection()
+    forgetting = ", and forget recent evictions" if forget else ""
+    question = f"Allow evictions{forgetting} in cluster {cluster_name(connection, os.environ)}?"
+    confirm(question, confirmed=confirmed, nothing_done="not resumed")
+    asyncio.run(resume_evictions(connection, forget=forget, as_json=as_json))

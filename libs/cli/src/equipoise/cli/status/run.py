@@ -1,8 +1,10 @@
-"""Reads the eviction ledger, and prints pause, usage of limits, pending evictions and recent outcomes."""
+"""Reads the ledger and the heartbeats of binders, and prints pause, usage of limits, pending and recent evictions."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Literal
 
+from msgspec import structs
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -10,14 +12,19 @@ from rich.text import Text
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.status import LedgerStatus, ledger_status, state_text
 from equipoise.binder.settings import BinderSettings
-from equipoise.binder.shell.ledger_store import LedgerStore
+from equipoise.binder.shell.ledger_store import NotInstalled, read_installed
 from equipoise.binder.state.ledger import LedgerClosed, LedgerEntry
 from equipoise.binder.state.ledger_json import clock_time
+from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.kubeconfig import ClusterName, cluster_name
+from equipoise.cli.options import ClusterOptions
+from equipoise.cli.status.binder_mode import BinderMode, read_binder_mode
 from equipoise.cli.terminal import print_result, table
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.settings import Section
-from equipoise.runtime.configuration import Kubernetes, Logging, read_document, read_sections
-from equipoise.runtime.kubernetes.client import Kube
+from equipoise.contracts.messages.health import DRY_RUN, REAL
+from equipoise.runtime.configuration import Logging, Nats, read_document, read_sections
+from equipoise.runtime.kubernetes.client import Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
@@ -25,36 +32,93 @@ from equipoise.runtime.process.logging import configure_logging
 _SETTINGS: Mapping[ServiceName, type[Section]] = {"binder": BinderSettings}
 
 
-def configured_limits(configuration: Path | None, environment: Mapping[str, str]) -> Limits:
-    """The limits of the file, else the defaults. Raises ConfigurationError."""
+class ShownStatus(LedgerStatus, frozen=True, kw_only=True, rename="camel"):
+    """What the ledger, the binders and the configuration state, as far as they could be read."""
+
+    cluster: ClusterName
+    mode: Literal["real", "dry run", "unknown"] | None = None
+    """What binders do with intents; None if it does not matter, because the ledger allows no eviction."""
+
+    mode_source: str = ""
+    """Where that is from, or why it is unknown."""
+
+
+def configured(configuration: Path | None, environment: Mapping[str, str]) -> BinderSettings:
+    """The section `binder` of the file, else the defaults. Raises ConfigurationError."""
     plain = {} if configuration is None else read_document(configuration.read_text())
     _, own = read_sections(plain, _SETTINGS, environment)
     binder = own["binder"]
     assert isinstance(binder, BinderSettings)
-    return binder.limits
+    return binder
 
 
-async def run_status(cluster: Kubernetes, limits: Limits, *, as_json: bool, limits_source: str) -> None:
-    """Run the command. Raises KubeError."""
+async def run_status(
+    options: ClusterOptions, binder: BinderSettings, server: Nats, environment: Mapping[str, str], *, as_json: bool
+) -> None:
+    """Run the command. Raises InvalidInput, and CommandFailed if it is unknown whether pods may be evicted."""
     configure_logging(Logging(level="error"), "status")
-    clock = SystemClock()
-    async with connect_kube(cluster, "status", clock) as kube:
-        status = await read_status(kube, cluster.namespace, limits, clock)
-    print_result(status, lambda status, to: show(status, to, limits_source), as_json=as_json)
+    clock, cluster, configuration = SystemClock(), options.connection(), options.configuration
+    mode: BinderMode | None = None
+    try:
+        async with connect_kube(cluster, "status", clock) as kube:
+            ledger = await read_status(kube, cluster.namespace, binder.limits, clock)
+            if ledger.evictions == "allowed":
+                mode = await read_binder_mode(server, kube, cluster.namespace, clock)
+    except KubeError as error:
+        ledger = LedgerStatus(evictions="unknown", why=str(error))
+    if mode is not None and configuration is not None:
+        mode = with_configuration(mode, configuration, evict=binder.evict)
+    status = combined(ledger, mode, cluster_name(cluster, environment))
+    source = f"the limits of {configuration}" if configuration else "the default limits (use --config FILE for others)"
+    print_result(status, lambda status, to: show(status, to, source), as_json=as_json)
+    if status.evictions == "unknown":
+        raise CommandFailed("it is unknown whether pods may be evicted")
 
 
 async def read_status(kube: Kube, namespace: str, limits: Limits, clock: Clock) -> LedgerStatus:
-    """Raises KubeError."""
-    stored = await LedgerStore(kube, namespace).read()
+    """By the ledger alone. Raises KubeError."""
+    try:
+        stored = await read_installed(kube, namespace)
+    except NotInstalled as error:
+        return LedgerStatus(evictions="unknown", why=str(error))
     ledger = stored if isinstance(stored, LedgerClosed) else stored.ledger
     return ledger_status(ledger, limits, kube.server_time(clock.now()))
 
 
-def show(status: LedgerStatus, to: Console, limits_source: str) -> None:
+def with_configuration(mode: BinderMode, file: Path, *, evict: bool) -> BinderMode:
+    """What binders report; if that is unknown, what they do if they use this file.
+
+    Not if binders report something else, even if it is unknown whether they are of this cluster.
+    """
+    if mode.mode != "unknown" or not {REAL if evict else DRY_RUN}.issuperset(mode.reported):
+        return mode
+    why = f"binder.evict is {str(evict).lower()} in {file}, not confirmed by binders: {mode.why}"
+    return BinderMode(mode="real" if evict else "dry run", why=why)
+
+
+def combined(ledger: LedgerStatus, mode: BinderMode | None, cluster: ClusterName) -> ShownStatus:
+    """`mode`: needed if the ledger allows evictions."""
+    status = ShownStatus(cluster=cluster, **structs.asdict(ledger))
+    if mode is None:
+        return status
+    status = structs.replace(status, mode=mode.mode, mode_source=mode.why)
+    if mode.mode == "real":
+        return status
+    if mode.mode == "dry run":
+        return structs.replace(status, evictions="dry run")
+    why = f"the ledger allows them; unknown whether binders evict or only dry-run: {mode.why}; use --nats or --config"
+    return structs.replace(status, evictions="unknown", why=why)
+
+
+def show(status: ShownStatus, to: Console, limits_source: str) -> None:
     """`limits_source`: where the limits come from."""
-    style = "bold green" if status.evictions == "allowed" and not status.why else "bold red"
+    styles = {"allowed": "bold red" if status.why else "bold green", "dry run": "bold yellow"}
+    style = styles.get(status.evictions, "bold red")
+    to.print(Text(f"cluster: {status.cluster}"))
     to.print(Text.assemble("evictions: ", (status.evictions, style), f" ({status.why})" if status.why else ""))
-    if status.evictions == "closed":
+    if status.mode in ("real", "dry run"):
+        to.print(Text(f"binders: {status.mode_source}"))
+    if status.last_day is None:
         return
     if status.halved_until is not None:
         to.print(Text(f"limits: halved until {clock_time(status.halved_until)} after {status.halved_by}"))

@@ -31,7 +31,9 @@ class LimitUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class LedgerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Times: Unix seconds at the API server."""
 
-    evictions: Literal["allowed", "paused", "closed"]
+    evictions: Literal["allowed", "dry run", "paused", "closed", "unknown"]
+    """By the ledger alone they are never "dry run": only binders and their configuration have that."""
+
     why: str = ""
     """Why not. With "allowed": the maintenance times that forbid evictions now, and until when."""
 
@@ -39,10 +41,10 @@ class LedgerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Until then every limit is half of itself."""
 
     halved_by: str = ""
-    last_day: int = 0
-    """Evictions in the last 24 hours."""
+    last_day: int | None = None
+    """Evictions in the last 24 hours; None without a ledger that can be read."""
 
-    dry_runs_last_day: int = 0
+    dry_runs_last_day: int | None = None
     usage: list[LimitUsage] = []
     """Of dry runs, while there are no evictions in the windows."""
 
@@ -56,7 +58,7 @@ class LedgerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def ledger_status(ledger: Ledger | LedgerClosed, limits: Limits, now: float) -> LedgerStatus:
     """The status at API server time `now`, with these limits."""
     if isinstance(ledger, LedgerClosed):
-        return LedgerStatus(evictions="closed", why=ledger.why)
+        return LedgerStatus(evictions="unknown" if ledger.unreadable or ledger.newer else "closed", why=ledger.why)
     real, dry = (
         ledger.view(now, dry_run=dry_run, migration_timeout=limits.migration_timeout) for dry_run in (False, True)
     )

@@ -11,7 +11,7 @@ import msgspec
 from equipoise.binder.state.ledger import Ledger, LedgerClosed
 from equipoise.binder.state.ledger_json import NewerFormat, decode, encode, summary
 from equipoise.contracts.kubernetes.objects import ConfigMap, ObjectMeta
-from equipoise.runtime.kubernetes.client import CONFIG_MAPS, Conflict, Forbidden, Kube, NotFound
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, NAMESPACES, Conflict, Forbidden, Kube, NotFound
 from equipoise.runtime.process.clock import Clock
 
 NAME = "equipoise-ledger"
@@ -43,6 +43,10 @@ class NotDone(Exception):
     """The ledger was not changed; the message contains the reason and what to do."""
 
 
+class NotInstalled(NotDone):
+    """The namespace of Equipoise does not exist."""
+
+
 @dataclass
 class LedgerStore:
     kube: Kube
@@ -54,9 +58,10 @@ class LedgerStore:
         try:
             config_map = await self.kube.get(CONFIG_MAPS, NAME, self.namespace)
         except NotFound:
-            return LedgerClosed(why=f"{where}, the ledger of evictions, is missing: {_ADVICE}")
+            return LedgerClosed(why=f"{where}, the ledger of evictions, is missing: {_ADVICE}", missing=True)
         except Forbidden as error:
-            return LedgerClosed(why=f"{where} may not be read: {error.message}. Grant `get` and `update` on it")
+            why = f"{where} may not be read: {error.message}. Grant `get` and `update` on it"
+            return LedgerClosed(why=why, unreadable=True)
         if KEY not in config_map.data:
             return LedgerClosed(why=f"{where} holds no ledger (data.{KEY}): {_FORGET}")
         try:
@@ -101,23 +106,46 @@ async def create_ledger(kube: Kube, namespace: str, clock: Clock) -> bool:
     return True
 
 
+async def read_installed(kube: Kube, namespace: str) -> StoredLedger | LedgerClosed:
+    """For commands, which may be used with a cluster that has no Equipoise.
+
+    Raises NotInstalled if the namespace does not exist, and KubeError when the API server does not respond.
+    """
+    stored = await LedgerStore(kube, namespace).read()
+    if isinstance(stored, LedgerClosed) and stored.missing:
+        try:
+            await kube.get(NAMESPACES, namespace)
+        except NotFound:
+            raise _not_installed(namespace) from None
+        except Forbidden as error:
+            why = f"{stored.why}. Whether namespace {namespace} exists is unknown: {error.message}"
+            return msgspec.structs.replace(stored, why=why)
+    return stored
+
+
+def _not_installed(namespace: str) -> NotInstalled:
+    return NotInstalled(
+        f"namespace {namespace} does not exist: Equipoise is not installed in this cluster, or it is in another "
+        "namespace (`kubernetes.namespace` of --config)"
+    )
+
+
 async def pause(kube: Kube, namespace: str, reason: str) -> str:
     """Nothing can be reserved from now on. Returns what was done, for people.
 
-    Raises KubeError, and NotDone when later versions can use the ledger and this one cannot.
+    Raises KubeError, and NotDone if there is no ledger that can be paused.
     """
     store = LedgerStore(kube, namespace)
     for _ in range(_CAS_ATTEMPTS):
-        stored = await store.read()
+        stored = await read_installed(kube, namespace)
         if isinstance(stored, LedgerClosed):
-            if stored.newer:
-                raise NotDone(f"not paused: {stored.why}")
-            return f"nothing can be evicted anyway: {stored.why}"
+            certain = "" if stored.unreadable or stored.newer else "; binders evict nothing without a ledger"
+            raise NotDone(f"NOT paused: {stored.why}{certain}")
         try:
             await store.write(stored, stored.ledger.pause(reason))
         except Conflict:
             continue
-        return "paused: nothing is evicted until `equipoise resume`"
+        return "paused: within 5 s nothing more is evicted, until `equipoise resume`"
     raise Conflict(409, "Conflict", f"the ledger changed {_CAS_ATTEMPTS} times while pausing: try again")
 
 
@@ -130,15 +158,19 @@ async def resume(kube: Kube, namespace: str, clock: Clock, *, forget: bool = Fal
     store = LedgerStore(kube, namespace)
     for _ in range(_CAS_ATTEMPTS):
         try:
-            stored = await store.read()
+            stored = await read_installed(kube, namespace)
             if isinstance(stored, StoredLedger):
                 _, now = kube.server_time_bounds(clock.now())
                 await store.write(stored, stored.ledger.resume(now))
                 return "resumed"
-            if await create_ledger(kube, namespace, clock):
+            try:
+                created = await create_ledger(kube, namespace, clock)
+            except NotFound:
+                raise _not_installed(namespace) from None
+            if created:
                 return "resumed with a new ledger: earlier evictions are forgotten"
             if not forget:
-                raise NotDone(f"not resumed: {stored.why}")
+                raise NotDone(f"NOT resumed: {stored.why}")
             broken = await kube.get(CONFIG_MAPS, NAME, namespace)
             fresh = _new(kube, namespace, clock)
             await kube.replace(CONFIG_MAPS, msgspec.structs.replace(broken, data=fresh.data))

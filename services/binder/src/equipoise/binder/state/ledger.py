@@ -313,6 +313,10 @@ class LedgerClosed(msgspec.Struct, frozen=True, kw_only=True):
     newer: bool = False
     """A later version has written it, and can use it."""
 
+    missing: bool = False
+    unreadable: bool = False
+    """Its reader lacks the permission: binders may have it, and evict."""
+
 
 def new_entry(
     intent: EvictionIntent, now: float, *, workload: Workload | None, expires_at: float, dry_run: bool

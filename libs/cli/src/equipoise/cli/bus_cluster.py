@@ -1,0 +1,95 @@
+"""Which cluster the messages of a bus are of: that of the kubeconfig only if it could be compared."""
+
+import asyncio
+import os
+from typing import Literal
+
+import msgspec
+
+from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.kubeconfig import ClusterName, cluster_name
+from equipoise.cli.leases import held_leases, held_text
+from equipoise.cli.options import ClusterOptions
+from equipoise.runtime.configuration import Kubernetes
+from equipoise.runtime.kubernetes.client import LEASES, KubeError
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
+from equipoise.runtime.process.clock import SystemClock
+
+TIMEOUT = 5.0
+"""Seconds for a request to the API server, which the command can do without."""
+
+
+class BusCluster(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster of the kubeconfig, and whether the bus belongs to it."""
+
+    name: ClusterName | None
+    """None without a kubeconfig."""
+
+    state: Literal["confirmed", "another", "unknown"]
+    why: str = ""
+
+    def __str__(self) -> str:
+        if self.state == "confirmed":
+            return f"cluster: {self.name}"
+        if self.state == "another":
+            return f"cluster: NOT {self.name}: {self.why}"
+        return f"cluster: unknown ({self.why})"
+
+
+def bus_cluster(options: ClusterOptions, url: str) -> BusCluster:
+    """Without a comparison. Raises InvalidInput and ConfigurationError for invalid options."""
+    connection = _connection(options)
+    if isinstance(connection, str):
+        return BusCluster(name=None, state="unknown", why=connection)
+    name = cluster_name(connection, os.environ)
+    return BusCluster(name=name, state="unknown", why=f"not compared: messages of {url}, kubeconfig of {name}")
+
+
+async def plan_cluster(options: ClusterOptions, lease_uid: str, url: str) -> BusCluster:
+    """Compares the Lease of the descheduler that has responded with that of the kubeconfig's cluster.
+
+    Raises InvalidInput and ConfigurationError for invalid options.
+    """
+    connection = _connection(options)
+    if isinstance(connection, str):
+        return BusCluster(name=None, state="unknown", why=connection)
+    name = cluster_name(connection, os.environ)
+    try:
+        async with asyncio.timeout(TIMEOUT), connect_kube(connection, "plan", SystemClock()) as kube:
+            lease = await kube.get(LEASES, DESCHEDULER_LEASE, connection.namespace)
+    except (KubeError, TimeoutError) as error:
+        why = f"messages of {url}; the Lease of {name} cannot be read: {error or 'no response'}"
+        return BusCluster(name=name, state="unknown", why=why)
+    if lease.metadata.uid == lease_uid:
+        return BusCluster(name=name, state="confirmed")
+    why = (
+        f"the descheduler at {url} holds another Lease than {connection.namespace}/{DESCHEDULER_LEASE} of that cluster"
+    )
+    return BusCluster(name=name, state="another", why=why)
+
+
+async def leader_in_cluster(options: ClusterOptions) -> str:
+    """Who leads in the cluster of the kubeconfig, as a sentence; empty if that is unknown, or nobody."""
+    connection = _connection(options)
+    if isinstance(connection, str):
+        return ""
+    clock = SystemClock()
+    try:
+        async with asyncio.timeout(TIMEOUT), connect_kube(connection, "plan", clock) as kube:
+            held = await held_leases(kube, connection.namespace, "descheduler", clock)
+    except (KubeError, TimeoutError):
+        return ""
+    return (
+        f"; in cluster {cluster_name(connection, os.environ)}, {held_text(held)}: use its NATS server" if held else ""
+    )
+
+
+def _connection(options: ClusterOptions) -> Kubernetes | str:
+    """Or why there is none. The command needs none unless the options name one."""
+    try:
+        return options.connection()
+    except InvalidInput as error:
+        if options.kubeconfig or options.context:
+            raise
+        return str(error.message)

@@ -1,0 +1,112 @@
+"""Whether binders evict or only dry-run, by their heartbeats, if the bus is that of the cluster."""
+
+import asyncio
+from collections.abc import Collection
+from contextlib import suppress
+from typing import Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from equipoise.cli.leases import held_leases
+from equipoise.contracts.bus.subjects import PREFIX, ServiceName
+from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
+from equipoise.runtime.bus import BusError, Delivery, connect
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.kubernetes.client import Kube, KubeError
+from equipoise.runtime.process.clock import Clock
+
+LISTEN_SECONDS = 11.0
+"""Every process publishes a heartbeat every 10 s."""
+
+REACH_SECONDS = 2.0
+"""For the TCP connection: without a port-forward it is refused at once."""
+
+CONNECT_SECONDS = 5.0
+
+_LEADERS: tuple[ServiceName, ...] = ("collector", "descheduler")
+
+
+class BinderMode(msgspec.Struct, frozen=True, kw_only=True):
+    """What binders do with intents that they accept."""
+
+    mode: Literal["real", "dry run", "unknown"]
+    why: str
+    """Where it is from, or why it is unknown."""
+
+    reported: tuple[str, ...] = ()
+    """What binders on the bus report, if it is unknown whether they are of the cluster, or what they do."""
+
+
+def binder_mode(heartbeats: Collection[Heartbeat], holders: Collection[str] | None, url: str) -> BinderMode:
+    """By the last heartbeat of each process. `holders`: of the cluster's Leases; None: they may not be read.
+
+    A leader's identity is the holder of its Lease: one that is in both shows that the bus belongs to the cluster. If
+    binders differ, real evictions win.
+    """
+    binders = [each for each in heartbeats if each.service == "binder" and each.evictions]
+    if not binders:
+        return BinderMode(mode="unknown", why=f"no heartbeat of a binder at {url} within {LISTEN_SECONDS:.0f} s")
+    modes = tuple(sorted({each.evictions for each in binders}))
+    reports = f"{len(binders)} binder{'s' if len(binders) > 1 else ''} at {url}: {', '.join(modes)}"
+    leaders = {each.id for each in heartbeats if each.leading}
+    if holders is None:
+        why = f"{reports}; not known to be of this cluster: Leases may not be read"
+        return BinderMode(mode="unknown", why=why, reported=modes)
+    if leaders.isdisjoint(holders):
+        found, held = (", ".join(sorted(each)) or "nobody" for each in (leaders, holders))
+        why = f"{reports}; not known to be of this cluster: its Leases are held by {held}, the leader there is {found}"
+        return BinderMode(mode="unknown", why=why, reported=modes)
+    if REAL in modes:
+        return BinderMode(mode="real", why=reports)
+    if modes == (DRY_RUN,):
+        return BinderMode(mode="dry run", why=reports)
+    return BinderMode(mode="unknown", why=reports, reported=modes)
+
+
+async def read_binder_mode(
+    server: Nats, kube: Kube, namespace: str, clock: Clock, *, listen: float = LISTEN_SECONDS
+) -> BinderMode:
+    """Listens until a binder of this cluster reports real evictions, else for `listen` seconds."""
+    holders: set[str] | None
+    try:
+        held = [lease for service in _LEADERS for lease in await held_leases(kube, namespace, service, clock)]
+        holders = {lease.spec.holder_identity for lease in held}
+    except KubeError:
+        holders = None
+    if not await _reachable(server):
+        return BinderMode(mode="unknown", why=f"no NATS server at {server.url} (use --nats)")
+    latest: dict[str, Heartbeat] = {}
+    real = asyncio.Event()
+
+    async def on_heartbeat(delivery: Delivery[Heartbeat]) -> None:
+        latest[delivery.message.id] = delivery.message
+        if binder_mode(latest.values(), holders, server.url).mode == "real":
+            real.set()
+
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS) as limit, connect(server, "tap", clock=clock) as bus:
+            limit.reschedule(None)
+            await bus.subscribe(f"{PREFIX}.health.*.*", Heartbeat, on_heartbeat)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(listen):
+                    await real.wait()
+    except TimeoutError:
+        return BinderMode(mode="unknown", why=f"no connection to {server.url}: check --user and --password-file")
+    except BusError as error:
+        return BinderMode(mode="unknown", why=str(error))
+    return binder_mode(latest.values(), holders, server.url)
+
+
+async def _reachable(server: Nats) -> bool:
+    """Whether any of the addresses accepts a connection."""
+    for url in server.urls:
+        address = urlsplit(url)
+        try:
+            async with asyncio.timeout(REACH_SECONDS):
+                _, writer = await asyncio.open_connection(address.hostname, address.port or 4222)
+        except (OSError, TimeoutError):
+            continue
+        writer.close()
+        return True
+    return False

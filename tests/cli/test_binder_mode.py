@@ -1,0 +1,150 @@
+"""Whether `equipoise status` shows evictions as real, as dry runs, or as unknown."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from binder.ledgers import a_ledger
+from builders import NOW
+from bus_worlds import free_port
+from cli.buses import Bus
+from cli.http_clusters import HttpCluster
+
+from equipoise.cli.status.binder_mode import binder_mode, read_binder_mode
+from equipoise.cli.status.run import with_configuration
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.bus.subjects import ServiceName
+from equipoise.contracts.kubernetes.objects import Lease, LeaseSpec, ObjectMeta
+from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
+from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.kubernetes.client import LEASES
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.testbed.memory.kube import MemoryKube
+
+pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
+
+OWN = "equipoise-system"
+URL = "nats://bus"
+
+
+def a_heartbeat(service: str, id: str, **fields: Any) -> Heartbeat:
+    return Heartbeat(service=service, id=id, version="1", ready=True, at=NOW, **fields)
+
+
+LEADER = a_heartbeat("descheduler", "descheduler-1", leading=True)
+
+
+def mode(*evictions: str, leader: Heartbeat = LEADER, holders: Collection[str] | None = (LEADER.id,)) -> str:
+    binders = [a_heartbeat("binder", f"binder-{number}", evictions=text) for number, text in enumerate(evictions)]
+    return binder_mode([*binders, leader], holders, URL).mode
+
+
+def test_real_evictions_win() -> None:
+    """While the mode is rolled out, some binders evict."""
+    assert mode(DRY_RUN, DRY_RUN) == "dry run"
+    assert mode(DRY_RUN, REAL) == "real"
+
+
+def test_a_mode_that_no_binder_states_is_unknown() -> None:
+    """Without a heartbeat, and if a binder reports something else."""
+    assert mode() == "unknown"
+    assert mode(DRY_RUN, "paused: release") == "unknown"
+
+
+def test_heartbeats_of_another_cluster_are_not_of_this_one() -> None:
+    """A port-forward may lead elsewhere: the leader on the bus must hold a Lease of the cluster."""
+    assert mode(DRY_RUN, holders={"descheduler-2"}) == "unknown"
+    assert mode(REAL, holders={"descheduler-2"}) == "unknown"
+    assert mode(REAL, holders=None) == "unknown"
+    assert mode(REAL, leader=a_heartbeat("descheduler", LEADER.id, leading=False)) == "unknown"
+
+
+def test_a_configuration_does_not_replace_what_binders_report() -> None:
+    """A file that is not the one in use must not turn real evictions into a dry run."""
+    file = Path("equipoise.yaml")
+    elsewhere = binder_mode([a_heartbeat("binder", "binder-1", evictions=REAL)], None, URL)
+    silent = binder_mode([LEADER], {LEADER.id}, URL)
+
+    assert with_configuration(elsewhere, file, evict=False).mode == "unknown"
+    assert with_configuration(elsewhere, file, evict=True).mode == "real"
+    assert with_configuration(silent, file, evict=False).mode == "dry run"
+
+
+def a_cluster(holder: str) -> MemoryKube:
+    clock = SystemClock()
+    kube = MemoryKube(clock)
+    renewed = datetime.fromtimestamp(clock.now(), UTC)
+    spec = LeaseSpec(holder_identity=holder, lease_duration_seconds=60, renew_time=renewed)
+    kube.put(LEASES, Lease(metadata=ObjectMeta(name="equipoise-descheduler", namespace=OWN), spec=spec))
+    return kube
+
+
+@pytest.mark.parametrize(
+    ("evictions", "holder", "expected"),
+    [(DRY_RUN, LEADER.id, "dry run"), (REAL, LEADER.id, "real"), (REAL, "other", "unknown")],
+)
+async def test_the_user_tap_reads_the_mode_from_the_bus(bus: Bus, evictions: str, holder: str, expected: str) -> None:
+    """Heartbeats are not retained: they are published while the command listens."""
+    clock = SystemClock()
+    async with beating(bus, evictions):
+        found = await read_binder_mode(bus.settings("tap"), a_cluster(holder), OWN, clock, listen=5.0)
+
+    assert found.mode == expected, found
+    assert bus.url in found.why
+
+
+async def test_status_shows_a_dry_run_as_such(bus: Bus, cluster: HttpCluster) -> None:
+    """The ledger allows evictions, but the binders only dry-run."""
+    now = SystemClock().now()
+    cluster.put_ledger(a_ledger(created_at=now - 9_000, started_at=now - 9_000))
+    renewed = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": LEADER.id, "leaseDurationSeconds": 600, "renewTime": renewed}
+    cluster.leases = [{"metadata": {"name": "equipoise-descheduler", "namespace": OWN}, "spec": spec}]
+    async with beating(bus, DRY_RUN):
+        code, output = await bus.run("status", KUBECONFIG=str(cluster.file))
+
+    assert code == 0, output
+    assert f"\nevictions: dry run\nbinders: 1 binder at {bus.url}: dry run\n" in output
+    assert "allowed" not in output
+
+
+@asynccontextmanager
+async def beating(bus: Bus, evictions: str) -> AsyncIterator[None]:
+    """Heartbeats of a binder and of the leading descheduler, several a second."""
+
+    async def beat(service: ServiceName, heartbeat: Heartbeat) -> None:
+        async with open_bus(bus.settings(service), service, SystemClock(), None) as connection:
+            while True:
+                await connection.publish(subjects.health(service, heartbeat.id), heartbeat)
+                await asyncio.sleep(0.2)
+
+    beats = [
+        asyncio.create_task(beat("binder", a_heartbeat("binder", "binder-1", evictions=evictions))),
+        asyncio.create_task(beat("descheduler", LEADER)),
+    ]
+    try:
+        yield
+    finally:
+        for each in beats:
+            each.cancel()
+        await asyncio.wait(beats)
+
+
+async def test_an_unreachable_bus_is_unknown_at_once() -> None:
+    """With its address."""
+    server = Nats(url=f"nats://127.0.0.1:{free_port()}")
+    found = await read_binder_mode(server, a_cluster(LEADER.id), OWN, SystemClock())
+
+    assert (found.mode, found.why) == ("unknown", f"no NATS server at {server.url} (use --nats)")
+
+
+async def test_rejected_credentials_are_unknown(bus: Bus) -> None:
+    """The server has users, and none was given."""
+    found = await read_binder_mode(Nats(url=bus.url), a_cluster(LEADER.id), OWN, SystemClock(), listen=0.5)
+
+    assert found.mode == "unknown"
