@@ -172,8 +172,15 @@ def test_a_replica_that_is_not_ready_is_not_counted() -> None:
     assert not here.should_release(1, 1.0)
     here.on_heartbeat("two", 10.0, ready=True)
     assert here.should_release(1, 11.0)
-    here.on_heartbeat("two", 40.0, ready=False)
-    assert not here.should_release(1, 41.0)
+
+
+def test_a_replica_that_lost_the_api_server_is_still_counted() -> None:
+    """After an outage each replica acquires its share, not the first one all of them."""
+    here = shards_held(2, 2)
+    here.on_heartbeat("two", 0.0, ready=True)
+    for second in (10.0, 20.0, 30.0, 40.0):
+        here.on_heartbeat("two", second, ready=False)
+    assert here.replicas(41.0) == 2
 
 
 def test_a_replica_without_heartbeats_is_not_counted() -> None:

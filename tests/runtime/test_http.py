@@ -13,6 +13,7 @@ from aiohttp.test_utils import BaseTestServer, TestServer
 
 from equipoise.contracts.kubernetes import objects
 from equipoise.runtime.configuration.sections import Kubernetes
+from equipoise.runtime.kubernetes.availability import FAILURE_SECONDS
 from equipoise.runtime.kubernetes.client import (
     CONFIG_MAPS,
     DEPLOYMENTS,
@@ -28,6 +29,7 @@ from equipoise.runtime.kubernetes.client import (
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.kubernetes.http import ApiServer
 from equipoise.runtime.process.clock import SystemClock
+from equipoise.testbed.memory.clock import ManualClock
 
 Reply = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -414,6 +416,44 @@ async def test_a_context_is_chosen(kubeconfig: Path) -> None:
     with pytest.raises(KubeError, match="there"):
         async with connect_kube(settings, "binder", SystemClock()):
             pass
+
+
+@pytest.mark.parametrize(("code", "down"), [(401, True), (500, True), (503, True), (404, False), (429, False)])
+async def test_an_api_server_that_serves_nobody_is_a_problem(
+    code: int, down: bool, kubeconfig: Path, api: Server
+) -> None:
+    """A missing object or flow control is a response."""
+    api.responds(as_json(code, status(code, "Some", "x")))
+    clock = ManualClock()
+    async with connect_kube(Kubernetes(kubeconfig=str(kubeconfig)), "binder", clock) as kube:
+        for _ in range(2):
+            with pytest.raises(KubeError):
+                await kube.get(PODS, "web-1", "shop")
+            await clock.advance(FAILURE_SECONDS)
+        assert (f"get pods shop/web-1: {code}" in kube.problem, bool(kube.problem)) == (down, down)
+
+
+async def test_an_api_server_that_never_responds_is_a_problem(kubeconfig: Path, api: Server) -> None:
+    """Also for callers that wait for less than the timeout of a request."""
+    arrived, end = asyncio.Event(), asyncio.Event()
+
+    async def never(request: web.Request) -> web.StreamResponse:
+        arrived.set()
+        await end.wait()
+        return web.Response()
+
+    api.responds(never)
+    clock = ManualClock()
+    async with connect_kube(Kubernetes(kubeconfig=str(kubeconfig)), "binder", clock) as kube:
+        for _ in range(2):
+            request = asyncio.create_task(kube.get(PODS, "web-1", "shop"))
+            await arrived.wait()
+            arrived.clear()
+            request.cancel()
+            await asyncio.wait([request])
+            await clock.advance(FAILURE_SECONDS)
+        end.set()
+        assert "no response in time" in kube.problem
 
 
 async def test_connections_are_given_back(kube: Kube, api: Server) -> None:

@@ -143,6 +143,18 @@ async def test_an_api_server_that_is_away_is_waited_for(world: World) -> None:
     await until("ready", world)
 
 
+async def test_a_service_is_not_ready_while_the_api_server_does_not_respond(world: World) -> None:
+    """With the reason, until a request succeeds."""
+    world.begin(for_ever)
+    await until("ready", world)
+    world.memory_kube.problem = "no request to the API server has succeeded for 60 s: wrong certificate"
+    report = world.process.health.report()
+    assert (["kubernetes"], {"nats": True, "kubernetes": False}) == (report.waiting_for, report.connections)
+    assert [world.memory_kube.problem] == report.problems
+    world.memory_kube.problem = ""
+    assert world.process.health.report().ready
+
+
 async def test_a_stop_while_waiting_is_heeded(world: World) -> None:
     """Nobody has to wait for a server that never comes."""
     world.memory_kube.refuse("get", status=0)

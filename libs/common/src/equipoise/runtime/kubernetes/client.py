@@ -164,6 +164,11 @@ class Kube(Protocol):
         """Whether requests use the token of the pod's ServiceAccount, not a kubeconfig."""
         ...
 
+    @property
+    def problem(self) -> str:
+        """Why all requests of the last minute or longer have failed; empty after any success."""
+        ...
+
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         """Raises NotFound."""
         ...

@@ -1,5 +1,7 @@
 """Opens the connection to the API server. Only this file uses kubernetes-asyncio: for kubeconfigs and tokens."""
 
+import asyncio
+import math
 import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
@@ -11,6 +13,9 @@ from typing import Any
 from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.kubernetes.client import Kube, KubeError
 from equipoise.runtime.process.clock import Clock
+
+TLS_RELOAD_PERIOD = 5.0
+"""Minimum seconds between two reads of the certificates because of failed connections."""
 
 
 @asynccontextmanager
@@ -30,11 +35,10 @@ async def connect_kube(
     from equipoise.runtime.kubernetes.http import ApiServer, Transport
 
     configuration = Configuration()
-    credentials = _Credentials(configuration, settings, environment)
+    credentials = _Credentials(configuration, settings, environment, clock)
     await credentials.reload()
     transport = Transport(
         url=str(configuration.host),
-        tls=_tls(configuration),
         server_name=configuration.tls_server_name,
         proxy=configuration.proxy,
     )
@@ -52,12 +56,20 @@ async def connect_kube(
 
 
 class _Credentials:
-    """A token that kubernetes-asyncio reads again every minute."""
+    """Certificates, and a token that kubernetes-asyncio reads again every minute."""
 
-    def __init__(self, configuration: Any, settings: Kubernetes, environment: Mapping[str, str]) -> None:
+    tls: ssl.SSLContext
+
+    def __init__(self, configuration: Any, settings: Kubernetes, environment: Mapping[str, str], clock: Clock) -> None:
         self._configuration = configuration
         self._settings = settings
         self._environment = environment
+        self._clock = clock
+        self._certificates: tuple[bytes, ...] = ()
+        """The contents of the files that `tls` was created from."""
+
+        self._reloading = asyncio.Lock()
+        self._reloaded_at = -math.inf
         self.as_service_account = "KUBERNETES_SERVICE_HOST" in environment and not settings.kubeconfig
 
     async def authorization(self) -> str:
@@ -68,7 +80,7 @@ class _Credentials:
         return (token or "").strip()
 
     async def reload(self) -> None:
-        """Store the server's address and the token in the configuration."""
+        """Read the server's address, the token and the certificates."""
         from kubernetes_asyncio.config.incluster_config import InClusterConfigLoader
         from kubernetes_asyncio.config.kube_config import load_kube_config
 
@@ -87,18 +99,34 @@ class _Credentials:
                     client_configuration=self._configuration,
                     persist_config=False,
                 )
+            self._load_tls()
         except Exception as error:
             raise _no_credentials(error) from error
+
+    async def reload_tls(self, failed: ssl.SSLContext) -> bool:
+        async with self._reloading:
+            now = self._clock.monotonic()
+            if self.tls is failed and now - self._reloaded_at >= TLS_RELOAD_PERIOD:
+                self._reloaded_at = now
+                await self.reload()
+            return self.tls is not failed
+
+    def _load_tls(self) -> None:
+        """A new context if a file has changed: one that exists would keep a removed CA."""
+        configuration = self._configuration
+        names = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
+        # Read before the context is created: if a file changes meanwhile, the next reload creates another one.
+        certificates = tuple(Path(name).read_bytes() if name else b"" for name in names)
+        if certificates != self._certificates:
+            self.tls = _tls(configuration)
+            self._certificates = certificates
 
 
 def _tls(configuration: Any) -> ssl.SSLContext:
     """The trusted CA, and the client certificate if there is one."""
-    try:
-        context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-        if configuration.cert_file:
-            context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
-    except OSError as error:
-        raise _no_credentials(error) from error
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, keyfile=configuration.key_file)
     if not configuration.verify_ssl:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE

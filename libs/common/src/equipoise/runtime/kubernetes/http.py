@@ -1,5 +1,6 @@
 """The client of the API server, with plain HTTP: decoding whole objects would block the event loop for seconds."""
 
+import asyncio
 import random
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ import msgspec
 
 from equipoise.contracts.kubernetes import objects
 from equipoise.runtime.kubernetes import responses
+from equipoise.runtime.kubernetes.availability import Availability
 from equipoise.runtime.kubernetes.client import PODS, Change, Conflict, EvictionResult, KubeError, Resource
 from equipoise.runtime.kubernetes.server_clock import ServerClock
 from equipoise.runtime.process.clock import Clock
@@ -49,7 +51,7 @@ _WATCH = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_re
 class Transport:
     """HTTP to one API server. Of the environment it uses only the proxy: a .netrc would replace the token."""
 
-    def __init__(self, *, url: str, tls: ssl.SSLContext, server_name: str | None, proxy: str | None) -> None:
+    def __init__(self, *, url: str, server_name: str | None, proxy: str | None) -> None:
         """`server_name` is the name in the certificate, if it is not the host of `url`.
 
         Without a `proxy` that of the environment is used, if it has one for this host. It is read once: for every
@@ -61,7 +63,7 @@ class Transport:
             proxy = getproxies().get(address.scheme)
         self._proxy = proxy or None
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=CONNECTIONS, ssl=tls),
+            connector=aiohttp.TCPConnector(limit=CONNECTIONS),
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=READ_BYTES,
         )
@@ -75,7 +77,9 @@ class Transport:
         headers: Mapping[str, str],
         body: bytes | None,
         timeout: aiohttp.ClientTimeout,
+        tls: ssl.SSLContext,
     ) -> aiohttp.ClientResponse:
+        """Over a connection with this context. Requests with an earlier one continue on their own connections."""
         address = f"{self._url}{path}?{urlencode(query)}" if query else f"{self._url}{path}"
         return await self._session.request(
             method,
@@ -85,6 +89,7 @@ class Transport:
             timeout=timeout,
             proxy=self._proxy,
             server_hostname=self._server_name,
+            ssl=tls,
         )
 
     async def close(self) -> None:
@@ -92,12 +97,21 @@ class Transport:
 
 
 class Credentials(Protocol):
+    @property
+    def tls(self) -> ssl.SSLContext:
+        """For new connections."""
+        ...
+
     async def authorization(self) -> str:
         """The value of the header; empty with a client certificate."""
         ...
 
     async def reload(self) -> None:
-        """Read the token again: the server rejected it."""
+        """Read the token and the certificates again: the server rejected them."""
+        ...
+
+    async def reload_tls(self, failed: ssl.SSLContext) -> bool:
+        """Read the certificates again, at most once in some seconds. Returns whether `tls` differs from `failed`."""
         ...
 
 
@@ -121,8 +135,13 @@ class ApiServer:
         self._user_agent = f"{agent}/{version}"
         self._clock = clock
         self._server_time = ServerClock()
+        self._availability = Availability(clock)
         self._streams_lists = True
         self.as_service_account = as_service_account
+
+    @property
+    def problem(self) -> str:
+        return self._availability.problem
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         what = _what("get", resource, namespace, name)
@@ -323,7 +342,8 @@ class ApiServer:
         timeout: aiohttp.ClientTimeout = _REQUEST,
         within: float | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The response, whatever its status is. After a 401 the request is repeated with a new token.
+        """The response, whatever its status is. It is repeated after a 401 with a new token, and after a failed TLS
+        handshake with changed certificates.
 
         `within`: seconds after which the request is not sent any more. Every error, also while the response is read, is
         raised as a KubeError.
@@ -332,16 +352,31 @@ class ApiServer:
         response: aiohttp.ClientResponse | None = None
         content = None if body is None else msgspec.json.encode(body)
 
-        async def send() -> aiohttp.ClientResponse:
+        async def attempt(tls: ssl.SSLContext) -> aiohttp.ClientResponse:
             headers = {"Accept": accept, "Content-Type": content_type, "User-Agent": self._user_agent}
             if authorization := await self._credentials.authorization():
                 headers["Authorization"] = authorization
             sent = self._clock.now()
             received = await self._transport.request(
-                method, path, query=query or {}, headers=headers, body=content, timeout=self._until(deadline, timeout)
-            )
+                method, path, query=query or {}, headers=headers, body=content,
+                timeout=self._until(deadline, timeout), tls=tls,
+            )  # fmt: skip
             self._server_time.observe(received.headers.get("Date", ""), sent=sent, received=self._clock.now())
             return received
+
+        async def send() -> aiohttp.ClientResponse:
+            tls = self._credentials.tls
+            try:
+                return await attempt(tls)
+            except aiohttp.ClientSSLError:  # within the handshake: the request was not sent
+                if not await self._credentials.reload_tls(tls):
+                    raise
+                return await attempt(self._credentials.tls)
+            except aiohttp.ClientOSError as error:
+                # With TLS 1.3 a server rejects the client's certificate when the request may have been sent.
+                if isinstance(error.__cause__, ssl.SSLError):
+                    await self._credentials.reload_tls(tls)
+                raise
 
         try:
             response = await send()
@@ -349,16 +384,32 @@ class ApiServer:
                 response.close()
                 await self._credentials.reload()
                 response = await send()
+            if response.status == 401 or response.status >= 500:
+                self._availability.failed(f"{what}: {response.status} {response.reason}")
+            else:
+                self._availability.succeeded()
             yield response
         except TimeoutError as error:
-            raise KubeError(0, "Timeout", f"{what}: no response in time") from error
+            raise self._failed(KubeError(0, "Timeout", f"{what}: no response in time")) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise KubeError(0, "Unreachable", f"{what}: {error or type(error).__name__}") from error
+            raise self._failed(KubeError(0, "Unreachable", f"{what}: {error or type(error).__name__}")) from error
+        except asyncio.CancelledError:
+            if response is None:  # the caller waited for less than the timeout
+                self._availability.failed(f"{what}: no response in time")
+            raise
+        except KubeError as error:
+            if error.status == 0:  # there are no credentials, or the response was incomplete
+                self._failed(error)
+            raise
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise KubeError(0, "Unreadable", f"{what}: {error}") from error
         finally:
             if response is not None:
                 response.release() if response.content.at_eof() else response.close()
+
+    def _failed(self, error: KubeError) -> KubeError:
+        self._availability.failed(str(error))
+        return error
 
     def _until(self, deadline: float | None, timeout: aiohttp.ClientTimeout) -> aiohttp.ClientTimeout:
         """With this deadline for a connection. Raises TimeoutError when it has passed."""

@@ -171,8 +171,9 @@ class Process(Generic[S]):
         if self._kube is None:
             return None
         reached = False
-        self.health.require("kubernetes", lambda: reached)
         kube: Kube | None = None
+        self.health.require("kubernetes", lambda: reached and kube is not None and not kube.problem)
+        self.health.include_problems(lambda: [kube.problem] if kube is not None and kube.problem else [])
         while True:
             try:
                 if kube is None:

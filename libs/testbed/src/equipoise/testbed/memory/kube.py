@@ -91,6 +91,9 @@ class MemoryKube:
 
         self.as_service_account = False
 
+        self.problem = ""
+        """As a test sets it; independent of the requests."""
+
         self.silent = False
         """Watches receive nothing, not even their end: a half-open connection."""
 

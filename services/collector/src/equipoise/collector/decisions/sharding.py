@@ -109,10 +109,11 @@ class OwnedShards:
     def on_heartbeat(self, identity: str, now: float, *, ready: bool) -> None:
         """A collector of our family is alive. A new one may acquire what no other did before.
 
-        One that is not ready (it has not listed the cluster yet, or is about to stop) would acquire nothing. One that
-        lost the API server still reports ready: a shard that it cannot acquire is kept by whoever acquired it.
+        One that has not been ready yet (it has not listed the cluster) would acquire nothing. One that is no longer
+        ready has lost the API server, and acquires its share when it is back: a shard that it cannot acquire is kept by
+        whoever acquired it.
         """
-        if not ready:
+        if not ready and identity not in self._heartbeats:
             return
         if now - self._heartbeats.get(identity, -math.inf) > REPLICA_TIMEOUT:
             self._kept_since.clear()
