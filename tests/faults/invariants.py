@@ -107,7 +107,7 @@ def _times_all_ready(history: History, workload: str, replicas: int) -> list[flo
 def _readiness(history: History, workload: str, grace: float = 0.0) -> list[tuple[float, tuple[str, str], bool]]:
     """When pods of the workload became ready or were lost.
 
-    Deletions by others count `grace` s later, and not at all when the pod of that name is ready again by then.
+    A pod that others deleted counts as lost only after `grace` s, and not if a pod of its name is ready by then.
     """
     changes = [change for change in history.pods if change.workload == workload and change.what != "bound"]
     back: dict[tuple[str, str], list[float]] = defaultdict(list)

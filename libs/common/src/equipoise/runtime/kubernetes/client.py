@@ -157,6 +157,7 @@ class Kube(Protocol):
     """The interface of the real client and of `equipoise.testbed.memory.MemoryKube`; both pass the same tests.
 
     If the API server rejects a request or is not reachable, every method raises KubeError or a subclass of it.
+    No method repeats a request later: that is the caller's decision. Only reflectors list and watch again.
     """
 
     @property

@@ -124,7 +124,10 @@ async def _until_signalled(
     kube: bool,
     stop_limit: float,
 ) -> int:
-    """One run of the service after another, each with its own configuration."""
+    """One run of the service after another, each with its own configuration.
+
+    If the service does not start with a changed configuration, it starts again with the one `before`.
+    """
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

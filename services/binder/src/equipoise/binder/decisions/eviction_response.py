@@ -29,7 +29,8 @@ class EvictionResponse(msgspec.Struct, frozen=True, kw_only=True):
 
     meaning: Meaning
     finish: Finish | None = None
-    """The outcome if the intent ends here; set when accepted, refused or blocked."""
+    """The outcome if the intent is not tried again; set when accepted, refused or blocked. `after_response` tries a
+    blocked intent again while its samples are fresh."""
 
     why: str = ""
     retry_after: float = 0.0
@@ -69,11 +70,10 @@ def read_response(
         return _refused(Outcome.UID_CHANGED, "another pod has its name")
     if status == 409:
         return EvictionResponse(meaning="not_now", why=f"conflict: {message}")
-    if status == 429 and disruption_budget and not retry_after:
+    if status == 429 and disruption_budget and not retry_after:  # with Retry-After the budget is not processed yet
         blocked = Finish(outcome=Outcome.BLOCKED_PDB, detail=message)
         return EvictionResponse(meaning="blocked", finish=blocked, why=message, budget=budget)
     if status == 429 and disruption_budget:
-        # The disruption controller has not processed the budget yet.
         return EvictionResponse(meaning="not_now", why=message, retry_after=retry_after or _RETRY_AFTER)
     if status == 429:
         why = message or "too many requests"

@@ -27,7 +27,7 @@ class Backoff:
     def refused(self, key: str, now: float, at_least: float = 0.0) -> float:
         """Counts a refusal; returns the seconds to wait."""
         times, until = self._refusals.pop(key, (0, now))
-        # Refusals of concurrent requests count as one.
+        # Requests that were sent before the last refusal may be refused during its backoff: these count as one.
         times = times if now < until else times + 1
         wait = max(at_least, min(self._longest, self._first * 2.0 ** (min(times, 32) - 1)))
         wait *= 1 + _JITTER * self._random()

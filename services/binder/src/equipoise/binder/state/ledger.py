@@ -2,8 +2,8 @@
 
 It is one JSON document that all binders share. Who writes it proves by compare-and-swap that it read the newest one.
 So a limit that holds on the document holds in the cluster, for any number of binders and whenever they crash. All times
-are the API server's. Its clock is known within bounds only: a decision is made at the earliest possible time, and what
-is over is recorded with the latest one. So no window ends early.
+are the API server's. Its clock is known within bounds only. A decision uses the earliest time that it can be there, and
+the end of an eviction is recorded with the latest time that it can be. So no window ends early.
 """
 
 from collections.abc import Callable, Mapping
@@ -96,7 +96,8 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     def latest(self) -> float:
         """The latest time at which the API server can have received its POST; windows count from here.
 
-        Another outcome than CERTAIN does not move it: a binder that was suspended may resume and send the POST.
+        An outcome that is not CERTAIN does not make it earlier than the end of the intent's life: a binder that was
+        suspended may resume and send the POST until then.
         """
         if self.settled_at is not None and self.outcome in CERTAIN:
             return self.settled_at

@@ -1,9 +1,9 @@
 """Usage per replica of every workload: windows, and the 24-hour profile.
 
 Most of what a source is queried for are pods, so they are queried in the shortest window only. The mean of a longer
-window, up to `podWindowLimit`, is made of means of the shortest one that adjoin each other, weighted by the time that
-each covers; that of a still longer one, of the slots of the profile. Each slot is queried when it has ended, with a
-window of exactly its length, and smoothed over days.
+window, up to `podWindowLimit`, is computed from consecutive means of the shortest one, weighted by the time that each
+covers. The mean of a still longer window is computed from the slots of the profile. Each slot is queried when it has
+ended, with a window of exactly its length, and smoothed over days.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -21,9 +21,11 @@ class AbnormalCount(msgspec.Struct, frozen=True, kw_only=True):
 
     abnormal: int
     evaluated_at: float
-    """Time of the last evaluation that was counted, and of its sample."""
+    """Time of the last evaluation that was counted."""
 
     sampled_at: float
+    """Time of the sample that this evaluation used."""
+
     abnormal_at: float
     """Time of the last abnormal evaluation, counted or not."""
 

@@ -165,7 +165,8 @@ class DayGainTable:
         gains = single_gain + self._best_gain[firsts]
         gains[self._pointless(seconds, there, self._requests[firsts], single_gain)] = -np.inf
         gains[self._workload[seconds][:, np.newaxis] == self._workload[firsts]] = -np.inf
-        # Usage of both in the same hours adds to the gain where one takes the place of the other.
+        # Usage of both in the same hours adds to the gain where one takes the place of the other: on the target, and
+        # on the source as well if the other pod moves back to it.
         back = np.nonzero(np.isfinite(gains) & (self._best[firsts] == self.location[seconds][:, np.newaxis]))
         for resource, weight in enumerate(self._resources):
             common = (self.day[seconds, resource] * self._slots) @ self.day[firsts, resource].T

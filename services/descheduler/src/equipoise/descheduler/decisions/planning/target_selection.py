@@ -46,7 +46,7 @@ class TargetNodes(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes × resources: load (0..1) that must not be exceeded; infinite without a limit."""
 
     widest: Array
-    """As `limits`, for pods of a source that stays hotter than the target becomes."""
+    """As `limits`, but for pods whose source remains hotter than this target becomes by the move."""
 
     production: Array
     """As `limits`, for the usage of production pods."""
@@ -78,7 +78,8 @@ def target_nodes(
     """The nodes of known load to which pods may be moved.
 
     Idle ones may be filled up to the ceiling, the others only up to `target_threshold` (0..1) of the distance between
-    the idle threshold and the ceiling. `leveling`: the others too up to the ceiling, if the source stays hotter.
+    the idle threshold and the ceiling. With `leveling`, the others may also be filled up to the ceiling if the source
+    remains hotter than the target becomes.
     """
     all_loads = projection.amounts / projection.base
     limited = [resource in applied.ceiling for resource in MEASURED]

@@ -64,8 +64,8 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
     """A node is hot when its day is so many points above the cluster's: root mean square over hours and resources."""
 
     current_load_weight: Share = 0.0
-    """Weight of the current load; that of the forecast day is the remainder. It should be 0.5 or more where days differ
-    from each other. Where they are alike, moves then follow the load of every hour, three times as many of them.
+    """Weight of the current load; the forecast day has the remainder. Use 0.5 or more where days differ from each
+    other. Where days are alike, that makes three times as many moves, because moves then follow the load of every hour.
     """
 
     min_gain: Annotated[float, Meta(ge=0)] = 15.0
