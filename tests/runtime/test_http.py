@@ -215,6 +215,21 @@ async def test_retry_after_is_limited_to_a_minute(kube: Kube, api: Server) -> No
     assert 60 == error.value.retry_after
 
 
+async def test_the_text_of_an_error_is_limited(kube: Kube, api: Server) -> None:
+    """A webhook may refuse with a megabyte, and the text of an error becomes part of outcomes and of the ledger."""
+
+    async def reply(_request: web.Request) -> web.StreamResponse:
+        return web.json_response(status(403, "Forbidden", "denied: " + "x" * 2**20), status=403)
+
+    api.responds(reply)
+    with pytest.raises(KubeError, match="get pods shop/web-1: denied: xxx") as error:
+        await kube.get(PODS, "web-1", "shop")
+    result = await kube.evict("shop", "web-1", uid="u", dry_run=False)
+
+    assert len(error.value.message) < 2_000
+    assert len(result.message) < 2_000
+
+
 async def test_a_budget_is_named_by_its_cause(kube: Kube, api: Server) -> None:
     """The message proper does not name it."""
     published = status(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")

@@ -13,8 +13,8 @@ from equipoise.runtime.kubernetes.client import Change, EvictionResult, KubeErro
 
 T = TypeVar("T", bound=objects.Object)
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
-TEXT_LIMIT = 500
-"""Characters of a response that is not a Status: proxies send whole pages."""
+TEXT_LIMIT = 1_000
+"""Characters of the text of an error response: webhooks and proxies send whole pages, and outcomes contain this text."""
 
 MAX_RETRY_AFTER = 60.0
 """Maximum Retry-After in seconds: an error page of a proxy may request an hour."""
@@ -161,7 +161,7 @@ def read_eviction(status: int, headers: Mapping[str, str], body: bytes) -> Evict
     return EvictionResult(
         status=status,
         reason=reply.reason,
-        message=" ".join(filter(None, (reply.message, causes[0].message if causes else ""))),
+        message=" ".join(filter(None, (reply.message, causes[0].message if causes else "")))[:TEXT_LIMIT],
         disruption_budget=bool(causes),
         budget=named[1] if named else "",
         retry_after=_retry_after(headers, reply),
@@ -213,7 +213,8 @@ def _with_text_times(value: Any) -> Any:
 
 def _status_of(body: bytes) -> Status:
     try:
-        return _status.decode(body)
+        status = _status.decode(body)
+        return msgspec.structs.replace(status, message=status.message[:TEXT_LIMIT])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return Status(message=body[:TEXT_LIMIT].decode(errors="replace").strip())
 
