@@ -14,7 +14,7 @@ from equipoise.runtime.kubernetes.client import Change, EvictionResult, KubeErro
 T = TypeVar("T", bound=objects.Object)
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 TEXT_LIMIT = 1_000
-"""Characters of the text of an error response: webhooks and proxies send whole pages, and outcomes contain this text."""
+"""Characters of the text of an error response: webhooks and proxies send whole pages, and outcomes contain it."""
 
 MAX_RETRY_AFTER = 60.0
 """Maximum Retry-After in seconds: an error page of a proxy may request an hour."""
