@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import aiohttp
@@ -147,8 +147,13 @@ class FrozenCluster:
         return self.cluster.bindings()[-count:]
 
     async def remove_pods(self) -> None:
+        """Deletes all pods. On a slow machine that takes longer than one request may, so the request is repeated."""
         async with self.cluster.api() as api:
-            await api.request("DELETE", "/api/v1/namespaces/default/pods", {"gracePeriodSeconds": 0})
+            removing = True
+            while removing:
+                with suppress(TimeoutError):
+                    await api.request("DELETE", "/api/v1/namespaces/default/pods", {"gracePeriodSeconds": 0})
+                    removing = False
             await api.wait("/api/v1/namespaces/default/pods", lambda pods: not pods["items"], timeout=300.0)
 
 
