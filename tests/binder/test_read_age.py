@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from binder.ledgers import a_ledger, an_entry
 from binder.stepping import SteppingBus, SteppingKube, Steps
-from binder.worlds import GENEROUS, OWN, World
+from binder.worlds import GENEROUS, OWN, SlowWrites, World
 from kube_objects import a_deployment, a_pod
 
 from equipoise.binder.decisions.limits import EvictionRate, Limits, Maintenance
@@ -20,7 +20,7 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.bus import Delivery, Redeliver
-from equipoise.runtime.kubernetes.client import CONFIG_MAPS, DEPLOYMENTS, LEASES, NAMESPACES, PODS, Resource
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, DEPLOYMENTS, LEASES, NAMESPACES, PODS
 from equipoise.testbed.memory.faults import Call
 
 OPT_OUT = {"annotations": {"equipoise.dev/evict": "false"}}
@@ -65,22 +65,6 @@ MORE_CHANGES = CHANGES | {
 }
 
 
-class _SlowWrites:
-    """An API server that carries out a write at once and responds late."""
-
-    def __init__(self, world: World, seconds: float) -> None:
-        self._world = world
-        self._seconds = seconds
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._world.kube, name)
-
-    async def replace(self, resource: Resource[Any], value: Any) -> Any:
-        response = await self._world.kube.replace(resource, value)
-        await self._world.clock.sleep(self._seconds)
-        return response
-
-
 class _SlowRequests:
     """Every request takes some time; the cluster changes when one of them is sent."""
 
@@ -116,7 +100,7 @@ def _assert_not_posted(world: World) -> None:
 @pytest.mark.parametrize("change", CHANGES)
 async def test_a_change_during_a_slow_write_of_the_ledger_prevents_the_eviction(world: World, change: str) -> None:
     """The reservation takes 15 s; the change happens after 5 s, when everything has been read."""
-    kube: Any = _SlowWrites(world, 15.0)
+    kube: Any = SlowWrites(world, 15.0)
     await world.start(world.binder(kube=kube))
     await world.propose("web-1")
     await world.clock.advance(5)
@@ -150,7 +134,7 @@ async def test_an_intent_that_waited_for_the_rate_is_evicted(world: World) -> No
 async def test_a_maintenance_time_that_ends_during_a_slow_write_prevents_the_eviction(world: World) -> None:
     """Limits may change by time alone: evictions are allowed until 22:14, and it is 22:13:51 when one is reserved."""
     only = (WeeklyTimes(begin="22:00", end="22:14"),)
-    kube: Any = _SlowWrites(world, 15.0)
+    kube: Any = SlowWrites(world, 15.0)
     limits = msgspec.structs.replace(GENEROUS, maintenance=Maintenance(only=only))
     await world.start(world.binder(kube=kube, limits=limits))
     await world.clock.advance(30)

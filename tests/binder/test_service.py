@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from binder.ledgers import an_entry
-from binder.worlds import GENEROUS, LEADER, OWN, World, a_cycle
+from binder.worlds import GENEROUS, LEADER, OWN, SlowWrites, World, a_cycle
 from builders import NOW, a_placement, an_intent
 
 from equipoise.binder.decisions.limits import (
@@ -23,7 +23,7 @@ from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.runtime.bus import Delivery, Redeliver
-from equipoise.runtime.kubernetes.client import CONFIG_MAPS, LEASES, PODS, Resource
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, LEASES, PODS
 from equipoise.runtime.kubernetes.fence import PROBE, RETRY_PERIOD
 
 
@@ -121,26 +121,10 @@ async def test_a_reserved_intent_is_not_posted_after_a_pause(world: World) -> No
     assert world.evicted == []
 
 
-class _SlowWrites:
-    """An API server whose responses to writes are late."""
-
-    def __init__(self, world: World, seconds: float) -> None:
-        self._world = world
-        self._seconds = seconds
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._world.kube, name)
-
-    async def replace(self, resource: Resource[Any], value: Any) -> Any:
-        response = await self._world.kube.replace(resource, value)
-        await self._world.clock.sleep(self._seconds)
-        return response
-
-
 @pytest.mark.parametrize("meanwhile", ["pause", "new leader", "nothing"])
 async def test_a_binder_that_was_suspended_checks_its_decision_again(world: World, meanwhile: str) -> None:
     """Before the POST; what it does not post does not count."""
-    kube: Any = _SlowWrites(world, 20.0)
+    kube: Any = SlowWrites(world, 20.0)
     await world.start(world.binder(kube=kube))
     await world.propose("web-1")
     await world.clock.advance(5)

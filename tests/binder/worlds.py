@@ -40,6 +40,7 @@ from equipoise.runtime.kubernetes.client import (
     PODS,
     REPLICA_SETS,
     Kube,
+    Resource,
 )
 from equipoise.runtime.process.health import Health
 from equipoise.runtime.process.lifecycle import Runtime
@@ -211,3 +212,19 @@ class World:
         self.kube.put(
             CONFIG_MAPS, objects.ConfigMap(metadata=objects.ObjectMeta(name=NAME, namespace=OWN), data={KEY: text})
         )
+
+
+class SlowWrites:
+    """An API server that carries out a write at once and responds late."""
+
+    def __init__(self, world: World, seconds: float) -> None:
+        self._world = world
+        self._seconds = seconds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world.kube, name)
+
+    async def replace(self, resource: Resource[Any], value: Any) -> Any:
+        response = await self._world.kube.replace(resource, value)
+        await self._world.clock.sleep(self._seconds)
+        return response

@@ -12,12 +12,10 @@ import sys
 import msgspec
 from builders import NOW
 from prometheus_client import CollectorRegistry
-from scorer.running import Running, fill
+from scorer.running import begin_running, fill
 
-from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.runtime.process.health import Health, serving_health
 from equipoise.scorer import __main__ as program
-from equipoise.scorer.service import Scorer
 from equipoise.scorer.settings import ExtenderSettings, ScorerSettings
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock
@@ -27,20 +25,11 @@ async def serve(settings: ScorerSettings) -> None:
     clock, registry = ManualClock(NOW), CollectorRegistry()
     health = Health(configuration_hash="", metrics=registry)
     async with MemoryBus(clock) as bus, serving_health("127.0.0.1:0", health, registry, "0") as address:
-        scorer = Scorer(
-            settings=settings,
-            load=LoadSettings(),
-            thresholds=Thresholds(),
-            bus=bus,
-            clock=clock,
-            health=health,
-            metrics=registry,
-        )
-        running = Running(scorer, bus, clock, health, registry)
-        await scorer.attach()
-        running.task = asyncio.create_task(scorer.run())
+        running = await begin_running(settings, bus, clock, health, registry)
         await fill(running)
-        print(json.dumps({"extender": await scorer.port, "health": int(address.rpartition(":")[2])}), flush=True)
+        print(
+            json.dumps({"extender": await running.scorer.port, "health": int(address.rpartition(":")[2])}), flush=True
+        )
         await asyncio.to_thread(sys.stdin.read)
         await running.stop()
 

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 from scorer.clusters import a_cycle
 
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.runtime.process.health import Health
 from equipoise.scorer.service import Scorer
 from equipoise.scorer.settings import ExtenderSettings, ScorerSettings
@@ -44,6 +45,25 @@ class Running:
         self.task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self.task
+
+
+async def begin_running(
+    settings: ScorerSettings, bus: MemoryBus, clock: ManualClock, health: Health, metrics: CollectorRegistry
+) -> Running:
+    """Starts a scorer with the default load and thresholds; the caller stops it."""
+    scorer = Scorer(
+        settings=settings,
+        load=LoadSettings(),
+        thresholds=Thresholds(),
+        bus=bus,
+        clock=clock,
+        health=health,
+        metrics=metrics,
+    )
+    running = Running(scorer, bus, clock, health, metrics)
+    await scorer.attach()
+    running.task = asyncio.create_task(scorer.run())
+    return running
 
 
 Start = Callable[..., Awaitable[Running]]

@@ -32,7 +32,8 @@ async def connect_kube(
     """
     from kubernetes_asyncio.client.configuration import Configuration
 
-    from equipoise.runtime.kubernetes.http import ApiServer, Transport
+    from equipoise.runtime.kubernetes.http import ApiServer
+    from equipoise.runtime.kubernetes.transport import Transport
 
     configuration = Configuration()
     credentials = _Credentials(configuration, settings, environment, clock)

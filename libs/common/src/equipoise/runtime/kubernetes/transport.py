@@ -1,0 +1,62 @@
+"""HTTP requests to one API server: connections, proxy and TLS, without credentials or decoding."""
+
+import ssl
+from collections.abc import Mapping
+from urllib.parse import urlencode, urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+
+CONNECTIONS = 100
+"""Maximum number of concurrent requests."""
+
+READ_BYTES = 2**17
+"""Approximate bytes of a response that are buffered: a list is decoded while no other task runs."""
+
+
+class Transport:
+    """HTTP to one API server. Of the environment it uses only the proxy: a .netrc would replace the token."""
+
+    def __init__(self, *, url: str, server_name: str | None, proxy: str | None) -> None:
+        """`server_name` is the name in the certificate, if it is not the host of `url`.
+
+        Without a `proxy` that of the environment is used, if it has one for this host. It is read once: for every
+        request that would take two threads, and half of the request's time.
+        """
+        self._url = url.rstrip("/")
+        self._server_name = server_name
+        if not proxy and not proxy_bypass((address := urlsplit(self._url)).hostname or ""):
+            proxy = getproxies().get(address.scheme)
+        self._proxy = proxy or None
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=CONNECTIONS),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=READ_BYTES,
+        )
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str],
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout: aiohttp.ClientTimeout,
+        tls: ssl.SSLContext,
+    ) -> aiohttp.ClientResponse:
+        """Over a connection with this context. Requests with an earlier one continue on their own connections."""
+        address = f"{self._url}{path}?{urlencode(query)}" if query else f"{self._url}{path}"
+        return await self._session.request(
+            method,
+            address,
+            headers=headers,
+            data=body,
+            timeout=timeout,
+            proxy=self._proxy,
+            server_hostname=self._server_name,
+            ssl=tls,
+        )
+
+    async def close(self) -> None:
+        await self._session.close()
