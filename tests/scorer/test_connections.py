@@ -4,6 +4,7 @@ Attackers connect from other addresses of the loopback interface. The scorer may
 """
 
 import asyncio
+import itertools
 import json
 import socket
 import ssl
@@ -24,10 +25,13 @@ from equipoise.cli.certificates.issue import client_pair, new_ca, server_pair
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.scorer.settings import ExtenderTls
+from equipoise.scorer.shell.connections import MAX_NEW_CONNECTIONS
 
 OPEN_FILES = 512
 IDLE = 600
 SLOW = 200
+BEFORE_ASYNCIO_ENDS_A_HANDSHAKE = 40
+"""Seconds. asyncio ends a TLS handshake after 60 s by itself, which proves nothing about the scorer."""
 
 Pipe = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -170,15 +174,31 @@ class Authority:
 
 
 async def test_connections_without_a_certificate_take_no_place(tmp_path: Path) -> None:
-    """They come from 100 addresses, and never begin the handshake; kube-scheduler's new connections are served."""
+    """They come from 100 addresses, and never begin the handshake; kube-scheduler's new connections are served.
+
+    Their deadline is far away: only the small limit of new connections closes them.
+    """
     authority = Authority(tmp_path)
-    async with scorer_process(authority.kube_scheduler, tls=authority.tls, handshake_timeout=1.0) as scorer:
+    async with scorer_process(authority.kube_scheduler, tls=authority.tls, handshake_timeout=600.0) as scorer:
         addresses = [f"127.0.0.{number}" for number in range(2, 102)]
         idle = await scorer.attack(addresses * (IDLE // len(addresses)))
 
         assert await scorer.scored(20) == 20
         assert await scorer.healthy()
-        async with asyncio.timeout(60):
+        closing = [asyncio.create_task(closed_by_server(pipe)) for pipe in idle]
+        async with asyncio.timeout(BEFORE_ASYNCIO_ENDS_A_HANDSHAKE):
+            for closed in itertools.islice(asyncio.as_completed(closing), IDLE - MAX_NEW_CONNECTIONS):
+                await closed
+        for task in closing:
+            task.cancel()
+
+
+async def test_a_connection_without_a_certificate_ends_at_the_deadline(tmp_path: Path) -> None:
+    """As long as there is room for it."""
+    authority = Authority(tmp_path)
+    async with scorer_process(authority.kube_scheduler, tls=authority.tls, handshake_timeout=1.0) as scorer:
+        idle = await scorer.attack(["127.0.0.2"] * 10)
+        async with asyncio.timeout(BEFORE_ASYNCIO_ENDS_A_HANDSHAKE):
             await asyncio.gather(*map(closed_by_server, idle))
 
 
