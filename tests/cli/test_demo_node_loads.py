@@ -1,7 +1,6 @@
 """Loads of nodes from a real Prometheus."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Iterator
 
 import aiohttp
@@ -41,33 +40,46 @@ async def node_loads(url: str) -> AsyncIterator[NodeLoads]:
         yield NodeLoads(session, url, trace, WINDOW)
 
 
-async def measured(node_loads: NodeLoads) -> float:
-    """A time at which the busy node has a whole window of samples."""
+async def measured(node_loads: NodeLoads, url: str) -> float:
+    """The time of the busy node's newest sample, once a whole window before it has samples.
+
+    Not the current time: when scrapes are late, the newest sample may be older than what a test takes from the window.
+    """
     async with asyncio.timeout(60):
-        while "busy" not in await node_loads.at():  # noqa: ASYNC110  Prometheus does not notify of scrapes
+        while True:
+            moment = await newest_sample(url)
+            if "busy" in await node_loads.at(moment):
+                return moment
             await asyncio.sleep(0.1)
-    return time.time()  # noqa: TID251  Prometheus scrapes with the same clock
 
 
-async def test_late_scrapes_do_not_make_a_busy_node_idle(node_loads: NodeLoads) -> None:
+async def newest_sample(url: str) -> float:
+    """Unix time; 0 without samples."""
+    parameters = {"query": 'timestamp(node_cpu_usage_seconds_total{node="busy"})'}
+    async with aiohttp.ClientSession() as session, session.get(f"{url}/api/v1/query", params=parameters) as response:
+        rows = (await response.json())["data"]["result"]
+    return float(rows[0]["value"][1]) if rows else 0.0
+
+
+async def test_late_scrapes_do_not_make_a_busy_node_idle(node_loads: NodeLoads, url: str) -> None:
     """Three quarters of the window have no sample yet: only the covered part counts."""
-    moment = await measured(node_loads)
+    moment = await measured(node_loads, url)
 
     loads = await node_loads.at(moment + 0.75 * WINDOW)
 
     assert loads["busy"] == pytest.approx(75, abs=8)
 
 
-async def test_a_node_without_samples_in_the_window_is_unknown(node_loads: NodeLoads) -> None:
+async def test_a_node_without_samples_in_the_window_is_unknown(node_loads: NodeLoads, url: str) -> None:
     """Neither 0 nor the last value."""
-    moment = await measured(node_loads)
+    moment = await measured(node_loads, url)
 
     assert await node_loads.at(moment + 10 * WINDOW) == {}
 
 
-async def test_it_waits_until_all_nodes_are_known(node_loads: NodeLoads, exporter: Exporter) -> None:
+async def test_it_waits_until_all_nodes_are_known(node_loads: NodeLoads, url: str, exporter: Exporter) -> None:
     """The spread of the other nodes would be too low; the error names the unknown nodes."""
-    await measured(node_loads)
+    await measured(node_loads, url)
     with pytest.raises(TimeoutError, match="no usage in Prometheus within 0 s for nodes late"):
         await node_loads.of_all(timeout=0)
 
