@@ -104,7 +104,7 @@ async def deployed_cluster(binaries: Binaries, directory: Path) -> AsyncIterator
             trace=trace,
             loads=NodeLoads(session, cluster.prometheus_url, trace, 2 * STEP_SECONDS),
             configuration=compressed_configuration(),
-            passwords=passwords | {"prometheus-token": token.read_text()},
+            passwords=passwords | {"prometheus-token": token.read_text(), "prometheus-kubeconfig": ""},
             certificate_secrets=create_secrets(directory / "certificates"),
             directory=directory,
         )

@@ -15,7 +15,7 @@ from deployment.base import BASE, ROOT, base_documents, base_programs
 from deployment.certificates import CLIENT_SECRET, NATS_SECRET, SECRET_KEYS, SERVER_SECRET
 from deployment.compose import COMPOSE, compose_document, compose_programs
 from deployment.kustomize import Document, named, read_documents, read_kustomization
-from deployment.programs import differences
+from deployment.programs import KUBECONFIG, differences
 
 from equipoise.cli.certificates.issue import make_certificates
 from equipoise.cli.certificates.purposes import EXTENDER, NATS
@@ -269,6 +269,21 @@ def test_the_second_scheduler_mounts_the_files_of_its_extender_entry() -> None:
 def test_compose_and_kubernetes_run_the_same_programs() -> None:
     """The same services, images, commands, variables, paths and health checks in both."""
     assert differences(base_programs(base_documents()), compose_programs(compose_document())) == []
+
+
+def test_only_programs_that_use_the_api_server_get_the_kubeconfig_of_the_user() -> None:
+    """Prometheus discovers nodes with a kubeconfig and a token of its own, and NATS and the scorer have none."""
+    programs = compose_programs(compose_document())
+    with_kubeconfig = {name for name, program in programs.items() if KUBECONFIG in program.mounts.values()}
+    assert with_kubeconfig == {"setup", "collector", "annotator", "descheduler", "binder"}
+    own = {path: source for path, source in programs["prometheus"].mounts.items() if "secret:" in source}
+    assert set(own.values()) == {"secret:prometheus-token", "secret:prometheus-kubeconfig"}
+    (scrape,) = yaml.safe_load((ROOT / "k8s" / "compose" / "prometheus.yaml").read_text())["scrape_configs"]
+    assert {scrape["kubernetes_sd_configs"][0]["kubeconfig_file"], scrape["authorization"]["credentials_file"]} == set(
+        own
+    )
+    [token] = [path for path, source in own.items() if source == "secret:prometheus-token"]
+    assert f"set users.prometheus.tokenFile {token}" in (ROOT / "docs" / "operations.md").read_text()
 
 
 MUTATIONS = [
