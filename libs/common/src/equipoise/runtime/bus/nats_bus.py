@@ -14,6 +14,7 @@ from nats.aio.msg import Msg
 from nats.micro.request import Request
 from prometheus_client import CollectorRegistry
 
+from equipoise.contracts.bus.decoding import TolerantDecoder
 from equipoise.contracts.bus.streams import STREAMS, Stream, stream_of
 from equipoise.contracts.bus.subjects import micro_name
 from equipoise.runtime.bus import (
@@ -249,8 +250,8 @@ class NatsBus:
         if failure := (received.headers or {}).get("Nats-Service-Error"):
             raise BusError(f"{subject}: {failure}")
         try:
-            return msgspec.json.decode(received.data, type=response)
-        except msgspec.MsgspecError as error:
+            return TolerantDecoder(response).decode(received.data)
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             self.errors.count("unreadable", subject, error)
             raise BusError(f"{subject}: the response cannot be decoded: {error}") from error
 
