@@ -116,9 +116,7 @@ class Publisher:
         self._link.errors.set_problem(f"stream {stream.name}", None)
         return receipt
 
-    async def _receipt(
-        self, stream: Stream, subject: str, response: asyncio.Future[Msg], deadline: float
-    ) -> Receipt:
+    async def _receipt(self, stream: Stream, subject: str, response: asyncio.Future[Msg], deadline: float) -> Receipt:
         try:
             async with asyncio.timeout_at(deadline):
                 message = await response
