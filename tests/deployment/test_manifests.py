@@ -279,9 +279,8 @@ def test_only_programs_that_use_the_api_server_get_the_kubeconfig_of_the_user() 
     own = {path: source for path, source in programs["prometheus"].mounts.items() if "secret:" in source}
     assert set(own.values()) == {"secret:prometheus-token", "secret:prometheus-kubeconfig"}
     (scrape,) = yaml.safe_load((ROOT / "k8s" / "compose" / "prometheus.yaml").read_text())["scrape_configs"]
-    assert {scrape["kubernetes_sd_configs"][0]["kubeconfig_file"], scrape["authorization"]["credentials_file"]} == set(
-        own
-    )
+    discovery, access = scrape["kubernetes_sd_configs"][0], scrape["authorization"]
+    assert {discovery["kubeconfig_file"], access["credentials_file"]} == set(own)
     [token] = [path for path, source in own.items() if source == "secret:prometheus-token"]
     assert f"set users.prometheus.tokenFile {token}" in (ROOT / "docs" / "operations.md").read_text()
 

@@ -25,6 +25,14 @@ Forward = Callable[[], Awaitable[web.StreamResponse]]
 Fault = Callable[["ProxiedRequest"], Awaitable[web.StreamResponse]]
 """Handles a request that a rule matches."""
 
+EVICTION = r"/eviction(\?|$)"
+LEDGER = r"/configmaps/"
+WATCH = "watch=true"
+"""Paths of requests."""
+
+BINDER = "equipoise-binder"
+"""Part of the User-Agent of every binder."""
+
 _HOP_BY_HOP = {
     "accept-encoding",
     "connection",

@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from equipoise.contracts.bus.channels import CHANNELS
+from equipoise.contracts.bus.decoding import TolerantDecoder
 from equipoise.contracts.bus.streams import stream_of
 from equipoise.contracts.bus.subjects import matches
 from equipoise.runtime.bus import BusUnavailable, NoResponders, connect
@@ -63,7 +64,7 @@ async def retained_messages(
             if kind is None:
                 continue
             try:
-                message = msgspec.json.decode(payload, type=kind)
-            except msgspec.MsgspecError:
+                message = TolerantDecoder(kind).decode(payload)
+            except (msgspec.MsgspecError, ValueError, RecursionError):
                 continue
             yield subject, message

@@ -45,6 +45,9 @@ class Nats(Section, frozen=True, kw_only=True):
     tls: Tls | None = None
     """For certificates that the system does not trust. Requires TLS, also with nats://."""
 
+    replicas: Literal[1, 3, 5] = 1
+    """Servers that store each stream, for `equipoise setup`. Of 3 one may fail, of 5 two."""
+
     def __post_init__(self) -> None:
         for url in self.urls:
             if not url.startswith(("nats://", "tls://", "ws://", "wss://")):

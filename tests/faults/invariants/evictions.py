@@ -1,34 +1,11 @@
-"""The invariants under every fault: pure checks of a history that return violations, as text.
-
-The numbers are those of docs/reliability.md. A check that finds nothing in an empty history proves nothing:
-`MinimumTraffic` is required. I9, I10, I12, I14, I15 and I19 are not checked here: see "Not tested" there.
-"""
+"""Evictions: their limits, pods, intents, outcomes, samples and leaders."""
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
-from itertools import pairwise
-
-import msgspec
+from collections.abc import Mapping
 
 from equipoise.contracts.messages.eviction import Outcome
 from faults.history import HARNESS, Guarantees, History, Post, PublishedIntent
-
-Check = Callable[[History, Guarantees], list[str]]
-
-
-class MinimumTraffic(msgspec.Struct, frozen=True, kw_only=True):
-    """With less traffic a run is inconclusive, even without a violation."""
-
-    intents: int
-    evictions: int
-
-    def missing(self, history: History) -> str:
-        """ "" when enough happened."""
-        intents, evictions = len(history.new_intents), len(history.new_evictions)
-        if intents >= self.intents and evictions >= self.evictions:
-            return ""
-        return f"{intents} of {self.intents} intents and {evictions} of {self.evictions} evictions"
 
 
 def limits_hold(history: History, guarantees: Guarantees) -> list[str]:
@@ -239,28 +216,6 @@ def one_epoch_at_a_time(history: History, guarantees: Guarantees) -> list[str]:
     return wrong
 
 
-def nothing_without_coverage(history: History, guarantees: Guarantees) -> list[str]:
-    """I8: while too few nodes are measured nothing is proposed or evicted, and every score is neutral."""
-    wrong = []
-    for span in history.uncovered:
-        wrong += [
-            f"{published.intent.pod}: proposed {published.at - span.begin:.1f} s after coverage was lost"
-            for published in history.new_intents
-            if span.contains(published.at) and published.intent.strategy != HARNESS
-        ]
-        wrong += [
-            f"{post.pod}: evicted {post.at - span.begin:.1f} s after coverage was lost"
-            for post in history.new_posts
-            if span.contains(post.at) and post.executed
-        ]
-        wrong += [
-            f"a score that was not neutral, {score.at - span.begin:.1f} s after coverage was lost"
-            for score in history.scores
-            if span.begin + guarantees.score_lag <= score.at <= span.end and not score.neutral
-        ]
-    return wrong
-
-
 def no_ping_pong(history: History, guarantees: Guarantees) -> list[str]:
     """I11: replacements return at most once to a node that the descheduler evicted them from.
 
@@ -286,22 +241,6 @@ def no_ping_pong(history: History, guarantees: Guarantees) -> list[str]:
     return [f"{workload} returned to {node} {count} times" for (workload, node), count in returns.items() if count > 1]
 
 
-def usage_is_monotonic(history: History, guarantees: Guarantees) -> list[str]:
-    """I16: no message about a node is followed by an older one."""
-    wrong = []
-    of_node: dict[str, list[tuple[int, int, float]]] = defaultdict(list)
-    for measured in history.measured:
-        of_node[measured.node].append((measured.epoch, measured.sequence, measured.sampled_at))
-    for node, orders in of_node.items():
-        wrong += [f"{node}: {after} after {before}" for before, after in pairwise(orders) if after[:2] <= before[:2]]
-        wrong += [
-            f"{node}: a sample {before[2] - after[2]:.1f} s older than the previous one"
-            for before, after in pairwise(orders)
-            if after[2] < before[2]
-        ]
-    return wrong
-
-
 def dry_runs_only(history: History, guarantees: Guarantees) -> list[str]:
     """I17: in a dry run every POST is a dry run."""
     return [
@@ -319,24 +258,3 @@ def pause_holds(history: History, guarantees: Guarantees) -> list[str]:
         for post in history.new_posts
         if span.begin + guarantees.pause <= post.at <= span.end
     ]
-
-
-INVARIANTS: Mapping[str, Check] = {
-    "I1": limits_hold,
-    "I2": replicas_remain,
-    "I3": protected_pods_remain,
-    "I4": uids_match,
-    "I5": one_outcome_each,
-    "I6": samples_are_fresh,
-    "I7": one_epoch_at_a_time,
-    "I8": nothing_without_coverage,
-    "I11": no_ping_pong,
-    "I16": usage_is_monotonic,
-    "I17": dry_runs_only,
-    "I18": pause_holds,
-}
-
-
-def violations(history: History, guarantees: Guarantees) -> dict[str, list[str]]:
-    """Violations by invariant."""
-    return {name: check(history, guarantees) for name, check in INVARIANTS.items()}

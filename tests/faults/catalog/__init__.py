@@ -1,0 +1,19 @@
+"""The faults. Each one breaks something under traffic, repairs it, and waits until evictions continue."""
+
+from collections.abc import Mapping
+
+from faults.catalog import api_server, binders, deschedulers, metrics, nats
+from faults.catalog.fault import LONG, SHORT, Extent, Fault
+
+__all__ = ["FAULTS", "LONG", "SHORT", "Extent", "Fault"]
+
+FAULTS: Mapping[str, Fault] = {
+    fault.name: fault
+    for fault in (
+        *binders.FAULTS,
+        *api_server.FAULTS,
+        *nats.FAULTS,
+        *deschedulers.FAULTS,
+        *metrics.FAULTS,
+    )
+}

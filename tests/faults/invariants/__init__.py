@@ -1,0 +1,49 @@
+"""The invariants under every fault: pure checks of a history that return violations, as text.
+
+The numbers are those of docs/reliability.md. A check that finds nothing in an empty history proves nothing:
+`MinimumTraffic` is required. I9, I10, I12, I14, I15 and I19 are not checked here: see "Not tested" there.
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from faults.history import Guarantees, History
+from faults.invariants import evictions, measurements
+
+Check = Callable[[History, Guarantees], list[str]]
+
+
+class MinimumTraffic(msgspec.Struct, frozen=True, kw_only=True):
+    """With less traffic a run is inconclusive, even without a violation."""
+
+    intents: int
+    evictions: int
+
+    def missing(self, history: History) -> str:
+        """ "" when enough happened."""
+        intents, evictions = len(history.new_intents), len(history.new_evictions)
+        if intents >= self.intents and evictions >= self.evictions:
+            return ""
+        return f"{intents} of {self.intents} intents and {evictions} of {self.evictions} evictions"
+
+
+INVARIANTS: Mapping[str, Check] = {
+    "I1": evictions.limits_hold,
+    "I2": evictions.replicas_remain,
+    "I3": evictions.protected_pods_remain,
+    "I4": evictions.uids_match,
+    "I5": evictions.one_outcome_each,
+    "I6": evictions.samples_are_fresh,
+    "I7": evictions.one_epoch_at_a_time,
+    "I8": measurements.nothing_without_coverage,
+    "I11": evictions.no_ping_pong,
+    "I16": measurements.usage_is_monotonic,
+    "I17": evictions.dry_runs_only,
+    "I18": evictions.pause_holds,
+}
+
+
+def violations(history: History, guarantees: Guarantees) -> dict[str, list[str]]:
+    """Violations by invariant."""
+    return {name: check(history, guarantees) for name, check in INVARIANTS.items()}
