@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import Bus, Delivery
 from equipoise.runtime.process.clock import Clock
@@ -15,10 +16,13 @@ from equipoise.testbed.processes.configuration import KUBELET
 from faults.cluster_setup import OWN, workload_of
 from faults.history import (
     HARNESS,
+    Convergence,
     History,
+    Leak,
     NodeSample,
     PodChange,
     Post,
+    ProcessSample,
     PublishedIntent,
     PublishedOutcome,
     ScoreResponse,
@@ -48,11 +52,17 @@ class Recorder:
         self.uncovered: list[Span] = []
         self.new_pods_refused: list[Span] = []
         self.dry_runs: list[Span] = []
+        self.processes: list[ProcessSample] = []
+        self.convergences: list[Convergence] = []
+        self.leaks: list[Leak] = []
+        self.placements: dict[str, NodePlacement] = {}
+        """By node, the latest message."""
 
     async def subscribe(self, bus: Bus) -> None:
         await bus.subscribe("equipoise.eviction.intent.*.*", EvictionIntent, self.on_intent)
         await bus.subscribe("equipoise.eviction.outcome.*.*", EvictionOutcome, self.on_outcome)
         await bus.subscribe("equipoise.utilization.node.*", NodeUtilization, self.on_node_utilization)
+        await bus.subscribe("equipoise.placement.node.*", NodePlacement, self.on_node_placement)
 
     async def on_intent(self, delivery: Delivery[EvictionIntent]) -> None:
         intent = delivery.message
@@ -79,6 +89,9 @@ class Recorder:
                 sampled_at=message.sampled_at,
             )
         )
+
+    async def on_node_placement(self, delivery: Delivery[NodePlacement]) -> None:
+        self.placements[delivery.message.node] = delivery.message
 
     def record_intent(self, intent: EvictionIntent, *, epoch_held: bool) -> None:
         """Before it is published, so that no POST can be earlier."""
@@ -174,6 +187,9 @@ class Recorder:
             uncovered=tuple(self.uncovered),
             new_pods_refused=tuple(self.new_pods_refused),
             dry_runs=tuple(self.dry_runs),
+            processes=tuple(sample for sample in self.processes if sample.at >= since),
+            convergences=tuple(each for each in self.convergences if each.at >= since),
+            leaks=tuple(leak for leak in self.leaks if leak.at >= since),
         )
 
 

@@ -46,6 +46,9 @@ async def with_real_metrics(rig: Rig, extent: Extent, break_metrics: Callable[[]
         rig.recorder.uncovered.append(Span(begin=begin, end=rig.clock.now()))
         rig.prometheus.clear()
         await rig.evictions(1)
+        rig.descheduler.epoch = None
+        await rig.all_settled()
+        await rig.converge()
     finally:
         requesting.cancel()
         rig.stop_programs()
