@@ -182,6 +182,22 @@ def test_every_port_is_closed_but_those_of_a_network_policy() -> None:
     assert 'http: "127.0.0.1:' in (BASE / "nats.conf").read_text()
 
 
+def test_every_account_that_uses_the_api_server_has_its_priority_level() -> None:
+    """An account that is missing there would share the level of all ServiceAccounts."""
+    documents = base_documents()
+    using = {
+        d["spec"]["template"]["spec"]["serviceAccountName"]
+        for d in documents
+        if d["kind"] in ("Deployment", "Job") and d["spec"]["template"]["spec"]["automountServiceAccountToken"]
+    }
+    schemas = [d["spec"] for d in documents if d["kind"] == "FlowSchema"]
+    assert len(schemas) == 2
+    for schema in schemas:
+        named(documents, "PriorityLevelConfiguration", schema["priorityLevelConfiguration"]["name"])
+        (rule,) = schema["rules"]
+        assert {subject["serviceAccount"]["name"] for subject in rule["subjects"]} == using
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
 def test_each_account_is_used_by_one_program(folder: Path) -> None:
     """Every service has its own ServiceAccount, and no other program runs with it."""
