@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import nats
-import nats.errors
 import pytest
 from cli.programs import PROGRAM, Running, processes_with, run, started
 from cluster_fixtures import StartCluster
 
 from equipoise.cli.up.run import WITHOUT_ANNOTATIONS
+from equipoise.runtime.bus import BusUnavailable
+from equipoise.runtime.bus.connection import connected_within
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.objects import constant_usage_annotations, deployment, node, pod_template
 
@@ -117,8 +119,9 @@ async def test_a_hot_node_leads_to_a_dry_run(cluster: Cluster, up: Up) -> None:
 async def test_nats_admits_only_its_users(up: Up) -> None:
     """Other users of the machine reach its port: nobody but the services may propose evictions."""
     _, _, _, url, *_, password_file = summary(up, "messages").split()
-    with pytest.raises(nats.errors.Error, match="Authorization Violation"):
-        await nats.connect(url, allow_reconnect=False)
+    with pytest.raises(BusUnavailable, match="Authorization Violation"):
+        async with connected_within(3, Nats(url=url), "tap", SystemClock()):
+            pass
     assert stat.S_IMODE(Path(password_file).parent.parent.stat().st_mode) == 0o700
     assert urlsplit(url).hostname == "127.0.0.1"
     assert "not permitted" not in up.output

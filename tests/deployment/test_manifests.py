@@ -22,6 +22,7 @@ from equipoise.cli.certificates.purposes import EXTENDER, NATS
 from equipoise.cli.service_settings import SERVICE_SETTINGS, all_settings
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.runtime.bus.permissions import USERS, permission_file
+from equipoise.runtime.bus.tls import TlsClient
 from equipoise.runtime.configuration import read_document, validate_document
 from equipoise.runtime.process.clock import SystemClock
 
@@ -67,7 +68,7 @@ async def test_nats_speaks_only_tls(tmp_path: Path) -> None:
         client = await nats.connect(f"tls://localhost:{world.port}", tls=trusting, allow_reconnect=False)
         await client.close()
         with pytest.raises(ssl.SSLError):
-            await nats.connect(f"tls://localhost:{world.port}", tls=older, allow_reconnect=False)
+            await TlsClient(required=True).connect(f"tls://localhost:{world.port}", tls=older, allow_reconnect=False)
         reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
         assert b'"tls_required":true' in await reader.readline()
         writer.write(b'CONNECT {"verbose":true}\r\nPING\r\n')
