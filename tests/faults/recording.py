@@ -2,6 +2,8 @@
 
 import math
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -15,6 +17,7 @@ from equipoise.testbed.processes.configuration import KUBELET
 from faults.cluster_setup import OWN, workload_of
 from faults.history import (
     HARNESS,
+    Forbidden,
     History,
     NodeSample,
     PodChange,
@@ -47,7 +50,17 @@ class Recorder:
         self.paused: list[Span] = []
         self.uncovered: list[Span] = []
         self.new_pods_refused: list[Span] = []
+        self.forbidden: list[Forbidden] = []
         self.dry_runs: list[Span] = []
+
+    @contextmanager
+    def forbidding(self, why: str, **which: str) -> Iterator[None]:
+        """While entered, the cluster forbids these evictions: `which` are fields of `Forbidden`."""
+        begin = self._clock.now()
+        try:
+            yield
+        finally:
+            self.forbidden.append(Forbidden(begin=begin, end=self._clock.now(), why=why, **which))
 
     async def subscribe(self, bus: Bus) -> None:
         await bus.subscribe("equipoise.eviction.intent.*.*", EvictionIntent, self.on_intent)
@@ -173,6 +186,7 @@ class Recorder:
             paused=tuple(self.paused),
             uncovered=tuple(self.uncovered),
             new_pods_refused=tuple(self.new_pods_refused),
+            forbidden=tuple(self.forbidden),
             dry_runs=tuple(self.dry_runs),
         )
 

@@ -17,6 +17,7 @@ from faults.fault_proxy import (
     delay,
     gone,
     hold,
+    hold_response,
     lose_response,
     respond,
     rewrite,
@@ -72,6 +73,19 @@ async def test_requests_and_responses_are_forwarded(proxy: FaultProxy, client: A
     async with client.post("/a?text=hi", data="body") as response:
         assert (200, "1", {"text": "hi"}) == (response.status, response.headers["X-Own"], await response.json())
     assert upstream.received == [("POST", "/a?text=hi", "body")]
+
+
+async def test_a_held_response_is_that_of_the_time_of_the_request(
+    proxy: FaultProxy, client: Any, upstream: Upstream
+) -> None:
+    """The server has handled the request; the client gets the response when the rule is lifted."""
+    rule = proxy.rule(hold_response)
+    response = asyncio.create_task(response_of(client))
+    while not upstream.received:
+        await asyncio.sleep(0.01)
+    assert not response.done()
+    rule.lift()
+    assert await response == (200, {"text": "hello"})
 
 
 async def test_a_rule_applies_to_matching_requests(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
