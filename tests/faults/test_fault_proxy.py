@@ -30,10 +30,12 @@ class Upstream:
 
     def __init__(self) -> None:
         self.received: list[tuple[str, str, str]] = []
+        self.handled = asyncio.Event()
         self.lines: asyncio.Queue[str] = asyncio.Queue()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.received.append((request.method, request.path_qs, await request.text()))
+        self.handled.set()
         if request.path != "/stream":
             return web.json_response({"text": request.query.get("text", "hello")}, headers={"X-Own": "1"})
         response = web.StreamResponse()
@@ -81,8 +83,8 @@ async def test_a_held_response_is_that_of_the_time_of_the_request(
     """The server has handled the request; the client gets the response when the rule is lifted."""
     rule = proxy.rule(hold_response)
     response = asyncio.create_task(response_of(client))
-    while not upstream.received:
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(60):
+        await upstream.handled.wait()
     assert not response.done()
     rule.lift()
     assert await response == (200, {"text": "hello"})

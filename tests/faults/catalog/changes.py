@@ -78,6 +78,10 @@ def _forbids_pod(path: Callable[[EvictionIntent], str], **which: str) -> Change:
         fields = {"uid": intent.pod_uid, "workload": workload_of(intent.pod), "namespace": intent.namespace}
         yield {name: fields[name] for name in which or {"uid": ""}}
         await annotate(rig, path(intent), dict.fromkeys(OPT_OUT))
+        # The controller copies annotations of a Deployment to its ReplicaSet, and does not remove them.
+        selector = f"labelSelector=app%3D{workload_of(intent.pod)}"
+        for replica_set in (await rig.api.request("GET", f"{APPS}/replicasets?{selector}"))["items"]:
+            await annotate(rig, f"{APPS}/replicasets/{replica_set['metadata']['name']}", dict.fromkeys(OPT_OUT))
 
     return change
 
