@@ -12,11 +12,14 @@ from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.runtime.kubernetes.client import LEASES
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.testbed import objects
+from equipoise.testbed.api import ApiError
 from faults import cluster_setup
+from faults.catalog.deschedulers import changing_load
 from faults.catalog.fault import Extent, fault
 from faults.cluster_setup import NAMESPACE, OWN, workload_of
 from faults.fakes import epoch_of, take_lease
-from faults.fault_proxy import BINDER, Rule, hold, hold_response
+from faults.fault_proxy import BINDER, EVICTION, Rule, delay, hold, hold_response
+from faults.history import Forbidden
 from faults.rig import Inconclusive, Rig
 
 OPT_OUT = {"equipoise.dev/evict": "false"}
@@ -78,12 +81,19 @@ def _forbids_pod(path: Callable[[EvictionIntent], str], **which: str) -> Change:
         fields = {"uid": intent.pod_uid, "workload": workload_of(intent.pod), "namespace": intent.namespace}
         yield {name: fields[name] for name in which or {"uid": ""}}
         await annotate(rig, path(intent), dict.fromkeys(OPT_OUT))
-        # The controller copies annotations of a Deployment to its ReplicaSet, and does not remove them.
-        selector = f"labelSelector=app%3D{workload_of(intent.pod)}"
-        for replica_set in (await rig.api.request("GET", f"{APPS}/replicasets?{selector}"))["items"]:
-            await annotate(rig, f"{APPS}/replicasets/{replica_set['metadata']['name']}", dict.fromkeys(OPT_OUT))
+        await rig.until(lambda: _removed_from_replica_sets(rig, workload_of(intent.pod)), "nothing is opted out")
 
     return change
+
+
+async def _removed_from_replica_sets(rig: Rig, workload: str) -> bool:
+    """The controller copies the annotations of a Deployment to its ReplicaSets, and does not remove them there."""
+    found = (await rig.api.request("GET", f"{APPS}/replicasets?labelSelector=app%3D{workload}"))["items"]
+    opted_out = [item["metadata"]["name"] for item in found if OPT_OUT.keys() & item["metadata"]["annotations"].keys()]
+    for name in opted_out:
+        await annotate(rig, f"{APPS}/replicasets/{name}", dict.fromkeys(OPT_OUT))
+    await asyncio.sleep(0.3)  # the controller may copy them once more
+    return not opted_out
 
 
 @asynccontextmanager
@@ -236,4 +246,143 @@ async def _hold_and_change(rig: Rig, name: str, rule: Rule) -> None:
         raise inconclusive
 
 
-FAULTS = (fault(changed_between_steps, intents=20, evictions=8),)
+async def budgets_changed(rig: Rig, extent: Extent) -> None:
+    """While intents are pending and POSTs are slow, PodDisruptionBudgets are created, tightened to 0 and removed, and
+    replicas under a budget become unready."""
+    await rig.start("binder", 2)
+    await rig.evictions(extent.evictions)
+    rig.proxy.rule(delay(0.5), method="POST", path=EVICTION, share=0.5)
+    for _ in range(extent.times):
+        await rig.all_replicas_ready()
+        tightened, unready, *others = rig.generator.sample(cluster_setup.MOVABLE, 4)
+        rig.descheduler.only, rig.descheduler.max_pending = (tightened, unready, *others), 8
+        await _allow(rig, (tightened, unready), 2)
+        await rig.outcomes(4)
+        await _allow(rig, (tightened,), 0)
+        with rig.recorder.forbidding("its budget became 0", workload=tightened):
+            affected = [pod["metadata"]["name"] for pod in (await pods_of(rig, unready))[:2]]
+            await set_ready(rig, affected, False)
+            await rig.until(lambda name=unready: _exhausted(rig, name), "the budget allows no disruption")
+            with rig.recorder.forbidding("two replicas under a budget of two became unready", workload=unready):
+                over = time.monotonic() + 2 * HELD
+                await rig.until(lambda over=over: time.monotonic() > over, "intents are blocked")
+                await rig.outcomes(6)
+            await set_ready(rig, affected, True)
+        for name in (tightened, unready):
+            await rig.api.request("DELETE", f"{BUDGETS}/changing-{name}")
+        rig.descheduler.only, rig.descheduler.max_pending = (), 6
+        await rig.evictions(extent.evictions)
+
+
+async def _allow(rig: Rig, workloads: tuple[str, ...], unavailable: int) -> None:
+    await rig.api.apply(
+        [
+            objects.pod_disruption_budget(f"changing-{name}", name, max_unavailable=unavailable, namespace=NAMESPACE)
+            for name in workloads
+        ]
+    )
+
+
+async def _exhausted(rig: Rig, workload: str) -> bool:
+    status = (await rig.api.request("GET", f"{BUDGETS}/changing-{workload}"))["status"]
+    return bool(status["disruptionsAllowed"] == 0 and status["currentHealthy"] < status["expectedPods"] - 1)
+
+
+CLOSING = "closing"
+"""A namespace that is deleted with its Deployment, `iris`, whose pods take some seconds to end."""
+
+
+async def rollouts(rig: Rig, extent: Extent) -> None:
+    """A Deployment is rolled out, another one scaled to 0, and the namespace of a third deleted, while a descheduler
+    plans and intents for their pods are pending."""
+    await rig.purge_outcomes()
+    await rig.start("binder", 2)
+    await rig.start("descheduler", 1)
+    async with changing_load(rig):
+        await rig.evictions(2)
+        await rig.propose_as_leader()
+        for _ in range(extent.times):
+            await rig.evictions(extent.evictions)
+            rolled, scaled, *others = rig.generator.sample(cluster_setup.MOVABLE, 4)
+            await _create_closing(rig)
+            rig.descheduler.only, rig.descheduler.max_pending = (rolled, scaled, *others), 8
+            await rig.outcomes(2)
+            await asyncio.gather(_roll_out(rig, rolled), _scale_to_zero(rig, scaled), _close(rig))
+            rig.descheduler.only, rig.descheduler.max_pending = (), 6
+        await rig.evictions(extent.evictions)
+
+
+async def _roll_out(rig: Rig, name: str) -> None:
+    path = f"{APPS}/deployments/{name}"
+    delay_of_new_pods = {"pod-ready.stage.kwok.x-k8s.io/delay": "3s", "rolled-out": str(rig.clock.now())}
+    await patch(rig, path, {"spec": {"template": {"metadata": {"annotations": delay_of_new_pods}}}})
+
+    begin = end = rig.clock.now()
+
+    async def all_are_new() -> bool:
+        nonlocal end
+        now = rig.clock.now()
+        deployment = await rig.api.request("GET", path)
+        status = deployment["status"]
+        processed = status["observedGeneration"] >= deployment["metadata"]["generation"]
+        if not processed or status["replicas"] > status.get("updatedReplicas", 0):
+            end = now
+            return False
+        return True
+
+    await rig.until(all_are_new, f"{name} is rolled out")
+    rig.recorder.forbidden.append(Forbidden(begin=begin, end=end, why="its rollout began", workload=name))
+    await rig.all_replicas_ready()
+    template = {"metadata": {"annotations": dict.fromkeys(delay_of_new_pods)}}
+    await patch(rig, path, {"spec": {"template": template}})
+    await rig.until(lambda: _done(rig, name), f"{name} is rolled out")
+
+
+async def _done(rig: Rig, name: str) -> bool:
+    deployment = await rig.api.request("GET", f"{APPS}/deployments/{name}")
+    status, replicas = deployment["status"], deployment["spec"]["replicas"]
+    counts = [status.get(field, 0) for field in ("replicas", "updatedReplicas", "readyReplicas")]
+    return status["observedGeneration"] >= deployment["metadata"]["generation"] and counts == [replicas] * 3
+
+
+async def _scale_to_zero(rig: Rig, name: str) -> None:
+    path = f"{APPS}/deployments/{name}"
+    await patch(rig, path, {"spec": {"replicas": 0}})
+    with rig.recorder.forbidding("its workload was scaled to 0", workload=name):
+        await asyncio.sleep(2 * HELD)
+    await patch(rig, path, {"spec": {"replicas": cluster_setup.REPLICAS}})
+
+
+async def _create_closing(rig: Rig) -> None:
+    template = objects.pod_template("iris", annotations={"pod-delete.stage.kwok.x-k8s.io/delay": "5s"})
+    deployment = objects.deployment("iris", template, replicas=cluster_setup.REPLICAS, namespace=CLOSING)
+    await rig.api.apply([objects.namespace(CLOSING), deployment])
+    path = f"/apis/apps/v1/namespaces/{CLOSING}/deployments/iris"
+    await rig.api.wait(path, lambda found: found["status"].get("readyReplicas") == cluster_setup.REPLICAS)
+    await rig.collector.update()
+
+
+async def _close(rig: Rig) -> None:
+    """Its pods are proposed when its deletion has begun."""
+    path = f"/api/v1/namespaces/{CLOSING}"
+    only = rig.descheduler.only
+    await rig.api.request("DELETE", path)
+    with rig.recorder.forbidding("its namespace was deleted", namespace=CLOSING):
+        rig.descheduler.only = (*only, "iris")
+        await rig.until(lambda: _absent(rig, path), "the namespace is deleted")
+    rig.descheduler.only = only
+
+
+async def _absent(rig: Rig, path: str) -> bool:
+    try:
+        await rig.api.request("GET", path)
+    except ApiError as error:
+        return error.status == 404
+    return False
+
+
+FAULTS = (
+    fault(changed_between_steps, intents=20, evictions=8),
+    fault(budgets_changed, 28, intents=20, evictions=8),
+    fault(rollouts, 31, intents=20, evictions=8),
+)
