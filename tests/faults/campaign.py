@@ -1,14 +1,21 @@
 """Runs faults one after another on one cluster, and reports the violated invariants of each."""
 
+import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
 
 import msgspec
 
+from equipoise.runtime.configuration import Logging
+from equipoise.runtime.process.logging import configure_logging
+from equipoise.testbed.binaries.build import build
 from faults import cluster_setup
 from faults.catalog import FAULTS, Extent
 from faults.invariants import INVARIANTS, violations
-from faults.rig import Inconclusive, Rig
+from faults.rig import Inconclusive, Rig, rig
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +104,25 @@ def table(results: Iterable[Result]) -> str:
     return "\n".join(lines)
 
 
+def markdown(results: Iterable[Result]) -> str:
+    """A row per fault, for docs/reliability.md."""
+    rows: dict[str, list[Result]] = {}
+    for result in results:
+        rows.setdefault(result.fault, []).append(result)
+    lines = [
+        "| fault | plan | runs | intents | evictions | violations | inconclusive |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for fault, runs in rows.items():
+        covers = ", ".join(f"F{number}" for number in FAULTS[fault].covers)
+        sums = [f"{sum(run.happened.get(what, 0) for run in runs):,}" for what in ("intents", "evictions")]
+        violated = sum(len(found) for run in runs for found in run.broken.values())
+        inconclusive = sum(bool(run.inconclusive) for run in runs)
+        cells = (f"`{fault}`", covers, len(runs), *sums, violated, inconclusive)
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
 async def run_all(
     rig: Rig, names: Iterable[str], seed: int, extent: Extent, report: Callable[[str], None]
 ) -> list[Result]:
@@ -106,6 +132,33 @@ async def run_all(
         report(line(result))
         results.append(result)
     return results
+
+
+def run_seeds(
+    wanted: Iterable[int], names: Sequence[str], extent: Extent, *, jobs: int = 1, keep: Path | None = None
+) -> list[Result]:
+    """Each seed on a cluster of its own, `jobs` at the same time; the results in the order of the seeds."""
+    arguments = [(seed, names, extent, keep / f"seed-{seed}" if keep else None) for seed in wanted]
+    if jobs <= 1:
+        return [result for each in arguments for result in run_seed(*each)]
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as processes:
+        running = [processes.submit(run_seed, *each) for each in arguments]
+        return [result for each in running for result in each.result()]
+
+
+def run_seed(seed: int, names: Sequence[str], extent: Extent, directory: Path | None) -> list[Result]:
+    """In a process or alone: it starts an event loop."""
+
+    async def run() -> list[Result]:
+        async with rig(build(), directory) as started:
+            return await run_all(started, names, seed, extent, _print)
+
+    configure_logging(Logging(level="error"), "faults")
+    return asyncio.run(run())
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)
 
 
 def exit_code(results: Iterable[Result]) -> int:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from faults.campaign import Result, exit_code, line, seeds, table
+from faults.campaign import Result, exit_code, line, markdown, seeds, table
 
 PASSED = Result(fault="errors", seed=1, seconds=9.0, violations={"I1": []}, happened={"intents": 30, "evictions": 12})
 VIOLATED = Result(fault="errors", seed=2, seconds=9.0, violations={"I1": ["web-1: one too many"]})
@@ -25,6 +25,13 @@ def test_the_table_counts_runs_by_fault() -> None:
     assert errors.split()[:4] == ["errors", "2", "·", "1"]
     assert errors.split()[-2:] == ["30", "12"]
     assert paused.split()[:4] == ["paused", "1", "1", "·"]
+
+
+def test_the_table_in_markdown_has_the_numbers_of_the_plan() -> None:
+    """To be pasted into docs/reliability.md."""
+    *_, errors, paused = markdown([PASSED, VIOLATED, INCONCLUSIVE]).splitlines()
+    assert errors == "| `errors` | F25 | 2 | 30 | 12 | 1 | 0 |"
+    assert paused == "| `paused` |  | 1 | 0 | 0 | 0 | 1 |"
 
 
 def test_a_line_has_the_violations() -> None:

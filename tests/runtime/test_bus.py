@@ -191,6 +191,32 @@ async def test_a_message_that_was_published_for_another_subject_is_counted_and_s
     assert not followed.deliveries[0].replayed
 
 
+async def test_a_message_of_another_type_is_counted_and_skipped(world: World) -> None:
+    """A later version may publish one on the same subjects; its fields may have other meanings."""
+    subject, payload = subjects.node_utilization("a"), msgspec.json.encode(a_node_utilization("a"))
+    await world.inject(subject, payload, {"ce-subject": subject, "ce-type": "dev.equipoise.NodeUtilization.v2"})
+    followed: Received[NodeUtilization] = Received()
+    await world.bus.subscribe_latest(NODES, NodeUtilization, followed)
+    assert followed.messages == []
+    assert world.bus.errors.total("other_type") == 1
+    await say(world, "a")
+    await followed.until(1)
+    assert world.bus.errors.total("unreadable") == 0
+
+
+async def test_unknown_fields_are_ignored_however_deep_they_are(world: World) -> None:
+    """One that is nested too deeply to be read makes its message unreadable, and ends no subscription."""
+    payload = msgspec.json.encode(a_node_utilization("a"))
+    followed: Received[NodeUtilization] = Received()
+    await world.bus.subscribe_latest(NODES, NodeUtilization, followed)
+    for depth in (100_000, 10):
+        later = payload[:-1] + b',"later":' + b"[" * depth + b"]" * depth + b"}"
+        await world.inject(subjects.node_utilization("a"), later)
+    await followed.until(1)
+    assert followed.messages == [a_node_utilization("a")]
+    assert world.bus.errors.total("unreadable") == 1
+
+
 async def test_a_handler_that_fails_gets_the_next_message(world: World) -> None:
     """An exception in a handler is counted and is the end of that message only."""
     received: Received[NodeUtilization] = Received()
@@ -302,6 +328,23 @@ async def test_work_that_cannot_be_decoded_is_removed_from_the_queue(world: Worl
     await intend(world, "web-1")
     await workers.tried.until(2)
     assert workers.pods == ["web-2", "web-1"]
+    working.cancel()
+
+
+async def test_work_of_another_type_is_counted_and_removed(world: World) -> None:
+    """It reaches no worker, is not delivered again, and does not block its subject."""
+    workers = Workers()
+    working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
+    subject = subjects.eviction_intent("shop", "web-1")
+    headers = {"ce-subject": subject, "ce-type": "dev.equipoise.MigrationIntent.v1"}
+    await world.inject(subject, msgspec.json.encode(an_intent("web-1")), headers)
+    await eventually(lambda: world.bus.errors.total("other_type") == 1)
+    await intend(world, "web-2")
+    await workers.tried.until(1)
+    await intend(world, "web-1")
+    await workers.tried.until(2)
+    assert workers.pods == ["web-2", "web-1"]
+    assert world.bus.errors.total("other_type") == 1
     working.cancel()
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from faults.catalog import api_server, binders, changes, deschedulers, metrics, nats, nodes
+from faults.catalog import api_server, binders, changes, deschedulers, metrics, nats, nodes, scheduling
 from faults.catalog.fault import LONG, SHORT, Extent, Fault
 
 __all__ = ["FAULTS", "LONG", "SHORT", "Extent", "Fault"]
@@ -17,5 +17,6 @@ FAULTS: Mapping[str, Fault] = {
         *nats.FAULTS,
         *deschedulers.FAULTS,
         *metrics.FAULTS,
+        *scheduling.FAULTS,
     )
 }

@@ -37,7 +37,7 @@ If the server has users, the user `tap` may subscribe to `equipoise.>`, read the
   `_`, so this is reversible.
 - Fields that end in `_at` are Unix seconds (UTC). Usage is cores and bytes; load is a share (0..1) of the node. **An
   unknown value is `null` or absent, never 0.**
-- Later versions only add fields: ignore unknown ones.
+- Later versions only add fields: ignore unknown ones, and skip messages with another `ce-type` than you expect.
 - Messages may be lost, repeated or delayed. Utilization and placement are complete states: the next one replaces a lost
   one. Drop a message whose `epoch` and `sequence` are lower than those of the latest. Intents and outcomes have ids.
 - Every message has the headers of CloudEvents (binary mode): `ce-specversion` 1.0, `ce-id` (also `Nats-Msg-Id`),

@@ -3,7 +3,7 @@
 import msgspec
 
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.bus.subjects import PLAN_PREVIEW, PREFIX, SCORE_EXPLAIN, SERVICES, ServiceName
+from equipoise.contracts.bus.subjects import PLAN_PREVIEW, PREFIX, SCORE_EXPLAIN, SERVICES, ServiceName, matches
 from equipoise.contracts.messages.advice import CLUSTER_REVIEW, PLACEMENT_ADVICE
 from equipoise.contracts.messages.annotation import ANNOTATION_WRITTEN
 from equipoise.contracts.messages.descheduling import DESCHEDULE_DECISION
@@ -11,6 +11,7 @@ from equipoise.contracts.messages.eviction import EVICTION_INTENT, EVICTION_OUTC
 from equipoise.contracts.messages.example import DESCHEDULER, HOT_NODE, NOW, POD, POD_UID, WORKLOAD
 from equipoise.contracts.messages.explanation import EXPLAIN_REQUEST, EXPLANATION
 from equipoise.contracts.messages.health import HEARTBEAT
+from equipoise.contracts.messages.message import type_name
 from equipoise.contracts.messages.placement import NODE_PLACEMENT
 from equipoise.contracts.messages.plan import PLAN_REQUEST, PLAN_RESPONSE
 from equipoise.contracts.messages.score import SCORE_DECISION
@@ -146,3 +147,11 @@ CHANNELS: tuple[Channel, ...] = (
         subscribers=("collector", "descheduler"),
     ),
 )
+
+
+def message_types(pattern: str) -> frozenset[str]:
+    """The `ce-type`s of the messages on the subjects of a pattern, which may be a part of those of a channel."""
+    found = [
+        channel for channel in CHANNELS if matches(pattern, channel.example[0]) or matches(channel.pattern, pattern)
+    ]
+    return frozenset(type_name(channel.message) for channel in found)

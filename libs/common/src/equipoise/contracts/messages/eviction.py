@@ -65,6 +65,11 @@ class Outcome(StrEnum):
     FAILED = "failed"
     DRY_RUN = "dry_run"
 
+    @classmethod
+    def _missing_(cls, value: object) -> "Outcome":
+        """An outcome that only a later version knows: the intent is settled, and nothing may be concluded from it."""
+        return cls.FAILED
+
 
 class EvictionOutcome(Message, frozen=True, kw_only=True):
     """`eviction.outcome.<namespace>.<pod>`: exactly one per intent."""

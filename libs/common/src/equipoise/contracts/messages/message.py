@@ -6,6 +6,9 @@ import msgspec
 
 S = TypeVar("S", bound=msgspec.Struct)
 
+MUST_BE_KNOWN = msgspec.Meta(extra={"unknown members": "invalid"})
+"""On an enumeration: other fields cannot be interpreted without it, so a message with an unknown member is invalid."""
+
 
 class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """A part of a message."""
@@ -18,6 +21,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def max_age(self) -> float | None:
         """Seconds for which its stream keeps it; None: as long as any other message."""
         return None
+
+
+def type_name(kind: type[msgspec.Struct]) -> str:
+    """The `ce-type` of its messages. The version is raised when earlier readers must skip them, not for a new field."""
+    return f"dev.equipoise.{kind.__name__}.v1"
 
 
 def converted(source: msgspec.Struct, kind: type[S], **fields: Any) -> S:

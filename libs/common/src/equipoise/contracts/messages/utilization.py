@@ -1,10 +1,10 @@
 """`utilization.>`: what the collector measured."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.example import COLLECTOR_EPOCH, GIB, HOT_NODE, NOW, POD_UID, USAGE, WORKLOAD
-from equipoise.contracts.messages.message import Message, Value
+from equipoise.contracts.messages.message import MUST_BE_KNOWN, Message, Value
 from equipoise.contracts.messages.resources import Resources
 
 
@@ -28,7 +28,7 @@ class NodeUtilization(Message, frozen=True, kw_only=True):
     base: Resources
     """The allocatable (or capacity) that load refers to."""
 
-    memory_kind: Literal["workingSet", "anonymous"] = "workingSet"
+    memory_kind: Annotated[Literal["workingSet", "anonymous"], MUST_BE_KNOWN] = "workingSet"
     sampled_at: float
     """Newest raw sample of the node, on Prometheus' clock."""
 

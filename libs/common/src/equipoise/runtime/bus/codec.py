@@ -15,8 +15,10 @@ from typing import Any, Generic
 
 import msgspec
 
+from equipoise.contracts.bus.channels import message_types
+from equipoise.contracts.bus.decoding import TolerantDecoder
 from equipoise.contracts.bus.subjects import matches
-from equipoise.contracts.messages.message import Message
+from equipoise.contracts.messages.message import Message, type_name
 from equipoise.runtime.bus import Delivery, Endpoint, Handler, Redeliver, T, TooLarge, Worker
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.process.clock import Clock
@@ -42,6 +44,9 @@ MESSAGE_ID = "Nats-Msg-Id"
 MAX_AGE = "Nats-TTL"
 SUBJECT = "ce-subject"
 """The subject for which a message was published: with a free reply subject, NATS may deliver it on another one."""
+
+TYPE = "ce-type"
+"""Which message it is: readers skip one of another type, which a later version may publish."""
 
 TRACE = "traceparent"
 
@@ -83,7 +88,7 @@ class Envelope:
             MESSAGE_ID: identity,
             "ce-id": identity,
             SUBJECT: subject,
-            "ce-type": f"dev.equipoise.{type(message).__name__}.v1",
+            TYPE: type_name(type(message)),
             "ce-time": datetime.fromtimestamp(self._clock.now(), UTC).isoformat(timespec="milliseconds"),
             TRACE: f"00-{_current_trace.get() or self.new_id()}-{self._chance.getrandbits(64) or 1:016x}-01",
             **({} if max_age is None else {MAX_AGE: f"{max_age:.0f}s"}),
@@ -105,12 +110,14 @@ def continuing_trace(headers: Headers | None) -> Iterator[None]:
 class MessageReader(Generic[T]):
     """Decodes messages of one kind, published for subjects of one pattern.
 
-    One that was published for another subject, or cannot be decoded, is logged with its subject, counted and skipped.
+    One that was published for another subject, has another type, or cannot be decoded, is logged with its subject,
+    counted and skipped.
     """
 
     def __init__(self, pattern: str, kind: type[T], errors: BusErrors) -> None:
         self._pattern = pattern
-        self._decoder = msgspec.json.Decoder(kind)
+        self._types = message_types(pattern) | {None}  # a message of a very early version has no type
+        self._decoder = TolerantDecoder(kind)
         self._errors = errors
 
     def _read(self, subject: str, payload: bytes, headers: Headers | None, **how: bool) -> Delivery[T] | None:
@@ -118,9 +125,12 @@ class MessageReader(Generic[T]):
         if not matches(self._pattern, subject) or (headers or {}).get(SUBJECT) != subject:
             self._errors.count("redirected", subject, f"skipped: it was not published for {self._pattern}")
             return None
+        if (found := (headers or {}).get(TYPE)) not in self._types:
+            self._errors.count("other_type", subject, f"skipped: this version does not know messages of type {found}")
+            return None
         try:
             return Delivery(subject=subject, message=self._decoder.decode(payload), **how)
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             self._errors.count("unreadable", subject, error)
             return None
 
@@ -163,8 +173,8 @@ class UnreadableRequest(ValueError):
 async def respond(endpoint: Endpoint[Any, Any], payload: bytes) -> msgspec.Struct:
     """The response of an endpoint. Raises UnreadableRequest, and what the endpoint raises."""
     try:
-        request = msgspec.json.decode(payload, type=endpoint.request_type)
-    except (msgspec.MsgspecError, ValueError) as error:
+        request = TolerantDecoder(endpoint.request_type).decode(payload)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise UnreadableRequest(f"the request cannot be decoded: {error}") from error
     response: msgspec.Struct = await endpoint.handler(request)
     return response

@@ -8,9 +8,10 @@ import msgspec
 import nats.errors
 from nats.aio.subscription import Subscription
 
+from equipoise.contracts.bus.channels import message_types
 from equipoise.contracts.bus.streams import Stream
 from equipoise.runtime.bus import BusError
-from equipoise.runtime.bus.codec import SUBJECT, Headers
+from equipoise.runtime.bus.codec import SUBJECT, TYPE, Headers
 from equipoise.runtime.bus.connection import RESPONSE_TIMEOUT, SETUP, NatsConnection, connected_within
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
@@ -44,6 +45,7 @@ async def history(
     async with connected_within(connect_timeout, settings, user, clock) as link:
         subject = f"$JS.API.DIRECT.GET.{stream.name}"  # without a consumer: users may not create one
         start = datetime.datetime.fromtimestamp(since, datetime.UTC).isoformat()
+        types = message_types(pattern or stream.subjects[0]) | {None}
         request: dict[str, Any] = {"batch": _BATCH, "next_by_subj": pattern or stream.subjects[0], "start_time": start}
         inbox = link.client.new_inbox()
         try:
@@ -54,7 +56,8 @@ async def history(
         while waiting:
             messages, end = await link.wait_for(subject, _batch(link, subject, request, inbox, responses))
             for headers, payload in messages:
-                if (found := headers["Nats-Subject"]) == headers.get(SUBJECT):  # else redirected
+                found = headers["Nats-Subject"]
+                if found == headers.get(SUBJECT) and headers.get(TYPE) in types:  # else redirected, or of another type
                     yield found, payload
             if messages:
                 request.pop("start_time", None)

@@ -8,8 +8,10 @@ from typing import Any, Self
 
 import msgspec
 
+from equipoise.contracts.bus.decoding import TolerantDecoder
 from equipoise.contracts.bus.streams import STREAMS, Stream
 from equipoise.contracts.bus.subjects import matches
+from equipoise.contracts.messages.message import type_name
 from equipoise.runtime.bus import (
     AlreadyQueued,
     BusError,
@@ -27,6 +29,7 @@ from equipoise.runtime.bus.codec import (
     MAX_DELIVERIES,
     MESSAGE_ID,
     SUBJECT,
+    TYPE,
     Envelope,
     Headers,
     MessageReader,
@@ -254,7 +257,7 @@ class MemoryBus:
             await asyncio.wait([responding, expired], return_when=asyncio.FIRST_COMPLETED)
             if not responding.done():
                 raise BusUnavailable(f"{subject}: no response within {timeout:g} s")
-            return msgspec.json.decode(responding.result(), type=response)
+            return TolerantDecoder(response).decode(responding.result())
         finally:
             responding.cancel()
             expired.cancel()
@@ -271,11 +274,11 @@ class MemoryBus:
         return stop
 
     def published(self, kind: type[T], pattern: str = ">") -> list[T]:
-        """Messages of the matching subjects, oldest first (of the last 10,000 messages)."""
+        """Messages of this type on the matching subjects, oldest first (of the last 10,000 messages)."""
         return [
             msgspec.json.decode(payload, type=kind)
-            for subject, payload, _ in self._history
-            if matches(pattern, subject)
+            for subject, payload, headers in self._history
+            if matches(pattern, subject) and headers.get(TYPE) in (None, type_name(kind))
         ]
 
     def headers(self, pattern: str = ">") -> list[Headers]:

@@ -74,10 +74,14 @@ class LedgerStore:
         return StoredLedger(ledger=ledger, config_map=config_map)
 
     async def write(self, stored: StoredLedger, ledger: Ledger, *, reserving: bool = False) -> None:
-        """Raises Conflict after another write since `stored` was read, LedgerFull when `reserving` in a full ledger."""
-        data = _data(ledger)
+        """Keeps other keys of the ConfigMap: a later version may use them.
+
+        Raises Conflict after another write since `stored` was read, LedgerFull when `reserving` in a full ledger.
+        """
+        others = {key: text for key, text in stored.config_map.data.items() if key not in (KEY, SUMMARY)}
+        data = others | _data(ledger)
         if _size(data) > RESERVE_BYTES:
-            data = _data(ledger.without_refusals())
+            data = others | _data(ledger.without_refusals())
             if reserving and _size(data) > RESERVE_BYTES:
                 raise LedgerFull(f"the ledger has {_size(data)} bytes: too many evictions in its windows")
         await self.kube.replace(CONFIG_MAPS, msgspec.structs.replace(stored.config_map, data=data))

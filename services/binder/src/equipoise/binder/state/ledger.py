@@ -86,7 +86,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
     unknown_fields: dict[str, Any] = {}
     """Fields of a later version, as they are in the document: this version keeps them. An outcome that it does not know
-    is one of them; it reads as `failed`."""
+    is one of them; it reads as `failed`. Fields that are added to a workload or an epoch would be lost."""
 
     preempted_for: tuple[Workload, ...] = ()
     """Not empty: no intent, but a pod that kube-scheduler preempted on the target of an eviction of these workloads. It
@@ -149,6 +149,8 @@ class HourlyCount(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
     evictions: int = 0
     dry_runs: int = 0
+    unknown_fields: dict[str, Any] = {}
+    """As in an entry."""
 
 
 class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from equipoise.binder.state.ledger import FORMAT_VERSION, Ledger, LedgerEntry
+from equipoise.binder.state.ledger import FORMAT_VERSION, HourlyCount, Ledger, LedgerEntry
 from equipoise.contracts.messages.eviction import Outcome
 
 _SUMMARY_ENTRIES = 20
@@ -22,6 +22,7 @@ _SUMMARY_DETAIL = 120
 def encode(ledger: Ledger) -> str:
     """JSON, one line per field and per entry. No line ends in a space, or YAML could not show it as a block."""
     document = _with_unknown(msgspec.to_builtins(ledger))
+    document["hours"] = [_with_unknown(hour) for hour in document["hours"]]
     entries = document.pop("entries")
     lines = [f'  "{name}": {_json(value)}' for name, value in document.items()]
     listed = ",\n".join(f"    {_json(_with_unknown(entry))}" for entry in entries)
@@ -34,7 +35,7 @@ class NewerFormat(Exception):
 
 
 def decode(text: str) -> Ledger:
-    """With the fields that this version does not know, of the document and of each entry.
+    """With the fields that this version does not know, of the document, of each entry and of each hour.
 
     Raises msgspec.MsgspecError, UnicodeError and NewerFormat.
     """
@@ -46,6 +47,9 @@ def decode(text: str) -> Ledger:
         raise NewerFormat(f"it has format {version}, this version reads formats up to {FORMAT_VERSION}")
     if isinstance(entries := document.get("entries"), list):
         document["entries"] = [_entry(entry) if isinstance(entry, dict) else entry for entry in entries]
+    if isinstance(hours := document.get("hours"), list):
+        known = HourlyCount.__struct_encode_fields__
+        document["hours"] = [_with_known(hour, known) if isinstance(hour, dict) else hour for hour in hours]
     return msgspec.convert(_with_known(document, Ledger.__struct_encode_fields__), Ledger)
 
 

@@ -1,0 +1,68 @@
+"""Reads messages of later versions, which run beside this one while an upgrade is rolled out.
+
+Unknown fields are ignored. An unknown member of an enumeration, such as a QoS class that was added later, reads as the
+default of its field, unless the field is marked `MUST_BE_KNOWN`. So one new word does not make the state of a whole
+node unknown.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class TolerantDecoder(Generic[S]):
+    """Decodes JSON. Raises msgspec.MsgspecError, UnicodeError and RecursionError."""
+
+    def __init__(self, kind: type[S]) -> None:
+        self._kind = kind
+        self._decoder = msgspec.json.Decoder(kind)
+
+    def decode(self, payload: bytes | str) -> S:
+        try:
+            return self._decoder.decode(payload)
+        except msgspec.ValidationError:
+            document = _without_unknown_members(msgspec.json.decode(payload), inspect.type_info(self._kind))
+            return msgspec.convert(document, self._kind)
+
+
+def _without_unknown_members(value: Any, kind: inspect.Type) -> Any:
+    """The value without the fields that have an unknown member and a default."""
+    if isinstance(kind, inspect.UnionType):
+        return _in_union(value, kind)
+    if isinstance(kind, inspect.StructType) and isinstance(value, dict):
+        return _in_struct(value, kind)
+    if isinstance(kind, inspect.ListType | inspect.VarTupleType) and isinstance(value, list):
+        return [_without_unknown_members(each, kind.item_type) for each in value]
+    if isinstance(kind, inspect.DictType) and isinstance(value, dict):
+        return {name: _without_unknown_members(each, kind.value_type) for name, each in value.items()}
+    return value
+
+
+def _in_union(value: Any, kind: inspect.UnionType) -> Any:
+    for each in kind.types:
+        if (found := _without_unknown_members(value, each)) != value:
+            return found
+    return value
+
+
+def _in_struct(value: Mapping[str, Any], kind: inspect.StructType) -> dict[str, Any]:
+    found = dict(value)
+    for field in kind.fields:
+        if field.encode_name not in found:
+            continue
+        if not field.required and _is_unknown(found[field.encode_name], field.type):
+            del found[field.encode_name]
+        else:
+            found[field.encode_name] = _without_unknown_members(found[field.encode_name], field.type)
+    return found
+
+
+def _is_unknown(value: Any, kind: inspect.Type) -> bool:
+    """Whether it is a word, of an enumeration that does not have it. A marked enumeration is none here."""
+    if isinstance(kind, inspect.UnionType):
+        return any(_is_unknown(value, each) for each in kind.types)
+    return isinstance(kind, inspect.LiteralType) and isinstance(value, str) and value not in kind.values
