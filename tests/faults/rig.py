@@ -68,6 +68,11 @@ class Program:
     def log(self) -> Path:
         return self._rig.cluster.log(self.name)
 
+    @property
+    def pid(self) -> int:
+        """0 before its first start."""
+        return self._pid
+
     async def start(self, **own: Any) -> None:
         """Until it is ready. `own` adds to its section of the configuration."""
         rig = self._rig
@@ -136,6 +141,7 @@ class Rig:
         self.prometheus: FaultProxy
         self.http: aiohttp.ClientSession
         self.api: Api
+        self.binaries: Binaries
         self.kube: Kube
         self.bus: Bus
         self.collector: FakeCollector
@@ -321,6 +327,7 @@ async def rig(binaries: Binaries, directory: Path | None = None) -> AsyncIterato
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(binaries=binaries, nats=True, directory=directory))
         started = Rig(cluster, clock)
+        started.binaries = binaries
         certificates = cluster.directory / "certs"
         started.proxy = await stack.enter_async_context(
             FaultProxy(
