@@ -68,6 +68,19 @@ class Program:
     def log(self) -> Path:
         return self._rig.cluster.log(self.name)
 
+    @property
+    def pid(self) -> int:
+        """0 before its first start."""
+        return self._pid
+
+    def memory(self) -> float | None:
+        """Resident memory in MiB; None: it does not run."""
+        with suppress(OSError):
+            for line in Path(f"/proc/{self._pid}/status").read_text().splitlines():
+                if line.startswith("VmRSS:"):
+                    return int(line.split()[1]) / 1024
+        return None
+
     async def start(self, **own: Any) -> None:
         """Until it is ready. `own` adds to its section of the configuration."""
         rig = self._rig
@@ -261,8 +274,8 @@ class Rig:
 
             await self.until(empty, "the queue of intents is empty")
 
-    async def _count_kept(self) -> None:
-        """Counts the outcomes of each intent in the stream."""
+    async def count_kept(self) -> None:
+        """Counts the outcomes of each intent in the stream, and records those that the harness did not receive."""
         self.recorder.kept.clear()
         async with self._jetstream() as streams:
             config = ConsumerConfig(deliver_policy=DeliverPolicy.ALL)
@@ -270,7 +283,9 @@ class Rig:
             info = await streams.stream_info(OUTCOMES)
             for _ in range(info.state.messages):
                 message = await messages.next_msg(timeout=60)
-                self.recorder.kept[json.loads(message.data)["intent_id"]] += 1
+                outcome = json.loads(message.data)
+                self.recorder.kept[outcome["intent_id"]] += 1
+                self.recorder.record_missed(outcome["intent_id"], Outcome(outcome["outcome"]))
             await messages.unsubscribe()
 
     @asynccontextmanager
@@ -311,7 +326,7 @@ class Rig:
         await self.all_settled()
         self.stop_programs()
         await self.all_replicas_ready()
-        await self._count_kept()
+        await self.count_kept()
 
 
 @asynccontextmanager
