@@ -89,6 +89,51 @@ class ScoreResponse(Value, frozen=True, kw_only=True):
     neutral: bool
 
 
+class ExtenderExchange(Value, frozen=True, kw_only=True):
+    """A request to the scorer's extender and its response, as measured by the proxy in front of it or by a client."""
+
+    at: float
+    verb: str = "prioritize"
+    hosts: tuple[str, ...] = ()
+    """Of the request."""
+
+    status: int | None = 200
+    """None: no response."""
+
+    body: bytes = b""
+    """Of the response."""
+
+    seconds: float = 0.0
+    """From the end of the request to the end of the response, without the time that scorer or client waited for a
+    CPU."""
+
+    scorer_runs: bool = True
+    """False: the harness had killed or suspended it."""
+
+    caller_waited: bool = True
+    """False: the caller closed the connection before the response."""
+
+
+class ScheduledPod(Value, frozen=True, kw_only=True):
+    """A pod that the harness created, from the audit log."""
+
+    pod: str
+    created_at: float = 0.0
+    bound_at: float | None = None
+    node: str = ""
+
+
+class PodBatch(Value, frozen=True, kw_only=True):
+    """Pods that kube-scheduler scheduled with the extender, and as many in the same way without a fault."""
+
+    at: float
+    what: str
+    pods: tuple[ScheduledPod, ...]
+    baseline: tuple[ScheduledPod, ...] = ()
+    http_timeout: float | None = None
+    """Seconds, of the extender; None: the times of the baseline cannot be compared."""
+
+
 class Span(Value, frozen=True, kw_only=True):
     """From one time to another."""
 
@@ -134,6 +179,11 @@ class Guarantees(Value, frozen=True, kw_only=True):
     pause: float = 5.0
     """Seconds after which a pause must be in effect."""
 
+    response: float = 0.1
+    """Seconds until the scorer responds."""
+
+    nodes: int = 10
+
 
 class History(Value, frozen=True, kw_only=True):
     """One run, and the time before it that windows include."""
@@ -161,6 +211,9 @@ class History(Value, frozen=True, kw_only=True):
 
     dry_runs: tuple[Span, ...] = ()
     """While every binder was configured for dry runs."""
+
+    exchanges: tuple[ExtenderExchange, ...] = ()
+    batches: tuple[PodBatch, ...] = ()
 
     @property
     def new_posts(self) -> list[Post]:

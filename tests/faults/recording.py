@@ -12,15 +12,18 @@ from equipoise.runtime.bus import Bus, Delivery
 from equipoise.runtime.process.clock import Clock
 from equipoise.testbed import audit
 from equipoise.testbed.processes.configuration import KUBELET
-from faults.cluster_setup import OWN, workload_of
+from faults.cluster_setup import BATCHES, OWN, workload_of
 from faults.history import (
     HARNESS,
+    ExtenderExchange,
     History,
     NodeSample,
+    PodBatch,
     PodChange,
     Post,
     PublishedIntent,
     PublishedOutcome,
+    ScheduledPod,
     ScoreResponse,
     Span,
 )
@@ -52,6 +55,9 @@ class Recorder:
         self.uncovered: list[Span] = []
         self.new_pods_refused: list[Span] = []
         self.dry_runs: list[Span] = []
+        self.exchanges: list[ExtenderExchange] = []
+        self.batches: list[PodBatch] = []
+        """Without times and nodes, which are in the audit log."""
 
     async def subscribe(self, bus: Bus) -> None:
         await bus.subscribe("equipoise.eviction.intent.*.*", EvictionIntent, self.on_intent)
@@ -148,6 +154,26 @@ class Recorder:
         self.outcomes = [outcome for outcome in self.outcomes if outcome.intent_id in self.settled]
         self.measured = [measured for measured in self.measured if measured.at >= before]
         self.scores = [score for score in self.scores if score.at >= before]
+        self.exchanges = [exchange for exchange in self.exchanges if exchange.at >= before]
+
+    def scheduled(self, batch: PodBatch) -> PodBatch:
+        """The batch with the times and nodes of its pods."""
+        created = audit.created_pods(self._audit_log)
+        bound = {(binding.namespace, binding.pod): binding for binding in audit.bindings(self._audit_log)}
+
+        def found(pod: ScheduledPod) -> ScheduledPod:
+            name = (BATCHES, pod.pod)
+            binding = bound.get(name)
+            return ScheduledPod(
+                pod=pod.pod,
+                created_at=created[name].timestamp(),
+                bound_at=None if binding is None else binding.time.timestamp(),
+                node="" if binding is None else binding.node,
+            )
+
+        return msgspec.structs.replace(
+            batch, pods=tuple(map(found, batch.pods)), baseline=tuple(map(found, batch.baseline))
+        )
 
     def history(self, since: float) -> History:
         outcome_expected = set(self.pending()) | set(self.settled)
@@ -199,6 +225,8 @@ class Recorder:
             uncovered=tuple(self.uncovered),
             new_pods_refused=tuple(self.new_pods_refused),
             dry_runs=tuple(self.dry_runs),
+            exchanges=tuple(exchange for exchange in self.exchanges if exchange.at >= since),
+            batches=tuple(self.scheduled(batch) for batch in self.batches if batch.at >= since),
         )
 
 

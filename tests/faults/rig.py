@@ -149,6 +149,7 @@ class Rig:
         self.prometheus: FaultProxy
         self.http: aiohttp.ClientSession
         self.api: Api
+        self.binaries: Binaries
         self.kube: Kube
         self.bus: Bus
         self.collector: FakeCollector
@@ -336,6 +337,7 @@ async def rig(binaries: Binaries, directory: Path | None = None) -> AsyncIterato
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(binaries=binaries, nats=True, directory=directory))
         started = Rig(cluster, clock)
+        started.binaries = binaries
         certificates = cluster.directory / "certs"
         started.proxy = await stack.enter_async_context(
             FaultProxy(

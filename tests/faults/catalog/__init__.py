@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from faults.catalog import api_server, binders, deschedulers, metrics, nats
+from faults.catalog import api_server, binders, deschedulers, metrics, nats, scheduling
 from faults.catalog.fault import LONG, SHORT, Extent, Fault
 
 __all__ = ["FAULTS", "LONG", "SHORT", "Extent", "Fault"]
@@ -15,5 +15,6 @@ FAULTS: Mapping[str, Fault] = {
         *nats.FAULTS,
         *deschedulers.FAULTS,
         *metrics.FAULTS,
+        *scheduling.FAULTS,
     )
 }

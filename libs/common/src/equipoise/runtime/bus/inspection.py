@@ -17,7 +17,16 @@ from equipoise.runtime.process.clock import Clock
 _CONNECT_TIMEOUT = 5.0
 """Seconds to reach the bus: a person waits."""
 
-_COMPARED = ("storage", "retention", "max_msgs_per_subject", "discard", "max_bytes", "allow_direct", "allow_msg_ttl")
+_COMPARED = (
+    "storage",
+    "retention",
+    "max_msgs_per_subject",
+    "discard",
+    "max_bytes",
+    "allow_direct",
+    "allow_msg_ttl",
+    "num_replicas",
+)
 """Of a stream's configuration, beside its subjects; its maximum age is a setting."""
 
 
@@ -63,8 +72,9 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True):
 class Inspection:
     """Every method raises NotPermitted, or BusUnavailable when there is no response."""
 
-    def __init__(self, link: NatsConnection) -> None:
+    def __init__(self, link: NatsConnection, replicas: int) -> None:
         self._link = link
+        self._replicas = replicas
 
     async def identity(self) -> Identity:
         """This user and its permissions."""
@@ -85,7 +95,7 @@ class Inspection:
         if expected.work_queue:
             request = self._link.streams.consumer_info(name, WORKERS)
             queue = await self._link.find(f"$JS.API.CONSUMER.INFO.{name}.{WORKERS}", request)
-        has, should = info.config, stream_config(expected)
+        has, should = info.config, stream_config(expected, self._replicas)
         return StreamState(
             subjects=tuple(has.subjects or ()),
             max_age=has.max_age or 0.0,
@@ -103,7 +113,7 @@ class Inspection:
 async def inspecting(settings: Nats, user: str, clock: Clock) -> AsyncIterator[Inspection]:
     """A connection for one inspection. `user` names the inbox, as in `connect`. Raises BusUnavailable."""
     async with connected_within(_CONNECT_TIMEOUT, settings, user, clock) as link:
-        yield Inspection(link)
+        yield Inspection(link, settings.replicas)
 
 
 def _plain(value: Any) -> Any:

@@ -15,7 +15,7 @@ from nats.micro.request import Request
 from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bus.decoding import TolerantDecoder
-from equipoise.contracts.bus.streams import STREAMS, stream_of
+from equipoise.contracts.bus.streams import STREAMS, Stream, stream_of
 from equipoise.contracts.bus.subjects import micro_name
 from equipoise.runtime.bus import (
     AlreadyQueued,
@@ -62,6 +62,7 @@ class _Error(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Acknowledgement(msgspec.Struct, frozen=True, kw_only=True):
+    stream: str = ""
     seq: int = 0
     duplicate: bool = False
     error: _Error | None = None
@@ -107,7 +108,7 @@ class Publisher:
         stream = stream_of(subject)
         assert stream is not None, f"no stream has {subject}"
         try:
-            receipt = await self._receipt(subject, response, deadline)
+            receipt = await self._receipt(stream, subject, response, deadline)
         except BusUnavailable as error:
             self._link.errors.count("stream", stream.name, error)
             self._link.errors.set_problem(f"stream {stream.name}", f"{stream.name} does not take messages: {error}")
@@ -115,18 +116,20 @@ class Publisher:
         self._link.errors.set_problem(f"stream {stream.name}", None)
         return receipt
 
-    async def _receipt(self, subject: str, response: asyncio.Future[Msg], deadline: float) -> Receipt:
+    async def _receipt(self, stream: Stream, subject: str, response: asyncio.Future[Msg], deadline: float) -> Receipt:
         try:
             async with asyncio.timeout_at(deadline):
                 message = await response
         except TimeoutError as error:
             raise self._link.as_bus_error(subject, error) from error
         if not message.data:  # the server's "no responders"
-            raise BusUnavailable(f"no stream keeps {subject}: {SETUP}")
+            raise BusUnavailable(f"no stream keeps {subject} (or its servers have no leader): {SETUP}")
         try:
             reply = msgspec.json.decode(message.data, type=_Acknowledgement)
         except msgspec.MsgspecError as error:
             raise BusError(f"{subject}: the response of the stream cannot be decoded: {error}") from error
+        if reply.error is None and reply.stream != stream.name:
+            raise BusUnavailable(f"{subject}: the stream {reply.stream} took the message, which nobody reads there")
         if reply.error is None:
             return Receipt(sequence=reply.seq, duplicate=reply.duplicate)
         if reply.error.err_code == _STORE_FAILED and "per subject" in reply.error.description:
@@ -300,6 +303,7 @@ async def open_bus(
     clock: Clock,
     metrics: CollectorRegistry | None,
     *,
+    errors: BusErrors | None = None,
     heartbeat: float = _HEARTBEAT,
     reconnect_pause: float = RECONNECT_PAUSE,
     chance: random.Random | None = None,
@@ -309,7 +313,7 @@ async def open_bus(
     `chance` generates the ids of messages and traces.
     """
     failure: Exception | None = None
-    link = NatsConnection(settings, service, BusErrors(clock, metrics), reconnect_pause)
+    link = NatsConnection(settings, service, errors or BusErrors(clock, metrics), reconnect_pause)
     envelope = Envelope(service, clock, chance or random.Random())
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -324,7 +328,7 @@ async def open_bus(
                 ending.cancel()
                 bus.stop_following()
                 await link.close()
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
     if failure is not None:
         raise failure

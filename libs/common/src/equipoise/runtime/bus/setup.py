@@ -29,6 +29,9 @@ _NOT_READY = 503
 _NAME_IN_USE = 10058
 """JetStream's code for a stream that exists with another configuration."""
 
+_TOO_FEW_SERVERS = (10005, 10074)
+"""JetStream's codes for more replicas than running servers, and for replicas on a server without a cluster."""
+
 
 async def setup_streams(settings: Nats, *, intent_max_age: float) -> None:
     """Create or update all streams and the binders' consumer; waits for NATS, and may be run again at any time.
@@ -41,27 +44,30 @@ async def setup_streams(settings: Nats, *, intent_max_age: float) -> None:
     try:
         await link.open()
         for stream in with_max_ages(intent=intent_max_age):
-            await _create_when_ready(link, clock, stream)
+            await _create_when_ready(link, clock, stream, settings.replicas)
     finally:
         await link.close()
 
 
-async def _create_when_ready(link: NatsConnection, clock: Clock, stream: Stream) -> None:
+async def _create_when_ready(link: NatsConnection, clock: Clock, stream: Stream, replicas: int) -> None:
     """JetStream may be ready later than NATS: a cluster first elects a leader."""
     while True:
         try:
-            await _create(link, stream)
+            await _create(link, stream, replicas)
             log.info("stream is ready", stream=stream.name, subjects=stream.subjects, max_age=stream.max_age)
             return
         except BusUnavailable as error:
             if isinstance(error.__cause__, APIError) and error.__cause__.code != _NOT_READY:
-                raise BusError(f"{stream.name}: {error.__cause__.description}") from error
+                why = f"{stream.name}: {error.__cause__.description}"
+                if error.__cause__.err_code in _TOO_FEW_SERVERS:
+                    why += f" (nats.replicas is {replicas}: as many servers of one NATS cluster must run)"
+                raise BusError(why) from error
             log.warning("waiting for JetStream", stream=stream.name, error=str(error))
             await clock.sleep(_RETRY_PERIOD)
 
 
-async def _create(link: NatsConnection, stream: Stream) -> None:
-    config = stream_config(stream)
+async def _create(link: NatsConnection, stream: Stream, replicas: int) -> None:
+    config = stream_config(stream, replicas)
     try:
         await link.wait_for(f"$JS.API.STREAM.CREATE.{stream.name}", link.streams.add_stream(config))
     except BusUnavailable as error:
@@ -83,8 +89,8 @@ async def _create(link: NatsConnection, stream: Stream) -> None:
         await link.wait_for(subject, link.streams.add_consumer(stream.name, workers))
 
 
-def stream_config(stream: Stream) -> api.StreamConfig:
-    """The configuration of a stream for JetStream."""
+def stream_config(stream: Stream, replicas: int = 1) -> api.StreamConfig:
+    """The configuration of a stream for JetStream. Its durable consumers have as many replicas."""
     return api.StreamConfig(
         name=stream.name,
         subjects=list(stream.subjects),
@@ -98,5 +104,5 @@ def stream_config(stream: Stream) -> api.StreamConfig:
         allow_direct=stream.open_to_users,
         allow_msg_ttl=stream.ages_differ,
         duplicate_window=min(_DUPLICATE_WINDOW, stream.max_age or _DUPLICATE_WINDOW),
-        num_replicas=1,
+        num_replicas=replicas,
     )
