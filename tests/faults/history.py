@@ -144,6 +144,22 @@ class Span(Value, frozen=True, kw_only=True):
         return self.begin <= at <= self.end
 
 
+class Forbidden(Span, frozen=True, kw_only=True):
+    """From when a change of the cluster was made until it was undone: the evictions that it forbids. Empty: any."""
+
+    why: str
+    namespace: str = ""
+    workload: str = ""
+    uid: str = ""
+
+    def concerns(self, post: Post) -> bool:
+        return (
+            self.namespace in ("", post.namespace)
+            and self.workload in ("", post.workload)
+            and self.uid in ("", post.uid)
+        )
+
+
 class Window(Value, frozen=True, kw_only=True):
     """At most `max` evictions of a workload, a namespace or the cluster in any `seconds`."""
 
@@ -175,6 +191,9 @@ class Guarantees(Value, frozen=True, kw_only=True):
     max_future: float = 5.0
     transit: float = 1.0
     """Seconds between a decision and its arrival at the API server."""
+
+    read_age: float = 2.0
+    """Maximum age of a read, in seconds, when an eviction is sent that is based on it."""
 
     pause: float = 5.0
     """Seconds after which a pause must be in effect."""
@@ -208,6 +227,9 @@ class History(Value, frozen=True, kw_only=True):
 
     new_pods_refused: tuple[Span, ...] = ()
     """While the API server accepted no new pods."""
+
+    forbidden: tuple[Forbidden, ...] = ()
+    """Changes of the cluster that forbid evictions."""
 
     dry_runs: tuple[Span, ...] = ()
     """While every binder was configured for dry runs."""

@@ -2,6 +2,8 @@
 
 import math
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -16,6 +18,7 @@ from faults.cluster_setup import BATCHES, OWN, workload_of
 from faults.history import (
     HARNESS,
     ExtenderExchange,
+    Forbidden,
     History,
     NodeSample,
     PodBatch,
@@ -54,10 +57,20 @@ class Recorder:
         self.paused: list[Span] = []
         self.uncovered: list[Span] = []
         self.new_pods_refused: list[Span] = []
+        self.forbidden: list[Forbidden] = []
         self.dry_runs: list[Span] = []
         self.exchanges: list[ExtenderExchange] = []
         self.batches: list[PodBatch] = []
         """Without times and nodes, which are in the audit log."""
+
+    @contextmanager
+    def forbidding(self, why: str, **which: str) -> Iterator[None]:
+        """While entered, the cluster forbids these evictions: `which` are fields of `Forbidden`."""
+        begin = self._clock.now()
+        try:
+            yield
+        finally:
+            self.forbidden.append(Forbidden(begin=begin, end=self._clock.now(), why=why, **which))
 
     async def subscribe(self, bus: Bus) -> None:
         await bus.subscribe("equipoise.eviction.intent.*.*", EvictionIntent, self.on_intent)
@@ -224,6 +237,7 @@ class Recorder:
             paused=tuple(self.paused),
             uncovered=tuple(self.uncovered),
             new_pods_refused=tuple(self.new_pods_refused),
+            forbidden=tuple(self.forbidden),
             dry_runs=tuple(self.dry_runs),
             exchanges=tuple(exchange for exchange in self.exchanges if exchange.at >= since),
             batches=tuple(self.scheduled(batch) for batch in self.batches if batch.at >= since),

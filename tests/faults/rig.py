@@ -29,15 +29,16 @@ from equipoise.runtime.bus import Bus, connect
 from equipoise.runtime.bus.codec import ACK_WAIT
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Kubernetes, Nats
-from equipoise.runtime.kubernetes.client import Kube
+from equipoise.runtime.kubernetes.client import LEASES, Kube
 from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.api import Api
 from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.processes import configuration
 from faults import cluster_setup
-from faults.fakes import FakeCollector, FakeDescheduler, take_lease
+from faults.fakes import FakeCollector, FakeDescheduler, epoch_of, take_lease
 from faults.fault_proxy import FaultProxy
 from faults.recording import Recorder
 
@@ -212,6 +213,11 @@ class Rig:
             )
 
         await self.until(ready, "all replicas are ready")
+
+    async def propose_as_leader(self) -> None:
+        """The harness proposes in the name of the descheduler that leads, besides its own intents."""
+        lease = await self.kube.get(LEASES, DESCHEDULER_LEASE, cluster_setup.OWN)
+        self.descheduler.epoch = epoch_of(lease)
 
     # Programs
 

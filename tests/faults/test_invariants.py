@@ -12,6 +12,7 @@ from equipoise.contracts.messages.lease import LeaseEpoch
 from faults.history import (
     HARNESS,
     ExtenderExchange,
+    Forbidden,
     Guarantees,
     History,
     NodeSample,
@@ -230,6 +231,14 @@ BAD: dict[str, tuple[str, History]] = {
     ),
     "a real eviction in a dry run": ("I17", a_history(dry_runs=(Span(begin=0, end=200),))),
     "a POST long after the pause": ("I18", a_history(paused=(Span(begin=95, end=200),))),
+    "evicted after its workload was scaled to 1": (
+        "I20",
+        a_history(forbidden=(Forbidden(begin=97, end=200, why="scaled to 1", namespace="shop", workload="web"),)),
+    ),
+    "evicted after its pod opted out": (
+        "I20",
+        a_history(forbidden=(Forbidden(begin=97, end=200, why="it opted out", uid="uid-web-1"),)),
+    ),
 }
 
 
@@ -253,6 +262,9 @@ def test_every_invariant_has_a_bad_history() -> None:
         a_history(outcomes=(outcome("web-1", 102), outcome("web-1", 150))),
         a_history(posts=(), outcomes=(), kept={}, intents=(published("web-1", 100, outcome_expected=False),)),
         a_history(paused=(Span(begin=97, end=200),)),
+        a_history(forbidden=(Forbidden(begin=98.5, end=200, why="all evictions"),)),
+        a_history(forbidden=(Forbidden(begin=90, end=200, why="another workload", workload="db"),)),
+        a_history(forbidden=(Forbidden(begin=90, end=100, why="undone before"),)),
         more(a_history(posts=(post("web-1", 101, code=409),)), pods=[change("web-1", 100.5, "deleted")]),
         a_history(exchanges=(exchange(b"", status=503), exchange(b"", status=None, caller_waited=False))),
         a_history(exchanges=(exchange(b"", status=None, seconds=9.0, scorer_runs=False),)),
@@ -262,7 +274,8 @@ def test_every_invariant_has_a_bad_history() -> None:
     ],
     ids=[
         "blocked", "a dry run", "a pod evicted twice", "an outcome published again", "an intent that the stream lost",
-        "within the time that a pause may take", "deleted by another client",
+        "within the time that a pause may take", "forbidden since a read that may be so old",
+        "another workload is forbidden", "forbidden no longer", "deleted by another client",
         "a scorer that refuses, or whose caller leaves", "a scorer that was suspended",
         "pods pending for two timeouts", "times that cannot be compared", "few pods on one node",
     ],

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from faults.history import Guarantees, History
-from faults.invariants import evictions, measurements, scheduling
+from faults.invariants import changes, evictions, measurements, scheduling
 
 Check = Callable[[History, Guarantees], list[str]]
 
@@ -50,6 +50,7 @@ INVARIANTS: Mapping[str, Check] = {
     "I16": measurements.usage_is_monotonic,
     "I17": evictions.dry_runs_only,
     "I18": evictions.pause_holds,
+    "I20": changes.changes_are_respected,
 }
 
 
