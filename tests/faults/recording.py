@@ -49,6 +49,10 @@ class Recorder:
         self.settled: dict[str, float] = {}
         """By intent id, the time of its first outcome."""
 
+        self.seen = 0
+        self.first_outcomes: Counter[Outcome] = Counter()
+        """The number of intents, and of their first outcomes, since the beginning: `forget` does not change them."""
+
         self.kept: Counter[str] = Counter()
         """Outcomes in the stream at the last count."""
 
@@ -90,13 +94,22 @@ class Recorder:
         if intent.strategy != HARNESS and intent.id not in self.intents:
             # It was published before it was received here, and a binder may be faster than the harness.
             self.intents[intent.id] = PublishedIntent(at=min(self._clock.now(), intent.decided_at), intent=intent)
+            self.seen += 1
 
     async def on_outcome(self, delivery: Delivery[EvictionOutcome]) -> None:
-        outcome = delivery.message
-        self.settled.setdefault(outcome.intent_id, self._clock.now())
-        self.outcomes.append(
-            PublishedOutcome(at=self._clock.now(), intent_id=outcome.intent_id, outcome=outcome.outcome)
-        )
+        self.record_outcome(delivery.message.intent_id, delivery.message.outcome)
+
+    def record_outcome(self, intent_id: str, outcome: Outcome) -> None:
+        now = self._clock.now()
+        if intent_id in self.intents and intent_id not in self.settled:
+            self.first_outcomes[outcome] += 1
+        self.settled.setdefault(intent_id, now)
+        self.outcomes.append(PublishedOutcome(at=now, intent_id=intent_id, outcome=outcome))
+
+    def record_missed(self, intent_id: str, outcome: Outcome) -> None:
+        """One of the stream; the harness may have been without a connection when it was published."""
+        if intent_id in self.intents and intent_id not in self.settled:
+            self.record_outcome(intent_id, outcome)
 
     async def on_node_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
         message = delivery.message
@@ -116,10 +129,12 @@ class Recorder:
     def record_intent(self, intent: EvictionIntent, *, epoch_held: bool) -> None:
         """Before it is published, so that no POST can be earlier."""
         self.intents[intent.id] = PublishedIntent(at=self._clock.now(), intent=intent, epoch_held=epoch_held)
+        self.seen += 1
 
     def remove_intent(self, intent_id: str) -> None:
         """The stream did not accept it."""
         del self.intents[intent_id]
+        self.seen -= 1
 
     def expect_no_outcome(self, intent_id: str) -> None:
         """Whether the stream accepted or kept it is unknown."""
@@ -156,6 +171,17 @@ class Recorder:
     def count(self, outcome: Outcome) -> int:
         """Intents with this outcome so far."""
         return len({each.intent_id for each in self.outcomes if each.outcome is outcome})
+
+    def forget(self, before: float) -> None:
+        """Everything that was published before; a long run would grow without bound."""
+        old = {intent_id for intent_id, published in self.intents.items() if published.at < before}
+        for intent_id in old:
+            del self.intents[intent_id]
+            self.settled.pop(intent_id, None)
+        self.outcomes = [outcome for outcome in self.outcomes if outcome.intent_id in self.settled]
+        self.measured = [measured for measured in self.measured if measured.at >= before]
+        self.scores = [score for score in self.scores if score.at >= before]
+        self.exchanges = [exchange for exchange in self.exchanges if exchange.at >= before]
 
     def scheduled(self, batch: PodBatch) -> PodBatch:
         """The batch with the times and nodes of its pods."""

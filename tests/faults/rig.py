@@ -87,6 +87,14 @@ class Program:
         """0 before its first start."""
         return self._pid
 
+    def memory(self) -> float | None:
+        """Resident memory in MiB; None: it does not run."""
+        with suppress(OSError):
+            for line in Path(f"/proc/{self._pid}/status").read_text().splitlines():
+                if line.startswith("VmRSS:"):
+                    return int(line.split()[1]) / 1024
+        return None
+
     @property
     def configuration(self) -> Path:
         return self._rig.cluster.directory / f"{self.name}.yaml"
@@ -342,8 +350,8 @@ class Rig:
             info = await streams.consumer_info(INTENT_STREAM.name, WORKERS)
             return int(info.num_pending or 0) + int(info.num_ack_pending or 0)
 
-    async def _count_kept(self) -> None:
-        """Counts the outcomes of each intent in the stream."""
+    async def count_kept(self) -> None:
+        """Counts the outcomes of each intent in the stream, and records those that the harness did not receive."""
         self.recorder.kept.clear()
         async with self._jetstream() as streams:
             config = ConsumerConfig(deliver_policy=DeliverPolicy.ALL)
@@ -351,7 +359,9 @@ class Rig:
             info = await streams.stream_info(OUTCOMES)
             for _ in range(info.state.messages):
                 message = await messages.next_msg(timeout=60)
-                self.recorder.kept[json.loads(message.data)["intent_id"]] += 1
+                outcome = json.loads(message.data)
+                self.recorder.kept[outcome["intent_id"]] += 1
+                self.recorder.record_missed(outcome["intent_id"], Outcome(outcome["outcome"]))
             await messages.unsubscribe()
 
     @asynccontextmanager
@@ -420,7 +430,7 @@ class Rig:
         self.stop_programs()
         self.search_logs()
         await self.all_replicas_ready()
-        await self._count_kept()
+        await self.count_kept()
 
 
 @asynccontextmanager
