@@ -43,7 +43,7 @@ from faults import cluster_setup
 from faults.convergence import differences
 from faults.fakes import FakeCollector, FakeDescheduler, epoch_of, take_lease
 from faults.fault_proxy import FaultProxy
-from faults.history import Convergence
+from faults.history import Convergence, Finding
 from faults.recording import Recorder
 from faults.sampling import LogSearch, ProcessSampler
 
@@ -72,7 +72,7 @@ class Program:
         self.name = f"{service}-{number}"
         self._rig = rig
         self._service: ServiceName = service
-        self._port = rig.port(self.name)
+        self.port = rig.port(self.name)
         self._pid = 0
         self._sampler: ProcessSampler | None = None
         self._suspended = False
@@ -109,13 +109,19 @@ class Program:
             kubeconfig=str(rig.kubeconfigs[self.name]),
             nats=rig.cluster.nats_url,
             prometheus=rig.prometheus.url,
-            health=f"127.0.0.1:{self._port}",
+            health=f"127.0.0.1:{self.port}",
             own=own,
         )
         document["nats"] |= {"user": self._service, "passwordFile": str(rig.password_file)}
         self.configuration.write_text(yaml.safe_dump(document, sort_keys=False))
         self._launch(offset)
         await rig.until(self._ready, f"{self.name} is ready")
+
+    async def exit_code_of_start(self) -> int:
+        """Starts with the current file of the configuration, and waits for the end."""
+        self._launch(0.0)
+        await self._rig.until(lambda: not self.runs, f"{self.name} ends")
+        return self._rig.cluster.guard.exit_code(self._pid) or 0
 
     def _launch(self, offset: float) -> None:
         control, samples = (self.configuration.with_suffix(suffix) for suffix in (".control", ".samples"))
@@ -170,7 +176,7 @@ class Program:
 
     async def readiness(self) -> dict[str, Any] | None:
         try:
-            async with self._rig.http.get(f"http://127.0.0.1:{self._port}/readyz") as response:
+            async with self._rig.http.get(f"http://127.0.0.1:{self.port}/readyz") as response:
                 report: dict[str, Any] = await response.json(content_type=None)
                 return report
         except (aiohttp.ClientError, TimeoutError, ValueError):
@@ -313,6 +319,31 @@ class Rig:
         self.recorder.streams_emptied()
         await self.until(lambda: self.bus.connected, "the harness is connected")
 
+    async def restart_nats_on_small_disk(self, size: str = "32m") -> Path:
+        """Restarts nats-server with empty storage on a tmpfs of its own, and creates the streams; returns the tmpfs."""
+        store = self.cluster.directory / "jetstream"
+        mount = 'mkdir -p "$1" && mount -t tmpfs -o size="$0" tmpfs "$1" && shift && exec "$@"'
+        user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+        self.cluster.prefix("nats-server", ("unshare", "--mount", *user, "sh", "-c", mount, size, store))
+        # Otherwise it creates no streams that may become larger than the disk.
+        (self.cluster.directory / "nats.conf").write_text("jetstream { max_file_store: 100G }\n")
+        await self.restart_nats_empty()
+        return Path(f"/proc/{self.cluster.pid('nats-server')}/root{store}")
+
+    async def restart_nats_on_disk(self, disk: Path) -> None:
+        """Kills nats-server, and starts it with the files of the tmpfs on a disk with room."""
+        store, copy = self.cluster.directory / "jetstream", self.cluster.directory / "jetstream-copy"
+        self.cluster.kill("nats-server", signal.SIGSTOP)
+        await asyncio.to_thread(shutil.copytree, disk, copy)
+        self.cluster.kill("nats-server")
+        shutil.rmtree(store)
+        copy.rename(store)
+        self.cluster.prefix("nats-server", ())
+        (self.cluster.directory / "nats.conf").write_text("")
+        await asyncio.to_thread(self.cluster.restart, "nats-server")
+        self.recorder.streams_emptied()  # it acknowledges messages before it writes them
+        await self.until(lambda: self.bus.connected, "the harness is connected")
+
     async def recreate_consumer(self, *, ack_wait: float = ACK_WAIT) -> None:
         """Deletes and creates the consumer of the queue: everything not acknowledged is delivered again."""
         async with self._jetstream() as streams:
@@ -392,6 +423,10 @@ class Rig:
             await asyncio.sleep(0.1)
         found = Convergence(at=begin, seconds=now - begin, different=tuple(different))
         self.recorder.convergences.append(found)
+
+    def find(self, what: str) -> None:
+        """Records that something is wrong; `Fault.also` reports it."""
+        self.recorder.findings.append(Finding(at=self.clock.now(), what=what))
 
     def search_logs(self) -> None:
         """Records secrets that were written to logs since the last search."""

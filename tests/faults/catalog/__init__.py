@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from faults.catalog import api_server, binders, changes, deschedulers, metrics, nats, nodes, scheduling
+from faults.catalog import api_server, binders, changes, deschedulers, metrics, nats, nodes, processes, scheduling
 from faults.catalog.fault import LONG, SHORT, Extent, Fault
 
 __all__ = ["FAULTS", "LONG", "SHORT", "Extent", "Fault"]
@@ -17,6 +17,7 @@ FAULTS: Mapping[str, Fault] = {
         *nats.FAULTS,
         *deschedulers.FAULTS,
         *metrics.FAULTS,
+        *processes.FAULTS,
         *scheduling.FAULTS,
     )
 }
