@@ -45,6 +45,9 @@ class Recorder:
     def __init__(self, clock: Clock, audit_log: Path) -> None:
         self._clock = clock
         self._audit_log = audit_log
+        self.storing = True
+        """False: nats-server stores nothing, so an outcome that it forwards is not published yet."""
+
         self.intents: dict[str, PublishedIntent] = {}
         self.outcomes: list[PublishedOutcome] = []
         self.settled: dict[str, float] = {}

@@ -161,8 +161,8 @@ async def none_measured(rig: Rig, extent: Extent) -> None:
     await with_real_metrics(rig, extent, lambda: rig.prometheus.rule(missing(cluster_setup.NODES), path="/query"))
 
 
-def changed_usage(change: Callable[[list[Any], int], list[Any]]) -> Fault:
-    """The series of usage of six of ten nodes are replaced by `change`, which gets their numbers too."""
+def changed_series(change: Callable[[list[Any], int], list[Any]]) -> Fault:
+    """The series of six of ten nodes are replaced by `change`, which gets the number of the node too."""
 
     def body(document: Any) -> Any:
         if document["data"]["resultType"] != "vector":
@@ -182,7 +182,7 @@ def with_value(series: Any, value: str) -> Any:
 
 def not_a_number(rig: Rig) -> None:
     """The usage of some nodes is NaN."""
-    nan = changed_usage(lambda found, _: [with_value(series, "NaN") for series in found])
+    nan = changed_series(lambda found, _: [with_value(series, "NaN") for series in found])
     rig.prometheus.rule(nan, path=USAGE)
 
 
@@ -197,24 +197,19 @@ IMPOSSIBLE = ("+Inf", "-Inf", "-0.5", "1e12")
 
 async def impossible_values(rig: Rig, extent: Extent) -> None:
     """The usage of six of ten nodes is infinite, negative, or above the capacity."""
-    impossible = changed_usage(
+    impossible = changed_series(
         lambda found, number: [with_value(series, IMPOSSIBLE[number % len(IMPOSSIBLE)]) for series in found]
     )
     await with_real_metrics(rig, extent, lambda: rig.prometheus.rule(impossible, path=USAGE))
 
 
 async def duplicate_series(rig: Rig, extent: Extent) -> None:
-    """Two series, one of them with a usage of 0, claim to be the same node, for six of ten nodes."""
+    """Two series, of two jobs, claim to be the same node in every response, for six of ten nodes."""
 
     def twice(found: list[Any], _: int) -> list[Any]:
-        return [
-            each
-            for series in found
-            for each in (with_value(series | {"metric": series["metric"] | {"job": "other"}}, "0"), series)
-        ]
+        return [*found, *(series | {"metric": series["metric"] | {"job": "other"}} for series in found)]
 
-    duplicates = changed_usage(twice)
-    await with_real_metrics(rig, extent, lambda: rig.prometheus.rule(duplicates, path=USAGE))
+    await with_real_metrics(rig, extent, lambda: rig.prometheus.rule(changed_series(twice), path="/query"))
 
 
 async def prometheus_killed(rig: Rig, extent: Extent) -> None:

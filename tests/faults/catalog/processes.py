@@ -1,6 +1,7 @@
 """The processes themselves: event loops, clocks, CPU, memory, descriptors, disk and configuration."""
 
 import asyncio
+import os
 import resource
 import signal
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -19,6 +20,9 @@ from faults.rig import Inconclusive, Program, Rig
 BLOCKED = (20.0, 5.0, 1.0)
 """Seconds for which an event loop is blocked."""
 
+ACK_WAIT = 5.0
+"""Seconds after which an intent of a binder that has ended is delivered again."""
+
 OFFSETS = (5.0, -5.0, 600.0, -600.0)
 """Seconds of a clock."""
 
@@ -27,6 +31,7 @@ OFFSETS = (5.0, -5.0, 600.0, -600.0)
 async def two_of_each(rig: Rig) -> AsyncIterator[list[Program]]:
     """The first process of each service, which is broken; a second binder and descheduler are not."""
     async with real_services(rig, {"binder": 2, "descheduler": 2}):
+        await rig.recreate_consumer(ack_wait=ACK_WAIT)
         following = asyncio.create_task(_follow_leader(rig))
         try:
             await rig.evictions(2)
@@ -82,6 +87,7 @@ async def wrong_clocks_at_start(rig: Rig, extent: Extent) -> None:
     """Two of three binders start with clocks that are wrong by 5 s or 10 min."""
     rig.descheduler.mix = rig.descheduler.mix | {"expired": 0.3}
     binders = await rig.start("binder", 3)
+    await rig.recreate_consumer(ack_wait=ACK_WAIT)
     for turn in range(extent.times):
         slow, fast = (OFFSETS[1], OFFSETS[2]) if (rig.generator.random() < 0.5) ^ bool(turn % 2) else (-600.0, 5.0)
         for program, offset in zip(binders, (slow, fast), strict=False):
@@ -152,15 +158,18 @@ async def _restarting(rig: Rig, programs: Sequence[Program], seconds: float) -> 
 
 
 async def few_descriptors(rig: Rig, extent: Extent) -> None:
-    """64 file descriptors per process: clients hold those of health servers, and all connections are aborted."""
+    """64 file descriptors per process, then only those in use, while clients connect and connections are aborted."""
     async with two_of_each(rig) as programs:
         for _ in range(extent.times):
             for program in programs:
                 program.limit(resource.RLIMIT_NOFILE, 64)
             async with _connected(programs):
-                rig.proxy.abort("")
-                rig.prometheus.abort("")
-                await asyncio.sleep(8.0)
+                for seconds in (4.0, 8.0):
+                    rig.proxy.abort("")
+                    rig.prometheus.abort("")
+                    await asyncio.sleep(seconds)
+                    for program in programs:
+                        program.limit(resource.RLIMIT_NOFILE, len(os.listdir(f"/proc/{program.pid}/fd")))
             for program in programs:
                 program.limit(resource.RLIMIT_NOFILE, 1024)
             await asyncio.gather(*(_responds(rig, program) for program in programs))
@@ -188,15 +197,20 @@ async def full_disk(rig: Rig, extent: Extent) -> None:
     await rig.start("binder", 2)
     for _ in range(extent.times):
         disk = await rig.restart_nats_on_small_disk()
-        await rig.evictions(extent.evictions)
-        filler = disk / "filler"
-        with suppress(OSError), filler.open("wb", buffering=0) as file:
-            while True:
-                file.write(bytes(1 << 16))
-        await asyncio.sleep(8.0)
-        # Until it is started again, it stores nothing more, also when the disk has room.
-        filler.unlink()
-        await rig.restart_nats_on_disk(disk)
+        try:
+            await rig.recreate_consumer(ack_wait=ACK_WAIT)
+            await rig.evictions(extent.evictions)
+            rig.recorder.storing = False
+            filler = disk / "filler"
+            with suppress(OSError), filler.open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(1 << 16))
+            await asyncio.sleep(8.0)
+            # Until it is started again, it stores nothing more, also when the disk has room.
+            filler.unlink()
+        finally:
+            await rig.restart_nats_on_disk(disk)
+            rig.recorder.storing = True
         await rig.evictions(extent.evictions)
 
 
