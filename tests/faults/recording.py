@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,8 @@ from equipoise.testbed.processes.configuration import KUBELET
 from faults.cluster_setup import OWN, workload_of
 from faults.history import (
     HARNESS,
+    AcknowledgedEvent,
+    Alarm,
     History,
     NodeSample,
     PodChange,
@@ -48,6 +51,8 @@ class Recorder:
         self.uncovered: list[Span] = []
         self.new_pods_refused: list[Span] = []
         self.dry_runs: list[Span] = []
+        self.events: list[AcknowledgedEvent] = []
+        self.alarms: list[Alarm] = []
 
     async def subscribe(self, bus: Bus) -> None:
         await bus.subscribe("equipoise.eviction.intent.*.*", EvictionIntent, self.on_intent)
@@ -67,6 +72,12 @@ class Recorder:
         self.outcomes.append(
             PublishedOutcome(at=self._clock.now(), intent_id=outcome.intent_id, outcome=outcome.outcome)
         )
+
+    def stored_outcome(self, intent_id: str, outcome: Outcome) -> None:
+        """Of the stream: it may have been published while the harness was not connected."""
+        if intent_id in self.intents and intent_id not in self.settled:
+            self.settled[intent_id] = self._clock.now()
+            self.outcomes.append(PublishedOutcome(at=self._clock.now(), intent_id=intent_id, outcome=outcome))
 
     async def on_node_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
         message = delivery.message
@@ -93,9 +104,24 @@ class Recorder:
         self.intents[intent_id] = msgspec.structs.replace(self.intents[intent_id], outcome_expected=False)
 
     def streams_emptied(self) -> None:
-        """Pending intents may never have an outcome."""
+        """Pending intents may never have an outcome, and what was stored before may be lost."""
         for intent_id in self.pending():
             self.expect_no_outcome(intent_id)
+        self.outcomes_refused()
+        self.events = [msgspec.structs.replace(event, loss_expected=True) for event in self.events]
+
+    def outcomes_refused(self) -> None:
+        """The stream may have refused outcomes that were received here; then another one follows."""
+        for intent_id in self.settled.keys() & self.intents.keys():
+            self.intents[intent_id] = msgspec.structs.replace(self.intents[intent_id], outcome_lost=True)
+
+    def record_event(self, event_id: str) -> None:
+        """A stream has acknowledged it."""
+        self.events.append(AcknowledgedEvent(at=self._clock.now(), event_id=event_id))
+
+    def stored_events(self, found: Collection[str]) -> None:
+        """Which events the stream has now."""
+        self.events = [msgspec.structs.replace(event, stored=event.event_id in found) for event in self.events]
 
     def pending(self) -> list[str]:
         """Intents without an outcome that must get one."""
@@ -174,6 +200,8 @@ class Recorder:
             uncovered=tuple(self.uncovered),
             new_pods_refused=tuple(self.new_pods_refused),
             dry_runs=tuple(self.dry_runs),
+            events=tuple(self.events),
+            alarms=tuple(self.alarms),
         )
 
 

@@ -10,6 +10,8 @@ from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from faults.history import (
     HARNESS,
+    AcknowledgedEvent,
+    Alarm,
     Guarantees,
     History,
     NodeSample,
@@ -22,6 +24,7 @@ from faults.history import (
     Window,
 )
 from faults.invariants import INVARIANTS, MinimumTraffic, violations
+from faults.invariants.bus import broken_streams_are_named
 
 GUARANTEES = Guarantees(
     windows=(
@@ -43,7 +46,7 @@ def intent(pod: str, at: float, **fields: Any) -> EvictionIntent:
 
 
 def published(pod: str, at: float, **fields: Any) -> PublishedIntent:
-    own = {name: fields.pop(name) for name in ("outcome_expected", "epoch_held") if name in fields}
+    own = {name: fields.pop(name) for name in ("outcome_expected", "epoch_held", "outcome_lost") if name in fields}
     return PublishedIntent(at=at, intent=intent(pod, at, **fields), **own)
 
 
@@ -61,6 +64,10 @@ def change(pod: str, at: float, what: Any, node: str = "node-a", **fields: Any) 
 
 def started(pod: str, at: float, node: str = "node-a") -> list[PodChange]:
     return [change(pod, at, "bound", node), change(pod, at + 0.1, "ready", node)]
+
+
+def event(**fields: Any) -> AcknowledgedEvent:
+    return AcknowledgedEvent(at=101, event_id="event-1", **fields)
 
 
 PODS = [each for name in ("web", "db") for number in range(1, 4) for each in started(f"{name}-{number}", 1)]
@@ -159,6 +166,14 @@ BAD: dict[str, tuple[str, History]] = {
             ),
         ),
     ),
+    "an acknowledged event that the stream lost": ("I13", a_history(events=(event(stored=False),))),
+    "another outcome after an eviction, though the stream lost the first": (
+        "I5",
+        more(
+            a_history(intents=(published("web-1", 100, outcome_lost=True),)),
+            outcomes=[outcome("web-1", 105, Outcome.EXPIRED)],
+        ),
+    ),
     "an older value after a newer one": (
         "I16",
         more(a_history(), measured=[NodeSample(at=3, node="node-a", epoch=1, sequence=1, sampled_at=3)]),
@@ -192,11 +207,18 @@ def test_every_invariant_has_a_bad_history() -> None:
         a_history(outcomes=(outcome("web-1", 102), outcome("web-1", 150))),
         a_history(posts=(), outcomes=(), kept={}, intents=(published("web-1", 100, outcome_expected=False),)),
         a_history(paused=(Span(begin=97, end=200),)),
+        a_history(events=(event(), event(stored=False, loss_expected=True))),
+        a_history(
+            posts=(),
+            intents=(published("web-1", 100, outcome_lost=True),),
+            outcomes=(outcome("web-1", 102, Outcome.REJECTED_STALE), outcome("web-1", 105, Outcome.EXPIRED)),
+        ),
         more(a_history(posts=(post("web-1", 101, code=409),)), pods=[change("web-1", 100.5, "deleted")]),
     ],
     ids=[
         "blocked", "a dry run", "a pod evicted twice", "an outcome published again", "an intent that the stream lost",
-        "within the time that a pause may take", "deleted by another client",
+        "within the time that a pause may take", "events kept, or lost as expected", "a rejection that was lost",
+        "deleted by another client",
     ],
 )  # fmt: skip
 def test_an_allowed_history_has_no_violation(history: History) -> None:
@@ -215,6 +237,24 @@ def test_violations_before_the_run_are_not_reported_again() -> None:
         outcomes=[outcome("web-4", 110)],
     )
     assert violations(after, GUARANTEES)["I1"]
+
+
+@pytest.mark.parametrize(
+    ("times", "wrong"),
+    [
+        ({"named": 5.0, "cleared": 5.0}, ""),
+        ({"named": None, "cleared": 5.0}, "not named within 60 s"),
+        ({"named": 61.0, "cleared": 5.0}, "not named within 60 s"),
+        ({"named": 5.0, "cleared": None}, "still named 60 s after"),
+    ],
+)
+def test_a_broken_stream_must_be_named_and_its_repair_noticed(times: dict[str, float | None], wrong: str) -> None:
+    """By /readyz, in time; those of earlier runs are not reported again."""
+    history = a_history(alarms=(Alarm(at=101, what="a stream deleted", **times),))
+    found = broken_streams_are_named(history, GUARANTEES)
+    assert len(found) == bool(wrong)
+    assert wrong in "".join(found)
+    assert not broken_streams_are_named(msgspec.structs.replace(history, since=200), GUARANTEES)
 
 
 def test_a_run_without_traffic_is_inconclusive() -> None:

@@ -54,6 +54,30 @@ async def test_an_intent_is_open_until_its_outcome(recorder: Recorder) -> None:
     assert recorder.count(Outcome.EVICTED) == 1
 
 
+async def test_an_outcome_of_the_stream_counts_if_it_was_not_received(recorder: Recorder) -> None:
+    """It was published while the harness was not connected; outcomes of others are ignored."""
+    intent = an_intent()
+    await recorder.on_intent(delivered(intent))
+    for _ in range(2):
+        recorder.stored_outcome(intent.id, Outcome.EVICTED)
+        recorder.stored_outcome("of an earlier run", Outcome.EVICTED)
+    assert recorder.pending() == []
+    assert [outcome.intent_id for outcome in recorder.outcomes] == [intent.id]
+
+
+async def test_emptied_streams_may_lose_events_and_outcomes(recorder: Recorder) -> None:
+    """Those of before; not what is acknowledged later."""
+    intent = an_intent()
+    await recorder.on_intent(delivered(intent))
+    await recorder.on_outcome(delivered(an_outcome(intent)))
+    recorder.record_event("before")
+    recorder.streams_emptied()
+    recorder.record_event("after")
+    recorder.stored_events({"before"})
+    assert [(event.stored, event.loss_expected) for event in recorder.events] == [(True, True), (False, False)]
+    assert recorder.intents[intent.id].outcome_lost
+
+
 async def test_an_intent_that_the_stream_refused_is_not_pending(recorder: Recorder) -> None:
     """Although a core subscription receives it."""
     intent = an_intent(strategy=HARNESS)

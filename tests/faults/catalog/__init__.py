@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from faults.catalog import api_server, binders, deschedulers, metrics, nats
+from faults.catalog import api_server, binders, deschedulers, metrics, nats, nats_cluster
 from faults.catalog.fault import LONG, SHORT, Extent, Fault
 
 __all__ = ["FAULTS", "LONG", "SHORT", "Extent", "Fault"]
@@ -13,6 +13,7 @@ FAULTS: Mapping[str, Fault] = {
         *binders.FAULTS,
         *api_server.FAULTS,
         *nats.FAULTS,
+        *nats_cluster.FAULTS,
         *deschedulers.FAULTS,
         *metrics.FAULTS,
     )

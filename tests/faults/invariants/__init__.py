@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from faults.history import Guarantees, History
-from faults.invariants import evictions, measurements
+from faults.invariants import bus, evictions, measurements
 
 Check = Callable[[History, Guarantees], list[str]]
 
@@ -38,6 +38,7 @@ INVARIANTS: Mapping[str, Check] = {
     "I7": evictions.one_epoch_at_a_time,
     "I8": measurements.nothing_without_coverage,
     "I11": evictions.no_ping_pong,
+    "I13": bus.acknowledged_events_remain,
     "I16": measurements.usage_is_monotonic,
     "I17": evictions.dry_runs_only,
     "I18": evictions.pause_holds,
