@@ -7,11 +7,14 @@ from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from bus_worlds import NatsWorld
+from cli.programs import run
 from click.testing import CliRunner, Result
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from equipoise.cli.certificates.issue import SERVICE_NAMES, make_certificates
+from equipoise.cli.certificates.issue import make_certificates
+from equipoise.cli.certificates.purposes import EXTENDER, NATS
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.main import main
 from equipoise.runtime.process.clock import SystemClock
@@ -63,7 +66,7 @@ def test_keys_are_readable_by_their_owner_only(tmp_path: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
-@pytest.mark.parametrize("name", [*SERVICE_NAMES, "scorer.example.com", "10.96.7.7", "fd00::7"])
+@pytest.mark.parametrize("name", [*EXTENDER.names, "scorer.example.com", "10.96.7.7", "fd00::7"])
 def test_scorer_and_scheduler_accept_each_other(tmp_path: Path, name: str) -> None:
     """With every name of the Service, and with the given names and addresses."""
     addresses = ("--address", "10.96.7.7", "--address", "fd00::7")
@@ -112,7 +115,7 @@ def test_each_certificate_has_its_purpose(tmp_path: Path) -> None:
     names = server.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
 
     assert [ip_address("10.96.7.7")] == names.get_values_for_type(x509.IPAddress)
-    assert [*SERVICE_NAMES] == names.get_values_for_type(x509.DNSName)
+    assert [*EXTENDER.names] == names.get_values_for_type(x509.DNSName)
     purposes = [list(each.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) for each in (server, client)]
     assert [[ExtendedKeyUsageOID.SERVER_AUTH], [ExtendedKeyUsageOID.CLIENT_AUTH]] == purposes
 
@@ -149,7 +152,7 @@ def test_a_ca_that_expires_too_early_is_invalid_input(tmp_path: Path) -> None:
     """A certificate cannot be valid for longer than its CA."""
 
     def make(days: int, now: float) -> str:
-        return make_certificates(tmp_path, names=[], addresses=[], days=days, force=True, now=now)
+        return make_certificates(tmp_path, EXTENDER, names=[], addresses=[], days=days, force=True, now=now)
 
     make(365, TODAY - 3500 * DAY)
     before = contents(tmp_path)
@@ -210,3 +213,53 @@ def test_the_output_has_the_commands_that_create_the_secrets(tmp_path: Path) -> 
     assert all(Path(file).exists() for _, file in sources)
     assert not [file for _, file in sources if file.endswith("ca.key")]
     assert ["equipoise-extender-tls", "equipoise-extender-client"] == re.findall(r"create secret generic (\S+)", output)
+
+
+# for NATS
+
+NATS_FILES = {"ca.crt", "ca.key", "server.crt", "server.key"}
+
+
+def test_nats_has_a_server_certificate_of_a_ca_of_its_own(tmp_path: Path) -> None:
+    """Its clients have passwords. The command that creates the Secret is printed."""
+    result = invoke(tmp_path / "nats", "--for", "nats", "--name", "bus.example.com")
+    names = read(tmp_path / "nats" / "server.crt").extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+
+    assert 0 == result.exit_code, result.output
+    assert NATS_FILES == {path.name for path in (tmp_path / "nats").iterdir()}
+    assert [*NATS.names, "bus.example.com"] == names.get_values_for_type(x509.DNSName)
+    assert {"nats", "nats.equipoise-system", "nats.equipoise-system.svc", "localhost"} <= set(NATS.names)
+    assert [ip_address("127.0.0.1"), ip_address("::1")] == names.get_values_for_type(x509.IPAddress)
+    assert ["equipoise-nats-tls"] == re.findall(r"create secret generic (\S+)", result.stdout)
+    assert "ca.key" not in str(re.findall(r"--from-file=\S+", result.stdout))
+
+
+def test_the_ca_of_another_purpose_is_not_used(tmp_path: Path) -> None:
+    """Whoever has the certificate of NATS must not get scores, and the scorer must not pass for NATS."""
+    assert 0 == invoke(tmp_path).exit_code
+    before = contents(tmp_path)
+    result = invoke(tmp_path, "--for", "nats", "--force")
+
+    assert 2 == result.exit_code
+    assert "is not the equipoise NATS CA" in result.stderr
+    assert before == contents(tmp_path)
+
+
+async def test_a_command_reaches_nats_through_a_port_forward_with_its_ca(tmp_path: Path) -> None:
+    """By an option or a variable. Without it, the error has the reason."""
+    assert 0 == invoke(tmp_path / "nats", "--for", "nats").exit_code
+    files = {name: tmp_path / "nats" / name for name in NATS_FILES}
+    world = NatsWorld(tmp_path, f'tls {{ cert_file: "{files["server.crt"]}", key_file: "{files["server.key"]}" }}')
+    await world.start()
+    command = ("report", "--nats", f"tls://localhost:{world.port}")
+    try:
+        for arguments, variables in (
+            (("--nats-ca", str(files["ca.crt"])), {}),
+            ((), {"EQUIPOISE_NATS__TLS__CA_FILE": str(files["ca.crt"])}),
+        ):
+            code, output = await run(*command, *arguments, **variables)
+            assert (1, True) == (code, "there is no stream EQUIPOISE_ADVICE" in output), output
+        code, output = await run(*command)
+        assert (1, True) == (code, "certificate of the server is rejected" in output), output
+    finally:
+        await world.stop()

@@ -81,6 +81,27 @@ async def test_a_complete_bus_has_no_fault(bus: Bus) -> None:
     assert any(finding.message == "tap has exactly the permissions it needs" for finding in findings)
 
 
+async def test_unencrypted_services_are_a_warning(bus: Bus) -> None:
+    """Their configuration decides: the doctor itself may use a port-forward, which has no other readers."""
+    through_forward = environment(bus=bus.settings("tap"))
+    through_forward.services_nats = Nats(url="nats://nats:4222")
+    [warning] = [finding for finding in await findings_of("bus", through_forward) if finding.state != "ok"]
+    assert (warning.state, warning.subject) == ("warning", "nats://nats:4222")
+    assert "unencrypted" in warning.message
+    assert "equipoise certificates --for nats" in warning.fix
+
+
+async def test_the_doctor_takes_the_address_of_the_services_from_their_configuration(bus: Bus, tmp_path: Path) -> None:
+    """`--nats` names the port-forward."""
+    (tmp_path / "equipoise.yaml").write_text(
+        "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\nnats: {url: 'nats://nats:4222'}\n"
+    )
+    _, output = await bus.run(
+        "doctor", "--config", str(tmp_path / "equipoise.yaml"), "--prometheus", "http://127.0.0.1:1"
+    )
+    assert "nats://nats:4222: messages and passwords are sent to nats://nats:4222 unencrypted" in output
+
+
 async def test_streams_are_unknown_to_users_without_permission(bus: Bus) -> None:
     """The fix names the right user; no stream is reported as missing."""
     findings = await findings_of("bus", environment(bus=bus.settings("scorer")))

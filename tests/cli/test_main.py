@@ -93,6 +93,26 @@ def test_an_invalid_configuration_is_reported_with_path_value_and_what_is_allowe
     assert "Traceback" not in result.stderr
 
 
+OPEN_EXTENDER = "scorer: {listen: ':8888', extender: {allowUnauthenticated: true}}"
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        ("nats: {url: nats://nats:4222}", "nats://nats:4222: messages and passwords are sent"),
+        (OPEN_EXTENDER, "scorer: the extender at :8888 answers anyone"),
+        ("nats: {url: tls://nats:4222}", ""),
+        ("nats: {url: nats://127.0.0.1:4222}", ""),
+    ],
+)
+def test_a_configuration_that_admits_others_is_valid_with_a_warning(text: str, warning: str) -> None:
+    """The exit code is 0: it may be intended, for example with an encrypted network."""
+    result = invoke("config", "validate", "-", text=HEADER + text)
+
+    assert (0, "valid\n") == (result.exit_code, result.stdout)
+    assert (f"warning: {warning}" in result.stderr) if warning else ("" == result.stderr)
+
+
 A_CONTEXT = {"name": "home", "context": {"cluster": "castle", "user": "me"}}
 
 

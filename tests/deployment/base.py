@@ -59,8 +59,14 @@ def _files_of(volume: Document) -> dict[str, str]:
     if "configMap" in volume:
         generated = {"equipoise": ("equipoise.yaml",), "nats": ("nats.conf", "permissions.conf")}
         return {name: f"k8s/base/{name}" for name in generated[volume["configMap"]["name"]]}
-    secret = volume["secret"]
-    folder = "" if secret["secretName"] == "equipoise-nats" else f"{secret['secretName']}/"
+    if "projected" in volume:
+        sources = [source["secret"] for source in volume["projected"]["sources"]]
+        return {path: source for secret in sources for path, source in _files_of_secret(secret["name"], secret).items()}
+    return _files_of_secret(volume["secret"]["secretName"], volume["secret"])
+
+
+def _files_of_secret(name: str, secret: Document) -> dict[str, str]:
+    folder = "" if name == "equipoise-nats" else f"{name}/"
     return {item["path"]: f"secret:{folder}{item['key']}" for item in secret["items"]}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 from deployment.base import ROOT
-from deployment.extender import SERVER_FILES
+from deployment.certificates import SERVER_FILES
 from deployment.programs import KUBECONFIG, VOLUME, Program, health_of
 
 from equipoise.runtime.bus.permissions import USERS

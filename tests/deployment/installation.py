@@ -13,9 +13,9 @@ import aiohttp
 import msgspec
 import yaml
 from deployment.base import NAMESPACE, ROOT, base_documents, base_programs
+from deployment.certificates import CLIENT_SECRET, Secrets, create_secrets, local_configuration, write_files
 from deployment.compression import FACTOR, Document, compressed_configuration
-from deployment.extender import CLIENT_SECRET, Secrets, create_secrets, local_configuration, write_files
-from deployment.processes import EXTENDER_PORT, NATS_PORT, Folder, Machine
+from deployment.processes import EXTENDER_PORT, Folder, Machine
 
 from equipoise.cli.demo.example import example_trace
 from equipoise.cli.demo.manifests import namespace_documents, node_documents, workload_documents
@@ -42,12 +42,12 @@ class DeployedCluster(msgspec.Struct, frozen=True, kw_only=True):
     loads: NodeLoads
     configuration: Document
     passwords: dict[str, str]
-    extender_secrets: Secrets
+    certificate_secrets: Secrets
     directory: Path
 
     def machine(self, name: str, programs: Any) -> Machine:
         files = {
-            f"{secret}/{key}": text for secret, keys in self.extender_secrets.items() for key, text in keys.items()
+            f"{secret}/{key}": text for secret, keys in self.certificate_secrets.items() for key, text in keys.items()
         }
         folder = Folder(
             path=self.directory / name,
@@ -104,8 +104,8 @@ async def deployed_cluster(binaries: Binaries, directory: Path) -> AsyncIterator
             trace=trace,
             loads=NodeLoads(session, cluster.prometheus_url, trace, 2 * STEP_SECONDS),
             configuration=compressed_configuration(),
-            passwords=passwords | {"prometheus-token": token.read_text()},
-            extender_secrets=create_secrets(directory / "certificates"),
+            passwords=passwords | {"prometheus-token": token.read_text(), "prometheus-kubeconfig": ""},
+            certificate_secrets=create_secrets(directory / "certificates"),
             directory=directory,
         )
 
@@ -150,13 +150,12 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 async def running_installation(deployed: DeployedCluster) -> AsyncIterator[Installation]:
     """Started simultaneously, as Kubernetes does, with real evictions."""
     machine = deployed.machine("base", base_programs(base_documents()))
-    client = write_files(machine.path / "extender-client", deployed.extender_secrets[CLIENT_SECRET])
+    client = write_files(machine.path / "extender-client", deployed.certificate_secrets[CLIENT_SECRET])
     machine.evict = True
     async with asyncio.TaskGroup() as group:
         for name in machine.programs:
             group.create_task(machine.start(name))
-    tap = ("equipoise", "tap", "-o", "json", "--nats", machine.url(NATS_PORT, "nats"), "--user", "tap")
-    machine.run_command("tap", (*tap, "--password-file", str(machine.password_file("tap"))))
+    machine.run_command("tap", ("equipoise", "tap", "-o", "json", *machine.tap_access()))
     await machine.completed("setup")
     async with asyncio.TaskGroup() as group:
         for service in SERVICES:

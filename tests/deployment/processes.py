@@ -9,6 +9,7 @@ import asyncio
 import os
 import re
 import signal
+import ssl
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,8 +17,11 @@ from typing import Any
 
 import aiohttp
 import msgspec
+import nats
 from deployment.base import NAMESPACE, ROOT
+from deployment.certificates import NATS_SECRET
 from deployment.programs import KUBECONFIG, SERVICE_ACCOUNT, VOLUME, Program
+from nats.aio.client import Client
 
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.contracts.bus.subjects import SERVICES
@@ -153,10 +157,27 @@ class Machine:
             command, log=self.log(name), directory=self.path, environment=self._path_variable()
         )
 
-    def password_file(self, user: str) -> Path:
-        file = self.path / f"{user}.password"
-        file.write_text(self._folder.passwords[user])
+    def tap_access(self) -> tuple[str, ...]:
+        """The options with which a command connects to NATS, as behind a port-forward."""
+        password = self.path / "tap.password"
+        password.write_text(self._folder.passwords["tap"])
+        url = self.url(NATS_PORT, "tls")
+        return "--nats", url, "--user", "tap", "--password-file", str(password), "--nats-ca", str(self.nats_ca())
+
+    def nats_ca(self) -> Path:
+        file = self.path / "nats-ca.crt"
+        file.write_text(self._folder.passwords[f"{NATS_SECRET}/ca.crt"])
         return file
+
+    async def nats_client(self, user: str) -> Client:
+        """Connected as this user, over TLS."""
+        return await nats.connect(
+            self.url(NATS_PORT, "tls"),
+            user=user,
+            password=self._folder.passwords[user],
+            inbox_prefix=f"_INBOX.{user}".encode(),
+            tls=ssl.create_default_context(cafile=str(self.nats_ca())),
+        )
 
     async def _exit_code(self, pid: int, seconds: float) -> int:
         async with asyncio.timeout(seconds):
@@ -223,7 +244,7 @@ class Machine:
             for name, port in _health_ports().items()
         }
         return health | {
-            "EQUIPOISE_NATS__URL": self.url(NATS_PORT, "nats"),
+            "EQUIPOISE_NATS__URL": self.url(NATS_PORT, "tls"),
             "EQUIPOISE_COLLECTOR__PROMETHEUS__URL": self._cluster.prometheus_url,
             "EQUIPOISE_SCORER__LISTEN": f"127.0.0.1:{self._ports[EXTENDER_PORT]}",
             "EQUIPOISE_BINDER__EVICT": str(self.evict).lower(),

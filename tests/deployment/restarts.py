@@ -8,9 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import nats
 from deployment.installation import Installation
-from deployment.processes import NATS_PORT
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from equipoise.cli.demo import figures
@@ -160,12 +158,7 @@ async def _result(
 
 async def stored_outcomes(installation: Installation) -> list[dict[str, Any]]:
     """All outcomes of the stream, read with the permissions of the scorer."""
-    client = await nats.connect(
-        installation.machine.url(NATS_PORT, "nats"),
-        user="scorer",
-        password=installation.deployed.passwords["scorer"],
-        inbox_prefix=b"_INBOX.scorer",
-    )
+    client = await installation.machine.nats_client("scorer")
     try:
         stream, pattern = "EQUIPOISE_OUTCOME", "equipoise.eviction.outcome.*.*"
         config = ConsumerConfig(

@@ -1,24 +1,29 @@
 """The deployment files: generated parts, Pod Security, and the same programs in Kubernetes and compose."""
 
+import asyncio
 import re
+import ssl
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import nats
 import pytest
 import yaml
 from bus_worlds import NatsWorld
 from deployment.base import BASE, ROOT, base_documents, base_programs
+from deployment.certificates import CLIENT_SECRET, NATS_SECRET, SECRET_KEYS, SERVER_SECRET
 from deployment.compose import COMPOSE, compose_document, compose_programs
-from deployment.extender import CLIENT_SECRET, SECRET_KEYS, SERVER_SECRET
 from deployment.kustomize import Document, named, read_documents, read_kustomization
-from deployment.programs import differences
+from deployment.programs import KUBECONFIG, differences
 
-from equipoise.cli.certificates.issue import SERVICE_NAMES
+from equipoise.cli.certificates.issue import make_certificates
+from equipoise.cli.certificates.purposes import EXTENDER, NATS
 from equipoise.cli.service_settings import SERVICE_SETTINGS, all_settings
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.runtime.bus.permissions import USERS, permission_file
 from equipoise.runtime.configuration import read_document, validate_document
+from equipoise.runtime.process.clock import SystemClock
 
 FOLDERS = [BASE, ROOT / "k8s" / "overlays" / "observe", ROOT / "k8s" / "overlays" / "namespaced"]
 FILES = sorted([*(ROOT / "k8s").rglob("*.*"), COMPOSE, ROOT / "Dockerfile"])
@@ -44,6 +49,69 @@ async def test_nats_takes_passwords_literally(tmp_path: Path, monkeypatch: pytes
             await client.close()
     finally:
         await world.stop()
+
+
+async def test_nats_speaks_only_tls(tmp_path: Path) -> None:
+    """The shipped nats.conf, with the certificate of `equipoise certificates`: TLS 1.3, and nothing without TLS."""
+    make_certificates(tmp_path, NATS, names=(), addresses=(), days=1, force=False, now=SystemClock().now())
+    for key, file in (("tls.crt", "server.crt"), ("tls.key", "server.key")):
+        (tmp_path / key).symlink_to(tmp_path / file)
+    block = re.search(r"^tls \{.*?^\}", (BASE / "nats.conf").read_text(), re.DOTALL | re.MULTILINE)
+    assert block is not None
+    world = NatsWorld(tmp_path / "nats", block[0].replace("/run/secrets/tls", str(tmp_path)))
+    await world.start()
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+    older = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+    older.maximum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        client = await nats.connect(f"tls://localhost:{world.port}", tls=trusting, allow_reconnect=False)
+        await client.close()
+        with pytest.raises(ssl.SSLError):
+            await nats.connect(f"tls://localhost:{world.port}", tls=older, allow_reconnect=False)
+        reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
+        assert b'"tls_required":true' in await reader.readline()
+        writer.write(b'CONNECT {"verbose":true}\r\nPING\r\n')
+        assert b"PONG" not in await reader.read()
+        writer.close()
+    finally:
+        await world.stop()
+
+
+def test_every_program_verifies_the_certificate_of_nats() -> None:
+    """With the CA of the Secret, whose certificate has the name in the address."""
+    settings = all_settings(read_document((BASE / "equipoise.yaml").read_text())).shared.nats
+    assert not settings.unencrypted
+    assert settings.tls is not None
+    assert [urlsplit(url).hostname in NATS.names for url in settings.urls] == [True]
+    programs = base_programs(base_documents())
+    for name in (*SERVICES, "setup"):
+        assert programs[name].mounts[str(settings.tls.ca_file)] == f"secret:{NATS_SECRET}/ca.crt", name
+    server = (BASE / "nats.conf").read_text()
+    for path, source in programs["nats"].mounts.items():
+        if source.startswith("secret:"):
+            assert f'"{path}"' in server
+    assert [source for source in programs["nats"].mounts.values() if "secret:" in source] == [
+        f"secret:{NATS_SECRET}/tls.crt",
+        f"secret:{NATS_SECRET}/tls.key",
+    ]
+
+
+def test_cert_manager_issues_the_same_certificates() -> None:
+    """The same Secrets, names and CAs as `equipoise certificates`; a certificate of NATS is none for the extender."""
+    documents = read_documents(ROOT / "k8s" / "cert-manager" / "certificates.yaml")
+    certificates = [d["spec"] for d in documents if d["kind"] == "Certificate"]
+    issuers = {d["metadata"]["name"]: d["spec"].get("ca", {}) for d in documents if d["kind"] == "Issuer"}
+    issued = {each["secretName"]: each for each in certificates if not each.get("isCA")}
+    assert set(issued) == {secret.name for purpose in (EXTENDER, NATS) for secret in purpose.secrets}
+    for purpose in (EXTENDER, NATS):
+        for secret in purpose.secrets:
+            each = issued[secret.name]
+            [ca] = [c for c in certificates if c["secretName"] == issuers[each["issuerRef"]["name"]]["secretName"]]
+            assert ca["commonName"] == purpose.ca
+            assert each["usages"] == ["digital signature", f"{secret.pair} auth"]
+            if secret.pair == "server":
+                assert tuple(each["dnsNames"]) == purpose.names
+                assert each.get("ipAddresses", []) == [str(address) for address in purpose.addresses]
 
 
 def test_the_shipped_configuration_is_valid() -> None:
@@ -194,13 +262,27 @@ def test_the_second_scheduler_mounts_the_files_of_its_extender_entry() -> None:
         "caFile": f"{mount['mountPath']}/ca.crt",
         "certFile": f"{mount['mountPath']}/tls.crt",
         "keyFile": f"{mount['mountPath']}/tls.key",
-        "serverName": SERVICE_NAMES[0],
+        "serverName": EXTENDER.names[0],
     }
 
 
 def test_compose_and_kubernetes_run_the_same_programs() -> None:
     """The same services, images, commands, variables, paths and health checks in both."""
     assert differences(base_programs(base_documents()), compose_programs(compose_document())) == []
+
+
+def test_only_programs_that_use_the_api_server_get_the_kubeconfig_of_the_user() -> None:
+    """Prometheus discovers nodes with a kubeconfig and a token of its own, and NATS and the scorer have none."""
+    programs = compose_programs(compose_document())
+    with_kubeconfig = {name for name, program in programs.items() if KUBECONFIG in program.mounts.values()}
+    assert with_kubeconfig == {"setup", "collector", "annotator", "descheduler", "binder"}
+    own = {path: source for path, source in programs["prometheus"].mounts.items() if "secret:" in source}
+    assert set(own.values()) == {"secret:prometheus-token", "secret:prometheus-kubeconfig"}
+    (scrape,) = yaml.safe_load((ROOT / "k8s" / "compose" / "prometheus.yaml").read_text())["scrape_configs"]
+    discovery, access = scrape["kubernetes_sd_configs"][0], scrape["authorization"]
+    assert {discovery["kubeconfig_file"], access["credentials_file"]} == set(own)
+    [token] = [path for path, source in own.items() if source == "secret:prometheus-token"]
+    assert f"set users.prometheus.tokenFile {token}" in (ROOT / "docs" / "operations.md").read_text()
 
 
 MUTATIONS = [

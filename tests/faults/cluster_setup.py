@@ -12,6 +12,9 @@ Document = dict[str, Any]
 
 NAMESPACE = "shop"
 OWN = "equipoise-system"
+BATCHES = "batches"
+"""The namespace of pods that the harness creates in large numbers."""
+
 NODES = tuple(f"node-{number}" for number in range(10))
 CORES = 10.0
 MEMORY = 64 * 2.0**30
@@ -58,6 +61,7 @@ def manifests() -> list[Document]:
     bare = objects.pod_template("bare")
     return [
         objects.namespace(NAMESPACE),
+        objects.namespace(BATCHES),
         *(
             deployment(name, REPLICAS, annotations=constant_usage_annotations(900 if name in HEAVY else 100, 256))
             for name in MOVABLE
@@ -116,6 +120,7 @@ def guarantees() -> Guarantees:
         protected=frozenset((*PROTECTED, PINNED, TWICE)),
         freshness=FRESHNESS,
         score_lag=SCORE_LAG,
+        nodes=len(NODES),
     )
 
 

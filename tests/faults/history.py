@@ -116,6 +116,51 @@ class Alarm(Value, frozen=True, kw_only=True):
     """Seconds from the repair until no service named it; None: never."""
 
 
+class ExtenderExchange(Value, frozen=True, kw_only=True):
+    """A request to the scorer's extender and its response, as measured by the proxy in front of it or by a client."""
+
+    at: float
+    verb: str = "prioritize"
+    hosts: tuple[str, ...] = ()
+    """Of the request."""
+
+    status: int | None = 200
+    """None: no response."""
+
+    body: bytes = b""
+    """Of the response."""
+
+    seconds: float = 0.0
+    """From the end of the request to the end of the response, without the time that scorer or client waited for a
+    CPU."""
+
+    scorer_runs: bool = True
+    """False: the harness had killed or suspended it."""
+
+    caller_waited: bool = True
+    """False: the caller closed the connection before the response."""
+
+
+class ScheduledPod(Value, frozen=True, kw_only=True):
+    """A pod that the harness created, from the audit log."""
+
+    pod: str
+    created_at: float = 0.0
+    bound_at: float | None = None
+    node: str = ""
+
+
+class PodBatch(Value, frozen=True, kw_only=True):
+    """Pods that kube-scheduler scheduled with the extender, and as many in the same way without a fault."""
+
+    at: float
+    what: str
+    pods: tuple[ScheduledPod, ...]
+    baseline: tuple[ScheduledPod, ...] = ()
+    http_timeout: float | None = None
+    """Seconds, of the extender; None: the times of the baseline cannot be compared."""
+
+
 class Span(Value, frozen=True, kw_only=True):
     """From one time to another."""
 
@@ -124,6 +169,22 @@ class Span(Value, frozen=True, kw_only=True):
 
     def contains(self, at: float) -> bool:
         return self.begin <= at <= self.end
+
+
+class Forbidden(Span, frozen=True, kw_only=True):
+    """From when a change of the cluster was made until it was undone: the evictions that it forbids. Empty: any."""
+
+    why: str
+    namespace: str = ""
+    workload: str = ""
+    uid: str = ""
+
+    def concerns(self, post: Post) -> bool:
+        return (
+            self.namespace in ("", post.namespace)
+            and self.workload in ("", post.workload)
+            and self.uid in ("", post.uid)
+        )
 
 
 class Window(Value, frozen=True, kw_only=True):
@@ -158,11 +219,18 @@ class Guarantees(Value, frozen=True, kw_only=True):
     transit: float = 1.0
     """Seconds between a decision and its arrival at the API server."""
 
+    read_age: float = 2.0
+    """Maximum age of a read, in seconds, when an eviction is sent that is based on it."""
+
     pause: float = 5.0
     """Seconds after which a pause must be in effect."""
 
     alarm: float = 60.0
     """Seconds after which /readyz names a broken stream, and after its repair no longer does."""
+    response: float = 0.1
+    """Seconds until the scorer responds."""
+
+    nodes: int = 10
 
 
 class History(Value, frozen=True, kw_only=True):
@@ -189,11 +257,16 @@ class History(Value, frozen=True, kw_only=True):
     new_pods_refused: tuple[Span, ...] = ()
     """While the API server accepted no new pods."""
 
+    forbidden: tuple[Forbidden, ...] = ()
+    """Changes of the cluster that forbid evictions."""
+
     dry_runs: tuple[Span, ...] = ()
     """While every binder was configured for dry runs."""
 
     events: tuple[AcknowledgedEvent, ...] = ()
     alarms: tuple[Alarm, ...] = ()
+    exchanges: tuple[ExtenderExchange, ...] = ()
+    batches: tuple[PodBatch, ...] = ()
 
     @property
     def new_posts(self) -> list[Post]:

@@ -2,7 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -13,17 +14,21 @@ from equipoise.runtime.bus import Bus, Delivery
 from equipoise.runtime.process.clock import Clock
 from equipoise.testbed import audit
 from equipoise.testbed.processes.configuration import KUBELET
-from faults.cluster_setup import OWN, workload_of
+from faults.cluster_setup import BATCHES, OWN, workload_of
 from faults.history import (
     HARNESS,
     AcknowledgedEvent,
     Alarm,
+    ExtenderExchange,
+    Forbidden,
     History,
     NodeSample,
+    PodBatch,
     PodChange,
     Post,
     PublishedIntent,
     PublishedOutcome,
+    ScheduledPod,
     ScoreResponse,
     Span,
 )
@@ -50,9 +55,22 @@ class Recorder:
         self.paused: list[Span] = []
         self.uncovered: list[Span] = []
         self.new_pods_refused: list[Span] = []
+        self.forbidden: list[Forbidden] = []
         self.dry_runs: list[Span] = []
         self.events: list[AcknowledgedEvent] = []
         self.alarms: list[Alarm] = []
+        self.exchanges: list[ExtenderExchange] = []
+        self.batches: list[PodBatch] = []
+        """Without times and nodes, which are in the audit log."""
+
+    @contextmanager
+    def forbidding(self, why: str, **which: str) -> Iterator[None]:
+        """While entered, the cluster forbids these evictions: `which` are fields of `Forbidden`."""
+        begin = self._clock.now()
+        try:
+            yield
+        finally:
+            self.forbidden.append(Forbidden(begin=begin, end=self._clock.now(), why=why, **which))
 
     async def subscribe(self, bus: Bus) -> None:
         await bus.subscribe("equipoise.eviction.intent.*.*", EvictionIntent, self.on_intent)
@@ -150,6 +168,25 @@ class Recorder:
         """Intents with this outcome so far."""
         return len({each.intent_id for each in self.outcomes if each.outcome is outcome})
 
+    def scheduled(self, batch: PodBatch) -> PodBatch:
+        """The batch with the times and nodes of its pods."""
+        created = audit.created_pods(self._audit_log)
+        bound = {(binding.namespace, binding.pod): binding for binding in audit.bindings(self._audit_log)}
+
+        def found(pod: ScheduledPod) -> ScheduledPod:
+            name = (BATCHES, pod.pod)
+            binding = bound.get(name)
+            return ScheduledPod(
+                pod=pod.pod,
+                created_at=created[name].timestamp(),
+                bound_at=None if binding is None else binding.time.timestamp(),
+                node="" if binding is None else binding.node,
+            )
+
+        return msgspec.structs.replace(
+            batch, pods=tuple(map(found, batch.pods)), baseline=tuple(map(found, batch.baseline))
+        )
+
     def history(self, since: float) -> History:
         outcome_expected = set(self.pending()) | set(self.settled)
         pods = [
@@ -199,9 +236,12 @@ class Recorder:
             paused=tuple(self.paused),
             uncovered=tuple(self.uncovered),
             new_pods_refused=tuple(self.new_pods_refused),
+            forbidden=tuple(self.forbidden),
             dry_runs=tuple(self.dry_runs),
             events=tuple(self.events),
             alarms=tuple(self.alarms),
+            exchanges=tuple(exchange for exchange in self.exchanges if exchange.at >= since),
+            batches=tuple(self.scheduled(batch) for batch in self.batches if batch.at >= since),
         )
 
 

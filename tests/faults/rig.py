@@ -32,15 +32,16 @@ from equipoise.runtime.bus import Bus, BusError, connect
 from equipoise.runtime.bus.codec import ACK_WAIT
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Kubernetes, Nats
-from equipoise.runtime.kubernetes.client import Kube
+from equipoise.runtime.kubernetes.client import LEASES, Kube
 from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.api import Api
 from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.processes import configuration
 from faults import cluster_setup
-from faults.fakes import FakeCollector, FakeDescheduler, take_lease
+from faults.fakes import FakeCollector, FakeDescheduler, epoch_of, take_lease
 from faults.fault_proxy import FaultProxy
 from faults.recording import Recorder
 
@@ -80,6 +81,11 @@ class Program:
     @property
     def log(self) -> Path:
         return self._rig.cluster.log(self.name)
+
+    @property
+    def pid(self) -> int:
+        """0 before its first start."""
+        return self._pid
 
     async def start(self, **own: Any) -> None:
         """Until it is ready. `own` adds to its section of the configuration."""
@@ -149,6 +155,7 @@ class Rig:
         self.prometheus: FaultProxy
         self.http: aiohttp.ClientSession
         self.api: Api
+        self.binaries: Binaries
         self.kube: Kube
         self.bus: Bus
         self.collector: FakeCollector
@@ -221,6 +228,11 @@ class Rig:
             )
 
         await self.until(ready, "all replicas are ready")
+
+    async def propose_as_leader(self) -> None:
+        """The harness proposes in the name of the descheduler that leads, besides its own intents."""
+        lease = await self.kube.get(LEASES, DESCHEDULER_LEASE, cluster_setup.OWN)
+        self.descheduler.epoch = epoch_of(lease)
 
     # Programs
 
@@ -413,6 +425,7 @@ async def rig(binaries: Binaries, directory: Path | None = None) -> AsyncIterato
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(binaries=binaries, nats=True, directory=directory))
         started = Rig(cluster, clock)
+        started.binaries = binaries
         certificates = cluster.directory / "certs"
         started.proxy = await stack.enter_async_context(
             FaultProxy(

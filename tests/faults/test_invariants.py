@@ -1,5 +1,6 @@
 """Every check detects its violations, and nothing in a valid history."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -12,13 +13,17 @@ from faults.history import (
     HARNESS,
     AcknowledgedEvent,
     Alarm,
+    ExtenderExchange,
+    Forbidden,
     Guarantees,
     History,
     NodeSample,
+    PodBatch,
     PodChange,
     Post,
     PublishedIntent,
     PublishedOutcome,
+    ScheduledPod,
     ScoreResponse,
     Span,
     Window,
@@ -70,6 +75,37 @@ def event(**fields: Any) -> AcknowledgedEvent:
     return AcknowledgedEvent(at=101, event_id="event-1", **fields)
 
 
+def exchange(body: Any = None, **fields: Any) -> ExtenderExchange:
+    """A request for two nodes, and a response."""
+    if body is None:
+        body = [{"Host": "node-a", "Score": 10}, {"Host": "node-b", "Score": 0}]
+    text = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return ExtenderExchange(**({"at": 103.0, "hosts": ("node-a", "node-b"), "body": text} | fields))
+
+
+def filtered(kept: list[str], refused: list[str]) -> ExtenderExchange:
+    body = {"NodeNames": kept, "FailedAndUnresolvableNodes": dict.fromkeys(refused, "hot"), "FailedNodes": {}}
+    return exchange(body, verb="filter")
+
+
+def batch(count: int = 3, pending: float = 0.1, nodes: int = 10, baseline: float = 0.1, **fields: Any) -> PodBatch:
+    """So many pods, evenly distributed, each pending for so many seconds."""
+
+    def pods(seconds: float, nodes: int) -> tuple[ScheduledPod, ...]:
+        return tuple(
+            ScheduledPod(
+                pod=f"batch-{number}",
+                created_at=number,
+                bound_at=number + seconds if seconds >= 0 else None,
+                node=f"node-{number % nodes}" if seconds >= 0 else "",
+            )
+            for number in range(count)
+        )
+
+    default: dict[str, Any] = {"at": 100.0, "what": "a batch", "http_timeout": 0.2}
+    return PodBatch(**(default | fields), pods=pods(pending, nodes), baseline=pods(baseline, 10))
+
+
 PODS = [each for name in ("web", "db") for number in range(1, 4) for each in started(f"{name}-{number}", 1)]
 
 
@@ -81,6 +117,8 @@ def a_history(**fields: Any) -> History:
         "intents": (published("web-1", 100),),
         "outcomes": (outcome("web-1", 102),),
         "kept": {"intent-web-1": 1},
+        "exchanges": (exchange(), filtered(["node-a"], ["node-b"])),
+        "batches": (batch(),),
         "measured": (
             NodeSample(at=1, node="node-a", epoch=1, sequence=1, sampled_at=1),
             NodeSample(at=2, node="node-a", epoch=1, sequence=2, sampled_at=2),
@@ -155,6 +193,30 @@ BAD: dict[str, tuple[str, History]] = {
         "I8",
         a_history(uncovered=(Span(begin=110, end=120),), scores=(ScoreResponse(at=111, neutral=False),)),
     ),
+    "a late response": ("I9", a_history(exchanges=(exchange(seconds=0.11),))),
+    "a request that ended late": (
+        "I9",
+        a_history(exchanges=(exchange(status=None, caller_waited=False, seconds=0.2),)),
+    ),
+    "no response": ("I9", a_history(exchanges=(exchange(b"", status=None),))),
+    "a response that is not JSON": ("I9", a_history(exchanges=(exchange(b'[{"Host":'),))),
+    "a response without scores": ("I9", a_history(exchanges=(exchange({}),))),
+    "null instead of scores": ("I9", a_history(exchanges=(exchange(b"null"),))),
+    "a node is missing": ("I9", a_history(exchanges=(exchange([{"Host": "node-a", "Score": 1}]),))),
+    "a node twice": ("I9", a_history(exchanges=(exchange([{"Host": "node-a", "Score": 1}] * 2),))),
+    "a float": ("I9", a_history(exchanges=(exchange([{"Host": "node-a", "Score": 7.0}], hosts=("node-a",)),))),
+    "a score of 11": ("I9", a_history(exchanges=(exchange([{"Host": "node-a", "Score": 11}], hosts=("node-a",)),))),
+    "an invalid response of a scorer that was suspended": (
+        "I9",
+        a_history(exchanges=(exchange({}, scorer_runs=False),)),
+    ),
+    "a filter that refuses all nodes": ("I9", a_history(exchanges=(filtered([], ["node-a", "node-b"]),))),
+    "a filter that loses a node": ("I9", a_history(exchanges=(filtered(["node-a"], []),))),
+    "an empty filter result": ("I9", a_history(exchanges=(exchange({}, verb="filter"),))),
+    "a pod is not bound": ("I10", a_history(batches=(batch(pending=-1.0),))),
+    "a pod is not bound, without a baseline": ("I10", a_history(batches=(batch(pending=-1.0, http_timeout=None),))),
+    "pods are pending for too long": ("I10", a_history(batches=(batch(pending=1.6),))),
+    "one node gets a tenth more than 1.5 times its share": ("I12", a_history(batches=(batch(100, nodes=6),))),
     "back to the same node twice": (
         "I11",
         a_history(
@@ -184,6 +246,14 @@ BAD: dict[str, tuple[str, History]] = {
     ),
     "a real eviction in a dry run": ("I17", a_history(dry_runs=(Span(begin=0, end=200),))),
     "a POST long after the pause": ("I18", a_history(paused=(Span(begin=95, end=200),))),
+    "evicted after its workload was scaled to 1": (
+        "I20",
+        a_history(forbidden=(Forbidden(begin=97, end=200, why="scaled to 1", namespace="shop", workload="web"),)),
+    ),
+    "evicted after its pod opted out": (
+        "I20",
+        a_history(forbidden=(Forbidden(begin=97, end=200, why="it opted out", uid="uid-web-1"),)),
+    ),
 }
 
 
@@ -213,12 +283,23 @@ def test_every_invariant_has_a_bad_history() -> None:
             intents=(published("web-1", 100, outcome_lost=True),),
             outcomes=(outcome("web-1", 102, Outcome.REJECTED_STALE), outcome("web-1", 105, Outcome.EXPIRED)),
         ),
+        a_history(forbidden=(Forbidden(begin=98.5, end=200, why="all evictions"),)),
+        a_history(forbidden=(Forbidden(begin=90, end=200, why="another workload", workload="db"),)),
+        a_history(forbidden=(Forbidden(begin=90, end=100, why="undone before"),)),
         more(a_history(posts=(post("web-1", 101, code=409),)), pods=[change("web-1", 100.5, "deleted")]),
+        a_history(exchanges=(exchange(b"", status=503), exchange(b"", status=None, caller_waited=False))),
+        a_history(exchanges=(exchange(b"", status=None, seconds=9.0, scorer_runs=False),)),
+        a_history(batches=(batch(pending=1.4), batch(pending=2.0, baseline=1.0))),
+        a_history(batches=(batch(pending=60.0, http_timeout=None),)),
+        a_history(batches=(batch(90, nodes=1), batch(100, nodes=7))),
     ],
     ids=[
         "blocked", "a dry run", "a pod evicted twice", "an outcome published again", "an intent that the stream lost",
         "within the time that a pause may take", "events kept, or lost as expected", "a rejection that was lost",
-        "deleted by another client",
+        "forbidden since a read that may be so old",
+        "another workload is forbidden", "forbidden no longer", "deleted by another client",
+        "a scorer that refuses, or whose caller leaves", "a scorer that was suspended",
+        "pods pending for two timeouts", "times that cannot be compared", "few pods on one node",
     ],
 )  # fmt: skip
 def test_an_allowed_history_has_no_violation(history: History) -> None:

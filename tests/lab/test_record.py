@@ -22,6 +22,7 @@ from collector.exporter import Exporter, a_job
 from rich.console import Console
 
 from equipoise.cli.certificates.issue import make_certificates
+from equipoise.cli.certificates.purposes import EXTENDER
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.contracts.kubernetes.objects import Node, ObjectMeta, Pod, Toleration
 from equipoise.lab.formats import load_trace
@@ -720,7 +721,8 @@ async def test_queries_are_retried_while_prometheus_restarts(tmp_path: Path) -> 
 
 async def test_the_configured_certificate_authority_is_required(tmp_path: Path) -> None:
     """Otherwise no request is sent."""
-    make_certificates(tmp_path, names=(), addresses=("127.0.0.1",), days=1, force=False, now=SystemClock().now())
+    now = SystemClock().now()
+    make_certificates(tmp_path, EXTENDER, names=(), addresses=("127.0.0.1",), days=1, force=False, now=now)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
     async with serving(empty, tls) as url:

@@ -1,6 +1,8 @@
 """Streams with replicas on three real nats-servers, and streams that are missing, lost or foreign."""
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -8,7 +10,7 @@ import msgspec
 import nats
 import pytest
 from builders import a_node_utilization, an_intent
-from bus_worlds import PATIENCE, NatsWorld, Received, eventually, nats_world
+from bus_worlds import PATIENCE, NatsWorld, Received, eventually, nats_world, server_process
 from nats_servers import SERVERS, NatsServers, nats_servers
 
 from equipoise.contracts.bus import subjects
@@ -138,6 +140,27 @@ async def test_a_lost_queue_is_named_and_used_again_once_setup_has_created_it(wo
     await setup_streams(world.settings, intent_max_age=60)
     await world.bus.publish(subjects.eviction_intent("shop", "web-2"), an_intent())
     await worked.until(2)
+    await eventually(lambda: not world.bus.problems)
+    working.cancel()
+
+
+async def test_a_queue_that_lost_messages_is_named_and_delivers_again_after_setup(world: NatsWorld) -> None:
+    """nats-server uses the numbers of lost messages again, and its consumer skips them."""
+    worked: Received[EvictionIntent] = Received()
+    working = asyncio.create_task(world.bus.work(EvictionIntent, worked))
+    for number in range(3):
+        await world.bus.publish(subjects.eviction_intent("shop", f"web-{number}"), an_intent())
+        await worked.until(number + 1)
+    os.kill(server_process(world.directory), signal.SIGKILL)
+    await world.stop()
+    for file in world.directory.rglob(f"{INTENTS.name}/msgs/*.blk"):
+        file.write_bytes(b"")
+    await world.reconnect()
+    await eventually(lambda: any("skips the next 3" in problem for problem in world.bus.problems))
+    await world.bus.publish(subjects.eviction_intent("shop", "web-4"), an_intent())
+    assert len(worked.deliveries) == 3
+    await setup_streams(world.settings, intent_max_age=60)
+    await worked.until(4)
     await eventually(lambda: not world.bus.problems)
     working.cancel()
 

@@ -1,33 +1,168 @@
-"""The bus over TLS."""
+"""The bus over TLS: a connection never continues without it, and takes up renewed certificates while it runs."""
 
+import asyncio
+import json
 import os
-import shutil
+import signal
+from ipaddress import ip_address
 from pathlib import Path
 
-from bus_worlds import NatsWorld, eventually
+import pytest
+from bus_worlds import PATIENCE, NatsWorld, eventually
 
+from equipoise.cli.certificates.issue import CertificatePair, new_ca, server_pair
+from equipoise.runtime.bus import BusUnavailable
+from equipoise.runtime.bus.connection import connected_within
+from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.nats_bus import open_bus
-from equipoise.runtime.configuration import Nats
-from equipoise.runtime.configuration.sections import Tls
+from equipoise.runtime.bus.tls import client_context
+from equipoise.runtime.configuration import Nats, Tls
 from equipoise.runtime.process.clock import SystemClock
 
-FILES = Path(__file__).parents[1] / "data" / "tls"
+NOW = SystemClock().now()
+DAY = 86_400
+
+
+class TlsWorld(NatsWorld):
+    """A nats-server with a certificate of a CA, both of which can be replaced while it runs, and a client's files."""
+
+    def __init__(self, directory: Path) -> None:
+        self._certificate, self._key = directory / "server.crt", directory / "server.key"
+        configuration = f'tls {{ cert_file: "{self._certificate}", key_file: "{self._key}", min_version: "1.3" }}'
+        super().__init__(directory / "nats", configuration)
+        self.ca_file = directory / "ca.crt"
+        self.ca = new_ca(NOW - 100 * DAY)
+        self.ca_file.write_bytes(self.ca.certificate_text)
+        self.serve(now=NOW)
+
+    @property
+    def settings(self) -> Nats:
+        return Nats(url=f"tls://127.0.0.1:{self.port}", tls=Tls(ca_file=str(self.ca_file)))
+
+    def serve(self, *, now: float, ca: CertificatePair | None = None) -> None:
+        """Write a certificate that is valid for a day from `now`."""
+        pair = server_pair(ca or self.ca, ["localhost"], [ip_address("127.0.0.1")], 1, now)
+        self._certificate.write_bytes(pair.certificate_text)
+        self._key.write_bytes(pair.key_text)
+
+    async def reload(self) -> None:
+        """As `kill -HUP` does: the server reads its certificate again, for new connections."""
+        log = self.directory / "nats-server.log"
+        before = log.read_text().count("Reloaded server configuration")
+        [ports] = self.directory.glob("nats-server_*.ports")
+        os.kill(int(ports.stem.rpartition("_")[2]), signal.SIGHUP)
+        await eventually(lambda: log.read_text().count("Reloaded server configuration") > before)
 
 
 async def test_a_connection_survives_certificates_that_are_half_renewed(tmp_path: Path) -> None:
     """A file that is away when the connection is lost must not end the attempts to come back."""
-    world = NatsWorld(
-        tmp_path / "nats", f'tls {{ cert_file: "{FILES / "server.pem"}", key_file: "{FILES / "server-key.pem"}" }}'
-    )
-    authority = Path(shutil.copy(FILES / "ca.pem", tmp_path))
-    settings = Nats(url=world.settings.url.replace("nats://", "tls://"), tls=Tls(ca_file=str(authority)))
+    world = TlsWorld(tmp_path)
     await world.start()
     try:
-        async with open_bus(settings, "scorer", SystemClock(), None, reconnect_pause=0.1) as bus:
-            os.remove(authority)
+        async with open_bus(world.settings, "scorer", SystemClock(), None, reconnect_pause=0.1) as bus:
+            world.ca_file.unlink()
             await world.stop()
             await eventually(lambda: not bus.connected)
             await world.start()
             await eventually(lambda: bus.connected)
     finally:
         await world.stop()
+
+
+async def test_an_expired_certificate_is_named_and_its_renewal_is_taken_up(tmp_path: Path) -> None:
+    """With another CA, and the server's side first: two attempts after both are renewed, the bus is connected."""
+    world = TlsWorld(tmp_path)
+    await world.start()
+    errors = BusErrors(SystemClock())
+    try:
+        async with open_bus(world.settings, "scorer", SystemClock(), None, errors=errors, reconnect_pause=0.1) as bus:
+            world.serve(now=NOW - 2 * DAY)
+            await world.stop()
+            await world.start()
+            await eventually(lambda: any("certificate has expired" in text for text in bus.problems))
+            assert not bus.connected
+            assert [text for text in bus.problems if world.settings.url in text] == list(bus.problems)
+
+            other = new_ca(NOW)
+            world.serve(now=NOW, ca=other)
+            await world.reload()
+            await eventually(lambda: any("unable to get local issuer" in text for text in bus.problems))
+
+            world.ca_file.write_bytes(other.certificate_text)
+            failures = errors.total("connection")
+            await eventually(lambda: bus.connected)
+            assert errors.total("connection") - failures <= 2
+            assert bus.problems == []
+    finally:
+        await world.stop()
+
+
+async def test_a_service_that_starts_names_a_rejected_certificate(tmp_path: Path) -> None:
+    """It waits: the certificate may be renewed. Until the bus is open, only `errors` has the reason."""
+    world = TlsWorld(tmp_path)
+    world.serve(now=NOW - 2 * DAY)
+    await world.start()
+    errors = BusErrors(SystemClock())
+
+    async def use() -> None:
+        async with open_bus(world.settings, "scorer", SystemClock(), None, errors=errors, reconnect_pause=0.1):
+            pass
+
+    try:
+        opening = asyncio.create_task(use())
+        await eventually(lambda: any("certificate has expired" in text for text in errors.problems))
+        world.serve(now=NOW)
+        await world.reload()
+        async with asyncio.timeout(PATIENCE):
+            await opening
+    finally:
+        await world.stop()
+
+
+async def test_a_removed_ca_is_no_longer_trusted(tmp_path: Path) -> None:
+    """After the next loss of the connection. The CAs of the system are not trusted beside the given one."""
+    world = TlsWorld(tmp_path)
+    await world.start()
+    try:
+        async with open_bus(world.settings, "scorer", SystemClock(), None, reconnect_pause=0.1) as bus:
+            world.ca_file.write_bytes(new_ca(NOW).certificate_text)
+            await world.stop()
+            await world.start()
+            await eventually(lambda: any("certificate of the server is rejected" in text for text in bus.problems))
+    finally:
+        await world.stop()
+    assert len(client_context(Tls(ca_file=str(world.ca_file))).get_ca_certs()) == 1
+
+
+@pytest.mark.parametrize(("scheme", "ca"), [("tls", False), ("tls", True), ("nats", True)])
+async def test_nothing_is_sent_to_a_server_without_tls(tmp_path: Path, scheme: str, ca: bool) -> None:
+    """It may be somebody in between who has removed TLS from the first line of the server."""
+    received = bytearray()
+    line = {"server_id": "x", "version": "2.15.1", "proto": 1, "auth_required": True, "max_payload": 1_048_576}
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(f"INFO {json.dumps(line)}\r\n".encode())
+        received.extend(await reader.read(1000))
+        writer.close()
+
+    world = TlsWorld(tmp_path)
+    (tmp_path / "password").write_text("secret")
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        settings = Nats(
+            url=f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}",
+            user="scorer",
+            password_file=str(tmp_path / "password"),
+            tls=Tls(ca_file=str(world.ca_file)) if ca else None,
+        )
+        with pytest.raises(BusUnavailable, match="the server does not offer TLS"):
+            async with connected_within(0.5, settings, "scorer", SystemClock()):
+                pass
+    assert received == b""
+
+
+async def test_a_missing_ca_file_is_named(tmp_path: Path) -> None:
+    """A service ends and is started again; a command ends."""
+    settings = Nats(url="tls://127.0.0.1:1", tls=Tls(ca_file=str(tmp_path / "absent.crt")))
+    with pytest.raises(BusUnavailable, match=r"absent\.crt"):
+        async with connected_within(5, settings, "scorer", SystemClock()):
+            pass

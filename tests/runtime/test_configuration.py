@@ -18,7 +18,9 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Percent, Section
 from equipoise.runtime.configuration import (
     ConfigurationError,
+    Nats,
     Shared,
+    Tls,
     compress,
     defaults_document,
     document_schema,
@@ -127,6 +129,7 @@ def test_validation_is_strict_on_every_section() -> None:
         ("thresholds: {high: {cpu: 40}, low: {cpu: 50}}", ["thresholds", "low.cpu (50.0)"]),
         ("nats: {url: 'http://nats'}", ["nats", "nats://"]),
         ("nats: {url: 'nats://me:secret@nats'}", ["nats", "passwordFile"]),
+        ("nats: {url: 'ws://nats', tls: {}}", ["nats", "never encrypted", "wss://"]),
         ("nats: {user: me}", ["nats", "passwordFile belong together"]),
         ("nats: {tls: {certFile: /c}}", ["nats.tls", "keyFile"]),
         ("load: {}\nload: {}", ["line 4", "'load' is given twice"]),
@@ -342,3 +345,19 @@ def test_no_text_makes_the_reader_fail(text: str) -> None:
     """Any text is settings or a ConfigurationError, and nothing else."""
     with suppress(ConfigurationError):
         read_sections(read_document(HEADER + text), SECTIONS)
+
+
+@pytest.mark.parametrize(
+    ("url", "tls", "readable"),
+    [
+        ("nats://nats:4222", None, ["nats://nats:4222"]),
+        ("tls://a,nats://b,ws://c:8080,wss://d", None, ["nats://b", "ws://c:8080"]),
+        ("nats://nats:4222", Tls(), []),
+        ("nats://10.0.0.1", None, ["nats://10.0.0.1"]),
+        ("nats://127.0.0.1:4222,nats://localhost,nats://[::1]:4222,ws://127.9.9.9", None, []),
+        ("nats://localhost.example.com", None, ["nats://localhost.example.com"]),
+    ],
+)
+def test_others_may_read_what_is_sent_without_tls(url: str, tls: Tls | None, readable: list[str]) -> None:
+    """On the loopback interface there are no others."""
+    assert list(Nats(url=url, tls=tls).readable_urls) == readable

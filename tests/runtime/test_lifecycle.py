@@ -64,6 +64,16 @@ async def world() -> AsyncIterator[World]:
     world.stop.set()
 
 
+class Unreachable(MemoryBus):
+    """Never opens."""
+
+    async def __aenter__(self) -> "Unreachable":
+        await asyncio.Event().wait()
+        return self
+
+    async def __aexit__(self, *error: object) -> None: ...
+
+
 async def for_ever(runtime: Runtime[AnySection]) -> None:
     runtime.health.warmed_up()
     await asyncio.Event().wait()
@@ -112,6 +122,45 @@ async def test_a_service_that_fails_or_ends_is_a_failure(world: World, how: str)
     assert lines[-1]["event"] == "failed"
     assert lines[-1]["error"] == ("ValueError: broken" if how == "raises" else "RuntimeError: scorer ended by itself")
     assert lines[-1]["exc_info"] is not None
+
+
+async def test_readiness_names_why_the_bus_cannot_be_opened(world: World) -> None:
+    """Not only that the service waits for it: a rejected certificate is not in any log that an operator reads first."""
+    world.process = Process(
+        service="scorer",
+        configuration=load_configuration(None, "scorer", AnySection, {}),
+        clock=world.clock,
+        metrics=CollectorRegistry(),
+        bus=lambda: Unreachable(world.clock),
+        kube=world.kube,
+        bus_problems=lambda: ["certificate has expired"],
+    )
+    running = world.begin(for_ever)
+    await until("nats", world)
+    assert world.process.health.report().problems == ["certificate has expired"]
+    world.stop.set()
+    assert await running == 0
+
+
+@pytest.mark.parametrize(("url", "named"), [("nats://nats:4222", True), ("tls://nats:4222", False)])
+async def test_readiness_names_a_bus_that_others_may_read(world: World, url: str, named: bool) -> None:
+    """The service works all the same."""
+    world.process = Process(
+        service="scorer",
+        configuration=load_configuration(None, "scorer", AnySection, {"EQUIPOISE_NATS__URL": url}),
+        clock=world.clock,
+        metrics=CollectorRegistry(),
+        bus=world.bus,
+        kube=world.kube,
+    )
+    running = world.begin(for_ever)
+    await until("ready", world)
+    problems = world.process.health.report().problems
+    assert [problem.startswith(f"messages and passwords are sent to {url} unencrypted") for problem in problems] == (
+        [True] if named else []
+    )
+    world.stop.set()
+    assert await running == 0
 
 
 async def test_a_configuration_that_can_never_work_ends_the_process(world: World) -> None:

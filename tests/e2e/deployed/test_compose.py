@@ -8,11 +8,10 @@ k8s/base/equipoise.yaml; as in that file, evictions are dry runs.
 import asyncio
 from collections.abc import AsyncIterator
 
-import nats
 import pytest
 from deployment.compose import compose_document, compose_programs
 from deployment.installation import DeployedCluster
-from deployment.processes import NATS_PORT, Machine
+from deployment.processes import Machine
 from nats.aio.msg import Msg
 
 from equipoise.contracts.bus.subjects import SERVICES
@@ -55,9 +54,7 @@ async def test_every_service_becomes_ready_and_a_move_is_proposed(deployed: Depl
         if b'"dry_run"' in message.data:
             dry_run.set()
 
-    client = await nats.connect(
-        composed.url(NATS_PORT, "nats"), user="tap", password=deployed.passwords["tap"], inbox_prefix=b"_INBOX.tap"
-    )
+    client = await composed.nats_client("tap")
     await client.subscribe("equipoise.eviction.outcome.>", cb=on_outcome)
     for service in SERVICES:
         await composed.ready(service)

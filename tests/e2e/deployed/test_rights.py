@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from deployment.base import NAMESPACE, ROOT, base_documents
 from deployment.installation import DeployedCluster, Installation
-from deployment.kustomize import Document, identity, read_kustomization
+from deployment.kustomize import Document, identity, read_documents, read_kustomization
 from prometheus_client import CollectorRegistry
 
 from equipoise.binder.decisions.event import fence_probe
@@ -92,6 +92,15 @@ async def test_no_account_can_read_secrets(deployed: DeployedCluster, service: s
     configmaps = {permission for permission in reads if "configmaps" in permission}
     assert configmaps == ({"get configmaps equipoise-ledger"} if service == "binder" else set())
     assert bool(reads) == (service not in ("scorer", "setup"))
+
+
+async def test_the_prometheus_of_compose_can_only_discover_nodes_and_read_their_metrics(
+    deployed: DeployedCluster,
+) -> None:
+    """Its container has this account instead of the kubeconfig of the user."""
+    documents = read_documents(ROOT / "k8s" / "compose" / "prometheus-access.yaml")
+    await deployed.cluster.apply(documents)
+    assert await permissions(deployed, "prometheus", NAMESPACE) == {"list nodes", "watch nodes", "get nodes/metrics"}
 
 
 # The fence

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from faults.catalog import api_server, binders, deschedulers, metrics, nats, nats_cluster
+from faults.catalog import api_server, binders, changes, deschedulers, metrics, nats, nats_cluster, nodes, scheduling
 from faults.catalog.fault import LONG, SHORT, Extent, Fault
 
 __all__ = ["FAULTS", "LONG", "SHORT", "Extent", "Fault"]
@@ -12,9 +12,12 @@ FAULTS: Mapping[str, Fault] = {
     for fault in (
         *binders.FAULTS,
         *api_server.FAULTS,
+        *changes.FAULTS,
+        *nodes.FAULTS,
         *nats.FAULTS,
         *nats_cluster.FAULTS,
         *deschedulers.FAULTS,
         *metrics.FAULTS,
+        *scheduling.FAULTS,
     )
 }

@@ -51,7 +51,12 @@ LONG = Extent()
 
 
 def fault(
-    run: Callable[[Rig, Extent], Awaitable[None]], *covers: int, intents: int, evictions: int, **more: Any
+    run: Callable[[Rig, Extent], Awaitable[None]],
+    *covers: int,
+    intents: int,
+    evictions: int,
+    scored: int = 0,
+    **more: Any,
 ) -> Fault:
     """Named and described by its function."""
     return Fault(
@@ -59,6 +64,6 @@ def fault(
         what=" ".join((run.__doc__ or "").split()),
         covers=covers,
         run=run,
-        minimum=MinimumTraffic(intents=intents, evictions=evictions),
+        minimum=MinimumTraffic(intents=intents, evictions=evictions, scored=scored),
         **more,
     )

@@ -12,6 +12,7 @@ from equipoise.contracts.bus.decoding import TolerantDecoder
 from equipoise.contracts.bus.streams import stream_of
 from equipoise.contracts.bus.subjects import matches
 from equipoise.runtime.bus import BusUnavailable, NoResponders, connect
+from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.stream_reader import CONNECT_TIMEOUT, history
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock, SystemClock
@@ -26,12 +27,14 @@ async def send_request(
     server: Nats, subject: str, request: msgspec.Struct, kind: type[R], *, no_responder: str, timeout: float = TIMEOUT
 ) -> R:
     """The response, as the user tap. Raises BusError; `no_responder` is its text if no service responds."""
+    errors = BusErrors(SystemClock())
     try:
-        async with asyncio.timeout(timeout), connect(server, "tap", clock=SystemClock()) as bus:
+        async with asyncio.timeout(timeout), connect(server, "tap", clock=SystemClock(), errors=errors) as bus:
             return await bus.request(subject, request, kind, timeout=timeout)
     except TimeoutError:
         raise BusUnavailable(
-            f"no connection to {server.url} within {timeout:g} s: check --nats, and --user and --password-file"
+            f"no connection to {server.url} within {timeout:g} s: check --nats, --user, --password-file and --nats-ca"
+            + "".join(f" ({problem})" for problem in errors.problems)
         ) from None
     except NoResponders:
         raise NoResponders(no_responder) from None

@@ -36,6 +36,14 @@ password_option = click.option(
     "--password-file", type=click.Path(exists=True, dir_okay=False), help="File with the password of --user."
 )
 
+nats_ca_option = click.option(
+    "--nats-ca",
+    "ca_file",
+    envvar="EQUIPOISE_NATS__TLS__CA_FILE",
+    type=click.Path(exists=True, dir_okay=False),
+    help="File with the CA of the NATS server. Requires TLS.  [env: EQUIPOISE_NATS__TLS__CA_FILE]",
+)
+
 
 def configuration_option(help_text: str = "Configuration file. Defaults apply without one.") -> Decorator:
     """--config, passed as `configuration`."""
@@ -49,7 +57,7 @@ def configuration_option(help_text: str = "Configuration file. Defaults apply wi
 
 
 def nats_options(command: Function) -> Function:
-    """--nats, --user and --password-file, passed as `server`."""
+    """--nats, --user, --password-file and --nats-ca, passed as `server`."""
 
     @click.option(
         "--nats",
@@ -61,12 +69,16 @@ def nats_options(command: Function) -> Function:
     )
     @user_option
     @password_option
+    @nats_ca_option
     @wraps(command)
-    def with_server(*, url: str, user: str | None, password_file: str | None, **values: Any) -> Any:
-        from equipoise.runtime.configuration import Nats
+    def with_server(
+        *, url: str, user: str | None, password_file: str | None, ca_file: str | None, **values: Any
+    ) -> Any:
+        from equipoise.runtime.configuration import Nats, Tls
 
         try:
-            server = Nats(url=url, user=user, password_file=password_file)
+            tls = None if ca_file is None else Tls(ca_file=ca_file)
+            server = Nats(url=url, user=user, password_file=password_file, tls=tls)
         except ValueError as error:
             raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
         return command(server=server, **values)

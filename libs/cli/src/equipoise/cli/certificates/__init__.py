@@ -1,1 +1,1 @@
-"""`equipoise certificates`: TLS certificates for the scorer and kube-scheduler."""
+"""`equipoise certificates`: TLS certificates for the scorer and kube-scheduler, and for NATS."""

@@ -1,13 +1,11 @@
-"""TLS certificates for the scorer's extender and kube-scheduler: a CA, and a pair of certificate and key for each.
+"""TLS certificates: a CA, and a pair of certificate and key for a server and, if it verifies its client, for that.
 
-The CA has no other use: everyone with a certificate of it may send requests to the scorer. It stays in the folder, so
-that one side can be renewed while the other keeps its certificate.
+The CA has no other use. It stays in the folder, so that one side can be renewed while the other keeps its certificate.
 """
 
 import ipaddress
 import os
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,26 +16,16 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from equipoise.cli.certificates.purposes import Address, Purpose
 from equipoise.cli.exit_codes import InvalidInput
 
 CA_DAYS = 3650
 """Validity of the CA: no certificate can be valid for longer."""
 
-SERVICE_NAMES = (
-    "equipoise-scorer.equipoise-system.svc",
-    "equipoise-scorer.equipoise-system.svc.cluster.local",
-    "equipoise-scorer.equipoise-system",
-    "equipoise-scorer",
-)
-"""DNS names of the Service in k8s/base/scorer.yaml."""
-
 _CLOCK_SKEW = timedelta(minutes=5)
 """A new certificate must be valid on a machine whose clock is behind."""
 
 _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*", re.ASCII)
-_FILES = ("ca.crt", "ca.key", "server.crt", "server.key", "client.crt", "client.key")
-
-Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +48,10 @@ class CertificatePair:
         )
 
 
-def new_ca(now: float) -> CertificatePair:
+def new_ca(now: float, subject: str = "equipoise CA") -> CertificatePair:
     """A CA that may sign certificates, but no further CAs. `now` in Unix seconds."""
     key = ec.generate_private_key(ec.SECP256R1())
-    name = _subject("equipoise extender CA")
+    name = _subject(subject)
     certificate = (
         _builder(name, name, key, now, CA_DAYS)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -74,44 +62,61 @@ def new_ca(now: float) -> CertificatePair:
 
 
 def server_pair(
-    ca: CertificatePair, names: Sequence[str], addresses: Sequence[Address], days: int, now: float
+    ca: CertificatePair,
+    names: Sequence[str],
+    addresses: Sequence[Address],
+    days: int,
+    now: float,
+    subject: str = "server",
 ) -> CertificatePair:
     """For a server with these names and addresses."""
     alternatives = x509.SubjectAlternativeName([*map(x509.DNSName, names), *map(x509.IPAddress, addresses)])
-    return _signed(ca, "equipoise-scorer", ExtendedKeyUsageOID.SERVER_AUTH, days, now, [alternatives])
+    return _signed(ca, subject, ExtendedKeyUsageOID.SERVER_AUTH, days, now, [alternatives])
 
 
-def client_pair(ca: CertificatePair, days: int, now: float) -> CertificatePair:
-    """For kube-scheduler."""
-    return _signed(ca, "kube-scheduler", ExtendedKeyUsageOID.CLIENT_AUTH, days, now, [])
+def client_pair(ca: CertificatePair, days: int, now: float, subject: str = "client") -> CertificatePair:
+    return _signed(ca, subject, ExtendedKeyUsageOID.CLIENT_AUTH, days, now, [])
 
 
 def make_certificates(
-    folder: Path, *, names: Sequence[str], addresses: Sequence[str], days: int, force: bool, now: float
+    folder: Path,
+    purpose: Purpose,
+    *,
+    names: Sequence[str],
+    addresses: Sequence[str],
+    days: int,
+    force: bool,
+    now: float,
 ) -> str:
-    """Write the CA and the pairs of server and client to `folder`; returns instructions for their installation.
+    """Write the CA and the pairs to `folder`; returns instructions for their installation.
 
-    `force` renews both pairs with the existing CA. Raises InvalidInput before anything is written, and OSError.
+    `names` and `addresses` of the server are added to those of the purpose. `force` renews the pairs with the existing
+    CA. Raises InvalidInput before anything is written, and OSError.
     """
-    server_names = [*SERVICE_NAMES, *map(_checked_name, names)]
-    server_addresses = [_checked_address(text) for text in addresses]
-    if not force and (found := [name for name in _FILES if (folder / name).exists()]):
+    server_names = [*purpose.names, *map(_checked_name, names)]
+    server_addresses = [*purpose.addresses, *(_checked_address(text) for text in addresses)]
+    if not force and (found := [name for name in purpose.files if (folder / name).exists()]):
         raise InvalidInput(
-            f"{folder} already has {', '.join(found)}: use --force to renew the certificates of scorer and "
-            "kube-scheduler with the existing CA, or another folder for a new CA"
+            f"{folder} already has {', '.join(found)}: use --force to renew the certificates with the existing CA, or "
+            "another folder for a new CA"
         )
-    ca = _existing_ca(folder, days, now) or new_ca(now)
-    server = server_pair(ca, server_names, server_addresses, days, now)
-    client = client_pair(ca, days, now)
+    ca = _existing_ca(folder, purpose, days, now) or new_ca(now, purpose.ca)
+    pairs = {"ca": ca, "server": server_pair(ca, server_names, server_addresses, days, now, purpose.server)}
+    if purpose.client is not None:
+        pairs["client"] = client_pair(ca, days, now, purpose.client)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name, pair in (("ca", ca), ("server", server), ("client", client)):
+    for name, pair in pairs.items():
         _write(folder / f"{name}.key", pair.key_text, 0o600)
         _write(folder / f"{name}.crt", pair.certificate_text, 0o644)
-    return _next_steps(folder, server.certificate, ca.certificate)
+    ends = {name: f"{pair.certificate.not_valid_after_utc:%Y-%m-%d}" for name, pair in pairs.items()}
+    return (
+        f"created in {folder}: certificates valid until {ends['server']}, CA until {ends['ca']}\n\n"
+        + purpose.next_steps(folder)
+    )
 
 
-def _existing_ca(folder: Path, days: int, now: float) -> CertificatePair | None:
-    """The CA in the folder, if there is one. Raises InvalidInput if it expires too early."""
+def _existing_ca(folder: Path, purpose: Purpose, days: int, now: float) -> CertificatePair | None:
+    """The CA in the folder, if there is one. Raises InvalidInput if it expires too early, or is that of the other."""
     certificate_file, key_file = folder / "ca.crt", folder / "ca.key"
     if not certificate_file.exists() and not key_file.exists():
         return None
@@ -124,6 +129,8 @@ def _existing_ca(folder: Path, days: int, now: float) -> CertificatePair | None:
         raise InvalidInput(f"{certificate_file} and {key_file} cannot be read: {error}") from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
         raise InvalidInput(f"{key_file} is not the key of {certificate_file}: use another folder")
+    if certificate.subject != _subject(purpose.ca):
+        raise InvalidInput(f"{certificate_file} is not the {purpose.ca}: use another folder")
     if certificate.not_valid_after_utc < _time(now) + timedelta(days=days):
         end = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
         raise InvalidInput(f"the CA in {folder} expires on {end}: use fewer --days, or another folder")
@@ -211,31 +218,3 @@ def _write(path: Path, content: bytes, mode: int) -> None:
     with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
         file.write(content)
     new.replace(path)
-
-
-def _next_steps(folder: Path, server: x509.Certificate, ca: x509.Certificate) -> str:
-    def secret(name: str, pair: str) -> str:
-        files = {"ca.crt": "ca.crt", "tls.crt": f"{pair}.crt", "tls.key": f"{pair}.key"}
-        sources = " ".join(f"--from-file={key}={shlex.quote(str(folder / file))}" for key, file in files.items())
-        return (
-            f"  kubectl -n equipoise-system create secret generic {name} \\\n"
-            f"    {sources} \\\n"
-            "    --dry-run=client -o yaml | kubectl apply -f -"
-        )
-
-    return "\n".join(
-        [
-            f"created in {folder}: certificates valid until {server.not_valid_after_utc:%Y-%m-%d}, CA until "
-            f"{ca.not_valid_after_utc:%Y-%m-%d}",
-            "",
-            "Install the scorer's certificate (running scorers with TLS reload it within two minutes):",
-            secret("equipoise-extender-tls", "server"),
-            "Install kube-scheduler's certificate (it reads its files at its start):",
-            secret("equipoise-extender-client", "client"),
-            "For a kube-scheduler on the host, copy ca.crt, client.crt (as tls.crt) and client.key (as tls.key) to",
-            "/etc/equipoise/extender instead.",
-            "",
-            "Keep ca.key outside of the cluster: certificates of this CA give access to the scorer.",
-            "--force renews both certificates with it.",
-        ]
-    )

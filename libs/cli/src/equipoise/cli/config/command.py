@@ -34,10 +34,17 @@ def schema() -> None:
 def validate(file: TextIO) -> None:
     """Validate a configuration file; - reads standard input.
 
-    Unknown settings of any section are errors. The exit code is 2 if the file is invalid.
+    Unknown settings of any section are errors. The exit code is 2 if the file is invalid. Settings that admit others
+    than intended are warnings.
     """
-    from equipoise.cli.service_settings import SERVICE_SETTINGS
-    from equipoise.runtime.configuration import validate_document
+    from equipoise.cli.doctor.checks.extender import client_findings
+    from equipoise.cli.doctor.checks.streams import encryption_findings
+    from equipoise.cli.service_settings import SERVICE_SETTINGS, all_settings
+    from equipoise.runtime.configuration import read_document, validate_document
 
-    validate_document(file.read(), SERVICE_SETTINGS)
+    text = file.read()
+    validate_document(text, SERVICE_SETTINGS)
+    settings = all_settings(read_document(text))
+    for finding in [*encryption_findings(settings.shared.nats), *client_findings(settings.scorer)]:
+        click.echo(f"warning: {finding.subject}: {finding.message}\n         → {finding.fix}", err=True)
     click.echo("valid")

@@ -5,7 +5,14 @@ import os
 import click
 
 from equipoise.cli.exit_codes import InvalidInput
-from equipoise.cli.options import ClusterOptions, cluster_options, json_option, password_option, user_option
+from equipoise.cli.options import (
+    ClusterOptions,
+    cluster_options,
+    json_option,
+    nats_ca_option,
+    password_option,
+    user_option,
+)
 
 
 @click.command()
@@ -13,6 +20,7 @@ from equipoise.cli.options import ClusterOptions, cluster_options, json_option, 
 @click.option("--nats", "url", help="URL of the NATS server. Defaults to the configuration.")
 @user_option
 @password_option
+@nats_ca_option
 @cluster_options
 @json_option
 def doctor(
@@ -20,6 +28,7 @@ def doctor(
     url: str | None,
     user: str | None,
     password_file: str | None,
+    ca_file: str | None,
     cluster: ClusterOptions,
     as_json: bool,
 ) -> None:
@@ -30,6 +39,8 @@ def doctor(
     import asyncio
 
     from equipoise.cli.doctor.run import run_doctor, settings_for
+    from equipoise.cli.service_settings import all_settings, read_file
+    from equipoise.runtime.configuration import Tls
 
     connection, problem = None, ""
     try:
@@ -38,12 +49,14 @@ def doctor(
         if cluster.kubeconfig or cluster.context:
             raise
         problem = error.message
-    nats = {"url": url, "user": user, "password_file": password_file}
+    tls = None if ca_file is None else Tls(ca_file=ca_file)
+    nats = {"url": url, "user": user, "password_file": password_file, "tls": tls}
     try:
         settings = settings_for(
             cluster.configuration, os.environ, prometheus_url=prometheus_url, nats=nats, cluster=connection
         )
+        services_nats = all_settings(read_file(cluster.configuration)).shared.nats if cluster.configuration else None
     except ValueError as error:
         raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
-    if not asyncio.run(run_doctor(settings, cluster_problem=problem, as_json=as_json)):
+    if not asyncio.run(run_doctor(settings, services_nats=services_nats, cluster_problem=problem, as_json=as_json)):
         raise SystemExit(1)

@@ -13,6 +13,7 @@ from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import MetricSource, open_source
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import Node
+from equipoise.runtime.configuration import Nats
 from equipoise.runtime.kubernetes.client import NODES, Kube, KubeError
 from equipoise.runtime.process.clock import Clock
 
@@ -48,6 +49,9 @@ class Environment:
     clock: Clock
     kube: Kube | KubeError
     """The error if there is no connection to the API server."""
+
+    services_nats: Nats | None = None
+    """The section of the configuration file: the settings above may have the address of a port-forward instead."""
 
     _nodes: list[Node] | KubeError | None = field(default=None, init=False)
     _listing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)

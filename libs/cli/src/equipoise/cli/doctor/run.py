@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -15,7 +16,7 @@ from equipoise.cli.doctor.checks import CHECKS, Check
 from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding, State
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
 from equipoise.cli.terminal import print_result
-from equipoise.runtime.configuration import Kubernetes, Logging
+from equipoise.runtime.configuration import Kubernetes, Logging, Nats
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
@@ -30,7 +31,7 @@ def settings_for(
     environment: Mapping[str, str],
     *,
     prometheus_url: str | None,
-    nats: Mapping[str, str | None],
+    nats: Mapping[str, Any],
     cluster: Kubernetes | None,
 ) -> AllSettings:
     """Options override environment variables, these the file, and the file the defaults.
@@ -50,13 +51,20 @@ def settings_for(
     return msgspec.structs.replace(settings, collector=collector)
 
 
-async def run_doctor(settings: AllSettings, *, cluster_problem: str = "", as_json: bool) -> bool:
-    """Print the diagnosis; True if it is healthy. `cluster_problem`: why there is no connection to the API server."""
+async def run_doctor(
+    settings: AllSettings, *, services_nats: Nats | None = None, cluster_problem: str = "", as_json: bool
+) -> bool:
+    """Print the diagnosis; True if it is healthy.
+
+    `services_nats`: the section of the configuration file. `cluster_problem`: why there is no connection to the API
+    server.
+    """
     # An unavailable server is a finding: client libraries need not log it too.
     configure_logging(Logging(level="error"), "doctor")
     clock = SystemClock()
     async with AsyncExitStack() as stack:
-        environment = Environment(settings=settings, clock=clock, kube=KubeError(0, "NoCluster", cluster_problem))
+        no_cluster = KubeError(0, "NoCluster", cluster_problem)
+        environment = Environment(settings=settings, clock=clock, kube=no_cluster, services_nats=services_nats)
         if not cluster_problem:
             try:
                 connection = connect_kube(settings.shared.kubernetes, "doctor", clock)

@@ -12,6 +12,7 @@ from equipoise.cli.leases import held_leases
 from equipoise.contracts.bus.subjects import PREFIX, ServiceName
 from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
 from equipoise.runtime.bus import BusError, Delivery, connect
+from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.kubernetes.client import Kube, KubeError
 from equipoise.runtime.process.clock import Clock
@@ -84,15 +85,21 @@ async def read_binder_mode(
         if binder_mode(latest.values(), holders, server.url).mode == "real":
             real.set()
 
+    errors = BusErrors(clock)
     try:
-        async with asyncio.timeout(CONNECT_SECONDS) as limit, connect(server, "tap", clock=clock) as bus:
+        async with (
+            asyncio.timeout(CONNECT_SECONDS) as limit,
+            connect(server, "tap", clock=clock, errors=errors) as bus,
+        ):
             limit.reschedule(None)
             await bus.subscribe(f"{PREFIX}.health.*.*", Heartbeat, on_heartbeat)
             with suppress(TimeoutError):
                 async with asyncio.timeout(listen):
                     await real.wait()
     except TimeoutError:
-        return BinderMode(mode="unknown", why=f"no connection to {server.url}: check --user and --password-file")
+        why = "".join(f" ({problem})" for problem in errors.problems)
+        check = "check --user, --password-file and --nats-ca"
+        return BinderMode(mode="unknown", why=f"no connection to {server.url}: {check}{why}")
     except BusError as error:
         return BinderMode(mode="unknown", why=str(error))
     return binder_mode(latest.values(), holders, server.url)

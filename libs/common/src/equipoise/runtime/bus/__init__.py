@@ -15,6 +15,7 @@ from equipoise.runtime.process.clock import Clock, SystemClock
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+    from equipoise.runtime.bus.errors import BusErrors
     from equipoise.runtime.configuration import Nats
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -145,13 +146,19 @@ class Bus(Protocol):
 
 
 def connect(
-    settings: "Nats", service: str, *, clock: Clock | None = None, metrics: "CollectorRegistry | None" = None
+    settings: "Nats",
+    service: str,
+    *,
+    clock: Clock | None = None,
+    metrics: "CollectorRegistry | None" = None,
+    errors: "BusErrors | None" = None,
 ) -> AbstractAsyncContextManager[Bus]:
     """Open the bus of a cluster: waits until it is available, and drains it at the end.
 
     Reconnects without limit. `service` is the prefix of the inbox, so it must be the name of the user if the server
-    has users. Only if the server rejects the credentials, the block is cancelled and BusUnavailable is raised.
+    has users. `errors`: for a caller that reports them before the bus is open. Only if the server rejects the
+    credentials, the block is cancelled and BusUnavailable is raised.
     """
     from equipoise.runtime.bus.nats_bus import open_bus
 
-    return open_bus(settings, service, clock or SystemClock(), metrics)
+    return open_bus(settings, service, clock or SystemClock(), metrics, errors=errors)

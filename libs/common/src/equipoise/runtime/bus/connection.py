@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import ssl
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -11,13 +10,13 @@ from typing import Any, TypeVar
 
 import nats.errors
 import structlog
-from nats.aio.client import Client
 from nats.js import JetStreamContext, api
 from nats.js.errors import APIError
 
 from equipoise.runtime.bus import BusError, BusUnavailable, NotPermitted, TooLarge
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.permissions import TAP_PREFIX
+from equipoise.runtime.bus.tls import TlsClient, client_context, explain_failure
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
 
@@ -56,12 +55,11 @@ class NatsConnection:
     ) -> None:
         self.service = service
         self.errors = errors
-        self.client = Client()
+        self.client = TlsClient(required=settings.tls is not None)
         self.streams = JetStreamContext(self.client, timeout=RESPONSE_TIMEOUT)
         self._settings = settings
         self._reconnect_pause = reconnect_pause
-        self._context = None if settings.tls is None else ssl.create_default_context()
-        self._load_certificates()
+        self._begun = False
         self._opened = False
         self._closing = False
         self._up = asyncio.Event()
@@ -76,13 +74,20 @@ class NatsConnection:
         return bool(self.client.is_connected) and self._up.is_set()
 
     async def open(self) -> None:
-        """Connect, for as long as it takes; logs every few seconds what it waits for."""
+        """Connect, for as long as it takes; logs every few seconds what it waits for.
+
+        Raises BusUnavailable if the files of `nats.tls` cannot be read.
+        """
         options: dict[str, Any] = {}
         if self._settings.user is not None:
             options |= {"user": self._settings.user, "password": self._password}
-        if self._context is not None:
-            options["tls"] = self._context
-        self.errors.set_problem("connection", f"not connected to the bus at {self._settings.url}")
+        if self._settings.tls is not None:
+            try:
+                options["tls"] = client_context(self._settings.tls)
+            except OSError as error:
+                raise BusUnavailable(f"nats.tls: {error.filename or self._settings.tls.ca_file}: {error}") from error
+        self._report_unconnected()
+        self._begun = True
         await self.client.connect(
             list(self._settings.urls),
             name=f"equipoise-{self.service}",
@@ -105,6 +110,8 @@ class NatsConnection:
     async def close(self) -> None:
         """Wait for running handlers, at most a few seconds, then close."""
         self._closing = True
+        if not self._begun:
+            return
         with suppress(nats.errors.Error, OSError, TimeoutError):
             async with asyncio.timeout(2 * _CLOSE_TIMEOUT):
                 if self.connected:
@@ -224,10 +231,19 @@ class NatsConnection:
         elif isinstance(error, nats.errors.SlowConsumerError):
             self.errors.count("slow_consumer", error.subject, "messages were dropped: the handler is too slow")
             self.errors.set_problem("slow", f"messages of {error.subject} were dropped: the handler is too slow")
-        elif not self._opened:
-            log.warning("waiting for the bus", url=self._settings.url, error=text or repr(error))
         else:
-            self.errors.count("connection", self._settings.url, error)
+            reason = explain_failure(error)
+            if self._opened:
+                self.errors.count("connection", self._settings.url, reason)
+            else:
+                log.warning("waiting for the bus", url=self._settings.url, error=reason)
+            if not self.connected and not self._closing:
+                self._report_unconnected(reason)
+                self._renew_certificates()
+
+    def _report_unconnected(self, reason: str = "") -> None:
+        text = f"not connected to the bus at {self._settings.url}"
+        self.errors.set_problem("connection", f"{text}: {reason}" if reason else text, lasting=True)
 
     def _on_forbidden(self, what: str, subject: str) -> None:
         text = f"{self.service} is not permitted the {what} of {subject}"
@@ -258,25 +274,26 @@ class NatsConnection:
         where = self._settings.url
         self.errors.clear("permission")  # problems that persist are reported again after the reconnect
         self.errors.count("connection", where, self.client.last_error or "connection lost")
-        self.errors.set_problem("connection", f"not connected to the bus at {where}")
+        self._report_unconnected()
         for subject in list(self._interruptible):
             self._interrupt(subject, BusUnavailable(f"{subject}: the connection was lost before the bus responded"))
         for callback in list(self._lost):
             callback()
+        self._renew_certificates()
+
+    def _renew_certificates(self) -> None:
+        """Use the files as they are now for the next attempt to connect.
+
+        Both sides may be renewed at any time, in any order, and a mounted Secret changes with a delay. A new context,
+        because a context trusts all that it ever loaded.
+        """
+        if self._settings.tls is None:
+            return
         try:
-            self._load_certificates()
+            self.client.options["tls"] = client_context(self._settings.tls)
         except OSError as error:
             # Renewed in part. An exception of this callback would end the client's attempts to reconnect.
-            self.errors.count("connection", where, f"{error}; the previous certificates are used")
-
-    def _load_certificates(self) -> None:
-        """Read the certificates (again: they may have been renewed)."""
-        if self._context is None or (tls := self._settings.tls) is None:
-            return
-        if tls.ca_file is not None:
-            self._context.load_verify_locations(tls.ca_file)
-        if tls.cert_file is not None:
-            self._context.load_cert_chain(tls.cert_file, tls.key_file)
+            self.errors.count("connection", self._settings.url, f"{error}; the previous certificates are used")
 
     async def _on_closed(self) -> None:
         if not self._closing:
@@ -292,7 +309,7 @@ async def connected_within(seconds: float, settings: Nats, user: str, clock: Clo
             async with asyncio.timeout(seconds):
                 await link.open()
         except TimeoutError:
-            why = f": {link.client.last_error}" if link.client.last_error else ""
+            why = f": {explain_failure(link.client.last_error)}" if link.client.last_error else ""
             raise BusUnavailable(f"the bus at {settings.url} was not reached within {seconds:g} s{why}") from None
         yield link
     finally:

@@ -303,6 +303,7 @@ async def open_bus(
     clock: Clock,
     metrics: CollectorRegistry | None,
     *,
+    errors: BusErrors | None = None,
     heartbeat: float = _HEARTBEAT,
     reconnect_pause: float = RECONNECT_PAUSE,
     chance: random.Random | None = None,
@@ -312,7 +313,7 @@ async def open_bus(
     `chance` generates the ids of messages and traces.
     """
     failure: Exception | None = None
-    link = NatsConnection(settings, service, BusErrors(clock, metrics), reconnect_pause)
+    link = NatsConnection(settings, service, errors or BusErrors(clock, metrics), reconnect_pause)
     envelope = Envelope(service, clock, chance or random.Random())
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -327,7 +328,7 @@ async def open_bus(
                 ending.cancel()
                 bus.stop_following()
                 await link.close()
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
     if failure is not None:
         raise failure

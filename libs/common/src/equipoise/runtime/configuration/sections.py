@@ -1,6 +1,8 @@
 """The sections of the configuration that all services share."""
 
+from ipaddress import ip_address
 from typing import Literal
+from urllib.parse import urlsplit
 
 from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Section, Thresholds
 
@@ -34,14 +36,14 @@ class Nats(Section, frozen=True, kw_only=True):
     """The address of the bus, and the user."""
 
     url: str = "nats://127.0.0.1:4222"
-    """Several servers are separated by commas."""
+    """Several servers are separated by commas. With tls:// and wss://, the connection is encrypted."""
 
     user: str | None = None
     password_file: str | None = None
     """A file, so that no configuration and no environment variable contains a password."""
 
     tls: Tls | None = None
-    """Needed only for certificates that the system does not trust."""
+    """For certificates that the system does not trust. Requires TLS, also with nats://."""
 
     replicas: Literal[1, 3, 5] = 1
     """Servers that store each stream, for `equipoise setup`. Of 3 one may fail, of 5 two."""
@@ -52,12 +54,35 @@ class Nats(Section, frozen=True, kw_only=True):
                 raise ValueError("url must begin with nats://, tls://, ws:// or wss://, without spaces")
             if "@" in url:
                 raise ValueError("url must not hold a password: use user and passwordFile")
+        if self.tls is not None and any(url.startswith("ws://") for url in self.urls):
+            raise ValueError("ws:// is never encrypted: use wss:// with tls")
         if (self.user is None) != (self.password_file is None):
             raise ValueError("user and passwordFile belong together: give both or neither")
 
     @property
     def urls(self) -> tuple[str, ...]:
         return tuple(self.url.split(","))
+
+    @property
+    def readable_urls(self) -> tuple[str, ...]:
+        """Those that are used without TLS and are not on this machine: others may read messages and the password."""
+        unencrypted = ("nats://", "ws://") if self.tls is None else ()
+        return tuple(url for url in self.urls if url.startswith(unencrypted) and not _is_loopback(url))
+
+    @property
+    def unencrypted(self) -> str:
+        """What `readable_urls` means, for people; empty if there are none."""
+        if not self.readable_urls:
+            return ""
+        return f"messages and passwords are sent to {', '.join(self.readable_urls)} unencrypted"
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class Kubernetes(Section, frozen=True, kw_only=True):

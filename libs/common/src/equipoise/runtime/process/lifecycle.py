@@ -4,7 +4,7 @@ import asyncio
 import re
 import secrets
 import socket
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from importlib.metadata import version as distribution_version
@@ -88,7 +88,9 @@ class Process(Generic[S]):
         metrics: CollectorRegistry,
         bus: Callable[[], AbstractAsyncContextManager[Bus]],
         kube: Callable[[], AbstractAsyncContextManager[Kube]] | None,
+        bus_problems: Callable[[], Sequence[str]] = tuple,
     ) -> None:
+        """`bus_problems`: why the bus is not open yet."""
         self.health = Health(configuration_hash=configuration.hash, metrics=metrics)
         host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()) or "host"
         self.identity = f"{host}-{secrets.token_hex(3)}"
@@ -98,6 +100,7 @@ class Process(Generic[S]):
         self._metrics = metrics
         self._bus = bus
         self._kube = kube
+        self._bus_problems = bus_problems
         self._version = distribution_version("equipoise-common")
         self._lag = Histogram(
             "equipoise_event_loop_lag_seconds",
@@ -160,10 +163,12 @@ class Process(Generic[S]):
                 raise RuntimeError(f"{self._service} ended by itself")
 
     async def _reach_bus(self, stack: AsyncExitStack) -> Bus:
-        self.health.require("nats", lambda: False)
+        if unencrypted := self._configuration.shared.nats.unencrypted:
+            self.health.set_problem("nats_unencrypted", f"{unencrypted}: use tls:// in nats.url, and nats.tls.caFile")
+        bus: Bus | None = None
+        self.health.require("nats", lambda: bus is not None and bus.connected)
+        self.health.include_problems(lambda: self._bus_problems() if bus is None else bus.problems)
         bus = await stack.enter_async_context(self._bus())
-        self.health.require("nats", lambda: bus.connected)
-        self.health.include_problems(lambda: bus.problems)
         return bus
 
     async def _reach_api_server(self, stack: AsyncExitStack) -> Kube | None:

@@ -18,6 +18,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.settings import Section
 from equipoise.runtime.bus import connect
+from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.configuration import Configuration, ConfigurationError, load_configuration
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
@@ -161,6 +162,7 @@ class _Run(Generic[S]):
         configure_logging(shared.logging, service)
         for collector in (ProcessCollector, PlatformCollector, GCCollector):
             collector(registry=metrics)
+        errors = BusErrors(clock, metrics)
         self._configuration = configuration
         self._clock = clock
         self._start = start
@@ -170,7 +172,8 @@ class _Run(Generic[S]):
             configuration=configuration,
             clock=clock,
             metrics=metrics,
-            bus=lambda: connect(shared.nats, service, clock=clock, metrics=metrics),
+            bus=lambda: connect(shared.nats, service, clock=clock, errors=errors),
+            bus_problems=lambda: errors.problems,
             kube=(lambda: connect_kube(shared.kubernetes, service, clock)) if kube else None,
         )
 

@@ -7,14 +7,26 @@ from equipoise.contracts.bus.streams import UTILIZATION_MAX_AGE, Stream, with_ma
 from equipoise.runtime.bus import BusError, NotPermitted
 from equipoise.runtime.bus.inspection import Identity, StreamState, inspecting
 from equipoise.runtime.bus.permissions import USERS, Permissions, permissions_of
+from equipoise.runtime.configuration import Nats
 
 SETUP_FIX = "run `equipoise setup` (in a cluster, recreate the Job equipoise-setup)"
 PERMISSIONS_FIX = "give the server the permissions of this version (k8s/base/permissions.conf) and restart it"
+ENCRYPTION_FIX = "use tls:// in nats.url, and nats.tls.caFile: `equipoise certificates --for nats` creates the files"
 USER_FIX = "use the user tap: --user tap --password-file FILE"
 
 
 async def streams(environment: Environment) -> list[Finding]:
     nats = environment.settings.shared.nats
+    configured = environment.services_nats or nats
+    return [*encryption_findings(configured), *await _server_findings(environment, nats)]
+
+
+def encryption_findings(nats: Nats) -> list[Finding]:
+    """Whether others in the network may read what is sent."""
+    return [Finding("warning", nats.url, nats.unencrypted, ENCRYPTION_FIX)] if nats.unencrypted else []
+
+
+async def _server_findings(environment: Environment, nats: Nats) -> list[Finding]:
     subject, user = nats.url, nats.user or ""
     expected = with_max_ages(intent=environment.settings.descheduler.intent_lifetime, utilization=UTILIZATION_MAX_AGE)
     try:
@@ -34,7 +46,7 @@ async def streams(environment: Environment) -> list[Finding]:
                     findings.append(Finding("unknown", name, str(error), fix))
             return findings
     except (BusError, OSError) as error:
-        fix = "check the URL from this machine (--nats URL), --user and --password-file"
+        fix = "check the URL from this machine (--nats URL), --user, --password-file and --nats-ca"
         return [Finding("error", subject, str(error), fix)]
 
 

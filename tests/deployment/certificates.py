@@ -1,4 +1,4 @@
-"""The certificates of `equipoise certificates`, at the paths of the shipped kube-scheduler configuration."""
+"""The certificates of `equipoise certificates`, and their paths in the shipped kube-scheduler configuration."""
 
 import re
 import subprocess
@@ -10,24 +10,33 @@ URL = "https://equipoise-scorer.equipoise-system.svc:8888"
 CLIENT_FOLDER = "/etc/equipoise/extender"
 SERVER_SECRET, CLIENT_SECRET = "equipoise-extender-tls", "equipoise-extender-client"
 SECRET_KEYS = ("tls.crt", "tls.key", "ca.crt")
-"""Of both Secrets."""
+"""Of every Secret."""
+
+NATS_SECRET = "equipoise-nats-tls"
 
 SERVER_FILES = {
-    f"extender/{file}": f"{SERVER_SECRET}/{key}"
+    f"{folder}/{file}": f"{secret}/{key}"
+    for folder, secret in (("extender", SERVER_SECRET), ("nats", NATS_SECRET))
     for file, key in (("server.crt", "tls.crt"), ("server.key", "tls.key"), ("ca.crt", "ca.crt"))
 }
-"""The files of `equipoise certificates --out secrets/extender` for the scorer, and their keys in the Secret."""
+"""The files of `equipoise certificates` in secrets/extender and secrets/nats, and their keys in the Secrets."""
 
 Secrets = Mapping[str, Mapping[str, str]]
 """Content by name of the Secret and key."""
 
 
 def create_secrets(folder: Path) -> Secrets:
-    """The Secrets that the commands printed by the program would create."""
+    """The Secrets that the commands printed by the program would create, for both purposes."""
     program = Path(sys.executable).with_name("equipoise")
-    output = subprocess.run(
-        (program, "certificates", "--out", folder), capture_output=True, text=True, check=True
-    ).stdout
+    output = "".join(
+        subprocess.run(
+            (program, "certificates", "--for", purpose, "--out", folder / purpose),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for purpose in ("extender", "nats")
+    )
     return {
         name: {key: Path(file).read_text() for key, file in re.findall(r"--from-file=(\S+?)=(\S+)", sources)}
         for name, sources in re.findall(r"create secret generic (\S+)(.*?)kubectl apply", output, re.DOTALL)

@@ -1,0 +1,57 @@
+"""TLS towards the bus: whom a connection trusts, and a client that never continues without TLS."""
+
+import ssl
+from typing import Any
+
+import nats.errors
+from nats.aio.client import Client
+
+from equipoise.runtime.configuration import Tls
+
+
+class TlsClient(Client):
+    """The client of nats-py continues in plain text, and sends its password, if the server does not offer TLS.
+
+    So could anybody in between who changes the first line of the server. With `required`, or an address that begins
+    with tls://, that is an error.
+    """
+
+    def __init__(self, *, required: bool) -> None:
+        super().__init__()
+        self._tls_required = required
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        """Called with the first line of the server, before anything is sent."""
+        if initial_connection and self._without_tls(info):
+            raise nats.errors.Error("nats: the server does not offer TLS")
+        await super()._process_info(info, initial_connection)
+
+    async def _process_connect_init(self) -> None:
+        try:
+            await super()._process_connect_init()
+        except BaseException:
+            # After a failed handshake asyncio never reports that the connection is closed, and nats-py would wait for
+            # that: a service that starts with a rejected certificate would never try again.
+            if self._transport is not None:
+                self._transport.close()  # type: ignore[no-untyped-call]
+                self._transport = None
+            raise
+
+    def _without_tls(self, info: dict[str, Any]) -> bool:
+        scheme = self._current_server.uri.scheme if self._current_server is not None else ""
+        return (self._tls_required or scheme == "tls") and scheme != "wss" and not info.get("tls_required")
+
+
+def client_context(tls: Tls) -> ssl.SSLContext:
+    """From the files as they are now. It trusts only the CAs of `ca_file`, if there is one. Raises OSError."""
+    context = ssl.create_default_context(cafile=tls.ca_file)
+    if tls.cert_file is not None:
+        context.load_cert_chain(tls.cert_file, tls.key_file)
+    return context
+
+
+def explain_failure(error: BaseException) -> str:
+    """Why a connection was not established, in one line."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate of the server is rejected: {error.verify_message}"
+    return str(error) or repr(error)
