@@ -22,6 +22,7 @@ import msgspec
 import nats
 import yaml
 from nats.js.api import ConsumerConfig, DeliverPolicy
+from nats.js.errors import NotFoundError
 from nats_servers import NatsServers, nats_servers, others
 
 from equipoise.binder.shell.ledger_store import create_ledger
@@ -288,14 +289,19 @@ class Rig:
             await streams.purge_stream(OUTCOMES)
 
     async def missing_streams(self) -> list[str]:
-        """The names of streams that do not exist, or whose consumer does not."""
+        """The names of streams that do not exist, or whose consumer does not or skips messages that are new."""
+        missing = []
         async with self.jetstream() as streams:
-            found = {info.config.name: info for info in await streams.streams_info()}
-        return [
-            stream.name
-            for stream in STREAMS
-            if stream.name not in found or (stream.work_queue and not found[stream.name].state.consumer_count)
-        ]
+            for stream in STREAMS:
+                try:
+                    consumer = await streams.consumer_info(stream.name, WORKERS) if stream.work_queue else None
+                    info = await streams.stream_info(stream.name)
+                except NotFoundError:
+                    missing.append(stream.name)
+                else:
+                    if consumer is not None and consumer.delivered.stream_seq > info.state.last_seq:
+                        missing.append(stream.name)
+        return missing
 
     async def queue_empty(self) -> None:
         """Until the queue contains no intent."""
@@ -322,12 +328,12 @@ class Rig:
     async def _stored(self, stream: str, subject: str) -> list[dict[str, Any]]:
         """All messages of a subject that a stream can still deliver."""
         found: list[dict[str, Any]] = []
-        async with self.jetstream() as streams:
+        async with self.jetstream() as streams, suppress(NotFoundError, TimeoutError):
             config = ConsumerConfig(deliver_policy=DeliverPolicy.ALL)
             messages = await streams.subscribe(subject, ordered_consumer=True, config=config)
             more = bool((await streams.stream_info(stream, subjects_filter=subject)).state.subjects)
             while more:
-                message = await messages.next_msg(timeout=TIMEOUT)
+                message = await messages.next_msg(timeout=10)
                 found.append(json.loads(message.data))
                 more = message.metadata.num_pending > 0
             await messages.unsubscribe()
