@@ -116,6 +116,48 @@ class Alarm(Value, frozen=True, kw_only=True):
     """Seconds from the repair until no service named it; None: never."""
 
 
+LATE = 0.1
+"""Seconds by which the event loop of a service may be late."""
+
+
+class ProcessSample(Value, frozen=True, kw_only=True):
+    """A process of a service, as the operating system shows it, and its event loop since the previous sample."""
+
+    at: float
+    name: str
+    pid: int
+    resident: int = 0
+    """Bytes of memory."""
+
+    descriptors: int = 0
+    tasks: int = 0
+    measured: int = 0
+    """Measurements of the event loop, none while the harness suspends or blocks the process."""
+
+    late: int = 0
+    """Those that were more than `LATE` late, not counting the time that the process waited for a CPU."""
+
+    worst: float = 0.0
+    """Seconds."""
+
+
+class Convergence(Value, frozen=True, kw_only=True):
+    """After everything was repaired: how long it took until the services agreed with the API server."""
+
+    at: float
+    seconds: float
+    different: tuple[str, ...] = ()
+    """What still differed at the end."""
+
+
+class Leak(Value, frozen=True, kw_only=True):
+    """A secret in a log."""
+
+    at: float
+    log: str
+    what: str
+
+
 class ExtenderExchange(Value, frozen=True, kw_only=True):
     """A request to the scorer's extender and its response, as measured by the proxy in front of it or by a client."""
 
@@ -227,6 +269,22 @@ class Guarantees(Value, frozen=True, kw_only=True):
 
     alarm: float = 60.0
     """Seconds after which /readyz names a broken stream, and after its repair no longer does."""
+
+    convergence: float = 60.0
+    """Seconds after a repair until the services agree with the API server."""
+
+    resident: float = 256 * 2.0**20
+    """Bytes of memory of a process."""
+
+    resident_growth: float = 24 * 2.0**20
+    """Bytes by which the memory of a process grows in a run of less than an hour, after `warm_up`."""
+
+    resident_per_hour: float = 2.0**20
+    descriptors: int = 100
+    tasks: int = 200
+    warm_up: float = 10.0
+    """Seconds of a process in which its memory may grow."""
+
     response: float = 0.1
     """Seconds until the scorer responds."""
 
@@ -265,6 +323,9 @@ class History(Value, frozen=True, kw_only=True):
 
     events: tuple[AcknowledgedEvent, ...] = ()
     alarms: tuple[Alarm, ...] = ()
+    processes: tuple[ProcessSample, ...] = ()
+    convergences: tuple[Convergence, ...] = ()
+    leaks: tuple[Leak, ...] = ()
     exchanges: tuple[ExtenderExchange, ...] = ()
     batches: tuple[PodBatch, ...] = ()
 

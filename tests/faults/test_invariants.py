@@ -13,14 +13,17 @@ from faults.history import (
     HARNESS,
     AcknowledgedEvent,
     Alarm,
+    Convergence,
     ExtenderExchange,
     Forbidden,
     Guarantees,
     History,
+    Leak,
     NodeSample,
     PodBatch,
     PodChange,
     Post,
+    ProcessSample,
     PublishedIntent,
     PublishedOutcome,
     ScheduledPod,
@@ -73,6 +76,22 @@ def started(pod: str, at: float, node: str = "node-a") -> list[PodChange]:
 
 def event(**fields: Any) -> AcknowledgedEvent:
     return AcknowledgedEvent(at=101, event_id="event-1", **fields)
+
+
+def sampled(times: int, period: float = 1.0, **fields: Any) -> tuple[ProcessSample, ...]:
+    """A process of the binder; a callable field is called with the time."""
+    return tuple(
+        ProcessSample(
+            at=number * period,
+            name="binder-0",
+            pid=7,
+            **{
+                "resident": 80 * 2**20, "descriptors": 20, "tasks": 40, "measured": 5,
+                **{name: value(number * period) if callable(value) else value for name, value in fields.items()},
+            },
+        )
+        for number in range(times)
+    )  # fmt: skip
 
 
 def exchange(body: Any = None, **fields: Any) -> ExtenderExchange:
@@ -236,6 +255,24 @@ BAD: dict[str, tuple[str, History]] = {
             outcomes=[outcome("web-1", 105, Outcome.EXPIRED)],
         ),
     ),
+    "too much memory": ("I14", a_history(processes=sampled(3, resident=300 * 2**20))),
+    "memory that grows": (
+        "I14",
+        a_history(processes=sampled(60, resident=lambda at: 80 * 2**20 + at * 2**20)),
+    ),
+    "memory that grows slowly for hours": (
+        "I14",
+        a_history(processes=sampled(300, 60.0, resident=lambda at: 80 * 2**20 + int(at / 3600 * 2 * 2**20))),
+    ),
+    "too many file descriptors": ("I14", a_history(processes=sampled(3, descriptors=101))),
+    "too many tasks": ("I14", a_history(processes=sampled(3, tasks=201))),
+    "an event loop that is late": ("I14", a_history(processes=sampled(60, late=lambda at: at % 10 == 0, worst=0.4))),
+    "a cache that stays different": (
+        "I15",
+        a_history(convergences=(Convergence(at=110, seconds=60.1, different=("two deschedulers lead",)),)),
+    ),
+    "a cache that is equal too late": ("I15", a_history(convergences=(Convergence(at=110, seconds=61),))),
+    "a token in a log": ("I19", a_history(leaks=(Leak(at=110, log="binder-0.log", what="the token of binder-0"),))),
     "an older value after a newer one": (
         "I16",
         more(a_history(), measured=[NodeSample(at=3, node="node-a", epoch=1, sequence=1, sampled_at=3)]),
@@ -287,6 +324,10 @@ def test_every_invariant_has_a_bad_history() -> None:
         a_history(forbidden=(Forbidden(begin=90, end=200, why="another workload", workload="db"),)),
         a_history(forbidden=(Forbidden(begin=90, end=100, why="undone before"),)),
         more(a_history(posts=(post("web-1", 101, code=409),)), pods=[change("web-1", 100.5, "deleted")]),
+        a_history(processes=sampled(300, 60.0, resident=lambda at: (80 + (at % 1800 == 0) * 30) * 2**20)),
+        a_history(processes=sampled(60, resident=lambda at: int(min(100, 40 + 8 * at)) * 2**20)),
+        a_history(processes=sampled(60, late=lambda at: at == 10, worst=5.0)),
+        a_history(convergences=(Convergence(at=110, seconds=59),)),
         a_history(exchanges=(exchange(b"", status=503), exchange(b"", status=None, caller_waited=False))),
         a_history(exchanges=(exchange(b"", status=None, seconds=9.0, scorer_runs=False),)),
         a_history(batches=(batch(pending=1.4), batch(pending=2.0, baseline=1.0))),
@@ -298,6 +339,7 @@ def test_every_invariant_has_a_bad_history() -> None:
         "within the time that a pause may take", "events kept, or lost as expected", "a rejection that was lost",
         "forbidden since a read that may be so old",
         "another workload is forbidden", "forbidden no longer", "deleted by another client",
+        "peaks of memory", "memory that grows during the start", "one late measurement", "convergence in time",
         "a scorer that refuses, or whose caller leaves", "a scorer that was suspended",
         "pods pending for two timeouts", "times that cannot be compared", "few pods on one node",
     ],
