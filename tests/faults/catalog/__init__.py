@@ -2,7 +2,18 @@
 
 from collections.abc import Mapping
 
-from faults.catalog import api_server, binders, changes, deschedulers, metrics, nats, nodes, processes, scheduling
+from faults.catalog import (
+    api_server,
+    binders,
+    changes,
+    deschedulers,
+    metrics,
+    nats,
+    nats_cluster,
+    nodes,
+    processes,
+    scheduling,
+)
 from faults.catalog.fault import LONG, SHORT, Extent, Fault
 
 __all__ = ["FAULTS", "LONG", "SHORT", "Extent", "Fault"]
@@ -15,6 +26,7 @@ FAULTS: Mapping[str, Fault] = {
         *changes.FAULTS,
         *nodes.FAULTS,
         *nats.FAULTS,
+        *nats_cluster.FAULTS,
         *deschedulers.FAULTS,
         *metrics.FAULTS,
         *processes.FAULTS,
