@@ -12,6 +12,9 @@ Document = dict[str, Any]
 
 NAMESPACE = "shop"
 OWN = "equipoise-system"
+BATCHES = "batches"
+"""The namespace of pods that the harness creates in large numbers."""
+
 NODES = tuple(f"node-{number}" for number in range(10))
 CORES = 10.0
 MEMORY = 64 * 2.0**30
@@ -45,6 +48,14 @@ LATE, LATE_AFTER = 3, 6.0
 """Nothing is evicted while so many replacements are missing for so many seconds."""
 
 
+CANARIES = {
+    "the password for NATS": "canary-5e0c2f-password",
+    "the environment of a container": "canary-91b7aa-environment",
+    "the annotations of a pod": "canary-c3d84e-annotation",
+}
+"""What no log may contain: by what they are."""
+
+
 def workload_of(pod: str) -> str:
     """From the pod's name: the names of these workloads contain no hyphen."""
     return pod.partition("-")[0]
@@ -53,16 +64,19 @@ def workload_of(pod: str) -> str:
 def manifests() -> list[Document]:
     def deployment(name: str, replicas: int, namespace: str = NAMESPACE, **template: Any) -> Document:
         labels = objects.pod_template(name, **template)
-        return objects.deployment(name, labels, replicas=replicas, namespace=namespace)
+        return objects.deployment(name, _with_canaries(labels), replicas=replicas, namespace=namespace)
 
     bare = objects.pod_template("bare")
     return [
         objects.namespace(NAMESPACE),
+        objects.namespace(BATCHES),
         *(
             deployment(name, REPLICAS, annotations=constant_usage_annotations(900 if name in HEAVY else 100, 256))
             for name in MOVABLE
         ),
-        objects.stateful_set(STATEFUL, objects.pod_template(STATEFUL), replicas=REPLICAS, namespace=NAMESPACE),
+        objects.stateful_set(
+            STATEFUL, _with_canaries(objects.pod_template(STATEFUL)), replicas=REPLICAS, namespace=NAMESPACE
+        ),
         deployment(PINNED, 4),
         objects.pod_disruption_budget("none", PINNED, max_unavailable=0, namespace=NAMESPACE),
         deployment(TWICE, 4),
@@ -76,6 +90,13 @@ def manifests() -> list[Document]:
         deployment("critical", 3, spec={"priorityClassName": "system-cluster-critical"}),
         deployment("system", 2, namespace="kube-system"),
     ]
+
+
+def _with_canaries(template: Document) -> Document:
+    template["metadata"]["annotations"]["example.com/secret"] = CANARIES["the annotations of a pod"]
+    for container in template["spec"]["containers"]:
+        container["env"] = [{"name": "SECRET", "value": CANARIES["the environment of a container"]}]
+    return template
 
 
 def node_manifests() -> list[Document]:
@@ -116,6 +137,7 @@ def guarantees() -> Guarantees:
         protected=frozenset((*PROTECTED, PINNED, TWICE)),
         freshness=FRESHNESS,
         score_lag=SCORE_LAG,
+        nodes=len(NODES),
     )
 
 
@@ -145,7 +167,7 @@ def document(
     return {
         "apiVersion": "equipoise.dev/v1alpha1",
         "kind": "EquipoiseConfiguration",
-        "logging": {"format": "json"},
+        "logging": {"format": "json", "level": "debug"},
         "nats": {"url": nats},
         "kubernetes": {"kubeconfig": kubeconfig, "namespace": OWN},
         "load": {

@@ -32,7 +32,7 @@ class FakeCollector:
 
     def __init__(self, kube: Kube, bus: Bus, clock: Clock) -> None:
         self._kube = kube
-        self._bus = bus
+        self.bus = bus
         self._clock = clock
         self._epoch = round(clock.now() * 1000)
         self._sequence = 0
@@ -42,6 +42,18 @@ class FakeCollector:
         """All pods that have a node, at the last read."""
 
         self.read_at = 0.0
+        self._first_read: dict[str, float] = {}
+        """By UID of a pod."""
+
+        self._published: dict[str, NodeUtilization] = {}
+        self._frozen_at: float | None = None
+
+    def freeze(self) -> None:
+        """Until `unfreeze`, publish the same usage with the current time; only placements change."""
+        self._frozen_at = self._clock.now()
+
+    def unfreeze(self) -> None:
+        self._frozen_at = None
 
     async def run(self) -> None:
         """Until cancelled."""
@@ -62,6 +74,7 @@ class FakeCollector:
         read_at = self._clock.now()
         self.pods = [pod for pod in await self._kube.list(PODS) if pod.spec.node_name]
         self.read_at = read_at
+        self._first_read = {pod.metadata.uid: self._first_read.get(pod.metadata.uid, read_at) for pod in self.pods}
 
     async def _publish(self) -> None:
         now = self._clock.now()
@@ -73,7 +86,7 @@ class FakeCollector:
             messages.append(
                 (subjects.node_utilization(node.metadata.name), self._utilization(node.metadata, pods, now))
             )
-            messages.append((subjects.node_placement(node.metadata.name), self._placement(node.metadata, pods, now)))
+            messages.append((subjects.node_placement(node.metadata.name), self._placement(node, pods, now)))
         cycle = UtilizationCycle(
             shard="all",
             cycle=self._sequence,
@@ -83,9 +96,18 @@ class FakeCollector:
             epoch=self._epoch,
             sequence=self._sequence,
         )
-        await self._bus.publish_many([*messages, (subjects.utilization_cycle("all"), cycle)])
+        await self.bus.publish_many([*messages, (subjects.utilization_cycle("all"), cycle)])
 
     def _utilization(self, node: objects.ObjectMeta, pods: Iterable[objects.Pod], now: float) -> NodeUtilization:
+        if self._frozen_at is None:
+            self._published[node.name] = self._measured(node, pods, now)
+        same = self._published[node.name]
+        windows = {name: msgspec.structs.replace(window, sampled_at=now) for name, window in same.windows.items()}
+        return msgspec.structs.replace(
+            same, sampled_at=now, queried_at=now, windows=windows, epoch=self._epoch, sequence=self._sequence
+        )
+
+    def _measured(self, node: objects.ObjectMeta, pods: Iterable[objects.Pod], now: float) -> NodeUtilization:
         each = Resources(cpu=0.9 if node.name in self.hot else 0.15, memory=GIB)
         usage = {pod.metadata.uid: each for pod in pods}
         mean = Resources(cpu=0.1 + sum(used.cpu or 0.0 for used in usage.values()), memory=GIB * (1 + len(usage)))
@@ -101,13 +123,17 @@ class FakeCollector:
             sequence=self._sequence,
         )
 
-    def _placement(self, node: objects.ObjectMeta, pods: Iterable[objects.Pod], now: float) -> NodePlacement:
+    def _placement(self, found: objects.Node, pods: Iterable[objects.Pod], now: float) -> NodePlacement:
+        node = found.metadata
+        condition = next((each for each in found.status.conditions if each.type == "Ready"), None)
+        ready = condition is not None and condition.status == "True"
+        since = None if condition is None else condition.last_transition_time
         return NodePlacement(
             node=node.name,
             uid=node.uid,
             labels=dict(node.labels),
-            ready=True,
-            ready_since=now - 3_600,
+            ready=ready,
+            ready_since=now - 3_600 if since is None else since.timestamp(),
             created_at=now - 3_600,
             allocatable=Resources(cpu=CORES, memory=MEMORY),
             capacity=Resources(cpu=CORES, memory=MEMORY),
@@ -117,9 +143,8 @@ class FakeCollector:
                     namespace=pod.metadata.namespace,
                     name=pod.metadata.name,
                     workload=workload(pod),
-                    # Before every window, so that the load needs no correction.
-                    placed_at=now - 3_600,
-                    running_since=now - 3_600,
+                    placed_at=self._placed_at(pod, now),
+                    running_since=self._placed_at(pod, now),
                     terminating=pod.metadata.deletion_timestamp is not None,
                     requests=Resources(cpu=0.1, memory=GIB / 8),
                 )
@@ -128,6 +153,11 @@ class FakeCollector:
             epoch=self._epoch,
             sequence=self._sequence,
         )
+
+    def _placed_at(self, pod: objects.Pod, now: float) -> float:
+        """Before every window, so that the load needs no correction, unless the load is frozen since before."""
+        first = self._first_read.get(pod.metadata.uid, now)
+        return first if self._frozen_at is not None and first > self._frozen_at else now - 3_600
 
 
 def workload(pod: objects.Pod) -> Workload:
@@ -172,7 +202,8 @@ class FakeDescheduler:
     async def run(self) -> None:
         """Until cancelled; keeps a few intents pending."""
         while True:
-            if self.epoch is not None and len(self._recorder.pending()) < self.max_pending:
+            connected = self.epoch is not None and self._bus.connected
+            if connected and len(self._recorder.pending()) < self.max_pending:
                 await self.propose()
             await asyncio.sleep(0.03)
 
@@ -184,6 +215,22 @@ class FakeDescheduler:
             if intent is not None and await self.publish(intent):
                 published.append(intent)
         return published
+
+    async def publish_late(self, count: int, *, up_to: float) -> None:
+        """Publishes so many intents in random order: half were decided up to so many seconds ago, half up to ten."""
+        held = [intent for _ in range(count) if (intent := self._intent()) is not None]
+        for number, intent in enumerate(held):
+            late = self._generator.uniform(0.0, up_to if number % 2 else 10.0)
+            lifetime = self._generator.choice((self.lifetime, 120.0, 840.0))
+            held[number] = msgspec.structs.replace(
+                intent,
+                sampled_at=intent.sampled_at - late,
+                decided_at=intent.decided_at - late,
+                expires_at=intent.decided_at - late + lifetime,
+            )
+        self._generator.shuffle(held)
+        for intent in held:
+            await self.publish(intent)
 
     async def publish(self, intent: EvictionIntent) -> bool:
         self._recorder.record_intent(intent, epoch_held=self.epoch_held)

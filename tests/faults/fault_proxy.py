@@ -127,6 +127,13 @@ async def hold(proxied: ProxiedRequest) -> web.StreamResponse:
     return await proxied.forward()
 
 
+async def hold_response(proxied: ProxiedRequest) -> web.StreamResponse:
+    """Let the server handle the request, and hold the response until the rule is lifted."""
+    code, headers, body = await proxied.proxy.fetch(proxied.request, proxied.body)
+    await proxied.rule.lifted.wait()
+    return web.Response(status=code, headers=headers, body=body)
+
+
 async def abort_connection(proxied: ProxiedRequest) -> web.StreamResponse:
     """Abort the connection before the request reaches the server."""
     return proxied.abort()
@@ -205,12 +212,16 @@ class FaultProxy:
         ca_file: Path | None = None,
         cert_file: Path | None = None,
         key_file: Path | None = None,
+        tls: ssl.SSLContext | None = None,
         seed: int = 0,
     ) -> None:
-        """Certificate and key are those of the upstream; without them the proxy serves plain HTTP."""
+        """Certificate and key are those of the upstream; without them the proxy serves plain HTTP.
+
+        `tls`: for connections to the upstream, instead of one that trusts `ca_file`.
+        """
         self._upstream = upstream.rstrip("/")
         self._port = port
-        self._ca_file = ca_file
+        self._tls = tls or (ssl.create_default_context(cafile=str(ca_file)) if ca_file else None)
         self._files = (cert_file, key_file)
         self._random = random.Random(seed)
         self._rules: list[Rule] = []
@@ -219,8 +230,7 @@ class FaultProxy:
         self.url = f"{'https' if cert_file else 'http'}://127.0.0.1:{port}"
 
     async def __aenter__(self) -> Self:
-        context = ssl.create_default_context(cafile=str(self._ca_file)) if self._ca_file else None
-        connector = aiohttp.TCPConnector(limit=0, ssl=True if context is None else context)
+        connector = aiohttp.TCPConnector(limit=0, ssl=True if self._tls is None else self._tls)
         self._session = aiohttp.ClientSession(
             connector=connector, timeout=aiohttp.ClientTimeout(total=None), auto_decompress=False
         )

@@ -1,5 +1,6 @@
 """Every check detects its violations, and nothing in a valid history."""
 
+import json
 from typing import Any
 
 import msgspec
@@ -10,18 +11,28 @@ from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from faults.history import (
     HARNESS,
+    AcknowledgedEvent,
+    Alarm,
+    Convergence,
+    ExtenderExchange,
+    Forbidden,
     Guarantees,
     History,
+    Leak,
     NodeSample,
+    PodBatch,
     PodChange,
     Post,
+    ProcessSample,
     PublishedIntent,
     PublishedOutcome,
+    ScheduledPod,
     ScoreResponse,
     Span,
     Window,
 )
 from faults.invariants import INVARIANTS, MinimumTraffic, violations
+from faults.invariants.bus import broken_streams_are_named
 
 GUARANTEES = Guarantees(
     windows=(
@@ -43,7 +54,7 @@ def intent(pod: str, at: float, **fields: Any) -> EvictionIntent:
 
 
 def published(pod: str, at: float, **fields: Any) -> PublishedIntent:
-    own = {name: fields.pop(name) for name in ("outcome_expected", "epoch_held") if name in fields}
+    own = {name: fields.pop(name) for name in ("outcome_expected", "epoch_held", "outcome_lost") if name in fields}
     return PublishedIntent(at=at, intent=intent(pod, at, **fields), **own)
 
 
@@ -63,6 +74,57 @@ def started(pod: str, at: float, node: str = "node-a") -> list[PodChange]:
     return [change(pod, at, "bound", node), change(pod, at + 0.1, "ready", node)]
 
 
+def event(**fields: Any) -> AcknowledgedEvent:
+    return AcknowledgedEvent(at=101, event_id="event-1", **fields)
+
+
+def sampled(times: int, period: float = 1.0, **fields: Any) -> tuple[ProcessSample, ...]:
+    """A process of the binder; a callable field is called with the time."""
+    return tuple(
+        ProcessSample(
+            at=number * period,
+            name="binder-0",
+            pid=7,
+            **{
+                "resident": 80 * 2**20, "descriptors": 20, "tasks": 40, "measured": 5,
+                **{name: value(number * period) if callable(value) else value for name, value in fields.items()},
+            },
+        )
+        for number in range(times)
+    )  # fmt: skip
+
+
+def exchange(body: Any = None, **fields: Any) -> ExtenderExchange:
+    """A request for two nodes, and a response."""
+    if body is None:
+        body = [{"Host": "node-a", "Score": 10}, {"Host": "node-b", "Score": 0}]
+    text = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return ExtenderExchange(**({"at": 103.0, "hosts": ("node-a", "node-b"), "body": text} | fields))
+
+
+def filtered(kept: list[str], refused: list[str]) -> ExtenderExchange:
+    body = {"NodeNames": kept, "FailedAndUnresolvableNodes": dict.fromkeys(refused, "hot"), "FailedNodes": {}}
+    return exchange(body, verb="filter")
+
+
+def batch(count: int = 3, pending: float = 0.1, nodes: int = 10, baseline: float = 0.1, **fields: Any) -> PodBatch:
+    """So many pods, evenly distributed, each pending for so many seconds."""
+
+    def pods(seconds: float, nodes: int) -> tuple[ScheduledPod, ...]:
+        return tuple(
+            ScheduledPod(
+                pod=f"batch-{number}",
+                created_at=number,
+                bound_at=number + seconds if seconds >= 0 else None,
+                node=f"node-{number % nodes}" if seconds >= 0 else "",
+            )
+            for number in range(count)
+        )
+
+    default: dict[str, Any] = {"at": 100.0, "what": "a batch", "http_timeout": 0.2}
+    return PodBatch(**(default | fields), pods=pods(pending, nodes), baseline=pods(baseline, 10))
+
+
 PODS = [each for name in ("web", "db") for number in range(1, 4) for each in started(f"{name}-{number}", 1)]
 
 
@@ -74,6 +136,8 @@ def a_history(**fields: Any) -> History:
         "intents": (published("web-1", 100),),
         "outcomes": (outcome("web-1", 102),),
         "kept": {"intent-web-1": 1},
+        "exchanges": (exchange(), filtered(["node-a"], ["node-b"])),
+        "batches": (batch(),),
         "measured": (
             NodeSample(at=1, node="node-a", epoch=1, sequence=1, sampled_at=1),
             NodeSample(at=2, node="node-a", epoch=1, sequence=2, sampled_at=2),
@@ -144,10 +208,35 @@ BAD: dict[str, tuple[str, History]] = {
         ),
     ),
     "evicted without coverage": ("I8", a_history(uncovered=(Span(begin=101, end=110),))),
+    "evicted with coverage for scores only": ("I8", a_history(uncovered_for_evictions=(Span(begin=101, end=110),))),
     "a score that is not neutral without coverage": (
         "I8",
         a_history(uncovered=(Span(begin=110, end=120),), scores=(ScoreResponse(at=111, neutral=False),)),
     ),
+    "a late response": ("I9", a_history(exchanges=(exchange(seconds=0.11),))),
+    "a request that ended late": (
+        "I9",
+        a_history(exchanges=(exchange(status=None, caller_waited=False, seconds=0.2),)),
+    ),
+    "no response": ("I9", a_history(exchanges=(exchange(b"", status=None),))),
+    "a response that is not JSON": ("I9", a_history(exchanges=(exchange(b'[{"Host":'),))),
+    "a response without scores": ("I9", a_history(exchanges=(exchange({}),))),
+    "null instead of scores": ("I9", a_history(exchanges=(exchange(b"null"),))),
+    "a node is missing": ("I9", a_history(exchanges=(exchange([{"Host": "node-a", "Score": 1}]),))),
+    "a node twice": ("I9", a_history(exchanges=(exchange([{"Host": "node-a", "Score": 1}] * 2),))),
+    "a float": ("I9", a_history(exchanges=(exchange([{"Host": "node-a", "Score": 7.0}], hosts=("node-a",)),))),
+    "a score of 11": ("I9", a_history(exchanges=(exchange([{"Host": "node-a", "Score": 11}], hosts=("node-a",)),))),
+    "an invalid response of a scorer that was suspended": (
+        "I9",
+        a_history(exchanges=(exchange({}, scorer_runs=False),)),
+    ),
+    "a filter that refuses all nodes": ("I9", a_history(exchanges=(filtered([], ["node-a", "node-b"]),))),
+    "a filter that loses a node": ("I9", a_history(exchanges=(filtered(["node-a"], []),))),
+    "an empty filter result": ("I9", a_history(exchanges=(exchange({}, verb="filter"),))),
+    "a pod is not bound": ("I10", a_history(batches=(batch(pending=-1.0),))),
+    "a pod is not bound, without a baseline": ("I10", a_history(batches=(batch(pending=-1.0, http_timeout=None),))),
+    "pods are pending for too long": ("I10", a_history(batches=(batch(pending=1.6),))),
+    "one node gets a tenth more than 1.5 times its share": ("I12", a_history(batches=(batch(100, nodes=6),))),
     "back to the same node twice": (
         "I11",
         a_history(
@@ -159,6 +248,32 @@ BAD: dict[str, tuple[str, History]] = {
             ),
         ),
     ),
+    "an acknowledged event that the stream lost": ("I13", a_history(events=(event(stored=False),))),
+    "another outcome after an eviction, though the stream lost the first": (
+        "I5",
+        more(
+            a_history(intents=(published("web-1", 100, outcome_lost=True),)),
+            outcomes=[outcome("web-1", 105, Outcome.EXPIRED)],
+        ),
+    ),
+    "too much memory": ("I14", a_history(processes=sampled(3, resident=300 * 2**20))),
+    "memory that grows": (
+        "I14",
+        a_history(processes=sampled(60, resident=lambda at: 80 * 2**20 + at * 2**20)),
+    ),
+    "memory that grows slowly for hours": (
+        "I14",
+        a_history(processes=sampled(300, 60.0, resident=lambda at: 80 * 2**20 + int(at / 3600 * 2 * 2**20))),
+    ),
+    "too many file descriptors": ("I14", a_history(processes=sampled(3, descriptors=101))),
+    "too many tasks": ("I14", a_history(processes=sampled(3, tasks=201))),
+    "an event loop that is late": ("I14", a_history(processes=sampled(60, late=lambda at: at % 10 == 0, worst=0.4))),
+    "a cache that stays different": (
+        "I15",
+        a_history(convergences=(Convergence(at=110, seconds=60.1, different=("two deschedulers lead",)),)),
+    ),
+    "a cache that is equal too late": ("I15", a_history(convergences=(Convergence(at=110, seconds=61),))),
+    "a token in a log": ("I19", a_history(leaks=(Leak(at=110, log="binder-0.log", what="the token of binder-0"),))),
     "an older value after a newer one": (
         "I16",
         more(a_history(), measured=[NodeSample(at=3, node="node-a", epoch=1, sequence=1, sampled_at=3)]),
@@ -169,6 +284,14 @@ BAD: dict[str, tuple[str, History]] = {
     ),
     "a real eviction in a dry run": ("I17", a_history(dry_runs=(Span(begin=0, end=200),))),
     "a POST long after the pause": ("I18", a_history(paused=(Span(begin=95, end=200),))),
+    "evicted after its workload was scaled to 1": (
+        "I20",
+        a_history(forbidden=(Forbidden(begin=97, end=200, why="scaled to 1", namespace="shop", workload="web"),)),
+    ),
+    "evicted after its pod opted out": (
+        "I20",
+        a_history(forbidden=(Forbidden(begin=97, end=200, why="it opted out", uid="uid-web-1"),)),
+    ),
 }
 
 
@@ -192,11 +315,38 @@ def test_every_invariant_has_a_bad_history() -> None:
         a_history(outcomes=(outcome("web-1", 102), outcome("web-1", 150))),
         a_history(posts=(), outcomes=(), kept={}, intents=(published("web-1", 100, outcome_expected=False),)),
         a_history(paused=(Span(begin=97, end=200),)),
+        a_history(events=(event(), event(stored=False, loss_expected=True))),
+        a_history(
+            posts=(),
+            intents=(published("web-1", 100, outcome_lost=True),),
+            outcomes=(outcome("web-1", 102, Outcome.REJECTED_STALE), outcome("web-1", 105, Outcome.EXPIRED)),
+        ),
+        a_history(forbidden=(Forbidden(begin=98.5, end=200, why="all evictions"),)),
+        a_history(forbidden=(Forbidden(begin=90, end=200, why="another workload", workload="db"),)),
+        a_history(forbidden=(Forbidden(begin=90, end=100, why="undone before"),)),
         more(a_history(posts=(post("web-1", 101, code=409),)), pods=[change("web-1", 100.5, "deleted")]),
+        a_history(
+            uncovered_for_evictions=(Span(begin=110, end=120),), scores=(ScoreResponse(at=111, neutral=False),)
+        ),
+        a_history(processes=sampled(300, 60.0, resident=lambda at: (80 + (at % 1800 == 0) * 30) * 2**20)),
+        a_history(processes=sampled(60, resident=lambda at: int(min(100, 40 + 8 * at)) * 2**20)),
+        a_history(processes=sampled(60, late=lambda at: at == 10, worst=5.0)),
+        a_history(convergences=(Convergence(at=110, seconds=59),)),
+        a_history(exchanges=(exchange(b"", status=503), exchange(b"", status=None, caller_waited=False))),
+        a_history(exchanges=(exchange(b"", status=None, seconds=9.0, scorer_runs=False),)),
+        a_history(batches=(batch(pending=1.4), batch(pending=2.0, baseline=1.0))),
+        a_history(batches=(batch(pending=60.0, http_timeout=None),)),
+        a_history(batches=(batch(90, nodes=1), batch(100, nodes=7))),
     ],
     ids=[
         "blocked", "a dry run", "a pod evicted twice", "an outcome published again", "an intent that the stream lost",
-        "within the time that a pause may take", "deleted by another client",
+        "within the time that a pause may take", "events kept, or lost as expected", "a rejection that was lost",
+        "forbidden since a read that may be so old",
+        "another workload is forbidden", "forbidden no longer", "deleted by another client",
+        "scores with coverage for scores only", "peaks of memory", "memory that grows during the start",
+        "one late measurement", "convergence in time",
+        "a scorer that refuses, or whose caller leaves", "a scorer that was suspended",
+        "pods pending for two timeouts", "times that cannot be compared", "few pods on one node",
     ],
 )  # fmt: skip
 def test_an_allowed_history_has_no_violation(history: History) -> None:
@@ -208,6 +358,9 @@ def test_violations_before_the_run_are_not_reported_again() -> None:
     """They belong to another run, but their evictions count in the windows of this one."""
     before = a_history(since=105.0, posts=(post("web-1", 101, uid=None),), outcomes=(), kept={})
     assert violations(before, GUARANTEES) == {name: [] for name in INVARIANTS}
+    span, scores = Span(begin=90, end=100), (ScoreResponse(at=95, neutral=False),)
+    assert violations(a_history(uncovered=(span,), scores=scores, posts=()), GUARANTEES)["I8"]
+    assert violations(a_history(since=105.0, uncovered=(span,), scores=scores), GUARANTEES)["I8"] == []
     after = more(
         a_history(since=105.0),
         posts=[post("web-4", 109)],
@@ -215,6 +368,24 @@ def test_violations_before_the_run_are_not_reported_again() -> None:
         outcomes=[outcome("web-4", 110)],
     )
     assert violations(after, GUARANTEES)["I1"]
+
+
+@pytest.mark.parametrize(
+    ("times", "wrong"),
+    [
+        ({"named": 5.0, "cleared": 5.0}, ""),
+        ({"named": None, "cleared": 5.0}, "not named within 60 s"),
+        ({"named": 61.0, "cleared": 5.0}, "not named within 60 s"),
+        ({"named": 5.0, "cleared": None}, "still named 60 s after"),
+    ],
+)
+def test_a_broken_stream_must_be_named_and_its_repair_noticed(times: dict[str, float | None], wrong: str) -> None:
+    """By /readyz, in time; those of earlier runs are not reported again."""
+    history = a_history(alarms=(Alarm(at=101, what="a stream deleted", **times),))
+    found = broken_streams_are_named(history, GUARANTEES)
+    assert len(found) == bool(wrong)
+    assert wrong in "".join(found)
+    assert not broken_streams_are_named(msgspec.structs.replace(history, since=200), GUARANTEES)
 
 
 def test_a_run_without_traffic_is_inconclusive() -> None:

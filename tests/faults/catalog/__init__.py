@@ -2,7 +2,18 @@
 
 from collections.abc import Mapping
 
-from faults.catalog import api_server, binders, deschedulers, metrics, nats
+from faults.catalog import (
+    api_server,
+    binders,
+    changes,
+    deschedulers,
+    metrics,
+    nats,
+    nats_cluster,
+    nodes,
+    processes,
+    scheduling,
+)
 from faults.catalog.fault import LONG, SHORT, Extent, Fault
 
 __all__ = ["FAULTS", "LONG", "SHORT", "Extent", "Fault"]
@@ -12,8 +23,13 @@ FAULTS: Mapping[str, Fault] = {
     for fault in (
         *binders.FAULTS,
         *api_server.FAULTS,
+        *changes.FAULTS,
+        *nodes.FAULTS,
         *nats.FAULTS,
+        *nats_cluster.FAULTS,
         *deschedulers.FAULTS,
         *metrics.FAULTS,
+        *processes.FAULTS,
+        *scheduling.FAULTS,
     )
 }

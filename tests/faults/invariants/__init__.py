@@ -1,7 +1,7 @@
 """The invariants under every fault: pure checks of a history that return violations, as text.
 
 The numbers are those of docs/reliability.md. A check that finds nothing in an empty history proves nothing:
-`MinimumTraffic` is required. I9, I10, I12, I14, I15 and I19 are not checked here: see "Not tested" there.
+`MinimumTraffic` is required.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from faults.history import Guarantees, History
-from faults.invariants import evictions, measurements
+from faults.invariants import bus, changes, evictions, measurements, processes, scheduling
 
 Check = Callable[[History, Guarantees], list[str]]
 
@@ -19,13 +19,19 @@ class MinimumTraffic(msgspec.Struct, frozen=True, kw_only=True):
 
     intents: int
     evictions: int
+    scored: int = 0
+    """Requests for which the scorer returned scores."""
 
     def missing(self, history: History) -> str:
         """ "" when enough happened."""
         intents, evictions = len(history.new_intents), len(history.new_evictions)
-        if intents >= self.intents and evictions >= self.evictions:
+        scored = sum(exchange.status == 200 for exchange in history.exchanges)
+        if intents >= self.intents and evictions >= self.evictions and scored >= self.scored:
             return ""
-        return f"{intents} of {self.intents} intents and {evictions} of {self.evictions} evictions"
+        return (
+            f"{intents} of {self.intents} intents, {evictions} of {self.evictions} evictions and {scored} of "
+            f"{self.scored} requests scored"
+        )
 
 
 INVARIANTS: Mapping[str, Check] = {
@@ -37,10 +43,18 @@ INVARIANTS: Mapping[str, Check] = {
     "I6": evictions.samples_are_fresh,
     "I7": evictions.one_epoch_at_a_time,
     "I8": measurements.nothing_without_coverage,
+    "I9": scheduling.responses_are_valid,
+    "I10": scheduling.pods_are_scheduled,
     "I11": evictions.no_ping_pong,
+    "I12": scheduling.no_herd,
+    "I13": bus.acknowledged_events_remain,
+    "I14": processes.resources_are_bounded,
+    "I15": processes.converges,
     "I16": measurements.usage_is_monotonic,
     "I17": evictions.dry_runs_only,
     "I18": evictions.pause_holds,
+    "I19": processes.logs_hold_no_secrets,
+    "I20": changes.changes_are_respected,
 }
 
 

@@ -1,4 +1,4 @@
-"""Reads the audit log of the API server: which pods were evicted, and where pods were bound."""
+"""Reads the audit log of the API server: which pods were created, evicted, and bound to which nodes."""
 
 import json
 from collections.abc import Iterator
@@ -73,6 +73,19 @@ def bindings(log: Path) -> list[Binding]:
         if 200 <= event["responseStatus"]["code"] < 300
     ]
     return sorted(found, key=lambda binding: binding.time)
+
+
+def created_pods(log: Path) -> dict[tuple[str, str], datetime]:
+    """When the request that created a pod came in, by namespace and name. Not for pods with a generated name."""
+    return {
+        (event["objectRef"]["namespace"], name): datetime.fromisoformat(event["requestReceivedTimestamp"])
+        for event in _events(log, b'"create"')
+        if (event.get("objectRef") or {}).get("resource") == "pods"
+        and "subresource" not in event["objectRef"]
+        and (event["stage"], event["verb"]) == ("ResponseComplete", "create")
+        and 200 <= event["responseStatus"]["code"] < 300
+        and (name := event["objectRef"].get("name", ""))
+    }
 
 
 def pod_writes(log: Path) -> list[PodWrite]:
