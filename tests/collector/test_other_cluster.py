@@ -15,14 +15,16 @@ THERE = [("shop", f"api-{number}") for number in range(20)]
 
 def test_nodes_of_another_cluster_are_named() -> None:
     """With some of their names, and what to set."""
-    why = nodes_of_another_cluster({"x-1", "x-2", "a"}, {"a", "b"})
-    assert "2 of 3 are unknown here): x-1, x-2" in why
+    why = nodes_of_another_cluster({"x-1", "x-2", "x-3", "a"}, {"a", "b"})
+    assert "3 of 4 are unknown here): x-1, x-2, x-3" in why
+    assert "1 of 1 are unknown here): x-1" in nodes_of_another_cluster({"x-1"}, {"a", "b"})
     assert "matchers" in why
 
 
 def test_some_unknown_nodes_are_no_other_cluster() -> None:
     """Of deleted nodes there are samples for minutes; a series may have no name, or only an address."""
     assert nodes_of_another_cluster({"a", "gone"}, {"a", "b"}) == ""
+    assert nodes_of_another_cluster({"a", "gone", "gone-too"}, {"a"}) == ""
     assert nodes_of_another_cluster({"a", "10.0.0.1", "10.0.0.2", "fd00::1", ""}, {"a"}) == ""
     assert nodes_of_another_cluster(set(), {"a"}) == ""
 

@@ -13,6 +13,7 @@ from faults.catalog import (
     nodes,
     processes,
     scheduling,
+    versions,
 )
 from faults.catalog.fault import LONG, SHORT, Extent, Fault
 
@@ -31,5 +32,6 @@ FAULTS: Mapping[str, Fault] = {
         *metrics.FAULTS,
         *processes.FAULTS,
         *scheduling.FAULTS,
+        *versions.FAULTS,
     )
 }

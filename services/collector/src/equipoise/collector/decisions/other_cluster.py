@@ -12,15 +12,21 @@ from equipoise.collector.state.placement import PodName
 MANY = 10
 """Pods, below which their names prove nothing: those of StatefulSets are the same in every cluster."""
 
+FEW = 3
+"""Unknown nodes, below which at least one known node is enough."""
+
 ADVICE = "set collector.prometheus.matchers, or the url of the Prometheus of this cluster"
 EXAMPLES = 3
 
 
 def nodes_of_another_cluster(sampled: Collection[str], known: Container[str]) -> str:
-    """Why the values of these nodes must not be used; "" when at least half of the names are known."""
+    """Why the values of these nodes must not be used; "" when at least half of the names are known.
+
+    A few nodes may have been deleted before this process began, while the source still has samples of them.
+    """
     names = {name for name in sampled if name and not _is_address(name)}
     unknown = sorted(name for name in names if name not in known)
-    if 2 * len(unknown) <= len(names):
+    if 2 * len(unknown) <= len(names) or FEW > len(unknown) != len(names):
         return ""
     examples = ", ".join(unknown[:EXAMPLES])
     return f"reports nodes of another cluster ({len(unknown)} of {len(names)} are unknown here): {examples}; {ADVICE}"
