@@ -177,7 +177,7 @@ class Binder:
         ledger = await self._ledger.read()
         self._ledger_watch.report(ledger)
         if isinstance(ledger, LedgerClosed):
-            return Finish(outcome=Outcome.PAUSED, detail=ledger.why, recorded=True)
+            return self._while_closed(intent, ledger)
         entry = ledger.entry(intent.id)
         if entry is not None and entry.outcome is not None:
             return recorded(entry)
@@ -196,6 +196,15 @@ class Binder:
         if not isinstance(reserved, Proceed):
             return reserved
         return await self._evict(intent, reserved.value, valid.value, taken_over=False)
+
+    def _while_closed(self, intent: EvictionIntent, ledger: LedgerClosed) -> Finish | Retry:
+        """An earlier delivery may have evicted the pod."""
+        outcome = self._published.get(intent.id)
+        if outcome is not None:
+            return published(outcome)
+        if ledger.unreadable:  # an API server that has just started refuses what it permits a second later
+            return self._unavailable(intent, ledger.why, 0.0)
+        return Finish(outcome=Outcome.PAUSED, detail=ledger.why, recorded=True)
 
     async def _take_over(self, intent: EvictionIntent, entry: LedgerEntry) -> Finish | Retry:
         """The binder that reserved has crashed or is slow: its POST may have happened, or may still."""
