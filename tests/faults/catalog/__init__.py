@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from faults.catalog import api_server, binders, changes, deschedulers, metrics, nats, nodes, scheduling
+from faults.catalog import api_server, binders, changes, deschedulers, metrics, nats, nats_cluster, nodes, scheduling
 from faults.catalog.fault import LONG, SHORT, Extent, Fault
 
 __all__ = ["FAULTS", "LONG", "SHORT", "Extent", "Fault"]
@@ -15,6 +15,7 @@ FAULTS: Mapping[str, Fault] = {
         *changes.FAULTS,
         *nodes.FAULTS,
         *nats.FAULTS,
+        *nats_cluster.FAULTS,
         *deschedulers.FAULTS,
         *metrics.FAULTS,
         *scheduling.FAULTS,

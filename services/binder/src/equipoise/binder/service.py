@@ -132,7 +132,7 @@ class Binder:
             result = await self._process(intent)
             if isinstance(result, Retry) and delivery.last_attempt:
                 detail = f"delivered too often without a result: {result.why}"
-                result = Finish(outcome=Outcome.FAILED, detail=detail, recorded=True)
+                result = self._undecided(intent, Outcome.FAILED, detail)
             if isinstance(result, Finish):
                 await self._report(intent, result, final=delivery.last_attempt)
                 self._duration.observe(self._clock.monotonic() - started_at)
@@ -167,7 +167,13 @@ class Binder:
         again = retry(intent, why, at_least=at_least)
         if self._clock.now() + again.after < intent.expires_at:
             return again
-        return Finish(outcome=Outcome.FAILED, detail=f"not decided within its lifetime: {why}", recorded=True)
+        return self._undecided(intent, Outcome.FAILED, f"not decided within its lifetime: {why}")
+
+    def _undecided(self, intent: EvictionIntent, outcome: Outcome, detail: str) -> Finish:
+        """The outcome without what the ledger has about the intent. One that was published before remains."""
+        if (earlier := self._published.get(intent.id)) is not None:
+            return published(earlier)
+        return Finish(outcome=outcome, detail=detail, recorded=True)
 
     # The path of an intent
 
@@ -177,7 +183,9 @@ class Binder:
         ledger = await self._ledger.read()
         self._ledger_watch.report(ledger)
         if isinstance(ledger, LedgerClosed):
-            return self._while_closed(intent, ledger)
+            if ledger.unreadable:  # an API server that has just started refuses what it permits a second later
+                return self._unavailable(intent, ledger.why, 0.0)
+            return self._undecided(intent, Outcome.PAUSED, ledger.why)
         entry = ledger.entry(intent.id)
         if entry is not None and entry.outcome is not None:
             return recorded(entry)
@@ -196,15 +204,6 @@ class Binder:
         if not isinstance(reserved, Proceed):
             return reserved
         return await self._evict(intent, reserved.value, valid.value, taken_over=False)
-
-    def _while_closed(self, intent: EvictionIntent, ledger: LedgerClosed) -> Finish | Retry:
-        """An earlier delivery may have evicted the pod."""
-        outcome = self._published.get(intent.id)
-        if outcome is not None:
-            return published(outcome)
-        if ledger.unreadable:  # an API server that has just started refuses what it permits a second later
-            return self._unavailable(intent, ledger.why, 0.0)
-        return Finish(outcome=Outcome.PAUSED, detail=ledger.why, recorded=True)
 
     async def _take_over(self, intent: EvictionIntent, entry: LedgerEntry) -> Finish | Retry:
         """The binder that reserved has crashed or is slow: its POST may have happened, or may still."""
