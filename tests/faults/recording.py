@@ -35,6 +35,7 @@ from faults.history import (
     ScheduledPod,
     ScoreResponse,
     Span,
+    Stop,
 )
 
 OWN_ACCOUNTS = f"system:serviceaccount:{OWN}:"
@@ -64,6 +65,7 @@ class Recorder:
         self.uncovered: list[Span] = []
         self.new_pods_refused: list[Span] = []
         self.forbidden: list[Forbidden] = []
+        self.stops: list[Stop] = []
         self.dry_runs: list[Span] = []
         self.events: list[AcknowledgedEvent] = []
         self.alarms: list[Alarm] = []
@@ -271,6 +273,7 @@ class Recorder:
             uncovered=tuple(self.uncovered),
             new_pods_refused=tuple(self.new_pods_refused),
             forbidden=tuple(self.forbidden),
+            stops=tuple(self.stops),
             dry_runs=tuple(self.dry_runs),
             events=tuple(self.events),
             alarms=tuple(self.alarms),

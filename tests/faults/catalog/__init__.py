@@ -2,7 +2,18 @@
 
 from collections.abc import Mapping
 
-from faults.catalog import api_server, binders, changes, deschedulers, metrics, nats, nats_cluster, nodes, scheduling
+from faults.catalog import (
+    api_server,
+    binders,
+    changes,
+    deschedulers,
+    metrics,
+    nats,
+    nats_cluster,
+    nodes,
+    restarts,
+    scheduling,
+)
 from faults.catalog.fault import LONG, SHORT, Extent, Fault
 
 __all__ = ["FAULTS", "LONG", "SHORT", "Extent", "Fault"]
@@ -18,6 +29,7 @@ FAULTS: Mapping[str, Fault] = {
         *nats_cluster.FAULTS,
         *deschedulers.FAULTS,
         *metrics.FAULTS,
+        *restarts.FAULTS,
         *scheduling.FAULTS,
     )
 }

@@ -18,6 +18,7 @@ from faults.fault_proxy import (
     DropEvents,
     abort_connection,
     delay,
+    forward_to,
     gone,
     lose_response,
     respond,
@@ -25,6 +26,7 @@ from faults.fault_proxy import (
 )
 from faults.history import HARNESS, History, Span
 from faults.rig import TIMEOUT, Rig
+from faults.slow_link import SlowLink
 
 
 async def api_stopped(rig: Rig, extent: Extent) -> None:
@@ -301,6 +303,44 @@ async def one_seat(rig: Rig, extent: Extent) -> None:
         await rig.evictions(extent.evictions)
 
 
+LAG = 3.0
+"""Seconds by which the data of the second API server is late."""
+
+
+async def two_api_servers(rig: Rig, extent: Extent) -> None:
+    """Clients are switched between two API servers; the data of the second one is 3 s late: its reads take as long, and
+    its watches and lists are stale."""
+    await rig.purge_outcomes()
+    await rig.start("binder", 2)
+    await rig.start("descheduler", 2)
+    etcd_port = int(rig.cluster.etcd_url.rpartition(":")[2])
+    name = f"kube-apiserver-{rig.clock.now():.0f}"
+    async with SlowLink(etcd_port) as link, changing_load(rig):
+        second = await asyncio.to_thread(rig.cluster.start_api_server, name, f"http://127.0.0.1:{link.port}")
+        try:
+            await rig.evictions(2)
+            for _ in range(extent.times):
+                link.delay = LAG
+                # A Lease is renewed through the first one: otherwise nobody would lead.
+                rules = [
+                    rig.proxy.rule(forward_to(second), path=WATCH, share=0.5),
+                    rig.proxy.rule(forward_to(second), agent=BINDER, share=0.05),
+                ]
+                for _ in range(3):
+                    rig.proxy.abort(WATCH)
+                    await rig.propose_as_leader()
+                    await rig.evictions(2)
+                    rig.descheduler.epoch = None
+                link.delay = 0.0
+                for rule in rules:
+                    rule.lift()
+                rig.proxy.abort(WATCH)
+                await rig.evictions(1, seconds=2 * TIMEOUT)
+        finally:
+            rig.proxy.clear()
+            await asyncio.to_thread(rig.cluster.kill, name)
+
+
 async def compacted(rig: Rig, extent: Extent) -> None:
     """etcd is compacted and the API server started again: watches go on from versions that no longer exist."""
     await rig.purge_outcomes()
@@ -381,6 +421,7 @@ FAULTS = (
     fault(hanging_webhook, 29, intents=15, evictions=8),
     fault(slow_responses, 25, intents=15, evictions=8),
     fault(one_seat, 25, intents=20, evictions=8),
+    fault(two_api_servers, 27, intents=15, evictions=8),
     fault(compacted, 26, intents=8, evictions=7),
     fault(lost_deletions, 26, intents=6, evictions=5, also=proposed_pods_exist),
     fault(no_new_pods, 29, intents=20, evictions=8, also=stopped_by_late_replacements),

@@ -26,7 +26,7 @@ async def with_real_metrics(rig: Rig, extent: Extent, break_metrics: Callable[[]
     rig.descheduler.epoch = None
     rig.collector.publishing = False
     await rig.purge_outcomes()
-    await _pack(rig)
+    await pack(rig)
     await asyncio.gather(
         rig.start("collector"), rig.start("scorer"), rig.start("binder", 1), rig.start("descheduler", 1)
     )
@@ -60,7 +60,7 @@ async def with_real_metrics(rig: Rig, extent: Extent, break_metrics: Callable[[]
         await rig.start("binder", 1)
 
 
-async def _pack(rig: Rig) -> None:
+async def pack(rig: Rig) -> None:
     """All pods with a high usage are placed on two nodes."""
     others = cluster_setup.NODES[2:]
     nodes = "/api/v1/nodes"
