@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from faults.catalog import api_server, binders, deschedulers, metrics, nats, scheduling
+from faults.catalog import api_server, binders, credentials, deschedulers, metrics, nats, scheduling
 from faults.catalog.fault import LONG, SHORT, Extent, Fault
 
 __all__ = ["FAULTS", "LONG", "SHORT", "Extent", "Fault"]
@@ -16,5 +16,6 @@ FAULTS: Mapping[str, Fault] = {
         *deschedulers.FAULTS,
         *metrics.FAULTS,
         *scheduling.FAULTS,
+        *credentials.FAULTS,
     )
 }

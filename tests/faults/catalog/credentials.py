@@ -1,0 +1,146 @@
+"""Credentials end while they are used: NATS passwords, tokens of ServiceAccounts, and the CA of the API server.
+
+Tokens cannot expire within a test: the shortest lifetime is ten minutes. A token of a ServiceAccount that was deleted
+and created again is rejected in the same way. New credentials arrive later than the old ones end.
+"""
+
+import json
+import secrets
+import signal
+from collections.abc import Iterable
+
+from equipoise.testbed.api import ApiError
+from faults import cluster_setup
+from faults.catalog.binders import ACK_WAIT
+from faults.catalog.fault import Extent, fault
+from faults.catalog.scheduling import Authority, Extender, extender, no_evictions
+from faults.rig import Rig
+
+BINDERS = ("binder-0", "binder-1")
+USERS = (*BINDERS, "scorer-0")
+
+WITHOUT = 3.0
+"""Seconds without valid credentials."""
+
+
+async def credentials(rig: Rig, extent: Extent) -> None:
+    """NATS passwords change, ServiceAccounts are recreated, the API server's CA changes; services know it later."""
+    passwords = _Passwords(rig)
+    async with no_evictions(rig):
+        await passwords.change()
+        passwords.hand_out()
+    await rig.recreate_consumer(ack_wait=ACK_WAIT)
+    await rig.start("binder", 2)
+    try:
+        async with extender(rig) as found:
+            await rig.evictions(extent.evictions)
+            for _ in range(extent.times):
+                await _new_passwords(rig, found, passwords)
+                await rig.evictions(extent.evictions)
+                await _new_service_accounts(rig)
+                await rig.evictions(extent.evictions)
+            await _new_ca(rig, extent)
+            await rig.evictions(extent.evictions)
+            async with no_evictions(rig):
+                pass
+    finally:
+        rig.stop_programs()
+        passwords.abolish()
+    # Pending intents are settled by a binder without a user.
+    await rig.recreate_consumer()
+    await rig.start("binder", 1)
+
+
+class _Passwords:
+    """The users of nats-server. The harness connects without a user."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self._passwords: dict[str, str] = {}
+        self._configuration = rig.cluster.directory / "nats.conf"
+        self._before = self._configuration.read_text()
+
+    async def change(self) -> None:
+        """At the server: it closes connections with the old passwords."""
+        self._passwords = {user: secrets.token_hex(16) for user in ("harness", *USERS)}
+        users = [{"user": user, "password": password} for user, password in self._passwords.items()]
+        self._load(json.dumps({"authorization": {"users": users}, "no_auth_user": "harness"}))
+        await self._rig.until(lambda: self._rig.bus.connected, "the harness is connected")
+
+    def hand_out(self) -> None:
+        """To the services, which read the files when they start."""
+        for user in USERS:
+            file = self._rig.cluster.directory / f"{user}.password"
+            file.write_text(self._passwords[user])
+            self._rig.program(user).bus_user = {"user": user, "passwordFile": str(file)}
+
+    def abolish(self) -> None:
+        for user in USERS:
+            self._rig.program(user).bus_user = {}
+        self._load(self._before)
+
+    def _load(self, text: str) -> None:
+        self._configuration.write_text(text)
+        self._rig.cluster.kill("nats-server", signal.SIGHUP)
+
+
+async def _new_passwords(rig: Rig, found: Extender, passwords: _Passwords) -> None:
+    """Services whose password is rejected end; the kubelet starts them again, here with the new password."""
+    with found.meter.scorer_broken():
+        await passwords.change()
+        await rig.until(lambda: not any(rig.program(user).runs for user in USERS), "services without access end")
+        await found.schedule("NATS passwords changed", 12, interval=2.5 * found.http_timeout)
+        passwords.hand_out()
+        await found.start_scorer()
+    await rig.start("binder", 2)
+
+
+async def _new_service_accounts(rig: Rig) -> None:
+    path = f"/api/v1/namespaces/{cluster_setup.OWN}/serviceaccounts"
+    for user in BINDERS:
+        await rig.api.request("DELETE", f"{path}/{user}")
+
+    async def rejected() -> bool:
+        """The API server remembers for 10 s that a token was valid."""
+        return all([await _rejected(rig, rig.tokens[user]) for user in BINDERS])
+
+    await rig.until(rejected, "the tokens are rejected")
+    await _wait(rig, WITHOUT)
+    for user in BINDERS:
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": user}}
+        await rig.api.request("POST", path, account)
+        await rig.write_kubeconfig(user)
+
+
+async def _rejected(rig: Rig, token: str) -> bool:
+    try:
+        await rig.api.request("GET", f"/api/v1/namespaces/{cluster_setup.OWN}", token=token)
+    except ApiError as error:
+        return error.status == 401
+    return False
+
+
+async def _new_ca(rig: Rig, extent: Extent) -> None:
+    """And the old one again."""
+    authority = Authority(rig.cluster.directory / "new-ca", rig.clock.now())
+    before = await rig.proxy.present(authority.cert_file, authority.key_file)
+    try:
+        await _wait(rig, WITHOUT)
+        await _hand_out(rig, BINDERS, authority)
+        await rig.evictions(extent.evictions)
+    finally:
+        await rig.proxy.present(*before)
+        await _hand_out(rig, BINDERS, None)
+
+
+async def _hand_out(rig: Rig, users: Iterable[str], authority: Authority | None) -> None:
+    for user in users:
+        await rig.write_kubeconfig(user, None if authority is None else authority.ca_file)
+
+
+async def _wait(rig: Rig, seconds: float) -> None:
+    over = rig.clock.now() + seconds
+    await rig.until(lambda: rig.clock.now() > over, f"{seconds:g} s without valid credentials")
+
+
+FAULTS = (fault(credentials, 35, intents=20, evictions=12, scored=4),)
