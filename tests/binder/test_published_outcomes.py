@@ -125,3 +125,22 @@ def test_only_the_latest_outcomes_are_kept() -> None:
         known.add(msgspec.structs.replace(EVICTION_OUTCOME, intent_id=str(number), settled_at=NOW))
     assert known.get("0") is None
     assert known.get("5999") is not None
+
+
+@pytest.mark.parametrize("last_attempt", [False, True])
+async def test_an_intent_with_an_outcome_does_not_fail_without_the_ledger(world: World, last_attempt: bool) -> None:
+    """It is delivered again, until after its lifetime, while the API server is unavailable to the other binder."""
+    first, second = world.binder(), world.binder()
+    for binder in (first, second):
+        await binder.attach()
+    intent = an_intent("web-1", epoch=LEADER, expires_at=NOW + 1)
+    subject = subjects.eviction_intent("shop", "web-1")
+    await first.on_eviction_intent(Delivery(subject=subject, message=intent))
+    await world.bus.settled()
+    received = list(world.outcomes)
+    await world.bus.subscribe("equipoise.eviction.outcome.>", type(received[0]), _append_to(received))
+    world.kube.refuse(status=0)
+    again = Delivery(subject=subject, message=intent, last_attempt=last_attempt)
+    assert await second.on_eviction_intent(again) is None
+    await world.bus.settled()
+    assert {outcome.outcome for outcome in received} == {Outcome.EVICTED}

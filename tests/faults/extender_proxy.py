@@ -78,7 +78,7 @@ class Meter:
                     hosts=tuple(json.loads(request).get("NodeNames") or ()),
                     status=response.status,
                     body=response.body,
-                    seconds=time.monotonic() - begun - (self._waited() - waited),
+                    seconds=max(0.0, time.monotonic() - begun - (self._waited() - waited)),
                     scorer_runs=not broken and breaks == self._breaks,
                     caller_waited=response.caller_waits,
                 )

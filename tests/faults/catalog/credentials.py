@@ -4,6 +4,7 @@ Tokens cannot expire within a test: the shortest lifetime is ten minutes. A toke
 and created again is rejected in the same way. New credentials arrive later than the old ones end.
 """
 
+import asyncio
 import json
 import secrets
 import signal
@@ -27,8 +28,7 @@ async def credentials(rig: Rig, extent: Extent) -> None:
     """NATS passwords change, ServiceAccounts are recreated, the API server's CA changes; services know it later."""
     passwords = _Passwords(rig)
     async with no_evictions(rig):
-        await passwords.change()
-        passwords.hand_out()
+        await passwords.require()
     await rig.recreate_consumer(ack_wait=ACK_WAIT)
     await rig.start("binder", 2)
     try:
@@ -45,7 +45,7 @@ async def credentials(rig: Rig, extent: Extent) -> None:
                 pass
     finally:
         rig.stop_programs()
-        passwords.abolish()
+        await passwords.abolish()
     # Pending intents are settled by a binder without a user.
     await rig.recreate_consumer()
     await rig.start("binder", 1)
@@ -60,12 +60,16 @@ class _Passwords:
         self._configuration = rig.cluster.directory / "nats.conf"
         self._before = self._configuration.read_text()
 
-    async def change(self) -> None:
-        """At the server: it closes connections with the old passwords."""
-        self._passwords = {user: secrets.token_hex(16) for user in ("harness", *USERS)}
-        users = [{"user": user, "password": password} for user, password in self._passwords.items()]
-        self._load(json.dumps({"authorization": {"users": users}, "no_auth_user": "harness"}))
-        await self._rig.until(lambda: self._rig.bus.connected, "the harness is connected")
+    async def require(self) -> None:
+        """From now on."""
+        self._write()
+        self.hand_out()
+        await self._restart()
+
+    def change(self) -> None:
+        """At the server, which closes connections with the old passwords."""
+        self._write()
+        self._rig.cluster.kill("nats-server", signal.SIGHUP)
 
     def hand_out(self) -> None:
         """To the services, which read the files when they start."""
@@ -74,20 +78,28 @@ class _Passwords:
             file.write_text(self._passwords[user])
             self._rig.program(user).bus_user = {"user": user, "passwordFile": str(file)}
 
-    def abolish(self) -> None:
+    async def abolish(self) -> None:
         for user in USERS:
             self._rig.program(user).bus_user = {}
-        self._load(self._before)
+        self._configuration.write_text(self._before)
+        await self._restart()
 
-    def _load(self, text: str) -> None:
-        self._configuration.write_text(text)
-        self._rig.cluster.kill("nats-server", signal.SIGHUP)
+    def _write(self) -> None:
+        self._passwords = {user: secrets.token_hex(16) for user in USERS}
+        users = [{"user": user, "password": password} for user, password in self._passwords.items()]
+        users.append({"user": "harness", "password": "unchanged"})
+        self._configuration.write_text(json.dumps({"authorization": {"users": users}, "no_auth_user": "harness"}))
+
+    async def _restart(self) -> None:
+        """nats-server does not reload `no_auth_user`."""
+        await asyncio.to_thread(self._rig.cluster.restart, "nats-server")
+        await self._rig.until(lambda: self._rig.bus.connected, "the harness is connected")
 
 
 async def _new_passwords(rig: Rig, found: Extender, passwords: _Passwords) -> None:
     """Services whose password is rejected end; the kubelet starts them again, here with the new password."""
     with found.meter.scorer_broken():
-        await passwords.change()
+        passwords.change()
         await rig.until(lambda: not any(rig.program(user).runs for user in USERS), "services without access end")
         await found.schedule("NATS passwords changed", 12, interval=2.5 * found.http_timeout)
         passwords.hand_out()

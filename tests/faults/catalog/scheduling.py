@@ -129,6 +129,7 @@ async def extender(rig: Rig, *, filters: bool = False, authority: "Authority | N
                 await asyncio.to_thread(rig.cluster.restart_scheduler, {})
     finally:
         measuring.cancel()
+        program.kill()
 
 
 class Authority:
@@ -445,7 +446,7 @@ async def _request(found: Extender, session: aiohttp.ClientSession, port: int, b
                 response.caller_waits = False  # the scorer may close the connection to a client that sends too much
                 if body is not TOO_LONG:
                     response.caller_waits = True
-        await asyncio.sleep(0.5)
+        await asyncio.sleep(found.rig.generator.uniform(0.5, 1.5))
 
 
 async def _connect(port: int, address: str, number: int, send: bytes = b"", tls: ssl.SSLContext | None = None) -> None:

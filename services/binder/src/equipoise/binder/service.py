@@ -163,7 +163,13 @@ class Binder:
         return finish
 
     def _unavailable(self, intent: EvictionIntent, why: str, at_least: float) -> Finish | Retry:
-        """Retries while the intent lives. Afterwards it has failed; a reservation remains in the ledger and counts."""
+        """Retries while the intent lives. Afterwards it has failed; a reservation remains in the ledger and counts.
+
+        An intent that was delivered again may have an outcome already, which the ledger cannot show now.
+        """
+        known = self._published.get(intent.id)
+        if known is not None:
+            return published(known)
         again = retry(intent, why, at_least=at_least)
         if self._clock.now() + again.after < intent.expires_at:
             return again
