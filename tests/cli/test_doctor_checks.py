@@ -17,6 +17,8 @@ from cluster_fixtures import StartCluster
 from collector.exporter import Exporter, a_job, a_node, prometheus
 from deployment.base import NAMESPACE, base_documents
 
+from equipoise.cli.certificates.issue import make_certificates
+from equipoise.cli.certificates.purposes import NATS
 from equipoise.cli.doctor.checks import CHECKS
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.doctor.run import diagnose
@@ -30,7 +32,7 @@ from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.advice import ClusterReview, ScoresFollowed
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus.nats_bus import open_bus
-from equipoise.runtime.configuration import Kubernetes, Nats, Shared
+from equipoise.runtime.configuration import Kubernetes, Nats, Shared, Tls
 from equipoise.runtime.kubernetes.client import NAMESPACES, NODES, SERVICE_ACCOUNTS, Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
@@ -89,6 +91,26 @@ async def test_unencrypted_services_are_a_warning(bus: Bus) -> None:
     assert (warning.state, warning.subject) == ("warning", "nats://nats:4222")
     assert "unencrypted" in warning.message
     assert "equipoise certificates --for nats" in warning.fix
+
+
+@pytest.mark.parametrize(("days", "state"), [(365, "ok"), (20, "warning")])
+async def test_a_certificate_of_nats_that_expires_soon_is_a_warning(tmp_path: Path, days: int, state: str) -> None:
+    """NATS and its clients do not report it: open connections remain, and the next ones fail."""
+    clock = SystemClock()
+    make_certificates(tmp_path, NATS, names=(), addresses=(), days=days, force=False, now=clock.now())
+    world = NatsWorld(
+        tmp_path / "nats", f'tls {{ cert_file: "{tmp_path / "server.crt"}", key_file: "{tmp_path / "server.key"}" }}'
+    )
+    await world.start()
+    try:
+        tls = Tls(ca_file=str(tmp_path / "ca.crt"))
+        findings = await findings_of("bus", environment(bus=Nats(url=f"tls://localhost:{world.port}", tls=tls)))
+    finally:
+        await world.stop()
+    [finding] = [finding for finding in findings if "certificate" in finding.message]
+    assert finding.state == state
+    assert f"({days - 1} days)" in finding.message
+    assert ("kill -HUP" in finding.fix) == (state == "warning")
 
 
 async def test_the_doctor_takes_the_address_of_the_services_from_their_configuration(bus: Bus, tmp_path: Path) -> None:

@@ -109,6 +109,20 @@ def test_nothing_is_planned_without_coverage() -> None:
     assert [each.abnormal for each in result.classifications] == [True, False, False]
 
 
+def test_nothing_is_planned_while_too_many_nodes_are_not_ready() -> None:
+    """No load is expected of them, so the coverage of the others is complete."""
+    snapshot = hot_and_idle()
+    lost = [
+        *snapshot.watched.nodes[:-1],
+        msgspec.structs.replace(snapshot.watched.nodes[-1], status=objects.NodeStatus()),
+    ]
+    snapshot = msgspec.structs.replace(snapshot, watched=msgspec.structs.replace(snapshot.watched, nodes=lost))
+    evaluation = evaluate(snapshot, evaluation_settings(strategies=(LowNodeLoad(),)), needed=1)
+
+    assert evaluation.problem == "2 of 3 nodes are Ready, 80% needed (load.coverage.eviction)"
+    assert not any(result.plan.moves for result in evaluation.results)
+
+
 def test_nothing_is_planned_while_the_watch_is_interrupted() -> None:
     """The objects may be outdated."""
     snapshot = msgspec.structs.replace(hot_and_idle(), watch_problem="connection refused")

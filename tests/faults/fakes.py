@@ -86,7 +86,7 @@ class FakeCollector:
             messages.append(
                 (subjects.node_utilization(node.metadata.name), self._utilization(node.metadata, pods, now))
             )
-            messages.append((subjects.node_placement(node.metadata.name), self._placement(node.metadata, pods, now)))
+            messages.append((subjects.node_placement(node.metadata.name), self._placement(node, pods, now)))
         cycle = UtilizationCycle(
             shard="all",
             cycle=self._sequence,
@@ -123,13 +123,17 @@ class FakeCollector:
             sequence=self._sequence,
         )
 
-    def _placement(self, node: objects.ObjectMeta, pods: Iterable[objects.Pod], now: float) -> NodePlacement:
+    def _placement(self, found: objects.Node, pods: Iterable[objects.Pod], now: float) -> NodePlacement:
+        node = found.metadata
+        condition = next((each for each in found.status.conditions if each.type == "Ready"), None)
+        ready = condition is not None and condition.status == "True"
+        since = None if condition is None else condition.last_transition_time
         return NodePlacement(
             node=node.name,
             uid=node.uid,
             labels=dict(node.labels),
-            ready=True,
-            ready_since=now - 3_600,
+            ready=ready,
+            ready_since=now - 3_600 if since is None else since.timestamp(),
             created_at=now - 3_600,
             allocatable=Resources(cpu=CORES, memory=MEMORY),
             capacity=Resources(cpu=CORES, memory=MEMORY),

@@ -127,6 +127,13 @@ async def hold(proxied: ProxiedRequest) -> web.StreamResponse:
     return await proxied.forward()
 
 
+async def hold_response(proxied: ProxiedRequest) -> web.StreamResponse:
+    """Let the server handle the request, and hold the response until the rule is lifted."""
+    code, headers, body = await proxied.proxy.fetch(proxied.request, proxied.body)
+    await proxied.rule.lifted.wait()
+    return web.Response(status=code, headers=headers, body=body)
+
+
 async def abort_connection(proxied: ProxiedRequest) -> web.StreamResponse:
     """Abort the connection before the request reaches the server."""
     return proxied.abort()

@@ -89,6 +89,48 @@ class ScoreResponse(Value, frozen=True, kw_only=True):
     neutral: bool
 
 
+LATE = 0.1
+"""Seconds by which the event loop of a service may be late."""
+
+
+class ProcessSample(Value, frozen=True, kw_only=True):
+    """A process of a service, as the operating system shows it, and its event loop since the previous sample."""
+
+    at: float
+    name: str
+    pid: int
+    resident: int = 0
+    """Bytes of memory."""
+
+    descriptors: int = 0
+    tasks: int = 0
+    measured: int = 0
+    """Measurements of the event loop, none while the harness suspends or blocks the process."""
+
+    late: int = 0
+    """Those that were more than `LATE` late, not counting the time that the process waited for a CPU."""
+
+    worst: float = 0.0
+    """Seconds."""
+
+
+class Convergence(Value, frozen=True, kw_only=True):
+    """After everything was repaired: how long it took until the services agreed with the API server."""
+
+    at: float
+    seconds: float
+    different: tuple[str, ...] = ()
+    """What still differed at the end."""
+
+
+class Leak(Value, frozen=True, kw_only=True):
+    """A secret in a log."""
+
+    at: float
+    log: str
+    what: str
+
+
 class ExtenderExchange(Value, frozen=True, kw_only=True):
     """A request to the scorer's extender and its response, as measured by the proxy in front of it or by a client."""
 
@@ -144,6 +186,22 @@ class Span(Value, frozen=True, kw_only=True):
         return self.begin <= at <= self.end
 
 
+class Forbidden(Span, frozen=True, kw_only=True):
+    """From when a change of the cluster was made until it was undone: the evictions that it forbids. Empty: any."""
+
+    why: str
+    namespace: str = ""
+    workload: str = ""
+    uid: str = ""
+
+    def concerns(self, post: Post) -> bool:
+        return (
+            self.namespace in ("", post.namespace)
+            and self.workload in ("", post.workload)
+            and self.uid in ("", post.uid)
+        )
+
+
 class Window(Value, frozen=True, kw_only=True):
     """At most `max` evictions of a workload, a namespace or the cluster in any `seconds`."""
 
@@ -176,8 +234,26 @@ class Guarantees(Value, frozen=True, kw_only=True):
     transit: float = 1.0
     """Seconds between a decision and its arrival at the API server."""
 
+    read_age: float = 2.0
+    """Maximum age of a read, in seconds, when an eviction is sent that is based on it."""
+
     pause: float = 5.0
     """Seconds after which a pause must be in effect."""
+
+    convergence: float = 60.0
+    """Seconds after a repair until the services agree with the API server."""
+
+    resident: float = 256 * 2.0**20
+    """Bytes of memory of a process."""
+
+    resident_growth: float = 24 * 2.0**20
+    """Bytes by which the memory of a process grows in a run of less than an hour, after `warm_up`."""
+
+    resident_per_hour: float = 2.0**20
+    descriptors: int = 100
+    tasks: int = 200
+    warm_up: float = 10.0
+    """Seconds of a process in which its memory may grow."""
 
     response: float = 0.1
     """Seconds until the scorer responds."""
@@ -209,9 +285,15 @@ class History(Value, frozen=True, kw_only=True):
     new_pods_refused: tuple[Span, ...] = ()
     """While the API server accepted no new pods."""
 
+    forbidden: tuple[Forbidden, ...] = ()
+    """Changes of the cluster that forbid evictions."""
+
     dry_runs: tuple[Span, ...] = ()
     """While every binder was configured for dry runs."""
 
+    processes: tuple[ProcessSample, ...] = ()
+    convergences: tuple[Convergence, ...] = ()
+    leaks: tuple[Leak, ...] = ()
     exchanges: tuple[ExtenderExchange, ...] = ()
     batches: tuple[PodBatch, ...] = ()
 

@@ -6,7 +6,9 @@ audit log and the bus.
 
 import asyncio
 import json
+import os
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -29,17 +31,21 @@ from equipoise.runtime.bus import Bus, connect
 from equipoise.runtime.bus.codec import ACK_WAIT
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Kubernetes, Nats
-from equipoise.runtime.kubernetes.client import Kube
+from equipoise.runtime.kubernetes.client import LEASES, Kube
 from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.api import Api
 from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.processes import configuration
 from faults import cluster_setup
-from faults.fakes import FakeCollector, FakeDescheduler, take_lease
+from faults.convergence import differences
+from faults.fakes import FakeCollector, FakeDescheduler, epoch_of, take_lease
 from faults.fault_proxy import FaultProxy
+from faults.history import Convergence
 from faults.recording import Recorder
+from faults.sampling import LogSearch, ProcessSampler
 
 PROGRAMS = ("collector-0", "scorer-0", "descheduler-0", "descheduler-1", "binder-0", "binder-1", "binder-2")
 """Each with a service account of its own, so that proxy and audit log distinguish them."""
@@ -48,6 +54,11 @@ INTENT_STREAM = next(stream for stream in STREAMS if stream.work_queue)
 OUTCOMES = "EQUIPOISE_OUTCOME"
 TIMEOUT = 60.0
 """Seconds, even for what should happen at once: the machine may be busy."""
+
+SAMPLE_PERIOD = 1.0
+"""Seconds between two samples of the processes."""
+
+TESTS = str(Path(__file__).parents[1])
 
 
 class Inconclusive(Exception):
@@ -63,8 +74,9 @@ class Program:
         self._service: ServiceName = service
         self._port = rig.port(self.name)
         self._pid = 0
-        self.bus_user: Mapping[str, str] = {}
-        """Added to the section `nats` of its configuration."""
+        self._sampler: ProcessSampler | None = None
+        self._suspended = False
+        self._disturbed_until = 0.0
 
     @property
     def log(self) -> Path:
@@ -75,10 +87,21 @@ class Program:
         """0 before its first start."""
         return self._pid
 
-    async def start(self, **own: Any) -> None:
-        """Until it is ready. `own` adds to its section of the configuration."""
+    def memory(self) -> float | None:
+        """Resident memory in MiB; None: it does not run."""
+        with suppress(OSError):
+            for line in Path(f"/proc/{self._pid}/status").read_text().splitlines():
+                if line.startswith("VmRSS:"):
+                    return int(line.split()[1]) / 1024
+        return None
+
+    @property
+    def configuration(self) -> Path:
+        return self._rig.cluster.directory / f"{self.name}.yaml"
+
+    async def start(self, *, offset: float = 0.0, **own: Any) -> None:
+        """Until it is ready. `own` adds to its section of the configuration; `offset`: seconds of its clock."""
         rig = self._rig
-        file = rig.cluster.directory / f"{self.name}.yaml"
         if self._service == "scorer":
             own = {"listen": f"127.0.0.1:{rig.port(f'{self.name}-extender')}", **own}
         document = cluster_setup.document(
@@ -89,14 +112,54 @@ class Program:
             health=f"127.0.0.1:{self._port}",
             own=own,
         )
-        document["nats"] |= self.bus_user
-        file.write_text(yaml.safe_dump(document, sort_keys=False))
-        self._pid = rig.cluster.guard.start(
-            [sys.executable, "-m", f"equipoise.{self._service}"],
-            log=self.log,
-            environment={"EQUIPOISE_CONFIG": str(file)},
-        )
+        document["nats"] |= {"user": self._service, "passwordFile": str(rig.password_file)}
+        self.configuration.write_text(yaml.safe_dump(document, sort_keys=False))
+        self._launch(offset)
         await rig.until(self._ready, f"{self.name} is ready")
+
+    def _launch(self, offset: float) -> None:
+        control, samples = (self.configuration.with_suffix(suffix) for suffix in (".control", ".samples"))
+        control.write_text(json.dumps({"offset": offset, "block": 0.0}))
+        self._suspended, self._disturbed_until = False, 0.0
+        path = os.pathsep.join(filter(None, (TESTS, os.environ.get("PYTHONPATH"))))
+        self._pid = self._rig.cluster.guard.start(
+            [sys.executable, "-m", "faults.instrumented", f"equipoise.{self._service}", control, samples],
+            log=self.log,
+            environment={"EQUIPOISE_CONFIG": str(self.configuration), "PYTHONPATH": path},
+        )
+        self._sampler = ProcessSampler(self.name, self._pid, samples)
+
+    def sample(self) -> None:
+        """Records what the process uses; nothing of one that has ended."""
+        if self._sampler is None or not self.runs:
+            return
+        now = self._rig.clock.now()
+        disturbed = self._suspended or now < self._disturbed_until
+        if sample := self._sampler.sample(now, disturbed=disturbed):
+            self._rig.recorder.processes.append(sample)
+
+    # Faults of the process itself
+
+    def block(self, seconds: float, *, offset: float = 0.0) -> None:
+        """Blocks the event loop once it runs again, and sets the clock."""
+        control = self.configuration.with_suffix(".control")
+        control.write_text(json.dumps({"offset": offset, "block": seconds}))
+        self.sample()
+        self.disturb(seconds)
+        self.send(signal.SIGUSR1)
+
+    def set_clock(self, offset: float) -> None:
+        """Seconds by which the clock of the running process differs from now on."""
+        self.block(0.0, offset=offset)
+
+    def disturb(self, seconds: float) -> None:
+        """Does not count the lag of the event loop until 5 s after that time."""
+        self._disturbed_until = max(self._disturbed_until, self._rig.clock.now() + seconds + 5.0)
+
+    def limit(self, what: int, most: int) -> None:
+        """A soft limit of the running process, such as `resource.RLIMIT_NOFILE`."""
+        _, hard = resource.prlimit(self._pid, what)
+        resource.prlimit(self._pid, what, (most if hard < 0 else min(most, hard), hard))
 
     async def _ready(self) -> bool:
         code = self._rig.cluster.guard.exit_code(self._pid)
@@ -114,6 +177,10 @@ class Program:
             return None
 
     def send(self, number: int) -> None:
+        if number in (signal.SIGSTOP, signal.SIGCONT):
+            self.sample()
+            self._suspended = number == signal.SIGSTOP
+            self.disturb(0.0)
         self._rig.cluster.guard.send(self._pid, number)
 
     def kill(self) -> None:
@@ -150,6 +217,8 @@ class Rig:
         self.collector: FakeCollector
         self.descheduler: FakeDescheduler
         self.since = clock.now()
+        self.password_file = cluster.directory / "password"
+        self.logs = LogSearch({})
 
     def port(self, name: str) -> int:
         """The same port for the same name: a cluster has few."""
@@ -207,6 +276,11 @@ class Rig:
             )
 
         await self.until(ready, "all replicas are ready")
+
+    async def propose_as_leader(self) -> None:
+        """The harness proposes in the name of the descheduler that leads, besides its own intents."""
+        lease = await self.kube.get(LEASES, DESCHEDULER_LEASE, cluster_setup.OWN)
+        self.descheduler.epoch = epoch_of(lease)
 
     # Programs
 
@@ -287,8 +361,14 @@ class Rig:
 
             await self.until(empty, "the queue of intents is empty")
 
-    async def _count_kept(self) -> None:
-        """Counts the outcomes of each intent in the stream."""
+    async def waiting_intents(self) -> int:
+        """Intents that no binder has received, or that a binder has not settled."""
+        async with self._jetstream() as streams:
+            info = await streams.consumer_info(INTENT_STREAM.name, WORKERS)
+            return int(info.num_pending or 0) + int(info.num_ack_pending or 0)
+
+    async def count_kept(self) -> None:
+        """Counts the outcomes of each intent in the stream, and records those that the harness did not receive."""
         self.recorder.kept.clear()
         async with self._jetstream() as streams:
             config = ConsumerConfig(deliver_policy=DeliverPolicy.ALL)
@@ -296,7 +376,9 @@ class Rig:
             info = await streams.stream_info(OUTCOMES)
             for _ in range(info.state.messages):
                 message = await messages.next_msg(timeout=60)
-                self.recorder.kept[json.loads(message.data)["intent_id"]] += 1
+                outcome = json.loads(message.data)
+                self.recorder.kept[outcome["intent_id"]] += 1
+                self.recorder.record_missed(outcome["intent_id"], Outcome(outcome["outcome"]))
             await messages.unsubscribe()
 
     @asynccontextmanager
@@ -306,6 +388,32 @@ class Rig:
             yield client.jetstream()
         finally:
             await client.close()
+
+    # Processes
+
+    async def sample_processes(self) -> None:
+        """Until cancelled."""
+        while True:
+            for program in list(self.programs.values()):
+                program.sample()
+            await asyncio.sleep(SAMPLE_PERIOD)
+
+    async def converge(self, *, seconds: float = TIMEOUT) -> None:
+        """Records how long it takes until the running services agree with the API server."""
+        begin = self.clock.now()
+        while True:
+            different = await differences(self)
+            now = self.clock.now()
+            if not different or now > begin + seconds:
+                break
+            await asyncio.sleep(0.1)
+        found = Convergence(at=begin, seconds=now - begin, different=tuple(different))
+        self.recorder.convergences.append(found)
+
+    def search_logs(self) -> None:
+        """Records secrets that were written to logs since the last search."""
+        logs = [program.log for program in self.programs.values()]
+        self.recorder.leaks += self.logs.found(self.clock.now(), logs)
 
     # A run
 
@@ -335,9 +443,11 @@ class Rig:
             with suppress(asyncio.CancelledError):
                 await proposing
         await self.all_settled()
+        await self.converge()
         self.stop_programs()
+        self.search_logs()
         await self.all_replicas_ready()
-        await self._count_kept()
+        await self.count_kept()
 
 
 @asynccontextmanager
@@ -361,7 +471,10 @@ async def rig(binaries: Binaries, directory: Path | None = None) -> AsyncIterato
         started.prometheus = await stack.enter_async_context(FaultProxy(cluster.prometheus_url, cluster.free_port()))
         started.http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)))
         started.api = await stack.enter_async_context(cluster.api())
+        started.password_file.write_text(cluster_setup.CANARIES["the password for NATS"])
         await _populate(started)
+        tokens = {f"the token of {user}": token.rpartition(".")[2] for user, token in started.tokens.items()}
+        started.logs.secrets = {**cluster_setup.CANARIES, **tokens}
         connection = Kubernetes(kubeconfig=str(cluster.kubeconfig), namespace=cluster_setup.OWN)
         started.kube = await stack.enter_async_context(connect_kube(connection, "faults", clock, environment={}))
         await create_ledger(started.kube, cluster_setup.OWN, clock)
@@ -369,13 +482,13 @@ async def rig(binaries: Binaries, directory: Path | None = None) -> AsyncIterato
         started.bus = await stack.enter_async_context(connect(Nats(url=cluster.nats_url), "faults", clock=clock))
         await started.recorder.subscribe(started.bus)
         started.collector = FakeCollector(started.kube, started.bus, clock)
-        publishing = asyncio.create_task(started.collector.run())
+        tasks = [asyncio.create_task(each) for each in (started.collector.run(), started.sample_processes())]
         try:
             yield started
         finally:
-            publishing.cancel()
-            with suppress(asyncio.CancelledError):
-                await publishing
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _populate(started: Rig) -> None:

@@ -20,6 +20,7 @@ from faults.fault_proxy import (
     delay,
     gone,
     hold,
+    hold_response,
     lose_response,
     respond,
     rewrite,
@@ -32,10 +33,12 @@ class Upstream:
 
     def __init__(self) -> None:
         self.received: list[tuple[str, str, str]] = []
+        self.handled = asyncio.Event()
         self.lines: asyncio.Queue[str] = asyncio.Queue()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.received.append((request.method, request.path_qs, await request.text()))
+        self.handled.set()
         if request.path != "/stream":
             return web.json_response({"text": request.query.get("text", "hello")}, headers={"X-Own": "1"})
         response = web.StreamResponse()
@@ -75,6 +78,19 @@ async def test_requests_and_responses_are_forwarded(proxy: FaultProxy, client: A
     async with client.post("/a?text=hi", data="body") as response:
         assert (200, "1", {"text": "hi"}) == (response.status, response.headers["X-Own"], await response.json())
     assert upstream.received == [("POST", "/a?text=hi", "body")]
+
+
+async def test_a_held_response_is_that_of_the_time_of_the_request(
+    proxy: FaultProxy, client: Any, upstream: Upstream
+) -> None:
+    """The server has handled the request; the client gets the response when the rule is lifted."""
+    rule = proxy.rule(hold_response)
+    response = asyncio.create_task(response_of(client))
+    async with asyncio.timeout(60):
+        await upstream.handled.wait()
+    assert not response.done()
+    rule.lift()
+    assert await response == (200, {"text": "hello"})
 
 
 async def test_a_rule_applies_to_matching_requests(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:

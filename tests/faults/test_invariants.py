@@ -11,13 +11,17 @@ from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from faults.history import (
     HARNESS,
+    Convergence,
     ExtenderExchange,
+    Forbidden,
     Guarantees,
     History,
+    Leak,
     NodeSample,
     PodBatch,
     PodChange,
     Post,
+    ProcessSample,
     PublishedIntent,
     PublishedOutcome,
     ScheduledPod,
@@ -65,6 +69,22 @@ def change(pod: str, at: float, what: Any, node: str = "node-a", **fields: Any) 
 
 def started(pod: str, at: float, node: str = "node-a") -> list[PodChange]:
     return [change(pod, at, "bound", node), change(pod, at + 0.1, "ready", node)]
+
+
+def sampled(times: int, period: float = 1.0, **fields: Any) -> tuple[ProcessSample, ...]:
+    """A process of the binder; a callable field is called with the time."""
+    return tuple(
+        ProcessSample(
+            at=number * period,
+            name="binder-0",
+            pid=7,
+            **{
+                "resident": 80 * 2**20, "descriptors": 20, "tasks": 40, "measured": 5,
+                **{name: value(number * period) if callable(value) else value for name, value in fields.items()},
+            },
+        )
+        for number in range(times)
+    )  # fmt: skip
 
 
 def exchange(body: Any = None, **fields: Any) -> ExtenderExchange:
@@ -220,6 +240,24 @@ BAD: dict[str, tuple[str, History]] = {
             ),
         ),
     ),
+    "too much memory": ("I14", a_history(processes=sampled(3, resident=300 * 2**20))),
+    "memory that grows": (
+        "I14",
+        a_history(processes=sampled(60, resident=lambda at: 80 * 2**20 + at * 2**20)),
+    ),
+    "memory that grows slowly for hours": (
+        "I14",
+        a_history(processes=sampled(300, 60.0, resident=lambda at: 80 * 2**20 + int(at / 3600 * 2 * 2**20))),
+    ),
+    "too many file descriptors": ("I14", a_history(processes=sampled(3, descriptors=101))),
+    "too many tasks": ("I14", a_history(processes=sampled(3, tasks=201))),
+    "an event loop that is late": ("I14", a_history(processes=sampled(60, late=lambda at: at % 10 == 0, worst=0.4))),
+    "a cache that stays different": (
+        "I15",
+        a_history(convergences=(Convergence(at=110, seconds=60.1, different=("two deschedulers lead",)),)),
+    ),
+    "a cache that is equal too late": ("I15", a_history(convergences=(Convergence(at=110, seconds=61),))),
+    "a token in a log": ("I19", a_history(leaks=(Leak(at=110, log="binder-0.log", what="the token of binder-0"),))),
     "an older value after a newer one": (
         "I16",
         more(a_history(), measured=[NodeSample(at=3, node="node-a", epoch=1, sequence=1, sampled_at=3)]),
@@ -230,6 +268,14 @@ BAD: dict[str, tuple[str, History]] = {
     ),
     "a real eviction in a dry run": ("I17", a_history(dry_runs=(Span(begin=0, end=200),))),
     "a POST long after the pause": ("I18", a_history(paused=(Span(begin=95, end=200),))),
+    "evicted after its workload was scaled to 1": (
+        "I20",
+        a_history(forbidden=(Forbidden(begin=97, end=200, why="scaled to 1", namespace="shop", workload="web"),)),
+    ),
+    "evicted after its pod opted out": (
+        "I20",
+        a_history(forbidden=(Forbidden(begin=97, end=200, why="it opted out", uid="uid-web-1"),)),
+    ),
 }
 
 
@@ -253,7 +299,14 @@ def test_every_invariant_has_a_bad_history() -> None:
         a_history(outcomes=(outcome("web-1", 102), outcome("web-1", 150))),
         a_history(posts=(), outcomes=(), kept={}, intents=(published("web-1", 100, outcome_expected=False),)),
         a_history(paused=(Span(begin=97, end=200),)),
+        a_history(forbidden=(Forbidden(begin=98.5, end=200, why="all evictions"),)),
+        a_history(forbidden=(Forbidden(begin=90, end=200, why="another workload", workload="db"),)),
+        a_history(forbidden=(Forbidden(begin=90, end=100, why="undone before"),)),
         more(a_history(posts=(post("web-1", 101, code=409),)), pods=[change("web-1", 100.5, "deleted")]),
+        a_history(processes=sampled(300, 60.0, resident=lambda at: (80 + (at % 1800 == 0) * 30) * 2**20)),
+        a_history(processes=sampled(60, resident=lambda at: int(min(100, 40 + 8 * at)) * 2**20)),
+        a_history(processes=sampled(60, late=lambda at: at == 10, worst=5.0)),
+        a_history(convergences=(Convergence(at=110, seconds=59),)),
         a_history(exchanges=(exchange(b"", status=503), exchange(b"", status=None, caller_waited=False))),
         a_history(exchanges=(exchange(b"", status=None, seconds=9.0, scorer_runs=False),)),
         a_history(batches=(batch(pending=1.4), batch(pending=2.0, baseline=1.0))),
@@ -262,7 +315,9 @@ def test_every_invariant_has_a_bad_history() -> None:
     ],
     ids=[
         "blocked", "a dry run", "a pod evicted twice", "an outcome published again", "an intent that the stream lost",
-        "within the time that a pause may take", "deleted by another client",
+        "within the time that a pause may take", "forbidden since a read that may be so old",
+        "another workload is forbidden", "forbidden no longer", "deleted by another client",
+        "peaks of memory", "memory that grows during the start", "one late measurement", "convergence in time",
         "a scorer that refuses, or whose caller leaves", "a scorer that was suspended",
         "pods pending for two timeouts", "times that cannot be compared", "few pods on one node",
     ],

@@ -61,3 +61,15 @@ def test_no_response_yet() -> None:
 
     assert server.bounds(NOW) == (NOW, NOW)
     assert NOW == server.at(NOW)
+
+
+def test_servers_whose_clocks_differ_in_turn() -> None:
+    """Behind a load balancer: the bounds are those of the one that responded last, and never empty."""
+    server = ServerClock()
+    for reply in range(200):
+        skew = 2.0 if reply % 2 else -2.0
+        sent = NOW + reply * 0.137
+        server.observe(formatdate(math.floor(sent + skew), usegmt=True), sent=sent, received=sent + 0.002)
+        earliest, latest = server.bounds(sent)
+        assert earliest <= sent + skew <= latest + 1e-6
+        assert latest - earliest <= 1.1

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from faults.catalog import api_server, binders, credentials, deschedulers, metrics, nats, scheduling
+from faults.catalog import api_server, binders, changes, credentials, deschedulers, metrics, nats, nodes, scheduling
 from faults.catalog.fault import LONG, SHORT, Extent, Fault
 
 __all__ = ["FAULTS", "LONG", "SHORT", "Extent", "Fault"]
@@ -12,6 +12,8 @@ FAULTS: Mapping[str, Fault] = {
     for fault in (
         *binders.FAULTS,
         *api_server.FAULTS,
+        *changes.FAULTS,
+        *nodes.FAULTS,
         *nats.FAULTS,
         *deschedulers.FAULTS,
         *metrics.FAULTS,

@@ -6,7 +6,6 @@ and created again is rejected in the same way. New credentials arrive later than
 
 import asyncio
 import json
-import secrets
 import signal
 from collections.abc import Iterable
 
@@ -52,41 +51,38 @@ async def credentials(rig: Rig, extent: Extent) -> None:
 
 
 class _Passwords:
-    """The users of nats-server. The harness connects without a user."""
+    """The users of nats-server: the services'. The harness connects without one."""
 
     def __init__(self, rig: Rig) -> None:
         self._rig = rig
-        self._passwords: dict[str, str] = {}
+        self._first = self._password = rig.password_file.read_text()
+        self._changes = 0
         self._configuration = rig.cluster.directory / "nats.conf"
         self._before = self._configuration.read_text()
 
     async def require(self) -> None:
         """From now on."""
         self._write()
-        self.hand_out()
         await self._restart()
 
     def change(self) -> None:
-        """At the server, which closes connections with the old passwords."""
+        """At the server, which closes connections with the old password."""
+        self._changes += 1
+        self._password = f"{self._first}-{self._changes}"  # I19 finds it in logs
         self._write()
         self._rig.cluster.kill("nats-server", signal.SIGHUP)
 
     def hand_out(self) -> None:
-        """To the services, which read the files when they start."""
-        for user in USERS:
-            file = self._rig.cluster.directory / f"{user}.password"
-            file.write_text(self._passwords[user])
-            self._rig.program(user).bus_user = {"user": user, "passwordFile": str(file)}
+        """To the services, which read the file when they start."""
+        self._rig.password_file.write_text(self._password)
 
     async def abolish(self) -> None:
-        for user in USERS:
-            self._rig.program(user).bus_user = {}
+        self._rig.password_file.write_text(self._first)
         self._configuration.write_text(self._before)
         await self._restart()
 
     def _write(self) -> None:
-        self._passwords = {user: secrets.token_hex(16) for user in USERS}
-        users = [{"user": user, "password": password} for user, password in self._passwords.items()]
+        users = [{"user": user, "password": self._password} for user in ("binder", "scorer")]
         users.append({"user": "harness", "password": "unchanged"})
         self._configuration.write_text(json.dumps({"authorization": {"users": users}, "no_auth_user": "harness"}))
 

@@ -30,7 +30,7 @@ async def with_real_metrics(rig: Rig, extent: Extent, break_metrics: Callable[[]
     await asyncio.gather(
         rig.start("collector"), rig.start("scorer"), rig.start("binder", 1), rig.start("descheduler", 1)
     )
-    requesting = asyncio.create_task(_request_scores(rig))
+    requesting = asyncio.create_task(request_scores(rig))
     try:
         await rig.evictions(2)
         break_metrics()
@@ -46,6 +46,9 @@ async def with_real_metrics(rig: Rig, extent: Extent, break_metrics: Callable[[]
         rig.recorder.uncovered.append(Span(begin=begin, end=rig.clock.now()))
         rig.prometheus.clear()
         await rig.evictions(1)
+        rig.descheduler.epoch = None
+        await rig.all_settled()
+        await rig.converge()
     finally:
         requesting.cancel()
         rig.stop_programs()
@@ -78,7 +81,7 @@ async def _cordon(rig: Rig, path: str, cordoned: bool) -> None:
     )
 
 
-async def _request_scores(rig: Rig) -> None:
+async def request_scores(rig: Rig) -> None:
     pod = PodDemand(
         namespace=cluster_setup.NAMESPACE, name="new", uid="new", requests=Resources(cpu=0.1, memory=2.0**28)
     )
@@ -98,8 +101,8 @@ USAGE = r"query=(rate|avg_over_time)(\(|%28)"
 UNKNOWN = frozenset(cluster_setup.NODES[4:])
 
 
-async def few_measured(rig: Rig, extent: Extent) -> None:
-    """Six of ten nodes are missing in every response of Prometheus."""
+def without_some(rig: Rig) -> None:
+    """Some nodes are missing in every response."""
 
     def without(document: Any) -> Any:
         result = document["data"]["result"]
@@ -107,11 +110,11 @@ async def few_measured(rig: Rig, extent: Extent) -> None:
             result = [series for series in result if series["metric"].get("node") not in UNKNOWN]
         return document | {"data": document["data"] | {"result": result}}
 
-    await with_real_metrics(rig, extent, lambda: rig.prometheus.rule(rewrite(body=without), path="/query"))
+    rig.prometheus.rule(rewrite(body=without), path="/query")
 
 
-async def not_numbers(rig: Rig, extent: Extent) -> None:
-    """The usage of six of ten nodes is NaN; the times and numbers of its samples are valid."""
+def not_a_number(rig: Rig) -> None:
+    """The usage of some nodes is NaN."""
 
     def nan(document: Any) -> Any:
         for series in document["data"]["result"] if document["data"]["resultType"] == "vector" else ():
@@ -119,21 +122,32 @@ async def not_numbers(rig: Rig, extent: Extent) -> None:
                 series["value"][1] = "NaN"
         return document
 
-    await with_real_metrics(rig, extent, lambda: rig.prometheus.rule(rewrite(body=nan), path=USAGE))
+    rig.prometheus.rule(rewrite(body=nan), path=USAGE)
+
+
+def freeze(rig: Rig) -> None:
+    """Every query is evaluated as of now."""
+    at = rig.clock.now()
+
+    def then(query: dict[str, str]) -> dict[str, str]:
+        return query if query.get("query") == "time()" else query | {"time": f"{at:.3f}"}
+
+    rig.prometheus.rule(rewrite(query=then), path="/query")
+
+
+async def few_measured(rig: Rig, extent: Extent) -> None:
+    """Six of ten nodes are missing in every response of Prometheus."""
+    await with_real_metrics(rig, extent, lambda: without_some(rig))
+
+
+async def not_numbers(rig: Rig, extent: Extent) -> None:
+    """The usage of six of ten nodes is NaN; the times and numbers of its samples are valid."""
+    await with_real_metrics(rig, extent, lambda: not_a_number(rig))
 
 
 async def frozen(rig: Rig, extent: Extent) -> None:
     """Prometheus evaluates every query as of one fixed time."""
-
-    def freeze() -> None:
-        at = rig.clock.now()
-
-        def then(query: dict[str, str]) -> dict[str, str]:
-            return query if query.get("query") == "time()" else query | {"time": f"{at:.3f}"}
-
-        rig.prometheus.rule(rewrite(query=then), path="/query")
-
-    await with_real_metrics(rig, extent, freeze)
+    await with_real_metrics(rig, extent, lambda: freeze(rig))
 
 
 FAULTS = (

@@ -105,13 +105,13 @@ def _readiness(history: History, workload: str, grace: float = 0.0) -> list[tupl
 def replicas_remain(history: History, guarantees: Guarantees) -> list[str]:
     """I2: after each eviction as many replicas are ready as the workload's floor requires.
 
-    A pod that another client has just deleted is not counted: no binder can know it yet.
+    A pod that another client deleted is not counted while the read of a binder may be older.
     """
     wrong = []
     for workload, floor in guarantees.floors.items():
         ready: set[tuple[str, str]] = set()
         evicted = {(post.at, (post.namespace, post.pod)) for post in history.new_evictions}
-        for at, name, is_ready in _readiness(history, workload, guarantees.transit):
+        for at, name, is_ready in _readiness(history, workload, guarantees.read_age + guarantees.transit):
             ready = ready | {name} if is_ready else ready - {name}
             if (at, name) in evicted and len(ready) < floor:
                 wrong.append(f"{name[1]}: {len(ready)} ready replicas of {workload} left, {floor} must remain")

@@ -138,6 +138,10 @@ class Cluster:
         return f"https://127.0.0.1:{self._ports[API_SERVER]}"
 
     @property
+    def etcd_url(self) -> str:
+        return f"http://127.0.0.1:{self._ports[ETCD]}"
+
+    @property
     def ca_file(self) -> Path:
         return self.directory / "certs" / "apiserver.crt"
 

@@ -132,7 +132,7 @@ class Binder:
             result = await self._process(intent)
             if isinstance(result, Retry) and delivery.last_attempt:
                 detail = f"delivered too often without a result: {result.why}"
-                result = Finish(outcome=Outcome.FAILED, detail=detail, recorded=True)
+                result = self._undecided(intent, Outcome.FAILED, detail)
             if isinstance(result, Finish):
                 await self._report(intent, result, final=delivery.last_attempt)
                 self._duration.observe(self._clock.monotonic() - started_at)
@@ -163,17 +163,17 @@ class Binder:
         return finish
 
     def _unavailable(self, intent: EvictionIntent, why: str, at_least: float) -> Finish | Retry:
-        """Retries while the intent lives. Afterwards it has failed; a reservation remains in the ledger and counts.
-
-        An intent that was delivered again may have an outcome already, which the ledger cannot show now.
-        """
-        known = self._published.get(intent.id)
-        if known is not None:
-            return published(known)
+        """Retries while the intent lives. Afterwards it has failed; a reservation remains in the ledger and counts."""
         again = retry(intent, why, at_least=at_least)
         if self._clock.now() + again.after < intent.expires_at:
             return again
-        return Finish(outcome=Outcome.FAILED, detail=f"not decided within its lifetime: {why}", recorded=True)
+        return self._undecided(intent, Outcome.FAILED, f"not decided within its lifetime: {why}")
+
+    def _undecided(self, intent: EvictionIntent, outcome: Outcome, detail: str) -> Finish:
+        """The outcome without what the ledger has about the intent. One that was published before remains."""
+        if (earlier := self._published.get(intent.id)) is not None:
+            return published(earlier)
+        return Finish(outcome=outcome, detail=detail, recorded=True)
 
     # The path of an intent
 
@@ -183,7 +183,7 @@ class Binder:
         ledger = await self._ledger.read()
         self._ledger_watch.report(ledger)
         if isinstance(ledger, LedgerClosed):
-            return Finish(outcome=Outcome.PAUSED, detail=ledger.why, recorded=True)
+            return self._undecided(intent, Outcome.PAUSED, ledger.why)
         entry = ledger.entry(intent.id)
         if entry is not None and entry.outcome is not None:
             return recorded(entry)

@@ -52,5 +52,12 @@ def coverage_problem(
     return f"{_share_known(total, expected, needed)}{because}" if total < needed * expected else ""
 
 
+def readiness_problem(ready: int, nodes: int, load: LoadSettings) -> str:
+    """Why nothing may be evicted while too many nodes are not Ready, whatever is known of the others; "" otherwise."""
+    if ready >= load.coverage.eviction * nodes:
+        return ""
+    return f"{ready} of {nodes} nodes are Ready, {load.coverage.eviction:.0%} needed (load.coverage.eviction)"
+
+
 def _share_known(known: int, expected: int, needed: float) -> str:
     return f"the load of {known} of {expected} nodes is known, {needed:.0%} needed"

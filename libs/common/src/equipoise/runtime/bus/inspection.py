@@ -76,6 +76,11 @@ class Inspection:
         self._link = link
         self._replicas = replicas
 
+    @property
+    def certificate_end(self) -> float | None:
+        """When the certificate of the server expires (Unix seconds); None without TLS."""
+        return self._link.client.certificate_end
+
     async def identity(self) -> Identity:
         """This user and its permissions."""
         request = self._link.client.request(OWN_RIGHTS, b"", timeout=RESPONSE_TIMEOUT)

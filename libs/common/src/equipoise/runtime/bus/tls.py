@@ -5,6 +5,7 @@ from typing import Any
 
 import nats.errors
 from nats.aio.client import Client
+from nats.aio.transport import TcpTransport
 
 from equipoise.runtime.configuration import Tls
 
@@ -19,6 +20,13 @@ class TlsClient(Client):
     def __init__(self, *, required: bool) -> None:
         super().__init__()
         self._tls_required = required
+
+    @property
+    def certificate_end(self) -> float | None:
+        """When the certificate of the server expires (Unix seconds); None without TLS."""
+        writer = self._transport._io_writer if isinstance(self._transport, TcpTransport) else None
+        certificate = writer.get_extra_info("peercert") if writer is not None else None
+        return ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         """Called with the first line of the server, before anything is sent."""

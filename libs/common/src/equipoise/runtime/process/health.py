@@ -11,10 +11,15 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
 from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.process.connections import limited
 
 log = structlog.get_logger()
 
 _NUMBER = re.compile(r"\d+(\.\d+)?")
+
+_MAX_CONNECTIONS = 64
+_MAX_CONNECTIONS_PER_ADDRESS = 16
+"""Above it a new connection takes the place of the one of the same client that has been unused for the longest time."""
 
 _SHUTDOWN_SECONDS = 2.0
 """Seconds that a running request may take at the end."""
@@ -160,13 +165,18 @@ async def serving_health(address: str, health: Health, metrics: CollectorRegistr
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
     try:
+        assert runner.server is not None
+        connections = limited(runner.server, total=_MAX_CONNECTIONS, per_address=_MAX_CONNECTIONS_PER_ADDRESS)
         try:
-            await web.TCPSite(runner, host or None, port).start()
+            server = await asyncio.get_running_loop().create_server(connections, host or None, port)
         except OSError as error:
             raise ConfigurationError(f"health: {address} cannot be listened on: {error.strerror or error}") from error
-        name, bound = runner.addresses[0][:2]
+        name, bound = server.sockets[0].getsockname()[:2]
         log.info("health", address=f"{name}:{bound}")
-        yield f"{name}:{bound}"
+        try:
+            yield f"{name}:{bound}"
+        finally:
+            server.close()
     finally:
         await runner.cleanup()
 

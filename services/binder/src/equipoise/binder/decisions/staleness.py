@@ -6,7 +6,7 @@ from equipoise.binder.decisions.result import Finish
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import Lease
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE, is_fresh
-from equipoise.contracts.load.coverage import coverage_problem
+from equipoise.contracts.load.coverage import coverage_problem, readiness_problem
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.utilization import UtilizationCycle
@@ -40,9 +40,8 @@ def check_coverage(cycles: Iterable[UtilizationCycle], known: int, load: LoadSet
 
 def check_readiness(ready: int, nodes: int, load: LoadSettings) -> Finish | None:
     """Refuses while too many nodes are not Ready, whatever is measured of the others."""
-    if ready >= load.coverage.eviction * nodes:
-        return None
-    return _stale(f"{ready} of {nodes} nodes are Ready, {load.coverage.eviction:.0%} needed (load.coverage.eviction)")
+    why = readiness_problem(ready, nodes, load)
+    return _stale(why) if why else None
 
 
 def check_epoch(intent: EvictionIntent, lease: Lease | None, newest: LeaseEpoch | None) -> Finish | None:

@@ -24,8 +24,8 @@ RESERVE_BYTES = 900_000
 
 _CAS_ATTEMPTS = 20
 
-_ADVICE = "check what was evicted lately, then run `equipoise resume`"
-_FORGET = f"{_ADVICE} --forget"
+ADVICE = "check what was evicted lately, then run `equipoise resume`"
+_FORGET = f"{ADVICE} --forget"
 
 
 class StoredLedger(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class LedgerStore:
         try:
             config_map = await self.kube.get(CONFIG_MAPS, NAME, self.namespace)
         except NotFound:
-            return LedgerClosed(why=f"{where}, the ledger of evictions, is missing: {_ADVICE}", missing=True)
+            return LedgerClosed(why=f"{where}, the ledger of evictions, is missing: {ADVICE}", missing=True)
         except Forbidden as error:
             why = f"{where} may not be read: {error.message}. Grant `get` and `update` on it"
             return LedgerClosed(why=why, unreadable=True)
@@ -66,7 +66,7 @@ class LedgerStore:
             return LedgerClosed(why=f"{where} holds no ledger (data.{KEY}): {_FORGET}")
         try:
             ledger = decode(config_map.data[KEY])
-        except (msgspec.MsgspecError, UnicodeError) as error:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             return LedgerClosed(why=f"{where} is invalid ({error}): {_FORGET}")
         except NewerFormat as error:
             advice = "upgrade this binder, or go back with `equipoise resume --forget` when no newer one runs"

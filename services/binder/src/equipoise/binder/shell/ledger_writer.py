@@ -10,7 +10,7 @@ from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.preemptions import with_preempted
 from equipoise.binder.decisions.result import Finish, Proceed, Retry
-from equipoise.binder.shell.ledger_store import LedgerFull, LedgerStore, StoredLedger
+from equipoise.binder.shell.ledger_store import ADVICE, LedgerFull, LedgerStore, StoredLedger
 from equipoise.binder.shell.live_reads import read_replacement
 from equipoise.binder.state.cluster_state import PreemptedPod
 from equipoise.binder.state.ledger import (
@@ -74,8 +74,10 @@ class LedgerWriter:
             raise
         if isinstance(stored, LedgerClosed):
             self.outages.request_failed(started_at)
-        else:
-            self.outages.ledger_read(self._clock.monotonic())
+            return stored
+        self.outages.ledger_read(self._clock.monotonic())
+        if problem := stored.ledger.problem(self.latest):
+            return LedgerClosed(why=f"the ledger was edited: {problem}. Restore them, or {ADVICE}")
         return stored
 
     @property

@@ -6,8 +6,9 @@ are the API server's. Its clock is known within bounds only. A decision uses the
 the end of an eviction is recorded with the latest time that it can be. So no window ends early.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -28,13 +29,27 @@ TRANSIT_TIME = 1.0
 CERTAIN = (Outcome.EVICTED, Outcome.DRY_RUN)
 """Outcomes that follow from an observation: the API server had the POST when they were written."""
 
-CLOCK_TOLERANCE = 0.05
-"""Seconds by which the clocks of several API servers may differ. Windows are longer by this."""
+MIN_CLOCK_TOLERANCE, MAX_CLOCK_TOLERANCE = 0.05, 4.0
+"""Seconds by which the clocks of several API servers may differ: of two synchronized ones, and of one that is two
+seconds ahead and one that is two seconds behind. Binders may use different ones, and one binder both in turn."""
 
 MAX_REFUSALS = 100
 """Entries that do not count and are kept for redeliveries. Another one gets its outcome from the bus."""
 
+Time = Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800)]
+"""Unix seconds, before the year 10000: milliseconds would be later."""
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
 _replace = msgspec.structs.replace
+
+
+def clock_tolerance(window: float) -> float:
+    """Seconds by which a window is longer, so that it does not end early on another server's clock.
+
+    At most 2 % of it: a short window is a rate, which many evictions must keep.
+    """
+    return min(max(window / 50, MIN_CLOCK_TOLERANCE), MAX_CLOCK_TOLERANCE)
 
 
 class ReplacementStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,28 +72,28 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     workload: Workload | None = None
     target: str = ""
     dry_run: bool = False
-    reserved_at: float
+    reserved_at: Time
     """When it was decided."""
 
-    expires_at: float
+    expires_at: Time
     """No binder sends a POST for the intent after this time."""
 
-    settled_at: float | None = None
+    settled_at: Time | None = None
     outcome: Outcome | None = None
     detail: str = ""
     limit: str = ""
     limit_scope: str = ""
-    retry_at: float | None = None
+    retry_at: Time | None = None
     counted: bool = True
     """Against the limits. False: refused after its reservation, and kept so that a redelivery gets the same outcome."""
 
     taken_over: bool = False
     """A second binder may send a POST for it too, so no refusal returns the reservation."""
 
-    recovered_at: float | None = None
+    recovered_at: Time | None = None
     """When a read found the pod gone and all replicas of its workload ready."""
 
-    failing_since: float | None = None
+    failing_since: Time | None = None
     """Since when its replacement is known to fail at creation."""
 
     failure: str = ""
@@ -120,7 +135,7 @@ class LedgerView(msgspec.Struct, frozen=True, kw_only=True):
 
     def within(self, window: float) -> list[LedgerEntry]:
         """Entries whose eviction may have happened in the last `window` seconds."""
-        return [entry for entry in self.entries if self.now - entry.latest < window + CLOCK_TOLERANCE]
+        return [entry for entry in self.entries if self.now - entry.latest < window + clock_tolerance(window)]
 
     def migrating(self) -> list[LedgerEntry]:
         """Entries whose workload may miss a replica."""
@@ -144,11 +159,11 @@ class LedgerView(msgspec.Struct, frozen=True, kw_only=True):
 class HourlyCount(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """What was carried out in one hour."""
 
-    begin: float
+    begin: Time
     """A full hour, Unix seconds."""
 
-    evictions: int = 0
-    dry_runs: int = 0
+    evictions: Count = 0
+    dry_runs: Count = 0
     unknown_fields: dict[str, Any] = {}
     """As in an entry."""
 
@@ -160,11 +175,11 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     unknown_fields: dict[str, Any] = {}
     """As in an entry."""
 
-    created_at: float
-    started_at: float
+    created_at: Time
+    started_at: Time
     """When evictions were last allowed: at creation, or by `equipoise resume`."""
 
-    outage_ended_at: float | None = None
+    outage_ended_at: Time | None = None
     """End of the last outage; any binder that saw it records it. The grace period counts from the later of both."""
 
     outage: str = ""
@@ -175,11 +190,11 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     epoch: LeaseEpoch | None = None
     """The newest descheduler that anything was reserved for."""
 
-    retention: float = 0.0
+    retention: Time = 0.0
     """Seconds for which some binder needs the entries: the longest, because binders differ while a change of their
     limits is rolled out."""
 
-    retention_needed_at: float = 0.0
+    retention_needed_at: Time = 0.0
     """When a binder last needed it. It is forgotten when all entries that it keeps are older, after a day at least."""
 
     hours: tuple[HourlyCount, ...] = ()
@@ -226,7 +241,9 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             return self
         counts = counted or entry.taken_over
         settled = self._update(intent_id, outcome=outcome, detail=detail, settled_at=now, counted=counts)
-        return settled._counting(now, dry_run=outcome == Outcome.DRY_RUN) if outcome in CERTAIN else settled
+        if not counts or outcome not in CERTAIN:
+            return settled
+        return settled._counting(now, dry_run=outcome == Outcome.DRY_RUN)
 
     def _counting(self, now: float, *, dry_run: bool) -> "Ledger":
         """One more in its hour; hours older than a day are dropped."""
@@ -280,10 +297,28 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return self._keeping(
             lambda entry: (
                 (now <= entry.expires_at and entry.intent_id not in excess)
-                or (entry.counted and now - entry.latest <= self.retention + CLOCK_TOLERANCE)
+                or (entry.counted and now - entry.latest <= self.retention + clock_tolerance(self.retention))
                 or (entry.counted and entry.failing_since is not None and entry.recovered_at is None)
             )
         )
+
+    def problem(self, now: float) -> str:
+        """Evictions that it has counted and whose entries it must still have, but has not; "" when there are none.
+
+        Only a person can have removed them, and accepts that by `equipoise resume`.
+        """
+        since = max(self.started_at, now - self.retention)
+        settled = Counter(
+            (entry.settled_at - entry.settled_at % HOUR, "" if "outcome" in entry.unknown_fields else entry.outcome)
+            for entry in self.entries
+            if entry.counted and entry.settled_at is not None
+        )
+        for hour in self.hours:
+            for outcome, count in ((Outcome.EVICTED, hour.evictions), (Outcome.DRY_RUN, hour.dry_runs)):
+                found = settled[hour.begin, outcome] + settled[hour.begin, ""]  # an unknown outcome may be an eviction
+                if hour.begin >= since and found < count:
+                    return f"it has {found} of the {count} entries with outcome {outcome} that it counts for one hour"
+        return ""
 
     def without_refusals(self) -> "Ledger":
         """Without the entries that only a redelivery needs."""

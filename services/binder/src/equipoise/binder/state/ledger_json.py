@@ -37,13 +37,13 @@ class NewerFormat(Exception):
 def decode(text: str) -> Ledger:
     """With the fields that this version does not know, of the document, of each entry and of each hour.
 
-    Raises msgspec.MsgspecError, UnicodeError and NewerFormat.
+    Raises msgspec.MsgspecError, UnicodeError, RecursionError and NewerFormat.
     """
     document = msgspec.json.decode(text)
     if not isinstance(document, dict):
         return msgspec.convert(document, Ledger)
     version = document.get("formatVersion", FORMAT_VERSION)
-    if isinstance(version, int) and version > FORMAT_VERSION:
+    if isinstance(version, int | float) and version > FORMAT_VERSION:
         raise NewerFormat(f"it has format {version}, this version reads formats up to {FORMAT_VERSION}")
     if isinstance(entries := document.get("entries"), list):
         document["entries"] = [_entry(entry) if isinstance(entry, dict) else entry for entry in entries]

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from equipoise.binder.state.ledger import CLOCK_TOLERANCE, LedgerEntry, LedgerView
+from equipoise.binder.state.ledger import LedgerEntry, LedgerView, clock_tolerance
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.kubernetes.workload import Workload
@@ -78,7 +78,8 @@ class Limit(Section, frozen=True, kw_only=True):
         if not self.retention:
             return None
         # One millisecond more: times are floats, and the end of a window belongs to it.
-        ends = sorted(entry.latest + self.retention + CLOCK_TOLERANCE + 0.001 for entry in view.entries)
+        after = self.retention + clock_tolerance(self.retention) + 0.001
+        ends = sorted(entry.latest + after for entry in view.entries)
         later = (msgspec.structs.replace(view, now=end) for end in ends if end > view.now)
         return next((view.now for view in later if not self.refusal(eviction, view)), None)
 

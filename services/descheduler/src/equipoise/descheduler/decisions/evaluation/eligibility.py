@@ -7,6 +7,10 @@ from equipoise.contracts.kubernetes.objects import Node, PodDisruptionBudget
 from equipoise.contracts.kubernetes.taints import being_removed, may_be_removed
 
 
+def is_ready(node: Node) -> bool:
+    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
+
+
 def source_refusal(node: Node, *, now: float, settling: float) -> str:
     """Why no pod may be moved away from the node; "" when pods may be.
 

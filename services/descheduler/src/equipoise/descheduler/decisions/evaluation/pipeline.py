@@ -7,9 +7,10 @@ import msgspec
 from equipoise.contracts.eviction.protection import OPT_OUT, has_invalid_opt_out
 from equipoise.contracts.kubernetes.objects import Object, Pod
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.coverage import coverage_problem
+from equipoise.contracts.load.coverage import coverage_problem, readiness_problem
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
+from equipoise.descheduler.decisions.evaluation.eligibility import is_ready
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
 from equipoise.descheduler.decisions.strategies import Strategy, name_of
 from equipoise.descheduler.state.abnormal_counts import abnormal_nodes, counted
@@ -128,5 +129,10 @@ def unexpected_annotations(watched: WatchedObjects) -> str:
 def _problem(cluster: ClusterView, snapshot: Snapshot, settings: EvaluationSettings) -> str:
     if snapshot.watch_problem:
         return f"the watch of the API server is interrupted: {snapshot.watch_problem}"
+    # The collectors expect no load of a node that is not Ready.
+    nodes = snapshot.watched.nodes
+    problem = readiness_problem(sum(is_ready(node) for node in nodes), len(nodes), settings.load)
     known = sum(not node.unknown for node in cluster.nodes)
-    return coverage_problem(snapshot.cycles, known=known, load=settings.load, use="eviction", now=snapshot.now)
+    return problem or coverage_problem(
+        snapshot.cycles, known=known, load=settings.load, use="eviction", now=snapshot.now
+    )
