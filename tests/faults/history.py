@@ -63,6 +63,9 @@ class PublishedIntent(Value, frozen=True, kw_only=True):
     epoch_held: bool = True
     """False: published in the name of a leader that has lost the Lease."""
 
+    outcome_lost: bool = False
+    """A fault may have kept its outcome from the stream, which decides, or removed it."""
+
 
 class PublishedOutcome(Value, frozen=True, kw_only=True):
     """An outcome on the bus."""
@@ -87,6 +90,30 @@ class ScoreResponse(Value, frozen=True, kw_only=True):
 
     at: float
     neutral: bool
+
+
+class AcknowledgedEvent(Value, frozen=True, kw_only=True):
+    """A message of the harness that a stream acknowledged."""
+
+    at: float
+    event_id: str
+    stored: bool = True
+    """Whether it was in the stream at the end of the run."""
+
+    loss_expected: bool = False
+    """A fault removed more than the stream can survive."""
+
+
+class Alarm(Value, frozen=True, kw_only=True):
+    """A stream was broken, and repaired by `equipoise setup`."""
+
+    at: float
+    what: str
+    named: float | None = None
+    """Seconds until /readyz of a service named it; None: never."""
+
+    cleared: float | None = None
+    """Seconds from the repair until no service named it; None: never."""
 
 
 LATE = 0.1
@@ -121,6 +148,13 @@ class Convergence(Value, frozen=True, kw_only=True):
     seconds: float
     different: tuple[str, ...] = ()
     """What still differed at the end."""
+
+
+class Finding(Value, frozen=True, kw_only=True):
+    """What a fault itself found wrong, as a client."""
+
+    at: float
+    what: str
 
 
 class Leak(Value, frozen=True, kw_only=True):
@@ -240,6 +274,9 @@ class Guarantees(Value, frozen=True, kw_only=True):
     pause: float = 5.0
     """Seconds after which a pause must be in effect."""
 
+    alarm: float = 60.0
+    """Seconds after which /readyz names a broken stream, and after its repair no longer does."""
+
     convergence: float = 60.0
     """Seconds after a repair until the services agree with the API server."""
 
@@ -282,6 +319,9 @@ class History(Value, frozen=True, kw_only=True):
     uncovered: tuple[Span, ...] = ()
     """While too few nodes were measured, from the first evaluation that could detect it."""
 
+    uncovered_for_evictions: tuple[Span, ...] = ()
+    """The same while enough nodes were measured for scores."""
+
     new_pods_refused: tuple[Span, ...] = ()
     """While the API server accepted no new pods."""
 
@@ -291,9 +331,12 @@ class History(Value, frozen=True, kw_only=True):
     dry_runs: tuple[Span, ...] = ()
     """While every binder was configured for dry runs."""
 
+    events: tuple[AcknowledgedEvent, ...] = ()
+    alarms: tuple[Alarm, ...] = ()
     processes: tuple[ProcessSample, ...] = ()
     convergences: tuple[Convergence, ...] = ()
     leaks: tuple[Leak, ...] = ()
+    findings: tuple[Finding, ...] = ()
     exchanges: tuple[ExtenderExchange, ...] = ()
     batches: tuple[PodBatch, ...] = ()
 

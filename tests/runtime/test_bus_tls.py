@@ -61,6 +61,16 @@ async def test_an_expired_certificate_is_named_and_its_renewal_is_taken_up(tmp_p
         await world.stop()
 
 
+async def test_the_end_of_a_connection_is_no_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """asyncio warned at each, because nats-py does not complete the change to TLS: reading was not limited either."""
+    world = TlsWorld(tmp_path)
+    await world.start()
+    async with open_bus(world.settings, "scorer", SystemClock(), None, reconnect_pause=0.1) as bus:
+        await world.stop()
+        await eventually(lambda: not bus.connected)
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+
+
 async def test_a_renewal_closes_no_connection(tmp_path: Path) -> None:
     """With the same CA: the server reads its new certificate for the next connections."""
     world = TlsWorld(tmp_path)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from faults.history import Guarantees, History
-from faults.invariants import changes, evictions, measurements, processes, scheduling
+from faults.invariants import bus, changes, evictions, measurements, processes, scheduling
 
 Check = Callable[[History, Guarantees], list[str]]
 
@@ -47,6 +47,7 @@ INVARIANTS: Mapping[str, Check] = {
     "I10": scheduling.pods_are_scheduled,
     "I11": evictions.no_ping_pong,
     "I12": scheduling.no_herd,
+    "I13": bus.acknowledged_events_remain,
     "I14": processes.resources_are_bounded,
     "I15": processes.converges,
     "I16": measurements.usage_is_monotonic,
