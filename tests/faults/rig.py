@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import aiohttp
 import msgspec
@@ -316,16 +316,33 @@ class Rig:
 
     async def start(self, service: ServiceName, count: int = 1, **own: Any) -> list[Program]:
         """Starts so many processes of a service and waits until they are ready."""
-        programs = [
-            self.programs.setdefault(f"{service}-{number}", Program(self, service, number)) for number in range(count)
-        ]
+        programs = [self.program(f"{service}-{number}") for number in range(count)]
         await asyncio.gather(*(program.start(**own) for program in programs))
         return programs
+
+    def program(self, name: str) -> Program:
+        """Created at its first use."""
+        if name not in self.programs:
+            service, _, number = name.rpartition("-")
+            self.programs[name] = Program(self, cast(ServiceName, service), int(number))
+        return self.programs[name]
 
     def stop_programs(self) -> None:
         for program in self.programs.values():
             if program.runs:
                 program.kill()
+
+    async def write_kubeconfig(self, user: str, ca_file: Path | None = None) -> None:
+        """With a new token, and the CA of the proxy."""
+        token = (await self.cluster.service_account_token(cluster_setup.OWN, user)).read_text()
+        server, ca = self.proxy.url, str(ca_file or self.cluster.ca_file)
+        file = self.cluster.directory / f"{user}.kubeconfig"
+        text = json.dumps(configuration.kubeconfig(server=server, ca_file=ca, user=user, token=token))
+        new = file.with_suffix(".new")
+        new.write_text(text)
+        new.replace(file)
+        self.kubeconfigs[user] = file
+        self.tokens[user] = token
 
     # The bus
 
@@ -617,12 +634,7 @@ async def _populate(started: Rig) -> None:
         timeout=TIMEOUT,
     )
     for user in PROGRAMS:
-        token = (await cluster.service_account_token(cluster_setup.OWN, user)).read_text()
-        file = cluster.directory / f"{user}.kubeconfig"
-        url, ca_file = started.proxy.url, str(cluster.ca_file)
-        file.write_text(json.dumps(configuration.kubeconfig(server=url, ca_file=ca_file, user=user, token=token)))
-        started.kubeconfigs[user] = file
-        started.tokens[user] = token
+        await started.write_kubeconfig(user)
 
 
 def _accounts() -> list[Mapping[str, Any]]:

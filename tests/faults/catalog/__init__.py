@@ -6,6 +6,7 @@ from faults.catalog import (
     api_server,
     binders,
     changes,
+    credentials,
     deschedulers,
     metrics,
     nats,
@@ -31,5 +32,6 @@ FAULTS: Mapping[str, Fault] = {
         *metrics.FAULTS,
         *processes.FAULTS,
         *scheduling.FAULTS,
+        *credentials.FAULTS,
     )
 }
