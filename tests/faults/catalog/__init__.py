@@ -6,11 +6,13 @@ from faults.catalog import (
     api_server,
     binders,
     changes,
+    credentials,
     deschedulers,
     metrics,
     nats,
     nats_cluster,
     nodes,
+    processes,
     restarts,
     scheduling,
 )
@@ -30,6 +32,8 @@ FAULTS: Mapping[str, Fault] = {
         *deschedulers.FAULTS,
         *metrics.FAULTS,
         *restarts.FAULTS,
+        *processes.FAULTS,
         *scheduling.FAULTS,
+        *credentials.FAULTS,
     )
 }

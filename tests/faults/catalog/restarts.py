@@ -3,10 +3,8 @@
 import asyncio
 import signal
 
-from faults import cluster_setup
 from faults.catalog.fault import Extent, fault
-from faults.catalog.metrics import pack
-from faults.fakes import take_lease
+from faults.catalog.metrics import real_services
 from faults.fault_proxy import EVICTION, hold
 from faults.history import History
 from faults.rig import Program, Rig
@@ -18,30 +16,15 @@ GRACE = 25.0
 async def restarted(rig: Rig, extent: Extent) -> None:
     """SIGTERM to a binder whose POST gets no response yet; then each process of all services in turn is stopped with
     SIGTERM and started again."""
-    rig.descheduler.epoch = None
-    rig.collector.publishing = False
-    await rig.purge_outcomes()
-    await pack(rig)
-    started = await asyncio.gather(
-        rig.start("collector"), rig.start("scorer"), rig.start("binder", 2), rig.start("descheduler", 2)
-    )
-    programs = [program for service in started for program in service]
-    try:
+    async with real_services(rig, {"binder": 2, "descheduler": 2}):
         await rig.evictions(2)
         for _ in range(extent.times):
-            await _with_a_post_in_flight(rig, started[2][0])
-            for program in programs:
-                await program.terminate()
-                await program.start()
+            await _with_a_post_in_flight(rig, rig.programs["binder-0"])
+            for program in list(rig.programs.values()):
+                if program.runs:
+                    await program.terminate()
+                    await program.start()
             await rig.evictions(1)
-    finally:
-        rig.stop_programs()
-        rig.collector.take_over()
-        rig.collector.publishing = True
-        rig.descheduler.epoch = await take_lease(rig.kube, cluster_setup.OWN, "faults")
-        # Pending intents are settled by a binder that receives the fake collector's messages.
-        await rig.recreate_consumer()
-        await rig.start("binder", 2)
     await rig.evictions(extent.evictions)
 
 
