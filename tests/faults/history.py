@@ -150,6 +150,13 @@ class Convergence(Value, frozen=True, kw_only=True):
     """What still differed at the end."""
 
 
+class Finding(Value, frozen=True, kw_only=True):
+    """What a fault itself found wrong, as a client."""
+
+    at: float
+    what: str
+
+
 class Leak(Value, frozen=True, kw_only=True):
     """A secret in a log."""
 
@@ -312,6 +319,9 @@ class History(Value, frozen=True, kw_only=True):
     uncovered: tuple[Span, ...] = ()
     """While too few nodes were measured, from the first evaluation that could detect it."""
 
+    uncovered_for_evictions: tuple[Span, ...] = ()
+    """The same while enough nodes were measured for scores."""
+
     new_pods_refused: tuple[Span, ...] = ()
     """While the API server accepted no new pods."""
 
@@ -326,6 +336,7 @@ class History(Value, frozen=True, kw_only=True):
     processes: tuple[ProcessSample, ...] = ()
     convergences: tuple[Convergence, ...] = ()
     leaks: tuple[Leak, ...] = ()
+    findings: tuple[Finding, ...] = ()
     exchanges: tuple[ExtenderExchange, ...] = ()
     batches: tuple[PodBatch, ...] = ()
 

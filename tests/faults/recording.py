@@ -22,6 +22,7 @@ from faults.history import (
     Alarm,
     Convergence,
     ExtenderExchange,
+    Finding,
     Forbidden,
     History,
     Leak,
@@ -46,6 +47,9 @@ class Recorder:
     def __init__(self, clock: Clock, audit_log: Path) -> None:
         self._clock = clock
         self._audit_log = audit_log
+        self.storing = True
+        """False: nats-server stores nothing, so an outcome that it forwards is not published yet."""
+
         self.intents: dict[str, PublishedIntent] = {}
         self.outcomes: list[PublishedOutcome] = []
         self.settled: dict[str, float] = {}
@@ -62,6 +66,7 @@ class Recorder:
         self.scores: list[ScoreResponse] = []
         self.paused: list[Span] = []
         self.uncovered: list[Span] = []
+        self.uncovered_for_evictions: list[Span] = []
         self.new_pods_refused: list[Span] = []
         self.forbidden: list[Forbidden] = []
         self.dry_runs: list[Span] = []
@@ -70,6 +75,7 @@ class Recorder:
         self.processes: list[ProcessSample] = []
         self.convergences: list[Convergence] = []
         self.leaks: list[Leak] = []
+        self.findings: list[Finding] = []
         self.placements: dict[str, NodePlacement] = {}
         """By node, the latest message."""
 
@@ -269,6 +275,7 @@ class Recorder:
             scores=tuple(self.scores),
             paused=tuple(self.paused),
             uncovered=tuple(self.uncovered),
+            uncovered_for_evictions=tuple(self.uncovered_for_evictions),
             new_pods_refused=tuple(self.new_pods_refused),
             forbidden=tuple(self.forbidden),
             dry_runs=tuple(self.dry_runs),
@@ -277,6 +284,7 @@ class Recorder:
             processes=tuple(sample for sample in self.processes if sample.at >= since),
             convergences=tuple(each for each in self.convergences if each.at >= since),
             leaks=tuple(leak for leak in self.leaks if leak.at >= since),
+            findings=tuple(finding for finding in self.findings if finding.at >= since),
             exchanges=tuple(exchange for exchange in self.exchanges if exchange.at >= since),
             batches=tuple(self.scheduled(batch) for batch in self.batches if batch.at >= since),
         )

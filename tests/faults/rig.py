@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import aiohttp
 import msgspec
@@ -47,7 +47,7 @@ from faults import cluster_setup
 from faults.convergence import differences
 from faults.fakes import FakeCollector, FakeDescheduler, epoch_of, take_lease
 from faults.fault_proxy import FaultProxy
-from faults.history import Convergence
+from faults.history import Convergence, Finding
 from faults.recording import Recorder
 from faults.sampling import LogSearch, ProcessSampler
 
@@ -86,7 +86,7 @@ class Program:
         self.name = f"{service}-{number}"
         self._rig = rig
         self._service: ServiceName = service
-        self._port = rig.port(self.name)
+        self.port = rig.port(self.name)
         self._pid = 0
         self._sampler: ProcessSampler | None = None
         self._suspended = False
@@ -123,13 +123,19 @@ class Program:
             kubeconfig=str(rig.kubeconfigs[self.name]),
             nats=rig.nats_urls.get(self.name, rig.nats_url),
             prometheus=rig.prometheus.url,
-            health=f"127.0.0.1:{self._port}",
+            health=f"127.0.0.1:{self.port}",
             own=own,
         )
         document["nats"] |= {"user": self._service, "passwordFile": str(rig.password_file)}
         self.configuration.write_text(yaml.safe_dump(document, sort_keys=False))
         self._launch(offset)
         await rig.until(self._ready, f"{self.name} is ready")
+
+    async def exit_code_of_start(self) -> int:
+        """Starts with the current file of the configuration, and waits for the end."""
+        self._launch(0.0)
+        await self._rig.until(lambda: not self.runs, f"{self.name} ends")
+        return self._rig.cluster.guard.exit_code(self._pid) or 0
 
     def _launch(self, offset: float) -> None:
         control, samples = (self.configuration.with_suffix(suffix) for suffix in (".control", ".samples"))
@@ -184,7 +190,7 @@ class Program:
 
     async def readiness(self) -> dict[str, Any] | None:
         try:
-            async with self._rig.http.get(f"http://127.0.0.1:{self._port}/readyz") as response:
+            async with self._rig.http.get(f"http://127.0.0.1:{self.port}/readyz") as response:
                 report: dict[str, Any] = await response.json(content_type=None)
                 return report
         except (aiohttp.ClientError, TimeoutError, ValueError):
@@ -310,16 +316,33 @@ class Rig:
 
     async def start(self, service: ServiceName, count: int = 1, **own: Any) -> list[Program]:
         """Starts so many processes of a service and waits until they are ready."""
-        programs = [
-            self.programs.setdefault(f"{service}-{number}", Program(self, service, number)) for number in range(count)
-        ]
+        programs = [self.program(f"{service}-{number}") for number in range(count)]
         await asyncio.gather(*(program.start(**own) for program in programs))
         return programs
+
+    def program(self, name: str) -> Program:
+        """Created at its first use."""
+        if name not in self.programs:
+            service, _, number = name.rpartition("-")
+            self.programs[name] = Program(self, cast(ServiceName, service), int(number))
+        return self.programs[name]
 
     def stop_programs(self) -> None:
         for program in self.programs.values():
             if program.runs:
                 program.kill()
+
+    async def write_kubeconfig(self, user: str, ca_file: Path | None = None) -> None:
+        """With a new token, and the CA of the proxy."""
+        token = (await self.cluster.service_account_token(cluster_setup.OWN, user)).read_text()
+        server, ca = self.proxy.url, str(ca_file or self.cluster.ca_file)
+        file = self.cluster.directory / f"{user}.kubeconfig"
+        text = json.dumps(configuration.kubeconfig(server=server, ca_file=ca, user=user, token=token))
+        new = file.with_suffix(".new")
+        new.write_text(text)
+        new.replace(file)
+        self.kubeconfigs[user] = file
+        self.tokens[user] = token
 
     # The bus
 
@@ -336,6 +359,31 @@ class Rig:
         await asyncio.to_thread(self.cluster.restart, "nats-server")
         await self.prepare_streams()
         self.recorder.streams_emptied()
+        await self.until(lambda: self.bus.connected, "the harness is connected")
+
+    async def restart_nats_on_small_disk(self, size: str = "32m") -> Path:
+        """Restarts nats-server with empty storage on a tmpfs of its own, and creates the streams; returns the tmpfs."""
+        store = self.cluster.directory / "jetstream"
+        mount = 'mkdir -p "$1" && mount -t tmpfs -o size="$0" tmpfs "$1" && shift && exec "$@"'
+        user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+        self.cluster.prefix("nats-server", ("unshare", "--mount", *user, "sh", "-c", mount, size, store))
+        # Otherwise it creates no streams that may become larger than the disk.
+        (self.cluster.directory / "nats.conf").write_text("jetstream { max_file_store: 100G }\n")
+        await self.restart_nats_empty()
+        return Path(f"/proc/{self.cluster.pid('nats-server')}/root{store}")
+
+    async def restart_nats_on_disk(self, disk: Path) -> None:
+        """Kills nats-server, and starts it with the files of the tmpfs on a disk with room."""
+        store, copy = self.cluster.directory / "jetstream", self.cluster.directory / "jetstream-copy"
+        self.cluster.kill("nats-server", signal.SIGSTOP)
+        await asyncio.to_thread(shutil.copytree, disk, copy)
+        self.cluster.kill("nats-server")
+        shutil.rmtree(store)
+        copy.rename(store)
+        self.cluster.prefix("nats-server", ())
+        (self.cluster.directory / "nats.conf").write_text("")
+        await asyncio.to_thread(self.cluster.restart, "nats-server")
+        self.recorder.streams_emptied()  # it acknowledges messages before it writes them
         await self.until(lambda: self.bus.connected, "the harness is connected")
 
     async def recreate_consumer(self, *, ack_wait: float = ACK_WAIT) -> None:
@@ -475,6 +523,10 @@ class Rig:
         found = Convergence(at=begin, seconds=now - begin, different=tuple(different))
         self.recorder.convergences.append(found)
 
+    def find(self, what: str) -> None:
+        """Records that something is wrong; `Fault.also` reports it."""
+        self.recorder.findings.append(Finding(at=self.clock.now(), what=what))
+
     def search_logs(self) -> None:
         """Records secrets that were written to logs since the last search."""
         logs = [program.log for program in self.programs.values()]
@@ -582,12 +634,7 @@ async def _populate(started: Rig) -> None:
         timeout=TIMEOUT,
     )
     for user in PROGRAMS:
-        token = (await cluster.service_account_token(cluster_setup.OWN, user)).read_text()
-        file = cluster.directory / f"{user}.kubeconfig"
-        url, ca_file = started.proxy.url, str(cluster.ca_file)
-        file.write_text(json.dumps(configuration.kubeconfig(server=url, ca_file=ca_file, user=user, token=token)))
-        started.kubeconfigs[user] = file
-        started.tokens[user] = token
+        await started.write_kubeconfig(user)
 
 
 def _accounts() -> list[Mapping[str, Any]]:

@@ -208,6 +208,7 @@ BAD: dict[str, tuple[str, History]] = {
         ),
     ),
     "evicted without coverage": ("I8", a_history(uncovered=(Span(begin=101, end=110),))),
+    "evicted with coverage for scores only": ("I8", a_history(uncovered_for_evictions=(Span(begin=101, end=110),))),
     "a score that is not neutral without coverage": (
         "I8",
         a_history(uncovered=(Span(begin=110, end=120),), scores=(ScoreResponse(at=111, neutral=False),)),
@@ -324,6 +325,9 @@ def test_every_invariant_has_a_bad_history() -> None:
         a_history(forbidden=(Forbidden(begin=90, end=200, why="another workload", workload="db"),)),
         a_history(forbidden=(Forbidden(begin=90, end=100, why="undone before"),)),
         more(a_history(posts=(post("web-1", 101, code=409),)), pods=[change("web-1", 100.5, "deleted")]),
+        a_history(
+            uncovered_for_evictions=(Span(begin=110, end=120),), scores=(ScoreResponse(at=111, neutral=False),)
+        ),
         a_history(processes=sampled(300, 60.0, resident=lambda at: (80 + (at % 1800 == 0) * 30) * 2**20)),
         a_history(processes=sampled(60, resident=lambda at: int(min(100, 40 + 8 * at)) * 2**20)),
         a_history(processes=sampled(60, late=lambda at: at == 10, worst=5.0)),
@@ -339,7 +343,8 @@ def test_every_invariant_has_a_bad_history() -> None:
         "within the time that a pause may take", "events kept, or lost as expected", "a rejection that was lost",
         "forbidden since a read that may be so old",
         "another workload is forbidden", "forbidden no longer", "deleted by another client",
-        "peaks of memory", "memory that grows during the start", "one late measurement", "convergence in time",
+        "scores with coverage for scores only", "peaks of memory", "memory that grows during the start",
+        "one late measurement", "convergence in time",
         "a scorer that refuses, or whose caller leaves", "a scorer that was suspended",
         "pods pending for two timeouts", "times that cannot be compared", "few pods on one node",
     ],
@@ -353,6 +358,9 @@ def test_violations_before_the_run_are_not_reported_again() -> None:
     """They belong to another run, but their evictions count in the windows of this one."""
     before = a_history(since=105.0, posts=(post("web-1", 101, uid=None),), outcomes=(), kept={})
     assert violations(before, GUARANTEES) == {name: [] for name in INVARIANTS}
+    span, scores = Span(begin=90, end=100), (ScoreResponse(at=95, neutral=False),)
+    assert violations(a_history(uncovered=(span,), scores=scores, posts=()), GUARANTEES)["I8"]
+    assert violations(a_history(since=105.0, uncovered=(span,), scores=scores), GUARANTEES)["I8"] == []
     after = more(
         a_history(since=105.0),
         posts=[post("web-4", 109)],

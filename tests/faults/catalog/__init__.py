@@ -2,7 +2,19 @@
 
 from collections.abc import Mapping
 
-from faults.catalog import api_server, binders, changes, deschedulers, metrics, nats, nats_cluster, nodes, scheduling
+from faults.catalog import (
+    api_server,
+    binders,
+    changes,
+    credentials,
+    deschedulers,
+    metrics,
+    nats,
+    nats_cluster,
+    nodes,
+    processes,
+    scheduling,
+)
 from faults.catalog.fault import LONG, SHORT, Extent, Fault
 
 __all__ = ["FAULTS", "LONG", "SHORT", "Extent", "Fault"]
@@ -18,6 +30,8 @@ FAULTS: Mapping[str, Fault] = {
         *nats_cluster.FAULTS,
         *deschedulers.FAULTS,
         *metrics.FAULTS,
+        *processes.FAULTS,
         *scheduling.FAULTS,
+        *credentials.FAULTS,
     )
 }
