@@ -17,7 +17,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import aiohttp
 import msgspec
@@ -47,7 +47,7 @@ from faults import cluster_setup
 from faults.convergence import differences
 from faults.fakes import FakeCollector, FakeDescheduler, epoch_of, take_lease
 from faults.fault_proxy import FaultProxy
-from faults.history import Convergence, Finding
+from faults.history import Convergence, Finding, Stop
 from faults.recording import Recorder
 from faults.sampling import LogSearch, ProcessSampler
 
@@ -210,6 +210,16 @@ class Program:
         """SIGKILL, and wait for the end; also of a suspended process."""
         self._rig.cluster.guard.stop(self._pid, number=signal.SIGKILL)
 
+    async def terminate(self) -> None:
+        """SIGTERM, and wait for the end; the checks read how long it took."""
+        begun = time.monotonic()
+        self.send(signal.SIGTERM)
+        guard = self._rig.cluster.guard
+        await self._rig.until(lambda: guard.exit_code(self._pid) is not None, f"{self.name} ends after SIGTERM")
+        code = guard.exit_code(self._pid)
+        assert code is not None
+        self._rig.recorder.stops.append(Stop(program=self.name, seconds=time.monotonic() - begun, code=code))
+
     @property
     def runs(self) -> bool:
         return bool(self._pid) and self._rig.cluster.guard.exit_code(self._pid) is None
@@ -321,18 +331,35 @@ class Rig:
         self, service: ServiceName, count: int = 1, *, sources: tuple[str, ...] = (), **own: Any
     ) -> list[Program]:
         """Starts so many processes of a service and waits until they are ready. `sources`: of another build."""
-        programs = [
-            self.programs.setdefault(f"{service}-{number}", Program(self, service, number)) for number in range(count)
-        ]
+        programs = [self.program(f"{service}-{number}") for number in range(count)]
         for program in programs:
             program.sources = sources
         await asyncio.gather(*(program.start(**own) for program in programs))
         return programs
 
+    def program(self, name: str) -> Program:
+        """Created at its first use."""
+        if name not in self.programs:
+            service, _, number = name.rpartition("-")
+            self.programs[name] = Program(self, cast(ServiceName, service), int(number))
+        return self.programs[name]
+
     def stop_programs(self) -> None:
         for program in self.programs.values():
             if program.runs:
                 program.kill()
+
+    async def write_kubeconfig(self, user: str, ca_file: Path | None = None) -> None:
+        """With a new token, and the CA of the proxy."""
+        token = (await self.cluster.service_account_token(cluster_setup.OWN, user)).read_text()
+        server, ca = self.proxy.url, str(ca_file or self.cluster.ca_file)
+        file = self.cluster.directory / f"{user}.kubeconfig"
+        text = json.dumps(configuration.kubeconfig(server=server, ca_file=ca, user=user, token=token))
+        new = file.with_suffix(".new")
+        new.write_text(text)
+        new.replace(file)
+        self.kubeconfigs[user] = file
+        self.tokens[user] = token
 
     # The bus
 
@@ -624,12 +651,7 @@ async def _populate(started: Rig) -> None:
         timeout=TIMEOUT,
     )
     for user in PROGRAMS:
-        token = (await cluster.service_account_token(cluster_setup.OWN, user)).read_text()
-        file = cluster.directory / f"{user}.kubeconfig"
-        url, ca_file = started.proxy.url, str(cluster.ca_file)
-        file.write_text(json.dumps(configuration.kubeconfig(server=url, ca_file=ca_file, user=user, token=token)))
-        started.kubeconfigs[user] = file
-        started.tokens[user] = token
+        await started.write_kubeconfig(user)
 
 
 def _accounts() -> list[Mapping[str, Any]]:

@@ -6,12 +6,14 @@ from faults.catalog import (
     api_server,
     binders,
     changes,
+    credentials,
     deschedulers,
     metrics,
     nats,
     nats_cluster,
     nodes,
     processes,
+    restarts,
     scheduling,
     versions,
 )
@@ -30,8 +32,10 @@ FAULTS: Mapping[str, Fault] = {
         *nats_cluster.FAULTS,
         *deschedulers.FAULTS,
         *metrics.FAULTS,
+        *restarts.FAULTS,
         *processes.FAULTS,
         *scheduling.FAULTS,
+        *credentials.FAULTS,
         *versions.FAULTS,
     )
 }
