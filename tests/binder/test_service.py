@@ -18,6 +18,7 @@ from equipoise.binder.shell.ledger_store import (
     pause,
     resume,
 )
+from equipoise.binder.settings import BinderSettings
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import Outcome
@@ -195,6 +196,11 @@ async def test_a_redelivery_gets_the_recorded_outcome(world: World) -> None:
     await world.bus.settled()
     assert [outcome.outcome for outcome in world.outcomes] == [Outcome.REJECTED_STALE]
     assert world.kube.evictions == []
+
+
+def test_nothing_is_evicted_by_default() -> None:
+    """Evictions are dry runs until the user enables them."""
+    assert not BinderSettings().evict
 
 
 async def test_an_older_leader_is_refused_after_a_newer_one(world: World) -> None:
