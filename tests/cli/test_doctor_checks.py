@@ -16,6 +16,7 @@ from cli.programs import run
 from cluster_fixtures import StartCluster
 from collector.exporter import Exporter, a_job, a_node, prometheus
 from deployment.base import NAMESPACE, base_documents
+from kube_objects import a_lease
 
 from equipoise.cli.certificates.issue import make_certificates
 from equipoise.cli.certificates.purposes import NATS
@@ -33,7 +34,7 @@ from equipoise.contracts.messages.advice import ClusterReview, ScoresFollowed
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.configuration import Kubernetes, Nats, Shared, Tls
-from equipoise.runtime.kubernetes.client import NAMESPACES, NODES, SERVICE_ACCOUNTS, Kube, KubeError
+from equipoise.runtime.kubernetes.client import LEASES, NAMESPACES, NODES, SERVICE_ACCOUNTS, Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.binaries.build import Binaries
@@ -467,3 +468,16 @@ async def test_without_errors_the_exit_code_is_0(
     assert "stream EQUIPOISE_INTENT: has" in output
     assert "profile kubelet matches" in output
     assert "0 errors, " in output
+
+
+async def test_another_installation_in_the_cluster_is_named() -> None:
+    """An error in the younger one, which writes nothing, and a warning in the older one."""
+    kube = MemoryKube(SystemClock())
+    now = SystemClock().now()
+    kube.put(LEASES, a_lease("equipoise-system", created=now - 100, renewed=now))
+    kube.put(LEASES, a_lease("balance", created=now - 200, renewed=now))
+    _, younger = await findings_of("kubernetes", environment(kube))
+    assert (younger.state, "in namespace balance, and is older" in younger.message) == ("error", True)
+    kube.put(LEASES, a_lease("balance", created=now - 50, renewed=now))
+    _, older = await findings_of("kubernetes", environment(kube))
+    assert (older.state, "in namespace equipoise-system, and is older" in older.message) == ("warning", True)

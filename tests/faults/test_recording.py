@@ -54,6 +54,19 @@ async def test_an_intent_is_open_until_its_outcome(recorder: Recorder) -> None:
     assert recorder.count(Outcome.EVICTED) == 1
 
 
+async def test_emptied_streams_may_lose_events_and_outcomes(recorder: Recorder) -> None:
+    """Those of before; not what is acknowledged later."""
+    intent = an_intent()
+    await recorder.on_intent(delivered(intent))
+    await recorder.on_outcome(delivered(an_outcome(intent)))
+    recorder.record_event("before")
+    recorder.streams_emptied()
+    recorder.record_event("after")
+    recorder.stored_events({"before"})
+    assert [(event.stored, event.loss_expected) for event in recorder.events] == [(True, True), (False, False)]
+    assert recorder.intents[intent.id].outcome_lost
+
+
 async def test_an_intent_that_the_stream_refused_is_not_pending(recorder: Recorder) -> None:
     """Although a core subscription receives it."""
     intent = an_intent(strategy=HARNESS)

@@ -116,6 +116,8 @@ def stream_finding(expected: Stream, actual: StreamState | None) -> Finding:
         wrong.append(f"retains messages for {actual.max_age:g} s, not for {expected.max_age or 0.0:g} s")
     if expected.work_queue and actual.waiting is None:
         wrong.append("the consumer of the binders is missing")
+    if actual.skipped:
+        wrong.append(f"lost messages, so the consumer of the binders skips the next {actual.skipped}")
     if wrong:
         return Finding("error", subject, "; ".join(wrong), SETUP_FIX)
     if expected.work_queue and actual.waiting and not actual.workers:
