@@ -13,12 +13,12 @@ from equipoise.binder.decisions.limits import (
     EvictionsPerWorkload,
     Limits,
 )
+from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import (
     NAME,
     pause,
     resume,
 )
-from equipoise.binder.settings import BinderSettings
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import Outcome
