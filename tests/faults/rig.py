@@ -47,7 +47,7 @@ from faults import cluster_setup
 from faults.convergence import differences
 from faults.fakes import FakeCollector, FakeDescheduler, epoch_of, take_lease
 from faults.fault_proxy import FaultProxy
-from faults.history import Convergence, Finding
+from faults.history import Convergence, Finding, Stop
 from faults.recording import Recorder
 from faults.sampling import LogSearch, ProcessSampler
 
@@ -206,6 +206,16 @@ class Program:
     def kill(self) -> None:
         """SIGKILL, and wait for the end; also of a suspended process."""
         self._rig.cluster.guard.stop(self._pid, number=signal.SIGKILL)
+
+    async def terminate(self) -> None:
+        """SIGTERM, and wait for the end; the checks read how long it took."""
+        begun = time.monotonic()
+        self.send(signal.SIGTERM)
+        guard = self._rig.cluster.guard
+        await self._rig.until(lambda: guard.exit_code(self._pid) is not None, f"{self.name} ends after SIGTERM")
+        code = guard.exit_code(self._pid)
+        assert code is not None
+        self._rig.recorder.stops.append(Stop(program=self.name, seconds=time.monotonic() - begun, code=code))
 
     @property
     def runs(self) -> bool:

@@ -13,6 +13,7 @@ from faults.catalog import (
     nats_cluster,
     nodes,
     processes,
+    restarts,
     scheduling,
 )
 from faults.catalog.fault import LONG, SHORT, Extent, Fault
@@ -30,6 +31,7 @@ FAULTS: Mapping[str, Fault] = {
         *nats_cluster.FAULTS,
         *deschedulers.FAULTS,
         *metrics.FAULTS,
+        *restarts.FAULTS,
         *processes.FAULTS,
         *scheduling.FAULTS,
         *credentials.FAULTS,

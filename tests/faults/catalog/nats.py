@@ -67,6 +67,7 @@ def flip_bits(store: Path, generator: random.Random) -> None:
 
 async def power_lost(rig: Rig, extent: Extent) -> None:
     """Binders and nats-server lose power: its files are truncated, or a copy of its storage from before is restored."""
+    await rig.recreate_consumer(ack_wait=ACK_WAIT)
     store = rig.cluster.directory / "jetstream"
     copy = rig.cluster.directory / "jetstream.copy"
     binders = await rig.start("binder", 2)
@@ -92,6 +93,7 @@ async def power_lost(rig: Rig, extent: Extent) -> None:
 
 async def bits_flipped(rig: Rig, extent: Extent) -> None:
     """nats-server is killed and starts with wrong bits in its files; `equipoise setup` replaces lost streams."""
+    await rig.recreate_consumer(ack_wait=ACK_WAIT)
     binders = await rig.start("binder", 2)
     for _ in range(extent.times):
         await rig.evictions(extent.evictions)
