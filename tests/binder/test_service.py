@@ -13,6 +13,7 @@ from equipoise.binder.decisions.limits import (
     EvictionsPerWorkload,
     Limits,
 )
+from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import (
     NAME,
     pause,
@@ -195,6 +196,11 @@ async def test_a_redelivery_gets_the_recorded_outcome(world: World) -> None:
     await world.bus.settled()
     assert [outcome.outcome for outcome in world.outcomes] == [Outcome.REJECTED_STALE]
     assert world.kube.evictions == []
+
+
+def test_nothing_is_evicted_by_default() -> None:
+    """Evictions are dry runs until the user enables them."""
+    assert not BinderSettings().evict
 
 
 async def test_a_redelivery_without_a_ledger_gets_the_published_outcome(world: World) -> None:

@@ -88,6 +88,9 @@ class Program:
         self._service: ServiceName = service
         self.port = rig.port(self.name)
         self._pid = 0
+        self.sources: tuple[str, ...] = ()
+        """The folders of another build; default: the current one."""
+
         self._sampler: ProcessSampler | None = None
         self._suspended = False
         self._disturbed_until = 0.0
@@ -141,7 +144,7 @@ class Program:
         control, samples = (self.configuration.with_suffix(suffix) for suffix in (".control", ".samples"))
         control.write_text(json.dumps({"offset": offset, "block": 0.0}))
         self._suspended, self._disturbed_until = False, 0.0
-        path = os.pathsep.join(filter(None, (TESTS, os.environ.get("PYTHONPATH"))))
+        path = os.pathsep.join(filter(None, (TESTS, *self.sources, os.environ.get("PYTHONPATH"))))
         self._pid = self._rig.cluster.guard.start(
             [sys.executable, "-m", "faults.instrumented", f"equipoise.{self._service}", control, samples],
             log=self.log,
@@ -324,9 +327,13 @@ class Rig:
 
     # Programs
 
-    async def start(self, service: ServiceName, count: int = 1, **own: Any) -> list[Program]:
-        """Starts so many processes of a service and waits until they are ready."""
+    async def start(
+        self, service: ServiceName, count: int = 1, *, sources: tuple[str, ...] = (), **own: Any
+    ) -> list[Program]:
+        """Starts so many processes of a service and waits until they are ready. `sources`: of another build."""
         programs = [self.program(f"{service}-{number}") for number in range(count)]
+        for program in programs:
+            program.sources = sources
         await asyncio.gather(*(program.start(**own) for program in programs))
         return programs
 

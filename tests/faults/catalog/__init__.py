@@ -15,6 +15,7 @@ from faults.catalog import (
     processes,
     restarts,
     scheduling,
+    versions,
 )
 from faults.catalog.fault import LONG, SHORT, Extent, Fault
 
@@ -35,5 +36,6 @@ FAULTS: Mapping[str, Fault] = {
         *processes.FAULTS,
         *scheduling.FAULTS,
         *credentials.FAULTS,
+        *versions.FAULTS,
     )
 }
