@@ -308,3 +308,17 @@ def test_a_difference_is_reported(tmp_path: Path, text: str, replacement: str, e
     copy.write_text(original.replace(text, replacement))
     reported = differences(base_programs(base_documents()), compose_programs(compose_document(copy)))
     assert any(expected in line for line in reported), reported
+
+
+def test_a_token_is_valid_for_ten_minutes() -> None:
+    """The API server makes one that is mounted automatically valid for a year."""
+    templates = [d["spec"]["template"]["spec"] for d in base_documents() if "template" in d.get("spec", {})]
+    assert not any(template.get("automountServiceAccountToken", True) for template in templates)
+    lifetimes = {
+        template["containers"][0]["name"]: source["serviceAccountToken"]["expirationSeconds"]
+        for template in templates
+        for volume in template.get("volumes", ())
+        for source in volume.get("projected", {}).get("sources", ())
+        if "serviceAccountToken" in source
+    }
+    assert lifetimes == {name: 600 for name in (*SERVICES, "setup") if name != "scorer"}

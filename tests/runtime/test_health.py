@@ -123,3 +123,19 @@ async def test_the_probe_reports_by_its_exit_code(url: str, health: Health, caps
     assert await asyncio.to_thread(probe, ["http://127.0.0.1:1/readyz"]) == 1
     for arguments in ([], ["https://127.0.0.1/"], ["127.0.0.1:80"], ["http://[::1"], ["http://h:x"]):
         assert probe(arguments) == 2
+
+
+async def test_idle_connections_take_no_place(url: str, health: Health) -> None:
+    """Of 300 connections that send nothing the oldest are closed, and requests get their response."""
+    health.warmed_up()
+    host, port = url.removeprefix("http://").split(":")
+    idle = [await asyncio.open_connection(host, int(port)) for _ in range(300)]
+    closed = [asyncio.create_task(reader.read()) for reader, _ in idle]
+    assert (await get(f"{url}/readyz"))[0] == 200
+    async with asyncio.timeout(60):
+        while sum(task.done() for task in closed) < 300 - 64:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert not closed[-1].done()
+    for (_, writer), task in zip(idle, closed, strict=True):
+        task.cancel()
+        writer.transport.abort()

@@ -16,6 +16,9 @@ log = structlog.get_logger()
 
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
+_MAX_CONNECTIONS = 64
+"""More than Prometheus and the probes need. A client that sends nothing would keep its connection for ever."""
+
 _SHUTDOWN_SECONDS = 2.0
 """Seconds that a running request may take at the end."""
 
@@ -160,13 +163,26 @@ async def serving_health(address: str, health: Health, metrics: CollectorRegistr
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
     try:
+        assert runner.server is not None
+        server = runner.server
+
+        def new_connection() -> asyncio.Protocol:
+            """Anybody may connect. The oldest connections end, so that those that send nothing fill no memory."""
+            for oldest in server.connections[: 1 - _MAX_CONNECTIONS]:
+                if oldest.transport is not None:
+                    oldest.transport.abort()
+            return server()
+
         try:
-            await web.TCPSite(runner, host or None, port).start()
+            listener = await asyncio.get_running_loop().create_server(new_connection, host or None, port)
         except OSError as error:
             raise ConfigurationError(f"health: {address} cannot be listened on: {error.strerror or error}") from error
-        name, bound = runner.addresses[0][:2]
+        name, bound = listener.sockets[0].getsockname()[:2]
         log.info("health", address=f"{name}:{bound}")
-        yield f"{name}:{bound}"
+        try:
+            yield f"{name}:{bound}"
+        finally:
+            listener.close()
     finally:
         await runner.cleanup()
 
