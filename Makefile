@@ -4,6 +4,7 @@ TRACE ?=
 BENCH ?=
 SEEDS ?=
 FAULTS ?=
+SOAK ?=
 JOBS ?=
 PLANTED ?=
 ARGS ?=
@@ -27,10 +28,10 @@ test: ## Run all tests: on real clusters, and in parallel the tests that need no
 test-unit: ## Run the tests that need no cluster
 	@./run pytest -n 3 -m "not cluster" $(ARGS)
 
-chaos: ## Weekly: inject faults on real clusters (SEEDS=1-20 JOBS=2 FAULTS=name,name ARGS=--long) and run the demo; or PLANTED=1|real
+chaos: ## Weekly: inject faults on real clusters (SEEDS=1-20 JOBS=2 FAULTS=name,name ARGS=--long) and run the demo; or SOAK=1h, or PLANTED=1|real
 	@./run env PYTHONPATH=tests python -m $(if $(PLANTED),faults.planted $(if $(filter real,$(PLANTED)),--real),faults \
-		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FAULTS),--faults $(FAULTS))) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
-	$(if $(PLANTED)$(SEEDS)$(FAULTS)$(ARGS),,@./run pytest -m weekly)
+		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SOAK),--soak $(SOAK))) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
+	$(if $(PLANTED)$(SOAK)$(SEEDS)$(FAULTS)$(ARGS),,@./run pytest -m weekly)
 
 check: ## Check style, types, architecture, and that docs/asyncapi.yaml and docs/events.md match the code
 	@./run sh -c 'ruff format --check . && ruff check . && mypy && lint-imports && pytest -q tests/cli/test_events.py'

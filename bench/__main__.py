@@ -20,6 +20,7 @@ MODULES = {
     "freshness": "freshness",
     "plan_5000": "plan_5000",
     "binder": "binder",
+    "weeks": "weeks",
     "level_vs_descheduler": "level_vs_descheduler",
     "resources": "resources",
     "lab_replay": "lab",

@@ -69,3 +69,14 @@ def a_replica_set(name: str = "web", replicas: int = 10) -> objects.WorkloadObje
         spec=objects.WorkloadSpec(replicas=replicas),
         status=objects.WorkloadStatus(replicas=replicas, ready_replicas=replicas),
     )
+
+
+def a_lease(
+    namespace: str, *, created: float = NOW - 1_000, renewed: float | None = NOW - 5, holder: str = "d-1"
+) -> objects.Lease:
+    """The Lease of a descheduler that leads: each installation has one."""
+    metadata = objects.ObjectMeta(
+        name="equipoise-descheduler", namespace=namespace, creation_timestamp=datetime.fromtimestamp(created, UTC)
+    )
+    renew_time = None if renewed is None else datetime.fromtimestamp(renewed, UTC)
+    return objects.Lease(metadata=metadata, spec=objects.LeaseSpec(holder_identity=holder, renew_time=renew_time))

@@ -25,6 +25,10 @@ _CHUNK = 65_536
 _POLL = 0.05
 
 
+def others(name: str) -> tuple[str, ...]:
+    return tuple(server for server in SERVERS if server != name)
+
+
 class Network:
     """The routes between the servers: each goes through a proxy, which can hold the bytes of one direction.
 
@@ -60,16 +64,16 @@ class Network:
         self._proxies.append(server)
         return int(server.sockets[0].getsockname()[1])
 
-    def cut(self, source: str, target: str) -> None:
-        """No byte of `source` reaches `target` any more."""
-        self._direction(source, target).clear()
+    def cut(self, source: str, *targets: str) -> None:
+        """No byte of `source` reaches these servers any more."""
+        for target in targets:
+            self._direction(source, target).clear()
 
     def isolate(self, server: str) -> None:
         """No byte passes between this server and the others."""
-        for other in SERVERS:
-            if other != server:
-                self.cut(server, other)
-                self.cut(other, server)
+        self.cut(server, *others(server))
+        for other in others(server):
+            self.cut(other, server)
 
     def heal(self) -> None:
         for event in self._open.values():
@@ -123,10 +127,8 @@ class NatsServers:
 
     async def open(self) -> None:
         for source in SERVERS:
-            for target in SERVERS:
-                if source != target:
-                    port = self._route_ports[target]
-                    self._routes[source].append(await self.network.proxy(source, target, port))
+            for target in others(source):
+                self._routes[source].append(await self.network.proxy(source, target, self._route_ports[target]))
         await self.start(*SERVERS)
 
     async def close(self) -> None:
@@ -166,6 +168,15 @@ class NatsServers:
                     if info.config.name == stream and info.cluster is not None and info.cluster.leader:
                         return str(info.cluster.leader)
                 await asyncio.sleep(_POLL)
+
+    async def lead(self, stream: str, name: str) -> None:
+        """Until this server leads a stream."""
+        request = json.dumps({"placement": {"preferred": name}}).encode()
+        while await self.leader(stream) != name:
+            async with self.client() as client:
+                with suppress(nats.errors.Error, TimeoutError):
+                    await client.request(f"$JS.API.STREAM.LEADER.STEPDOWN.{stream}", request, timeout=2)
+            await asyncio.sleep(_POLL)
 
     @asynccontextmanager
     async def client(self, *names: str) -> AsyncIterator[Client]:

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from annotator.worlds import ROUND, SETTINGS, World
 from builders import NOW, a_node_utilization, a_placement, a_window, a_workload, a_workload_utilization
+from kube_objects import a_lease
 
 from equipoise.annotator.service import MAX_CONFLICTS
 from equipoise.annotator.settings import AnnotatorSettings
@@ -659,3 +660,17 @@ async def test_it_writes_nothing_until_its_admission_policy_is_in_effect(world: 
     await world.measured()
     await world.clock.advance(fence.RETRY_PERIOD + ROUND)
     assert world.writes == 1
+
+
+async def test_the_younger_of_two_installations_annotates_nothing(world: World) -> None:
+    """While the other one works; afterwards it writes at the next measurement."""
+    world.add_node()
+    world.kube.put(LEASES, a_lease("balance"))
+    await world.begin()
+    await world.measured(cpu=3.0)
+    assert world.load_on() is None
+    assert any("in namespace balance" in problem for problem in world.health["annotator-1"].problems)
+    world.kube.remove(LEASES, "equipoise-descheduler", "balance")
+    await world.clock.advance(10)
+    await world.measured(cpu=3.0)
+    assert world.load_on() == 0.3

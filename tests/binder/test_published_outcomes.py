@@ -7,18 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 from binder.stepping import SteppingBus, Steps
-from binder.worlds import GENEROUS, LEADER, World
+from binder.worlds import GENEROUS, LEADER, OWN, World
 from builders import NOW, an_intent
 from kube_objects import a_deployment
 
 from equipoise.binder.decisions.limits import EvictionsPerNamespace
 from equipoise.binder.decisions.result import Finish
+from equipoise.binder.shell.ledger_store import NAME
 from equipoise.binder.state.published_outcomes import PublishedOutcomes
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.messages.eviction import EVICTION_OUTCOME, Outcome
+from equipoise.contracts.messages.eviction import EVICTION_OUTCOME, EvictionOutcome, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.runtime.bus import Delivery
-from equipoise.runtime.kubernetes.client import DEPLOYMENTS
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, DEPLOYMENTS
 from equipoise.testbed.memory.clock import settle
 from equipoise.testbed.memory.faults import Call
 
@@ -125,3 +126,41 @@ def test_only_the_latest_outcomes_are_kept() -> None:
         known.add(msgspec.structs.replace(EVICTION_OUTCOME, intent_id=str(number), settled_at=NOW))
     assert known.get("0") is None
     assert known.get("5999") is not None
+
+
+class _PublishedTwice:
+    """A bus that also shows outcomes which the stream drops because of their id: subscribers receive those, too."""
+
+    def __init__(self, world: World) -> None:
+        self._bus = world.bus
+        self.outcomes: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bus, name)
+
+    async def publish(self, subject: str, message: Any, *, message_id: str | None = None) -> None:
+        if isinstance(message, EvictionOutcome):
+            self.outcomes.append(message.outcome.value)
+        await self._bus.publish(subject, message, message_id=message_id)
+
+
+@pytest.mark.parametrize("why", ["throttled", "delivered too often", "no ledger"])
+async def test_an_outcome_remains_when_the_ledger_cannot_be_read(why: str) -> None:
+    """The intent of an eviction is delivered again: it was published as failed or paused before."""
+    world = World()
+    await world.populate()
+    bus: Any = _PublishedTwice(world)
+    binder = world.binder(bus=bus)
+    await world.start(binder)
+    (intent,) = await world.propose("web-1")
+    assert bus.outcomes == ["evicted"]
+    delivery = Delivery(
+        subject=subjects.eviction_intent("shop", "web-1"), message=intent, last_attempt=why == "delivered too often"
+    )
+    if why == "no ledger":
+        world.kube.remove(CONFIG_MAPS, NAME, OWN)
+    else:
+        world.kube.fail_next("get", status=429 if why == "throttled" else 503, times=None, retry_after=200.0)
+    assert await binder.on_eviction_intent(delivery) is None
+    assert bus.outcomes == ["evicted", "evicted"]
+    await world.stop()

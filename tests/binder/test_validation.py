@@ -99,6 +99,17 @@ async def test_stale_and_future_samples_and_expired_intents_are_refused(world: W
     ]
 
 
+async def test_a_binder_with_a_slow_clock_refuses_expired_intents_and_old_samples(world: World) -> None:
+    """The API server's clock is 60 s later."""
+    world.kube.skew = 60.0
+    now = world.clock.now()
+    await world.start(world.binder())
+    await world.propose("web-1", id="late", decided_at=now, expires_at=now + 59)
+    await world.propose("web-1", id="old", sampled_at=now - 61)
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EXPIRED, Outcome.REJECTED_STALE]
+    assert world.kube.evictions == []
+
+
 @pytest.mark.parametrize(
     "fields",
     [{"fresh": 2}, {"problem": "down"}, {"skew": 11.0}, {"expected": 0, "fresh": 0}, {"queried_at": NOW - 200}],

@@ -117,6 +117,7 @@ def as_created(stream: Any, **fields: Any) -> StreamState:
         (INTENT, as_created(INTENT, waiting=None), "error", "consumer of the binders is missing"),
         (INTENT, as_created(INTENT, waiting=3, workers=0), "error", "3 intents are pending"),
         (INTENT, as_created(INTENT, waiting=3, workers=2), "ok", ""),
+        (INTENT, as_created(INTENT, skipped=3), "error", "skips the next 3"),
     ],
 )
 def test_a_stream_is_compared_with_the_one_of_setup(

@@ -16,7 +16,10 @@ from cli.programs import run
 from cluster_fixtures import StartCluster
 from collector.exporter import Exporter, a_job, a_node, prometheus
 from deployment.base import NAMESPACE, base_documents
+from kube_objects import a_lease
 
+from equipoise.cli.certificates.issue import make_certificates
+from equipoise.cli.certificates.purposes import NATS
 from equipoise.cli.doctor.checks import CHECKS
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.doctor.run import diagnose
@@ -30,8 +33,8 @@ from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.advice import ClusterReview, ScoresFollowed
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus.nats_bus import open_bus
-from equipoise.runtime.configuration import Kubernetes, Nats, Shared
-from equipoise.runtime.kubernetes.client import NAMESPACES, NODES, SERVICE_ACCOUNTS, Kube, KubeError
+from equipoise.runtime.configuration import Kubernetes, Nats, Shared, Tls
+from equipoise.runtime.kubernetes.client import LEASES, NAMESPACES, NODES, SERVICE_ACCOUNTS, Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.binaries.build import Binaries
@@ -89,6 +92,26 @@ async def test_unencrypted_services_are_a_warning(bus: Bus) -> None:
     assert (warning.state, warning.subject) == ("warning", "nats://nats:4222")
     assert "unencrypted" in warning.message
     assert "equipoise certificates --for nats" in warning.fix
+
+
+@pytest.mark.parametrize(("days", "state"), [(365, "ok"), (20, "warning")])
+async def test_a_certificate_of_nats_that_expires_soon_is_a_warning(tmp_path: Path, days: int, state: str) -> None:
+    """NATS and its clients do not report it: open connections remain, and the next ones fail."""
+    clock = SystemClock()
+    make_certificates(tmp_path, NATS, names=(), addresses=(), days=days, force=False, now=clock.now())
+    world = NatsWorld(
+        tmp_path / "nats", f'tls {{ cert_file: "{tmp_path / "server.crt"}", key_file: "{tmp_path / "server.key"}" }}'
+    )
+    await world.start()
+    try:
+        tls = Tls(ca_file=str(tmp_path / "ca.crt"))
+        findings = await findings_of("bus", environment(bus=Nats(url=f"tls://localhost:{world.port}", tls=tls)))
+    finally:
+        await world.stop()
+    [finding] = [finding for finding in findings if "certificate" in finding.message]
+    assert finding.state == state
+    assert f"({days - 1} days)" in finding.message
+    assert ("kill -HUP" in finding.fix) == (state == "warning")
 
 
 async def test_the_doctor_takes_the_address_of_the_services_from_their_configuration(bus: Bus, tmp_path: Path) -> None:
@@ -445,3 +468,16 @@ async def test_without_errors_the_exit_code_is_0(
     assert "stream EQUIPOISE_INTENT: has" in output
     assert "profile kubelet matches" in output
     assert "0 errors, " in output
+
+
+async def test_another_installation_in_the_cluster_is_named() -> None:
+    """An error in the younger one, which writes nothing, and a warning in the older one."""
+    kube = MemoryKube(SystemClock())
+    now = SystemClock().now()
+    kube.put(LEASES, a_lease("equipoise-system", created=now - 100, renewed=now))
+    kube.put(LEASES, a_lease("balance", created=now - 200, renewed=now))
+    _, younger = await findings_of("kubernetes", environment(kube))
+    assert (younger.state, "in namespace balance, and is older" in younger.message) == ("error", True)
+    kube.put(LEASES, a_lease("balance", created=now - 50, renewed=now))
+    _, older = await findings_of("kubernetes", environment(kube))
+    assert (older.state, "in namespace equipoise-system, and is older" in older.message) == ("warning", True)

@@ -6,16 +6,22 @@ import os
 import shlex
 import signal
 import socket
+import stat
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from cli.programs import PROGRAM, Running, processes_with, run, started
 from cluster_fixtures import StartCluster
 
 from equipoise.cli.up.run import WITHOUT_ANNOTATIONS
+from equipoise.runtime.bus import BusUnavailable
+from equipoise.runtime.bus.connection import connected_within
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.objects import constant_usage_annotations, deployment, node, pod_template
 
@@ -70,8 +76,8 @@ async def up(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Asyn
     up = Up(running.process)
     begun = [running.process]
     try:
-        url = (await up.prints(r"equipoise tap --nats (\S+)"))[1]
-        up.tap = await started("tap", "eviction", "-o", "json", "--nats", url)
+        access = (await up.prints(r"equipoise tap (--nats .*)"))[1]
+        up.tap = await started("tap", "eviction", "-o", "json", *access.split())
         begun.append(up.tap.process)
         for service in WITHOUT_ANNOTATIONS:
             await up.prints(f"{service} is ready")
@@ -110,6 +116,17 @@ async def test_a_hot_node_leads_to_a_dry_run(cluster: Cluster, up: Up) -> None:
     assert not [node for node in nodes if "equipoise.dev/load" in node["metadata"].get("annotations", {})]
 
 
+async def test_nats_admits_only_its_users(up: Up) -> None:
+    """Other users of the machine reach its port: nobody but the services may propose evictions."""
+    _, _, _, url, *_, password_file = summary(up, "messages").split()
+    with pytest.raises(BusUnavailable, match="Authorization Violation"):
+        async with connected_within(3, Nats(url=url), "tap", SystemClock()):
+            pass
+    assert stat.S_IMODE(Path(password_file).parent.parent.stat().st_mode) == 0o700
+    assert urlsplit(url).hostname == "127.0.0.1"
+    assert "not permitted" not in up.output
+
+
 async def test_a_second_up_names_who_holds_the_leases(cluster: Cluster, up: Up) -> None:
     """Its collector and descheduler are standbys."""
     second = await started(
@@ -137,8 +154,8 @@ async def test_a_killed_service_is_restarted(up: Up) -> None:
 
 async def test_tap_ends_when_its_reader_ends(up: Up) -> None:
     """`equipoise tap | head -1` has exit code 0 and no error."""
-    url = summary(up, "messages").split()[-1]
-    tap = " ".join(shlex.quote(word) for word in (*PROGRAM, "tap", "utilization", "--nats", url))
+    access = summary(up, "messages").split()[2:]
+    tap = " ".join(shlex.quote(word) for word in (*PROGRAM, "tap", "utilization", *access))
     shell = await asyncio.create_subprocess_exec(
         "bash", "-c", f"{tap} | head -1; echo ${{PIPESTATUS[0]}}",
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,

@@ -1,14 +1,24 @@
 """The configuration of `equipoise up`, and what it prints: what it writes to the cluster, readiness, and who leads."""
 
+import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from builders import NOW
 
 from equipoise.cli.kubeconfig import Context
-from equipoise.cli.up.run import WITHOUT_ANNOTATIONS, complete_document, readiness_changes, standby_line, summary
+from equipoise.cli.up.run import (
+    WITHOUT_ANNOTATIONS,
+    complete_document,
+    create_passwords,
+    nats_access,
+    readiness_changes,
+    standby_line,
+    summary,
+)
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.contracts.kubernetes.objects import Lease, LeaseSpec, ObjectMeta
+from equipoise.runtime.bus.permissions import USERS
 from equipoise.runtime.kubernetes.client import LEASES
 from equipoise.runtime.process.health import Readiness
 from equipoise.testbed.memory.clock import ManualClock
@@ -57,6 +67,19 @@ def test_annotations_are_off_unless_requested() -> None:
     assert on["annotations"] == "equipoise.dev/… on nodes and workloads"
     assert off["context"] == "home  (cluster castle https://castle:6443)"
     assert off["writes"] == f"ledger and Leases in namespace {OWN}"
+
+
+def test_every_user_of_nats_has_a_password_of_its_own(tmp_path: Path) -> None:
+    """In a file that only the owner reaches; the summary has the options of the user tap."""
+    passwords = create_passwords(tmp_path)
+
+    assert set(passwords) == set(USERS)
+    assert len(set(passwords.values())) == len(USERS)
+    assert stat.S_IMODE((tmp_path / "passwords").stat().st_mode) == 0o700
+    for user in USERS:
+        access = nats_access(tmp_path, user)
+        assert access["EQUIPOISE_NATS__USER"] == user
+        assert Path(access["EQUIPOISE_NATS__PASSWORD_FILE"]).read_text() == passwords[user]
 
 
 async def test_a_standby_names_who_holds_its_lease() -> None:

@@ -22,6 +22,7 @@ from equipoise.cli.certificates.purposes import EXTENDER, NATS
 from equipoise.cli.service_settings import SERVICE_SETTINGS, all_settings
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.runtime.bus.permissions import USERS, permission_file
+from equipoise.runtime.bus.tls import TlsClient
 from equipoise.runtime.configuration import read_document, validate_document
 from equipoise.runtime.process.clock import SystemClock
 
@@ -67,7 +68,7 @@ async def test_nats_speaks_only_tls(tmp_path: Path) -> None:
         client = await nats.connect(f"tls://localhost:{world.port}", tls=trusting, allow_reconnect=False)
         await client.close()
         with pytest.raises(ssl.SSLError):
-            await nats.connect(f"tls://localhost:{world.port}", tls=older, allow_reconnect=False)
+            await TlsClient(required=True).connect(f"tls://localhost:{world.port}", tls=older, allow_reconnect=False)
         reader, writer = await asyncio.open_connection("127.0.0.1", world.port)
         assert b'"tls_required":true' in await reader.readline()
         writer.write(b'CONNECT {"verbose":true}\r\nPING\r\n')
@@ -180,6 +181,22 @@ def test_every_port_is_closed_but_those_of_a_network_policy() -> None:
     (rule,) = policies["equipoise-nats"]["ingress"]
     assert rule["from"] == [{"podSelector": {"matchLabels": {"app.kubernetes.io/name": "equipoise"}}}]
     assert 'http: "127.0.0.1:' in (BASE / "nats.conf").read_text()
+
+
+def test_every_account_that_uses_the_api_server_has_its_priority_level() -> None:
+    """An account that is missing there would share the level of all ServiceAccounts."""
+    documents = base_documents()
+    using = {
+        d["spec"]["template"]["spec"]["serviceAccountName"]
+        for d in documents
+        if d["kind"] in ("Deployment", "Job") and d["spec"]["template"]["spec"]["automountServiceAccountToken"]
+    }
+    schemas = [d["spec"] for d in documents if d["kind"] == "FlowSchema"]
+    assert len(schemas) == 2
+    for schema in schemas:
+        named(documents, "PriorityLevelConfiguration", schema["priorityLevelConfiguration"]["name"])
+        (rule,) = schema["rules"]
+        assert {subject["serviceAccount"]["name"] for subject in rule["subjects"]} == using
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)

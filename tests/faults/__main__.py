@@ -1,23 +1,33 @@
 """`make chaos`: every fault with every seed, each seed on a fresh cluster; a table at the end.
 
+With --soak one cluster runs for so long, and faults are injected at random (soak.py).
+
 Exit codes: 0 every run passed, 1 an invariant was violated, 2 a run was inconclusive.
 """
 
 import argparse
+import asyncio
 import json
+import secrets
 import sys
 from pathlib import Path
 
 import msgspec
 
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.runtime.configuration import Logging
+from equipoise.runtime.process.logging import configure_logging
 from equipoise.testbed.binaries.build import build
 from faults.campaign import exit_code, markdown, run_seeds, seeds, table
 from faults.catalog import FAULTS, LONG, SHORT
+from faults.rig import Inconclusive, rig
+from faults.soak import soak
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
-    parser.add_argument("--seeds", default="1,2,3", help='"1,2,3", or "1-20"')
+    parser.add_argument("--seeds", help='"1,2,3" (the default), or "1-20"; of a soak one (default: at random)')
+    parser.add_argument("--soak", type=Duration.parse, metavar="DURATION", help="faults at random: 10m, 1h")
     parser.add_argument("--faults", default=",".join(FAULTS), help="names separated by commas (default: all)")
     extent = parser.add_mutually_exclusive_group()
     extent.add_argument("--short", action="store_true", help="the short form of each fault (the default)")
@@ -32,13 +42,29 @@ def main() -> int:
     if unknown:
         parser.error(f"unknown fault: {unknown[0]}; available: {', '.join(FAULTS)}")
     build()  # before several processes need the programs
+    if options.soak is not None:
+        seed = seeds(options.seeds)[0] if options.seeds else secrets.randbelow(1_000_000)
+        return asyncio.run(_soak(options.soak, seed, options.keep))
     chosen = LONG if options.long else SHORT
-    results = run_seeds(seeds(options.seeds), names, chosen, jobs=options.jobs, keep=options.keep)
+    results = run_seeds(seeds(options.seeds or "1,2,3"), names, chosen, jobs=options.jobs, keep=options.keep)
     _print("")
     _print(markdown(results) if options.markdown else table(results))
     if options.json:
         options.json.write_text("".join(json.dumps(msgspec.to_builtins(result)) + "\n" for result in results))
     return exit_code(results)
+
+
+async def _soak(seconds: float, seed: int, keep: Path | None) -> int:
+    configure_logging(Logging(level="error"), "faults")
+    _print(f"seed {seed} (SEEDS={seed} chooses the same faults again)")
+    async with rig(build(), keep) as started:
+        try:
+            report = await soak(started, seed, seconds, _print)
+        except Inconclusive as error:
+            _print(f"inconclusive: {error}")
+            return 2
+    _print(f"\n{report.text()}")
+    return report.exit_code
 
 
 def _print(text: str) -> None:

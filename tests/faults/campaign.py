@@ -44,13 +44,17 @@ async def run_fault(rig: Rig, name: str, seed: int, extent: Extent) -> Result:
     started = time.monotonic()
     inconclusive = ""
     try:
-        async with rig.running(seed, name):
+        async with rig.running(seed, name, nats_servers=fault.nats_servers):
             await fault.run(rig, extent)
     except Inconclusive as error:
         inconclusive = str(error)
         rig.stop_programs()
         rig.recorder.streams_emptied()  # pending intents do not concern the next run
+    if fault.nats_servers > 1:
+        rig.recorder.outcomes_refused()
     history = rig.recorder.history(rig.since)
+    if fault.nats_servers > 1:
+        rig.recorder.streams_emptied()  # the servers of this run are gone
     violated = violations(history, cluster_setup.guarantees())
     if fault.also is not None:
         violated["also"] = fault.also(history)
@@ -71,6 +75,8 @@ async def run_fault(rig: Rig, name: str, seed: int, extent: Extent) -> Result:
             "intents": len(history.new_intents),
             "posts": len(history.new_posts),
             "evictions": len(history.new_evictions),
+            "events": sum(event.at >= history.since for event in history.events),
+            "events lost": sum(event.at >= history.since and not event.stored for event in history.events),
         },
         outcomes=counts,
     )

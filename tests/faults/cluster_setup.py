@@ -48,6 +48,14 @@ LATE, LATE_AFTER = 3, 6.0
 """Nothing is evicted while so many replacements are missing for so many seconds."""
 
 
+CANARIES = {
+    "the password for NATS": "canary-5e0c2f-password",
+    "the environment of a container": "canary-91b7aa-environment",
+    "the annotations of a pod": "canary-c3d84e-annotation",
+}
+"""What no log may contain: by what they are."""
+
+
 def workload_of(pod: str) -> str:
     """From the pod's name: the names of these workloads contain no hyphen."""
     return pod.partition("-")[0]
@@ -56,7 +64,7 @@ def workload_of(pod: str) -> str:
 def manifests() -> list[Document]:
     def deployment(name: str, replicas: int, namespace: str = NAMESPACE, **template: Any) -> Document:
         labels = objects.pod_template(name, **template)
-        return objects.deployment(name, labels, replicas=replicas, namespace=namespace)
+        return objects.deployment(name, _with_canaries(labels), replicas=replicas, namespace=namespace)
 
     bare = objects.pod_template("bare")
     return [
@@ -66,7 +74,9 @@ def manifests() -> list[Document]:
             deployment(name, REPLICAS, annotations=constant_usage_annotations(900 if name in HEAVY else 100, 256))
             for name in MOVABLE
         ),
-        objects.stateful_set(STATEFUL, objects.pod_template(STATEFUL), replicas=REPLICAS, namespace=NAMESPACE),
+        objects.stateful_set(
+            STATEFUL, _with_canaries(objects.pod_template(STATEFUL)), replicas=REPLICAS, namespace=NAMESPACE
+        ),
         deployment(PINNED, 4),
         objects.pod_disruption_budget("none", PINNED, max_unavailable=0, namespace=NAMESPACE),
         deployment(TWICE, 4),
@@ -80,6 +90,13 @@ def manifests() -> list[Document]:
         deployment("critical", 3, spec={"priorityClassName": "system-cluster-critical"}),
         deployment("system", 2, namespace="kube-system"),
     ]
+
+
+def _with_canaries(template: Document) -> Document:
+    template["metadata"]["annotations"]["example.com/secret"] = CANARIES["the annotations of a pod"]
+    for container in template["spec"]["containers"]:
+        container["env"] = [{"name": "SECRET", "value": CANARIES["the environment of a container"]}]
+    return template
 
 
 def node_manifests() -> list[Document]:
@@ -150,7 +167,7 @@ def document(
     return {
         "apiVersion": "equipoise.dev/v1alpha1",
         "kind": "EquipoiseConfiguration",
-        "logging": {"format": "json"},
+        "logging": {"format": "json", "level": "debug"},
         "nats": {"url": nats},
         "kubernetes": {"kubeconfig": kubeconfig, "namespace": OWN},
         "load": {

@@ -26,6 +26,7 @@ class Response:
 
     status: int | None = None
     body: bytes = b""
+    caller_waits: bool = True
 
 
 class Meter:
@@ -63,11 +64,11 @@ class Meter:
         """From the request to the end of the block, which completes the response."""
         at, begun, waited = self._clock.now(), time.monotonic(), self._waited()
         broken, breaks = self._broken, self._breaks
-        response, caller_waited = Response(), True
+        response = Response()
         try:
             yield response
         except asyncio.CancelledError:
-            caller_waited = False
+            response.caller_waits = False
             raise
         finally:
             self._recorder.exchanges.append(
@@ -77,9 +78,9 @@ class Meter:
                     hosts=tuple(json.loads(request).get("NodeNames") or ()),
                     status=response.status,
                     body=response.body,
-                    seconds=time.monotonic() - begun - (self._waited() - waited),
+                    seconds=max(0.0, time.monotonic() - begun - (self._waited() - waited)),
                     scorer_runs=not broken and breaks == self._breaks,
-                    caller_waited=caller_waited,
+                    caller_waited=response.caller_waits,
                 )
             )
 

@@ -32,7 +32,7 @@ class FakeCollector:
 
     def __init__(self, kube: Kube, bus: Bus, clock: Clock) -> None:
         self._kube = kube
-        self._bus = bus
+        self.bus = bus
         self._clock = clock
         self._epoch = round(clock.now() * 1000)
         self._sequence = 0
@@ -96,7 +96,7 @@ class FakeCollector:
             epoch=self._epoch,
             sequence=self._sequence,
         )
-        await self._bus.publish_many([*messages, (subjects.utilization_cycle("all"), cycle)])
+        await self.bus.publish_many([*messages, (subjects.utilization_cycle("all"), cycle)])
 
     def _utilization(self, node: objects.ObjectMeta, pods: Iterable[objects.Pod], now: float) -> NodeUtilization:
         if self._frozen_at is None:
@@ -202,7 +202,8 @@ class FakeDescheduler:
     async def run(self) -> None:
         """Until cancelled; keeps a few intents pending."""
         while True:
-            if self.epoch is not None and len(self._recorder.pending()) < self.max_pending:
+            connected = self.epoch is not None and self._bus.connected
+            if connected and len(self._recorder.pending()) < self.max_pending:
                 await self.propose()
             await asyncio.sleep(0.03)
 
@@ -214,6 +215,22 @@ class FakeDescheduler:
             if intent is not None and await self.publish(intent):
                 published.append(intent)
         return published
+
+    async def publish_late(self, count: int, *, up_to: float) -> None:
+        """Publishes so many intents in random order: half were decided up to so many seconds ago, half up to ten."""
+        held = [intent for _ in range(count) if (intent := self._intent()) is not None]
+        for number, intent in enumerate(held):
+            late = self._generator.uniform(0.0, up_to if number % 2 else 10.0)
+            lifetime = self._generator.choice((self.lifetime, 120.0, 840.0))
+            held[number] = msgspec.structs.replace(
+                intent,
+                sampled_at=intent.sampled_at - late,
+                decided_at=intent.decided_at - late,
+                expires_at=intent.decided_at - late + lifetime,
+            )
+        self._generator.shuffle(held)
+        for intent in held:
+            await self.publish(intent)
 
     async def publish(self, intent: EvictionIntent) -> bool:
         self._recorder.record_intent(intent, epoch_held=self.epoch_held)

@@ -239,13 +239,27 @@ class FaultProxy:
         # A canceled client request must be canceled at the server too.
         self._runner = web.AppRunner(application, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         await self._runner.setup()
+        await self._listen()
+        return self
+
+    async def _listen(self) -> None:
         certificate, key = self._files
         server = None
         if certificate is not None:
             server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             server.load_cert_chain(certificate, key)
-        await web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=server).start()
-        return self
+        self._site = web.TCPSite(self._runner, "127.0.0.1", self._port, ssl_context=server)
+        await self._site.start()
+
+    async def present(self, cert_file: Path, key_file: Path) -> tuple[Path | None, Path | None]:
+        """Use another certificate, and abort all connections. Returns the files used before."""
+        before, self._files = self._files, (cert_file, key_file)
+        await self._site.stop()
+        for connection in self._runner.server.connections if self._runner.server else ():
+            if connection.transport is not None:
+                connection.transport.abort()
+        await self._listen()
+        return before
 
     async def __aexit__(self, *_: object) -> None:
         self.clear()

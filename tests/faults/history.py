@@ -63,6 +63,9 @@ class PublishedIntent(Value, frozen=True, kw_only=True):
     epoch_held: bool = True
     """False: published in the name of a leader that has lost the Lease."""
 
+    outcome_lost: bool = False
+    """A fault may have kept its outcome from the stream, which decides, or removed it."""
+
 
 class PublishedOutcome(Value, frozen=True, kw_only=True):
     """An outcome on the bus."""
@@ -87,6 +90,79 @@ class ScoreResponse(Value, frozen=True, kw_only=True):
 
     at: float
     neutral: bool
+
+
+class AcknowledgedEvent(Value, frozen=True, kw_only=True):
+    """A message of the harness that a stream acknowledged."""
+
+    at: float
+    event_id: str
+    stored: bool = True
+    """Whether it was in the stream at the end of the run."""
+
+    loss_expected: bool = False
+    """A fault removed more than the stream can survive."""
+
+
+class Alarm(Value, frozen=True, kw_only=True):
+    """A stream was broken, and repaired by `equipoise setup`."""
+
+    at: float
+    what: str
+    named: float | None = None
+    """Seconds until /readyz of a service named it; None: never."""
+
+    cleared: float | None = None
+    """Seconds from the repair until no service named it; None: never."""
+
+
+LATE = 0.1
+"""Seconds by which the event loop of a service may be late."""
+
+
+class ProcessSample(Value, frozen=True, kw_only=True):
+    """A process of a service, as the operating system shows it, and its event loop since the previous sample."""
+
+    at: float
+    name: str
+    pid: int
+    resident: int = 0
+    """Bytes of memory."""
+
+    descriptors: int = 0
+    tasks: int = 0
+    measured: int = 0
+    """Measurements of the event loop, none while the harness suspends or blocks the process."""
+
+    late: int = 0
+    """Those that were more than `LATE` late, not counting the time that the process waited for a CPU."""
+
+    worst: float = 0.0
+    """Seconds."""
+
+
+class Convergence(Value, frozen=True, kw_only=True):
+    """After everything was repaired: how long it took until the services agreed with the API server."""
+
+    at: float
+    seconds: float
+    different: tuple[str, ...] = ()
+    """What still differed at the end."""
+
+
+class Finding(Value, frozen=True, kw_only=True):
+    """What a fault itself found wrong, as a client."""
+
+    at: float
+    what: str
+
+
+class Leak(Value, frozen=True, kw_only=True):
+    """A secret in a log."""
+
+    at: float
+    log: str
+    what: str
 
 
 class ExtenderExchange(Value, frozen=True, kw_only=True):
@@ -198,6 +274,24 @@ class Guarantees(Value, frozen=True, kw_only=True):
     pause: float = 5.0
     """Seconds after which a pause must be in effect."""
 
+    alarm: float = 60.0
+    """Seconds after which /readyz names a broken stream, and after its repair no longer does."""
+
+    convergence: float = 60.0
+    """Seconds after a repair until the services agree with the API server."""
+
+    resident: float = 256 * 2.0**20
+    """Bytes of memory of a process."""
+
+    resident_growth: float = 24 * 2.0**20
+    """Bytes by which the memory of a process grows in a run of less than an hour, after `warm_up`."""
+
+    resident_per_hour: float = 2.0**20
+    descriptors: int = 100
+    tasks: int = 200
+    warm_up: float = 10.0
+    """Seconds of a process in which its memory may grow."""
+
     response: float = 0.1
     """Seconds until the scorer responds."""
 
@@ -225,6 +319,9 @@ class History(Value, frozen=True, kw_only=True):
     uncovered: tuple[Span, ...] = ()
     """While too few nodes were measured, from the first evaluation that could detect it."""
 
+    uncovered_for_evictions: tuple[Span, ...] = ()
+    """The same while enough nodes were measured for scores."""
+
     new_pods_refused: tuple[Span, ...] = ()
     """While the API server accepted no new pods."""
 
@@ -234,6 +331,12 @@ class History(Value, frozen=True, kw_only=True):
     dry_runs: tuple[Span, ...] = ()
     """While every binder was configured for dry runs."""
 
+    events: tuple[AcknowledgedEvent, ...] = ()
+    alarms: tuple[Alarm, ...] = ()
+    processes: tuple[ProcessSample, ...] = ()
+    convergences: tuple[Convergence, ...] = ()
+    leaks: tuple[Leak, ...] = ()
+    findings: tuple[Finding, ...] = ()
     exchanges: tuple[ExtenderExchange, ...] = ()
     batches: tuple[PodBatch, ...] = ()
 

@@ -2,13 +2,14 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import Bus, Delivery
 from equipoise.runtime.process.clock import Clock
@@ -17,13 +18,19 @@ from equipoise.testbed.processes.configuration import KUBELET
 from faults.cluster_setup import BATCHES, OWN, workload_of
 from faults.history import (
     HARNESS,
+    AcknowledgedEvent,
+    Alarm,
+    Convergence,
     ExtenderExchange,
+    Finding,
     Forbidden,
     History,
+    Leak,
     NodeSample,
     PodBatch,
     PodChange,
     Post,
+    ProcessSample,
     PublishedIntent,
     PublishedOutcome,
     ScheduledPod,
@@ -40,10 +47,17 @@ class Recorder:
     def __init__(self, clock: Clock, audit_log: Path) -> None:
         self._clock = clock
         self._audit_log = audit_log
+        self.storing = True
+        """False: nats-server stores nothing, so an outcome that it forwards is not published yet."""
+
         self.intents: dict[str, PublishedIntent] = {}
         self.outcomes: list[PublishedOutcome] = []
         self.settled: dict[str, float] = {}
         """By intent id, the time of its first outcome."""
+
+        self.seen = 0
+        self.first_outcomes: Counter[Outcome] = Counter()
+        """The number of intents, and of their first outcomes, since the beginning: `forget` does not change them."""
 
         self.kept: Counter[str] = Counter()
         """Outcomes in the stream at the last count."""
@@ -52,9 +66,19 @@ class Recorder:
         self.scores: list[ScoreResponse] = []
         self.paused: list[Span] = []
         self.uncovered: list[Span] = []
+        self.uncovered_for_evictions: list[Span] = []
         self.new_pods_refused: list[Span] = []
         self.forbidden: list[Forbidden] = []
         self.dry_runs: list[Span] = []
+        self.events: list[AcknowledgedEvent] = []
+        self.alarms: list[Alarm] = []
+        self.processes: list[ProcessSample] = []
+        self.convergences: list[Convergence] = []
+        self.leaks: list[Leak] = []
+        self.findings: list[Finding] = []
+        self.placements: dict[str, NodePlacement] = {}
+        """By node, the latest message."""
+
         self.exchanges: list[ExtenderExchange] = []
         self.batches: list[PodBatch] = []
         """Without times and nodes, which are in the audit log."""
@@ -72,6 +96,7 @@ class Recorder:
         await bus.subscribe("equipoise.eviction.intent.*.*", EvictionIntent, self.on_intent)
         await bus.subscribe("equipoise.eviction.outcome.*.*", EvictionOutcome, self.on_outcome)
         await bus.subscribe("equipoise.utilization.node.*", NodeUtilization, self.on_node_utilization)
+        await bus.subscribe("equipoise.placement.node.*", NodePlacement, self.on_node_placement)
 
     async def on_intent(self, delivery: Delivery[EvictionIntent]) -> None:
         intent = delivery.message
@@ -79,13 +104,22 @@ class Recorder:
         if intent.strategy != HARNESS and intent.id not in self.intents:
             # It was published before it was received here, and a binder may be faster than the harness.
             self.intents[intent.id] = PublishedIntent(at=min(self._clock.now(), intent.decided_at), intent=intent)
+            self.seen += 1
 
     async def on_outcome(self, delivery: Delivery[EvictionOutcome]) -> None:
-        outcome = delivery.message
-        self.settled.setdefault(outcome.intent_id, self._clock.now())
-        self.outcomes.append(
-            PublishedOutcome(at=self._clock.now(), intent_id=outcome.intent_id, outcome=outcome.outcome)
-        )
+        self.record_outcome(delivery.message.intent_id, delivery.message.outcome)
+
+    def record_outcome(self, intent_id: str, outcome: Outcome) -> None:
+        now = self._clock.now()
+        if intent_id in self.intents and intent_id not in self.settled:
+            self.first_outcomes[outcome] += 1
+        self.settled.setdefault(intent_id, now)
+        self.outcomes.append(PublishedOutcome(at=now, intent_id=intent_id, outcome=outcome))
+
+    def record_missed(self, intent_id: str, outcome: Outcome) -> None:
+        """One of the stream; the harness may have been without a connection when it was published."""
+        if intent_id in self.intents and intent_id not in self.settled:
+            self.record_outcome(intent_id, outcome)
 
     async def on_node_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
         message = delivery.message
@@ -99,22 +133,42 @@ class Recorder:
             )
         )
 
+    async def on_node_placement(self, delivery: Delivery[NodePlacement]) -> None:
+        self.placements[delivery.message.node] = delivery.message
+
     def record_intent(self, intent: EvictionIntent, *, epoch_held: bool) -> None:
         """Before it is published, so that no POST can be earlier."""
         self.intents[intent.id] = PublishedIntent(at=self._clock.now(), intent=intent, epoch_held=epoch_held)
+        self.seen += 1
 
     def remove_intent(self, intent_id: str) -> None:
         """The stream did not accept it."""
         del self.intents[intent_id]
+        self.seen -= 1
 
     def expect_no_outcome(self, intent_id: str) -> None:
         """Whether the stream accepted or kept it is unknown."""
         self.intents[intent_id] = msgspec.structs.replace(self.intents[intent_id], outcome_expected=False)
 
     def streams_emptied(self) -> None:
-        """Pending intents may never have an outcome."""
+        """Pending intents may never have an outcome, and what was stored before may be lost."""
         for intent_id in self.pending():
             self.expect_no_outcome(intent_id)
+        self.outcomes_refused()
+        self.events = [msgspec.structs.replace(event, loss_expected=True) for event in self.events]
+
+    def outcomes_refused(self) -> None:
+        """The stream may have refused outcomes that were received here; then another one follows."""
+        for intent_id in self.settled.keys() & self.intents.keys():
+            self.intents[intent_id] = msgspec.structs.replace(self.intents[intent_id], outcome_lost=True)
+
+    def record_event(self, event_id: str) -> None:
+        """A stream has acknowledged it."""
+        self.events.append(AcknowledgedEvent(at=self._clock.now(), event_id=event_id))
+
+    def stored_events(self, found: Collection[str]) -> None:
+        """Which events the stream has now."""
+        self.events = [msgspec.structs.replace(event, stored=event.event_id in found) for event in self.events]
 
     def pending(self) -> list[str]:
         """Intents without an outcome that must get one."""
@@ -142,6 +196,17 @@ class Recorder:
     def count(self, outcome: Outcome) -> int:
         """Intents with this outcome so far."""
         return len({each.intent_id for each in self.outcomes if each.outcome is outcome})
+
+    def forget(self, before: float) -> None:
+        """Everything that was published before; a long run would grow without bound."""
+        old = {intent_id for intent_id, published in self.intents.items() if published.at < before}
+        for intent_id in old:
+            del self.intents[intent_id]
+            self.settled.pop(intent_id, None)
+        self.outcomes = [outcome for outcome in self.outcomes if outcome.intent_id in self.settled]
+        self.measured = [measured for measured in self.measured if measured.at >= before]
+        self.scores = [score for score in self.scores if score.at >= before]
+        self.exchanges = [exchange for exchange in self.exchanges if exchange.at >= before]
 
     def scheduled(self, batch: PodBatch) -> PodBatch:
         """The batch with the times and nodes of its pods."""
@@ -210,9 +275,16 @@ class Recorder:
             scores=tuple(self.scores),
             paused=tuple(self.paused),
             uncovered=tuple(self.uncovered),
+            uncovered_for_evictions=tuple(self.uncovered_for_evictions),
             new_pods_refused=tuple(self.new_pods_refused),
             forbidden=tuple(self.forbidden),
             dry_runs=tuple(self.dry_runs),
+            events=tuple(self.events),
+            alarms=tuple(self.alarms),
+            processes=tuple(sample for sample in self.processes if sample.at >= since),
+            convergences=tuple(each for each in self.convergences if each.at >= since),
+            leaks=tuple(leak for leak in self.leaks if leak.at >= since),
+            findings=tuple(finding for finding in self.findings if finding.at >= since),
             exchanges=tuple(exchange for exchange in self.exchanges if exchange.at >= since),
             batches=tuple(self.scheduled(batch) for batch in self.batches if batch.at >= since),
         )

@@ -5,8 +5,11 @@ audit log and the bus.
 """
 
 import asyncio
+import itertools
 import json
+import os
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -14,18 +17,21 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, cast
 
 import aiohttp
+import msgspec
 import nats
 import yaml
 from nats.js.api import ConsumerConfig, DeliverPolicy
+from nats.js.errors import NotFoundError
+from nats_servers import NatsServers, nats_servers, others
 
 from equipoise.binder.shell.ledger_store import create_ledger
 from equipoise.contracts.bus.streams import STREAMS, WORKERS
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.runtime.bus import Bus, connect
+from equipoise.runtime.bus import Bus, BusError, connect
 from equipoise.runtime.bus.codec import ACK_WAIT
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Kubernetes, Nats
@@ -38,9 +44,12 @@ from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.processes import configuration
 from faults import cluster_setup
+from faults.convergence import differences
 from faults.fakes import FakeCollector, FakeDescheduler, epoch_of, take_lease
 from faults.fault_proxy import FaultProxy
+from faults.history import Convergence, Finding
 from faults.recording import Recorder
+from faults.sampling import LogSearch, ProcessSampler
 
 PROGRAMS = ("collector-0", "scorer-0", "descheduler-0", "descheduler-1", "binder-0", "binder-1", "binder-2")
 """Each with a service account of its own, so that proxy and audit log distinguish them."""
@@ -49,6 +58,21 @@ INTENT_STREAM = next(stream for stream in STREAMS if stream.work_queue)
 OUTCOMES = "EQUIPOISE_OUTCOME"
 TIMEOUT = 60.0
 """Seconds, even for what should happen at once: the machine may be busy."""
+
+SAMPLE_PERIOD = 1.0
+"""Seconds between two samples of the processes."""
+
+TESTS = str(Path(__file__).parents[1])
+
+
+EVENTS = "equipoise.decision.faults.event"
+"""Nobody subscribes to it; its stream keeps all messages for a day."""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of which only its presence matters."""
+
+    event_id: str
 
 
 class Inconclusive(Exception):
@@ -62,8 +86,11 @@ class Program:
         self.name = f"{service}-{number}"
         self._rig = rig
         self._service: ServiceName = service
-        self._port = rig.port(self.name)
+        self.port = rig.port(self.name)
         self._pid = 0
+        self._sampler: ProcessSampler | None = None
+        self._suspended = False
+        self._disturbed_until = 0.0
 
     @property
     def log(self) -> Path:
@@ -74,27 +101,85 @@ class Program:
         """0 before its first start."""
         return self._pid
 
-    async def start(self, **own: Any) -> None:
-        """Until it is ready. `own` adds to its section of the configuration."""
+    def memory(self) -> float | None:
+        """Resident memory in MiB; None: it does not run."""
+        with suppress(OSError):
+            for line in Path(f"/proc/{self._pid}/status").read_text().splitlines():
+                if line.startswith("VmRSS:"):
+                    return int(line.split()[1]) / 1024
+        return None
+
+    @property
+    def configuration(self) -> Path:
+        return self._rig.cluster.directory / f"{self.name}.yaml"
+
+    async def start(self, *, offset: float = 0.0, **own: Any) -> None:
+        """Until it is ready. `own` adds to its section of the configuration; `offset`: seconds of its clock."""
         rig = self._rig
-        file = rig.cluster.directory / f"{self.name}.yaml"
         if self._service == "scorer":
             own = {"listen": f"127.0.0.1:{rig.port(f'{self.name}-extender')}", **own}
         document = cluster_setup.document(
             self._service,
             kubeconfig=str(rig.kubeconfigs[self.name]),
-            nats=rig.cluster.nats_url,
+            nats=rig.nats_urls.get(self.name, rig.nats_url),
             prometheus=rig.prometheus.url,
-            health=f"127.0.0.1:{self._port}",
+            health=f"127.0.0.1:{self.port}",
             own=own,
         )
-        file.write_text(yaml.safe_dump(document, sort_keys=False))
-        self._pid = rig.cluster.guard.start(
-            [sys.executable, "-m", f"equipoise.{self._service}"],
-            log=self.log,
-            environment={"EQUIPOISE_CONFIG": str(file)},
-        )
+        document["nats"] |= {"user": self._service, "passwordFile": str(rig.password_file)}
+        self.configuration.write_text(yaml.safe_dump(document, sort_keys=False))
+        self._launch(offset)
         await rig.until(self._ready, f"{self.name} is ready")
+
+    async def exit_code_of_start(self) -> int:
+        """Starts with the current file of the configuration, and waits for the end."""
+        self._launch(0.0)
+        await self._rig.until(lambda: not self.runs, f"{self.name} ends")
+        return self._rig.cluster.guard.exit_code(self._pid) or 0
+
+    def _launch(self, offset: float) -> None:
+        control, samples = (self.configuration.with_suffix(suffix) for suffix in (".control", ".samples"))
+        control.write_text(json.dumps({"offset": offset, "block": 0.0}))
+        self._suspended, self._disturbed_until = False, 0.0
+        path = os.pathsep.join(filter(None, (TESTS, os.environ.get("PYTHONPATH"))))
+        self._pid = self._rig.cluster.guard.start(
+            [sys.executable, "-m", "faults.instrumented", f"equipoise.{self._service}", control, samples],
+            log=self.log,
+            environment={"EQUIPOISE_CONFIG": str(self.configuration), "PYTHONPATH": path},
+        )
+        self._sampler = ProcessSampler(self.name, self._pid, samples)
+
+    def sample(self) -> None:
+        """Records what the process uses; nothing of one that has ended."""
+        if self._sampler is None or not self.runs:
+            return
+        now = self._rig.clock.now()
+        disturbed = self._suspended or now < self._disturbed_until
+        if sample := self._sampler.sample(now, disturbed=disturbed):
+            self._rig.recorder.processes.append(sample)
+
+    # Faults of the process itself
+
+    def block(self, seconds: float, *, offset: float = 0.0) -> None:
+        """Blocks the event loop once it runs again, and sets the clock."""
+        control = self.configuration.with_suffix(".control")
+        control.write_text(json.dumps({"offset": offset, "block": seconds}))
+        self.sample()
+        self.disturb(seconds)
+        self.send(signal.SIGUSR1)
+
+    def set_clock(self, offset: float) -> None:
+        """Seconds by which the clock of the running process differs from now on."""
+        self.block(0.0, offset=offset)
+
+    def disturb(self, seconds: float) -> None:
+        """Does not count the lag of the event loop until 5 s after that time."""
+        self._disturbed_until = max(self._disturbed_until, self._rig.clock.now() + seconds + 5.0)
+
+    def limit(self, what: int, most: int) -> None:
+        """A soft limit of the running process, such as `resource.RLIMIT_NOFILE`."""
+        _, hard = resource.prlimit(self._pid, what)
+        resource.prlimit(self._pid, what, (most if hard < 0 else min(most, hard), hard))
 
     async def _ready(self) -> bool:
         code = self._rig.cluster.guard.exit_code(self._pid)
@@ -105,13 +190,17 @@ class Program:
 
     async def readiness(self) -> dict[str, Any] | None:
         try:
-            async with self._rig.http.get(f"http://127.0.0.1:{self._port}/readyz") as response:
+            async with self._rig.http.get(f"http://127.0.0.1:{self.port}/readyz") as response:
                 report: dict[str, Any] = await response.json(content_type=None)
                 return report
         except (aiohttp.ClientError, TimeoutError, ValueError):
             return None
 
     def send(self, number: int) -> None:
+        if number in (signal.SIGSTOP, signal.SIGCONT):
+            self.sample()
+            self._suspended = number == signal.SIGSTOP
+            self.disturb(0.0)
         self._rig.cluster.guard.send(self._pid, number)
 
     def kill(self) -> None:
@@ -147,7 +236,19 @@ class Rig:
         self.bus: Bus
         self.collector: FakeCollector
         self.descheduler: FakeDescheduler
+        self.nats: NatsServers
+        """Of a fault with three servers."""
+
+        self.nats_without_harness = ""
+        """The one of them that the harness does not use."""
+
+        self.nats_url = cluster.nats_url
+        self.nats_urls: dict[str, str] = {}
+        """By program, if not all servers."""
+
         self.since = clock.now()
+        self.password_file = cluster.directory / "password"
+        self.logs = LogSearch({})
 
     def port(self, name: str) -> int:
         """The same port for the same name: a cluster has few."""
@@ -215,22 +316,40 @@ class Rig:
 
     async def start(self, service: ServiceName, count: int = 1, **own: Any) -> list[Program]:
         """Starts so many processes of a service and waits until they are ready."""
-        programs = [
-            self.programs.setdefault(f"{service}-{number}", Program(self, service, number)) for number in range(count)
-        ]
+        programs = [self.program(f"{service}-{number}") for number in range(count)]
         await asyncio.gather(*(program.start(**own) for program in programs))
         return programs
+
+    def program(self, name: str) -> Program:
+        """Created at its first use."""
+        if name not in self.programs:
+            service, _, number = name.rpartition("-")
+            self.programs[name] = Program(self, cast(ServiceName, service), int(number))
+        return self.programs[name]
 
     def stop_programs(self) -> None:
         for program in self.programs.values():
             if program.runs:
                 program.kill()
 
+    async def write_kubeconfig(self, user: str, ca_file: Path | None = None) -> None:
+        """With a new token, and the CA of the proxy."""
+        token = (await self.cluster.service_account_token(cluster_setup.OWN, user)).read_text()
+        server, ca = self.proxy.url, str(ca_file or self.cluster.ca_file)
+        file = self.cluster.directory / f"{user}.kubeconfig"
+        text = json.dumps(configuration.kubeconfig(server=server, ca_file=ca, user=user, token=token))
+        new = file.with_suffix(".new")
+        new.write_text(text)
+        new.replace(file)
+        self.kubeconfigs[user] = file
+        self.tokens[user] = token
+
     # The bus
 
     async def prepare_streams(self) -> None:
         """As `equipoise setup` does."""
-        await setup_streams(Nats(url=self.cluster.nats_url), intent_max_age=180)
+        replicas: Literal[1, 3] = 1 if self.nats_url == self.cluster.nats_url else 3
+        await setup_streams(Nats(url=self.nats_url, replicas=replicas), intent_max_age=180)
 
     async def restart_nats_empty(self) -> None:
         """Kills the server, starts one without streams, and creates the streams."""
@@ -242,9 +361,34 @@ class Rig:
         self.recorder.streams_emptied()
         await self.until(lambda: self.bus.connected, "the harness is connected")
 
+    async def restart_nats_on_small_disk(self, size: str = "32m") -> Path:
+        """Restarts nats-server with empty storage on a tmpfs of its own, and creates the streams; returns the tmpfs."""
+        store = self.cluster.directory / "jetstream"
+        mount = 'mkdir -p "$1" && mount -t tmpfs -o size="$0" tmpfs "$1" && shift && exec "$@"'
+        user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+        self.cluster.prefix("nats-server", ("unshare", "--mount", *user, "sh", "-c", mount, size, store))
+        # Otherwise it creates no streams that may become larger than the disk.
+        (self.cluster.directory / "nats.conf").write_text("jetstream { max_file_store: 100G }\n")
+        await self.restart_nats_empty()
+        return Path(f"/proc/{self.cluster.pid('nats-server')}/root{store}")
+
+    async def restart_nats_on_disk(self, disk: Path) -> None:
+        """Kills nats-server, and starts it with the files of the tmpfs on a disk with room."""
+        store, copy = self.cluster.directory / "jetstream", self.cluster.directory / "jetstream-copy"
+        self.cluster.kill("nats-server", signal.SIGSTOP)
+        await asyncio.to_thread(shutil.copytree, disk, copy)
+        self.cluster.kill("nats-server")
+        shutil.rmtree(store)
+        copy.rename(store)
+        self.cluster.prefix("nats-server", ())
+        (self.cluster.directory / "nats.conf").write_text("")
+        await asyncio.to_thread(self.cluster.restart, "nats-server")
+        self.recorder.streams_emptied()  # it acknowledges messages before it writes them
+        await self.until(lambda: self.bus.connected, "the harness is connected")
+
     async def recreate_consumer(self, *, ack_wait: float = ACK_WAIT) -> None:
         """Deletes and creates the consumer of the queue: everything not acknowledged is delivered again."""
-        async with self._jetstream() as streams:
+        async with self.jetstream() as streams:
             info = await streams.consumer_info(INTENT_STREAM.name, WORKERS)
             old = info.config
             await streams.delete_consumer(INTENT_STREAM.name, WORKERS)
@@ -260,12 +404,27 @@ class Rig:
 
     async def purge_outcomes(self) -> None:
         """So that the cooldowns of a descheduler ignore the evictions of earlier runs."""
-        async with self._jetstream() as streams:
+        async with self.jetstream() as streams:
             await streams.purge_stream(OUTCOMES)
+
+    async def missing_streams(self) -> list[str]:
+        """The names of streams that do not exist, or whose consumer does not or skips messages that are new."""
+        missing = []
+        async with self.jetstream() as streams:
+            for stream in STREAMS:
+                try:
+                    consumer = await streams.consumer_info(stream.name, WORKERS) if stream.work_queue else None
+                    info = await streams.stream_info(stream.name)
+                except NotFoundError:
+                    missing.append(stream.name)
+                else:
+                    if consumer is not None and consumer.delivered.stream_seq > info.state.last_seq:
+                        missing.append(stream.name)
+        return missing
 
     async def queue_empty(self) -> None:
         """Until the queue contains no intent."""
-        async with self._jetstream() as streams:
+        async with self.jetstream() as streams:
 
             async def empty() -> bool:
                 info = await streams.stream_info(INTENT_STREAM.name)
@@ -273,31 +432,120 @@ class Rig:
 
             await self.until(empty, "the queue of intents is empty")
 
-    async def _count_kept(self) -> None:
-        """Counts the outcomes of each intent in the stream."""
+    async def reconnected(self) -> None:
+        """Until the harness is connected, and knows the outcomes that were published meanwhile."""
+        await self.until(lambda: self.bus.connected, "the harness is connected")
+        await self.count_kept()
+
+    async def waiting_intents(self) -> int:
+        """Intents that no binder has received, or that a binder has not settled."""
+        async with self.jetstream() as streams:
+            info = await streams.consumer_info(INTENT_STREAM.name, WORKERS)
+            return int(info.num_pending or 0) + int(info.num_ack_pending or 0)
+
+    async def count_kept(self) -> None:
+        """Counts the outcomes of each intent in the stream, and records those that the harness did not receive."""
         self.recorder.kept.clear()
-        async with self._jetstream() as streams:
+        for outcome in await self._stored(OUTCOMES, "equipoise.eviction.outcome.>"):
+            self.recorder.kept[outcome["intent_id"]] += 1
+            self.recorder.record_missed(outcome["intent_id"], Outcome(outcome["outcome"]))
+
+    async def _stored(self, stream: str, subject: str) -> list[dict[str, Any]]:
+        """All messages of a subject that a stream can still deliver."""
+        found: list[dict[str, Any]] = []
+        async with self.jetstream() as streams:
             config = ConsumerConfig(deliver_policy=DeliverPolicy.ALL)
-            messages = await streams.subscribe("equipoise.eviction.outcome.>", ordered_consumer=True, config=config)
-            info = await streams.stream_info(OUTCOMES)
-            for _ in range(info.state.messages):
-                message = await messages.next_msg(timeout=60)
-                self.recorder.kept[json.loads(message.data)["intent_id"]] += 1
-            await messages.unsubscribe()
+            with suppress(NotFoundError, TimeoutError):
+                messages = await streams.subscribe(subject, ordered_consumer=True, config=config)
+                more = bool((await streams.stream_info(stream, subjects_filter=subject)).state.subjects)
+                while more:
+                    message = await messages.next_msg(timeout=10)
+                    found.append(json.loads(message.data))
+                    more = message.metadata.num_pending > 0
+                await messages.unsubscribe()
+        return found
+
+    async def _publish_events(self, name: str) -> None:
+        """Until cancelled, publishes messages and records those that the stream acknowledged."""
+        for number in itertools.count():
+            event = Event(event_id=f"{name}.{number}")
+            with suppress(BusError):
+                await self.bus.publish(EVENTS, event, message_id=event.event_id)
+                self.recorder.record_event(event.event_id)
+            await asyncio.sleep(0.1)
 
     @asynccontextmanager
-    async def _jetstream(self) -> AsyncIterator[Any]:
-        client = await nats.connect(self.cluster.nats_url, max_reconnect_attempts=3)
+    async def _three_nats_servers(self, name: str) -> AsyncIterator[None]:
+        """Everything uses a NATS cluster with empty streams while entered."""
+        before, single = self.bus, self.nats_url
+        async with nats_servers(self.cluster.directory / name) as self.nats:
+            self.nats_url = self.nats.url
+            await self.prepare_streams()
+            await self.nats.healthy()
+            # A fault cuts off the leader of the queue, and must not cut off the harness.
+            leader = self.nats_without_harness = await self.nats.leader(INTENT_STREAM.name)
+            async with connect(Nats(url=self.nats.url_of(*others(leader))), "faults", clock=self.clock) as bus:
+                await self.recorder.subscribe(bus)
+                self.bus = self.collector.bus = bus
+                try:
+                    yield
+                finally:
+                    self.bus = self.collector.bus = before
+                    self.nats_url = single
+
+    @asynccontextmanager
+    async def jetstream(self) -> AsyncIterator[Any]:
+        """The API of JetStream."""
+        client = await nats.connect(self.nats_url.split(","), max_reconnect_attempts=3)
         try:
             yield client.jetstream()
         finally:
             await client.close()
 
+    # Processes
+
+    async def sample_processes(self) -> None:
+        """Until cancelled."""
+        while True:
+            for program in list(self.programs.values()):
+                program.sample()
+            await asyncio.sleep(SAMPLE_PERIOD)
+
+    async def converge(self, *, seconds: float = TIMEOUT) -> None:
+        """Records how long it takes until the running services agree with the API server."""
+        begin = self.clock.now()
+        while True:
+            different = await differences(self)
+            now = self.clock.now()
+            if not different or now > begin + seconds:
+                break
+            await asyncio.sleep(0.1)
+        found = Convergence(at=begin, seconds=now - begin, different=tuple(different))
+        self.recorder.convergences.append(found)
+
+    def find(self, what: str) -> None:
+        """Records that something is wrong; `Fault.also` reports it."""
+        self.recorder.findings.append(Finding(at=self.clock.now(), what=what))
+
+    def search_logs(self) -> None:
+        """Records secrets that were written to logs since the last search."""
+        logs = [program.log for program in self.programs.values()]
+        self.recorder.leaks += self.logs.found(self.clock.now(), logs)
+
     # A run
 
     @asynccontextmanager
-    async def running(self, seed: int, name: str) -> AsyncIterator[None]:
+    async def running(self, seed: int, name: str, *, nats_servers: Literal[1, 3] = 1) -> AsyncIterator[None]:
         """Traffic while entered; on exit everything is repaired, settled and stopped."""
+        if nats_servers == 1:
+            async with self._running(seed, name):
+                yield
+            return
+        async with self._three_nats_servers(f"{name}.{seed}.{int(self.clock.now())}"), self._running(seed, name):
+            yield
+
+    @asynccontextmanager
+    async def _running(self, seed: int, name: str) -> AsyncIterator[None]:
         self.generator = random.Random(f"{seed} {name}")
         self.proxy.reseed(seed)
         await self.recreate_consumer()
@@ -310,20 +558,28 @@ class Rig:
         )
         self.descheduler.epoch = await take_lease(self.kube, cluster_setup.OWN, "faults")
         proposing = asyncio.create_task(self.descheduler.run())
+        publishing = asyncio.create_task(self._publish_events(f"{name}.{seed}.{int(self.since)}"))
+        self.nats_urls.clear()
         try:
             yield
-            if proposing.done():
-                proposing.result()
+            for task in (proposing, publishing):
+                if task.done():
+                    task.result()
         finally:
             proposing.cancel()
+            publishing.cancel()
             self.proxy.clear()
             self.prometheus.clear()
             with suppress(asyncio.CancelledError):
                 await proposing
+        await self.reconnected()
         await self.all_settled()
+        await self.converge()
         self.stop_programs()
+        self.search_logs()
         await self.all_replicas_ready()
-        await self._count_kept()
+        await self.count_kept()
+        self.recorder.stored_events({event["event_id"] for event in await self._stored("EQUIPOISE_DECISION", EVENTS)})
 
 
 @asynccontextmanager
@@ -347,7 +603,10 @@ async def rig(binaries: Binaries, directory: Path | None = None) -> AsyncIterato
         started.prometheus = await stack.enter_async_context(FaultProxy(cluster.prometheus_url, cluster.free_port()))
         started.http = await stack.enter_async_context(aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=2)))
         started.api = await stack.enter_async_context(cluster.api())
+        started.password_file.write_text(cluster_setup.CANARIES["the password for NATS"])
         await _populate(started)
+        tokens = {f"the token of {user}": token.rpartition(".")[2] for user, token in started.tokens.items()}
+        started.logs.secrets = {**cluster_setup.CANARIES, **tokens}
         connection = Kubernetes(kubeconfig=str(cluster.kubeconfig), namespace=cluster_setup.OWN)
         started.kube = await stack.enter_async_context(connect_kube(connection, "faults", clock, environment={}))
         await create_ledger(started.kube, cluster_setup.OWN, clock)
@@ -355,13 +614,13 @@ async def rig(binaries: Binaries, directory: Path | None = None) -> AsyncIterato
         started.bus = await stack.enter_async_context(connect(Nats(url=cluster.nats_url), "faults", clock=clock))
         await started.recorder.subscribe(started.bus)
         started.collector = FakeCollector(started.kube, started.bus, clock)
-        publishing = asyncio.create_task(started.collector.run())
+        tasks = [asyncio.create_task(each) for each in (started.collector.run(), started.sample_processes())]
         try:
             yield started
         finally:
-            publishing.cancel()
-            with suppress(asyncio.CancelledError):
-                await publishing
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _populate(started: Rig) -> None:
@@ -375,12 +634,7 @@ async def _populate(started: Rig) -> None:
         timeout=TIMEOUT,
     )
     for user in PROGRAMS:
-        token = (await cluster.service_account_token(cluster_setup.OWN, user)).read_text()
-        file = cluster.directory / f"{user}.kubeconfig"
-        url, ca_file = started.proxy.url, str(cluster.ca_file)
-        file.write_text(json.dumps(configuration.kubeconfig(server=url, ca_file=ca_file, user=user, token=token)))
-        started.kubeconfigs[user] = file
-        started.tokens[user] = token
+        await started.write_kubeconfig(user)
 
 
 def _accounts() -> list[Mapping[str, Any]]:

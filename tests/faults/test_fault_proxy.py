@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -10,6 +11,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer, unused_port
 
+from equipoise.runtime.process.clock import SystemClock
+from faults.catalog.scheduling import Authority
 from faults.fault_proxy import (
     FaultProxy,
     abort_connection,
@@ -226,3 +229,24 @@ async def test_open_streams_are_aborted_by_path(proxy: FaultProxy, client: Any, 
         with pytest.raises(aiohttp.ClientError):
             await response.content.readline()
     upstream.lines.put_nowait("")
+
+
+async def test_another_certificate(upstream: Upstream, tmp_path: Path) -> None:
+    """Clients that trust only the old CA cannot connect any more, also those that were connected."""
+    now = SystemClock().now()
+    old, new = (Authority(tmp_path / name, now) for name in ("old", "new"))
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", upstream.handle)
+    port = unused_port()
+    async with TestServer(application) as server:
+        url = str(server.make_url("/"))
+        proxy = FaultProxy(url, port, cert_file=old.cert_file, key_file=old.key_file)
+        async with proxy, aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as client:
+            async with client.get(proxy.url, ssl=old.without_certificate) as response:
+                assert response.status == 200
+            before = await proxy.present(new.cert_file, new.key_file)
+            assert before == (old.cert_file, old.key_file)
+            with pytest.raises(aiohttp.ClientError):
+                await client.get(proxy.url, ssl=old.without_certificate)
+            async with client.get(proxy.url, ssl=new.without_certificate) as response:
+                assert response.status == 200

@@ -11,14 +11,19 @@ from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
 from faults.history import (
     HARNESS,
+    AcknowledgedEvent,
+    Alarm,
+    Convergence,
     ExtenderExchange,
     Forbidden,
     Guarantees,
     History,
+    Leak,
     NodeSample,
     PodBatch,
     PodChange,
     Post,
+    ProcessSample,
     PublishedIntent,
     PublishedOutcome,
     ScheduledPod,
@@ -27,6 +32,7 @@ from faults.history import (
     Window,
 )
 from faults.invariants import INVARIANTS, MinimumTraffic, violations
+from faults.invariants.bus import broken_streams_are_named
 
 GUARANTEES = Guarantees(
     windows=(
@@ -48,7 +54,7 @@ def intent(pod: str, at: float, **fields: Any) -> EvictionIntent:
 
 
 def published(pod: str, at: float, **fields: Any) -> PublishedIntent:
-    own = {name: fields.pop(name) for name in ("outcome_expected", "epoch_held") if name in fields}
+    own = {name: fields.pop(name) for name in ("outcome_expected", "epoch_held", "outcome_lost") if name in fields}
     return PublishedIntent(at=at, intent=intent(pod, at, **fields), **own)
 
 
@@ -66,6 +72,26 @@ def change(pod: str, at: float, what: Any, node: str = "node-a", **fields: Any) 
 
 def started(pod: str, at: float, node: str = "node-a") -> list[PodChange]:
     return [change(pod, at, "bound", node), change(pod, at + 0.1, "ready", node)]
+
+
+def event(**fields: Any) -> AcknowledgedEvent:
+    return AcknowledgedEvent(at=101, event_id="event-1", **fields)
+
+
+def sampled(times: int, period: float = 1.0, **fields: Any) -> tuple[ProcessSample, ...]:
+    """A process of the binder; a callable field is called with the time."""
+    return tuple(
+        ProcessSample(
+            at=number * period,
+            name="binder-0",
+            pid=7,
+            **{
+                "resident": 80 * 2**20, "descriptors": 20, "tasks": 40, "measured": 5,
+                **{name: value(number * period) if callable(value) else value for name, value in fields.items()},
+            },
+        )
+        for number in range(times)
+    )  # fmt: skip
 
 
 def exchange(body: Any = None, **fields: Any) -> ExtenderExchange:
@@ -182,6 +208,7 @@ BAD: dict[str, tuple[str, History]] = {
         ),
     ),
     "evicted without coverage": ("I8", a_history(uncovered=(Span(begin=101, end=110),))),
+    "evicted with coverage for scores only": ("I8", a_history(uncovered_for_evictions=(Span(begin=101, end=110),))),
     "a score that is not neutral without coverage": (
         "I8",
         a_history(uncovered=(Span(begin=110, end=120),), scores=(ScoreResponse(at=111, neutral=False),)),
@@ -221,6 +248,32 @@ BAD: dict[str, tuple[str, History]] = {
             ),
         ),
     ),
+    "an acknowledged event that the stream lost": ("I13", a_history(events=(event(stored=False),))),
+    "another outcome after an eviction, though the stream lost the first": (
+        "I5",
+        more(
+            a_history(intents=(published("web-1", 100, outcome_lost=True),)),
+            outcomes=[outcome("web-1", 105, Outcome.EXPIRED)],
+        ),
+    ),
+    "too much memory": ("I14", a_history(processes=sampled(3, resident=300 * 2**20))),
+    "memory that grows": (
+        "I14",
+        a_history(processes=sampled(60, resident=lambda at: 80 * 2**20 + at * 2**20)),
+    ),
+    "memory that grows slowly for hours": (
+        "I14",
+        a_history(processes=sampled(300, 60.0, resident=lambda at: 80 * 2**20 + int(at / 3600 * 2 * 2**20))),
+    ),
+    "too many file descriptors": ("I14", a_history(processes=sampled(3, descriptors=101))),
+    "too many tasks": ("I14", a_history(processes=sampled(3, tasks=201))),
+    "an event loop that is late": ("I14", a_history(processes=sampled(60, late=lambda at: at % 10 == 0, worst=0.4))),
+    "a cache that stays different": (
+        "I15",
+        a_history(convergences=(Convergence(at=110, seconds=60.1, different=("two deschedulers lead",)),)),
+    ),
+    "a cache that is equal too late": ("I15", a_history(convergences=(Convergence(at=110, seconds=61),))),
+    "a token in a log": ("I19", a_history(leaks=(Leak(at=110, log="binder-0.log", what="the token of binder-0"),))),
     "an older value after a newer one": (
         "I16",
         more(a_history(), measured=[NodeSample(at=3, node="node-a", epoch=1, sequence=1, sampled_at=3)]),
@@ -262,10 +315,23 @@ def test_every_invariant_has_a_bad_history() -> None:
         a_history(outcomes=(outcome("web-1", 102), outcome("web-1", 150))),
         a_history(posts=(), outcomes=(), kept={}, intents=(published("web-1", 100, outcome_expected=False),)),
         a_history(paused=(Span(begin=97, end=200),)),
+        a_history(events=(event(), event(stored=False, loss_expected=True))),
+        a_history(
+            posts=(),
+            intents=(published("web-1", 100, outcome_lost=True),),
+            outcomes=(outcome("web-1", 102, Outcome.REJECTED_STALE), outcome("web-1", 105, Outcome.EXPIRED)),
+        ),
         a_history(forbidden=(Forbidden(begin=98.5, end=200, why="all evictions"),)),
         a_history(forbidden=(Forbidden(begin=90, end=200, why="another workload", workload="db"),)),
         a_history(forbidden=(Forbidden(begin=90, end=100, why="undone before"),)),
         more(a_history(posts=(post("web-1", 101, code=409),)), pods=[change("web-1", 100.5, "deleted")]),
+        a_history(
+            uncovered_for_evictions=(Span(begin=110, end=120),), scores=(ScoreResponse(at=111, neutral=False),)
+        ),
+        a_history(processes=sampled(300, 60.0, resident=lambda at: (80 + (at % 1800 == 0) * 30) * 2**20)),
+        a_history(processes=sampled(60, resident=lambda at: int(min(100, 40 + 8 * at)) * 2**20)),
+        a_history(processes=sampled(60, late=lambda at: at == 10, worst=5.0)),
+        a_history(convergences=(Convergence(at=110, seconds=59),)),
         a_history(exchanges=(exchange(b"", status=503), exchange(b"", status=None, caller_waited=False))),
         a_history(exchanges=(exchange(b"", status=None, seconds=9.0, scorer_runs=False),)),
         a_history(batches=(batch(pending=1.4), batch(pending=2.0, baseline=1.0))),
@@ -274,8 +340,11 @@ def test_every_invariant_has_a_bad_history() -> None:
     ],
     ids=[
         "blocked", "a dry run", "a pod evicted twice", "an outcome published again", "an intent that the stream lost",
-        "within the time that a pause may take", "forbidden since a read that may be so old",
+        "within the time that a pause may take", "events kept, or lost as expected", "a rejection that was lost",
+        "forbidden since a read that may be so old",
         "another workload is forbidden", "forbidden no longer", "deleted by another client",
+        "scores with coverage for scores only", "peaks of memory", "memory that grows during the start",
+        "one late measurement", "convergence in time",
         "a scorer that refuses, or whose caller leaves", "a scorer that was suspended",
         "pods pending for two timeouts", "times that cannot be compared", "few pods on one node",
     ],
@@ -289,6 +358,9 @@ def test_violations_before_the_run_are_not_reported_again() -> None:
     """They belong to another run, but their evictions count in the windows of this one."""
     before = a_history(since=105.0, posts=(post("web-1", 101, uid=None),), outcomes=(), kept={})
     assert violations(before, GUARANTEES) == {name: [] for name in INVARIANTS}
+    span, scores = Span(begin=90, end=100), (ScoreResponse(at=95, neutral=False),)
+    assert violations(a_history(uncovered=(span,), scores=scores, posts=()), GUARANTEES)["I8"]
+    assert violations(a_history(since=105.0, uncovered=(span,), scores=scores), GUARANTEES)["I8"] == []
     after = more(
         a_history(since=105.0),
         posts=[post("web-4", 109)],
@@ -296,6 +368,24 @@ def test_violations_before_the_run_are_not_reported_again() -> None:
         outcomes=[outcome("web-4", 110)],
     )
     assert violations(after, GUARANTEES)["I1"]
+
+
+@pytest.mark.parametrize(
+    ("times", "wrong"),
+    [
+        ({"named": 5.0, "cleared": 5.0}, ""),
+        ({"named": None, "cleared": 5.0}, "not named within 60 s"),
+        ({"named": 61.0, "cleared": 5.0}, "not named within 60 s"),
+        ({"named": 5.0, "cleared": None}, "still named 60 s after"),
+    ],
+)
+def test_a_broken_stream_must_be_named_and_its_repair_noticed(times: dict[str, float | None], wrong: str) -> None:
+    """By /readyz, in time; those of earlier runs are not reported again."""
+    history = a_history(alarms=(Alarm(at=101, what="a stream deleted", **times),))
+    found = broken_streams_are_named(history, GUARANTEES)
+    assert len(found) == bool(wrong)
+    assert wrong in "".join(found)
+    assert not broken_streams_are_named(msgspec.structs.replace(history, since=200), GUARANTEES)
 
 
 def test_a_run_without_traffic_is_inconclusive() -> None:

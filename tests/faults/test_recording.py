@@ -54,6 +54,19 @@ async def test_an_intent_is_open_until_its_outcome(recorder: Recorder) -> None:
     assert recorder.count(Outcome.EVICTED) == 1
 
 
+async def test_emptied_streams_may_lose_events_and_outcomes(recorder: Recorder) -> None:
+    """Those of before; not what is acknowledged later."""
+    intent = an_intent()
+    await recorder.on_intent(delivered(intent))
+    await recorder.on_outcome(delivered(an_outcome(intent)))
+    recorder.record_event("before")
+    recorder.streams_emptied()
+    recorder.record_event("after")
+    recorder.stored_events({"before"})
+    assert [(event.stored, event.loss_expected) for event in recorder.events] == [(True, True), (False, False)]
+    assert recorder.intents[intent.id].outcome_lost
+
+
 async def test_an_intent_that_the_stream_refused_is_not_pending(recorder: Recorder) -> None:
     """Although a core subscription receives it."""
     intent = an_intent(strategy=HARNESS)
@@ -83,3 +96,26 @@ async def test_intents_of_emptied_streams_are_not_pending(recorder: Recorder) ->
     assert recorder.pending() == []
     (published,) = recorder.history(0.0).intents
     assert not published.outcome_expected
+
+
+async def test_what_is_forgotten_stays_counted(recorder: Recorder, clock: ManualClock) -> None:
+    """A repeated outcome of a forgotten intent counts no more."""
+    old = an_intent()
+    await recorder.on_intent(delivered(old))
+    await recorder.on_outcome(delivered(an_outcome(old)))
+    await clock.advance(100)
+    recorder.record_intent(new := an_intent(id="new", strategy=HARNESS), epoch_held=True)
+    recorder.forget(NOW + 50)
+    await recorder.on_outcome(delivered(an_outcome(old)))
+    assert [published.intent.id for published in recorder.history(0.0).intents] == [new.id]
+    assert (recorder.seen, recorder.first_outcomes) == (2, {Outcome.EVICTED: 1})
+
+
+async def test_an_outcome_in_the_stream_settles_an_intent(recorder: Recorder) -> None:
+    """The harness may have had no connection when it was published."""
+    intent = an_intent()
+    await recorder.on_intent(delivered(intent))
+    recorder.record_missed(intent.id, Outcome.EVICTED)
+    recorder.record_missed("of an earlier run", Outcome.EVICTED)
+    assert recorder.pending() == []
+    assert len(recorder.outcomes) == 1

@@ -2,6 +2,7 @@
 memory."""
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -75,14 +76,18 @@ def scores_of(explanation: Explanation) -> dict[str, int]:
 class Loop:
     """Two idle nodes and a hot one with three pods of each of three Deployments, 0.9 of 10 cores each."""
 
-    def __init__(self) -> None:
+    def __init__(self, kube: type[MemoryKube] = MemoryKube) -> None:
         self.clock = ManualClock(NOW)
-        self.kube = MemoryKube(self.clock)
+        self.kube = kube(self.clock)
         self.bus = LossyBus(self.clock)
         self.source = FakeSource(self.clock)
+        self.shared = Shared()
         self.health: dict[ServiceName, Health] = {}
         self._registries: dict[ServiceName, CollectorRegistry] = {}
         self.kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name="shop")))
+        self._populate()
+
+    def _populate(self) -> None:
         for name in (HOT, *IDLE):
             self.kube.put(NODES, a_node_object(name, NOW))
         for app in APPS:
@@ -124,9 +129,13 @@ class Loop:
     def _measure(self) -> None:
         placements = self.placements()
         self.source.pods = {("shop", pod, node): Usage(cpu=0.9, memory=GIB) for pod, node in placements.items()}
-        for node in (HOT, *IDLE):
-            pods = sum(name == node for name in placements.values())
-            self.source.nodes[node] = Usage(cpu=0.1 + 0.9 * pods, memory=GIB * (1 + pods))
+        pods = Counter(placements.values())
+        self.source.nodes = {
+            node.metadata.name: Usage(
+                cpu=0.1 + 0.9 * pods[node.metadata.name], memory=GIB * (1 + pods[node.metadata.name])
+            )
+            for node in self.kube.stored(NODES)
+        }
 
     async def explanation(self, app: str) -> Explanation:
         """The scores for a new pod of an app."""
@@ -183,7 +192,7 @@ class Loop:
         health = self._health_of(service)
         await start(
             Runtime(
-                configuration=Configuration(shared=Shared(), own=settings, hash=""),
+                configuration=Configuration(shared=self.shared, own=settings, hash=""),
                 bus=self.bus,
                 clock=self.clock,
                 health=health,
@@ -198,7 +207,7 @@ class Loop:
         health = self._health_of("collector")
         collector = Collector(
             settings=CollectorSettings(profile=ProfileSettings(enabled=False)),
-            load=Shared().load,
+            load=self.shared.load,
             namespace="equipoise-system",
             identity="collector-1",
             source=self.source,

@@ -15,7 +15,7 @@ from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.streams import STREAMS, WORKERS
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.utilization import NodeUtilization
-from equipoise.runtime.bus import Bus, BusError, BusUnavailable
+from equipoise.runtime.bus import Bus, BusError, BusUnavailable, Delivery
 from equipoise.runtime.bus.inspection import inspecting
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.bus.setup import setup_streams
@@ -138,6 +138,32 @@ async def test_a_lost_queue_is_named_and_used_again_once_setup_has_created_it(wo
     await setup_streams(world.settings, intent_max_age=60)
     await world.bus.publish(subjects.eviction_intent("shop", "web-2"), an_intent())
     await worked.until(2)
+    await eventually(lambda: not world.bus.problems)
+    working.cancel()
+
+
+async def test_a_queue_that_lost_messages_is_named_and_delivers_again_after_setup(world: NatsWorld) -> None:
+    """As after a power failure: nats-server uses the numbers of lost messages again, and its consumer skips them."""
+    worked: Received[EvictionIntent] = Received()
+
+    async def work(delivery: Delivery[EvictionIntent]) -> None:
+        await worked(delivery)
+        if len(worked.deliveries) == 1:  # so the consumer waits for an acknowledgement of the first message
+            await asyncio.Event().wait()
+
+    working = asyncio.create_task(world.bus.work(EvictionIntent, work, concurrency=2))
+    for number in range(3):
+        await world.bus.publish(subjects.eviction_intent("shop", f"web-{number}"), an_intent())
+        await worked.until(number + 1)
+    await world.disconnect()  # the server has written the state of the consumer
+    for file in [*world.directory.rglob(f"{INTENTS.name}/msgs/*")]:
+        file.unlink()
+    await world.reconnect()
+    await eventually(lambda: any("skips the next 3" in problem for problem in world.bus.problems))
+    await world.bus.publish(subjects.eviction_intent("shop", "web-4"), an_intent())
+    assert len(worked.deliveries) == 3
+    await setup_streams(world.settings, intent_max_age=60)
+    await worked.until(4)
     await eventually(lambda: not world.bus.problems)
     working.cancel()
 

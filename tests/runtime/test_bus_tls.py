@@ -2,15 +2,13 @@
 
 import asyncio
 import json
-import os
-import signal
-from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
-from bus_worlds import PATIENCE, NatsWorld, eventually
+from bus_worlds import PATIENCE, eventually
+from tls_worlds import DAY, NOW, TlsWorld
 
-from equipoise.cli.certificates.issue import CertificatePair, new_ca, server_pair
+from equipoise.cli.certificates.issue import new_ca
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.connection import connected_within
 from equipoise.runtime.bus.errors import BusErrors
@@ -18,40 +16,6 @@ from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.bus.tls import client_context
 from equipoise.runtime.configuration import Nats, Tls
 from equipoise.runtime.process.clock import SystemClock
-
-NOW = SystemClock().now()
-DAY = 86_400
-
-
-class TlsWorld(NatsWorld):
-    """A nats-server with a certificate of a CA, both of which can be replaced while it runs, and a client's files."""
-
-    def __init__(self, directory: Path) -> None:
-        self._certificate, self._key = directory / "server.crt", directory / "server.key"
-        configuration = f'tls {{ cert_file: "{self._certificate}", key_file: "{self._key}", min_version: "1.3" }}'
-        super().__init__(directory / "nats", configuration)
-        self.ca_file = directory / "ca.crt"
-        self.ca = new_ca(NOW - 100 * DAY)
-        self.ca_file.write_bytes(self.ca.certificate_text)
-        self.serve(now=NOW)
-
-    @property
-    def settings(self) -> Nats:
-        return Nats(url=f"tls://127.0.0.1:{self.port}", tls=Tls(ca_file=str(self.ca_file)))
-
-    def serve(self, *, now: float, ca: CertificatePair | None = None) -> None:
-        """Write a certificate that is valid for a day from `now`."""
-        pair = server_pair(ca or self.ca, ["localhost"], [ip_address("127.0.0.1")], 1, now)
-        self._certificate.write_bytes(pair.certificate_text)
-        self._key.write_bytes(pair.key_text)
-
-    async def reload(self) -> None:
-        """As `kill -HUP` does: the server reads its certificate again, for new connections."""
-        log = self.directory / "nats-server.log"
-        before = log.read_text().count("Reloaded server configuration")
-        [ports] = self.directory.glob("nats-server_*.ports")
-        os.kill(int(ports.stem.rpartition("_")[2]), signal.SIGHUP)
-        await eventually(lambda: log.read_text().count("Reloaded server configuration") > before)
 
 
 async def test_a_connection_survives_certificates_that_are_half_renewed(tmp_path: Path) -> None:
@@ -95,6 +59,34 @@ async def test_an_expired_certificate_is_named_and_its_renewal_is_taken_up(tmp_p
             assert bus.problems == []
     finally:
         await world.stop()
+
+
+async def test_the_end_of_a_connection_is_no_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """asyncio warned at each, because nats-py does not complete the change to TLS: reading was not limited either."""
+    world = TlsWorld(tmp_path)
+    await world.start()
+    async with open_bus(world.settings, "scorer", SystemClock(), None, reconnect_pause=0.1) as bus:
+        await world.stop()
+        await eventually(lambda: not bus.connected)
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+
+
+async def test_a_renewal_closes_no_connection(tmp_path: Path) -> None:
+    """With the same CA: the server reads its new certificate for the next connections."""
+    world = TlsWorld(tmp_path)
+    await world.start()
+    errors, clock = BusErrors(SystemClock()), SystemClock()
+    try:
+        async with open_bus(world.settings, "scorer", clock, None, errors=errors, reconnect_pause=0.1) as bus:
+            world.serve(now=NOW + 60)
+            await world.reload()
+            async with connected_within(PATIENCE, world.settings, "tap", clock) as other:
+                end = other.client.certificate_end
+            assert bus.connected
+            assert errors.total("connection") == 0
+    finally:
+        await world.stop()
+    assert end == pytest.approx(NOW + 60 + DAY, abs=1)
 
 
 async def test_a_service_that_starts_names_a_rejected_certificate(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.contracts.kubernetes import objects
-from equipoise.runtime.kubernetes.reflector import PARTS_LIMIT, Interner
+from equipoise.runtime.kubernetes.reflector import FEW_PARTS, Interner
 
 TEXTS = st.sampled_from(["", "a", "b"])
 
@@ -46,10 +46,16 @@ def test_equal_parts_are_one() -> None:
     assert first.spec.tolerations != third.spec.tolerations
 
 
-def test_memory_has_a_bound() -> None:
-    """Parts of objects that are long gone do not pile up for ever."""
+def test_parts_of_deleted_objects_are_forgotten() -> None:
+    """Those that an object still has are shared with later objects, however many others there were."""
     sharing = Interner()
-    for number in range(PARTS_LIMIT + 10):
-        sharing.intern(objects.ConfigMap(metadata=objects.ObjectMeta(labels={"n": str(number)})))
+    kept = sharing.intern(a_config_map("kept"))
+    for number in range(10_000):
+        sharing.intern(a_config_map(str(number)))
 
-    assert len(sharing._parts) <= PARTS_LIMIT
+    assert len(sharing._parts) <= FEW_PARTS
+    assert sharing.intern(a_config_map("kept")).metadata.labels is kept.metadata.labels
+
+
+def a_config_map(label: str) -> objects.ConfigMap:
+    return objects.ConfigMap(metadata=objects.ObjectMeta(labels={"n": label}))

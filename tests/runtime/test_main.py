@@ -13,7 +13,10 @@ from typing import Any
 
 import aiohttp
 import pytest
+from bus_worlds import PATIENCE
+from tls_worlds import DAY, NOW, TlsWorld
 
+from equipoise.cli.certificates.issue import new_ca
 from equipoise.runtime.bus.dev_server import embedded_server
 
 PROGRAM = """
@@ -128,6 +131,46 @@ async def test_a_running_program_serves_its_health() -> None:
     finally:
         process.kill()
         process.communicate()
+
+
+async def test_readiness_names_an_expired_certificate_until_it_is_renewed(tmp_path: Path) -> None:
+    """At the start and later; with another CA. The process goes on, and is ready without a restart."""
+    world = TlsWorld(tmp_path)
+    world.serve(now=NOW - 2 * DAY)
+    await world.start()
+    process = program(EQUIPOISE_NATS__URL=world.settings.url, EQUIPOISE_NATS__TLS__CA_FILE=str(world.ca_file))
+    try:
+        address = (await received("health", process))["address"]
+        async with aiohttp.ClientSession() as session:
+
+            async def until(problem: str) -> None:
+                """Until it is the only problem, or there is none."""
+                async with asyncio.timeout(PATIENCE):
+                    while True:
+                        async with session.get(f"http://{address}/readyz") as response:
+                            report = await response.json(content_type=None)
+                        named = problem in str(report["problems"]) if problem else report["problems"] == []
+                        if named and report["connections"] == {"nats": not problem}:
+                            return
+                        await asyncio.sleep(0.05)
+
+            await until("certificate has expired")
+            world.serve(now=NOW)
+            await world.reload()
+            await until("")
+            world.serve(now=NOW - 2 * DAY)
+            await world.stop()
+            await world.start()
+            await until("certificate has expired")
+            other = new_ca(NOW)
+            world.ca_file.write_bytes(other.certificate_text)
+            world.serve(now=NOW, ca=other)
+            await world.reload()
+            await until("")
+    finally:
+        process.kill()
+        process.communicate()
+        await world.stop()
 
 
 CONFIGURATION = """

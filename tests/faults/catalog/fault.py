@@ -1,7 +1,7 @@
 """A fault: what it breaks, how long a run takes, and which faults of the plan it covers."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -23,6 +23,9 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     also: Callable[[History], list[str]] | None = None
     """An additional check for this fault."""
 
+    nats_servers: Literal[1, 3] = 1
+    """With 3, `rig.nats`: a NATS cluster that starts with empty streams of three replicas."""
+
 
 class Extent(msgspec.Struct, frozen=True, kw_only=True):
     """The size of a run; `make test` uses the short one."""
@@ -33,6 +36,9 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
     stopped: float = 30.0
     """Seconds for which the API server is suspended."""
 
+    nats_down: tuple[float, ...] = (5.0, 60.0)
+    """Seconds for which nats-server is killed, one time after the other."""
+
     half_open: float = 100.0
     """Seconds of half-open watches: more than a reflector waits for."""
 
@@ -40,7 +46,7 @@ class Extent(msgspec.Struct, frozen=True, kw_only=True):
     """Evictions before and after."""
 
 
-SHORT = Extent(times=1, stopped=5.0, half_open=4.0, evictions=4)
+SHORT = Extent(times=1, stopped=5.0, nats_down=(5.0,), half_open=4.0, evictions=4)
 LONG = Extent()
 
 

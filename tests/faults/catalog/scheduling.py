@@ -8,15 +8,19 @@ import asyncio
 import json
 import math
 import signal
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+import ssl
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import yaml
 from aiohttp import web
 
+from equipoise.cli.certificates.issue import client_pair, new_ca, server_pair
 from equipoise.testbed.objects import pod, pod_template
 from equipoise.testbed.processes import configuration
 from equipoise.testbed.processes.command_lines import kubeconfig_file
@@ -46,8 +50,14 @@ class Extender:
     scorer: Program
     proxy: ExtenderProxy
     meter: Meter
-    filters: bool
+    section: dict[str, Any]
+    """`scorer.extender` of the configuration."""
+
     http_timeout: float = 0.0
+
+    async def start_scorer(self) -> None:
+        """Again, after it has ended."""
+        await self.scorer.start(extender=self.section)
 
     async def configure(self, http_timeout: float | None = None) -> None:
         """kube-scheduler with the shipped entry, and this httpTimeout in seconds."""
@@ -55,7 +65,7 @@ class Extender:
         for name in ("enableHTTPS", "tlsConfig"):
             del entry[name]
         entry["urlPrefix"] = self.proxy.url
-        if self.filters:
+        if self.section["filter"]:
             entry["filterVerb"] = "filter"
         if http_timeout is not None:
             entry["httpTimeout"] = f"{http_timeout * 1000:.0f}ms"
@@ -92,17 +102,21 @@ class Extender:
 
 
 @asynccontextmanager
-async def extender(rig: Rig, *, filters: bool = False, **scorer: Any) -> AsyncIterator[Extender]:
+async def extender(rig: Rig, *, filters: bool = False, authority: "Authority | None" = None) -> AsyncIterator[Extender]:
     """kube-scheduler with the scorer, until the end of the block; and a stock kube-scheduler."""
-    section = {"extender": {"filter": filters, **scorer}}
-    (program,) = await rig.start("scorer", **section)
+    section: dict[str, Any] = {"filter": filters}
+    scheme, tls = "http", None
+    if authority is not None:
+        section["tls"] = authority.section
+        scheme, tls = "https", authority.client
+    (program,) = await rig.start("scorer", extender=section)
     meter = Meter(rig.recorder, rig.clock, lambda: program.pid)
     measuring = asyncio.create_task(meter.run())
-    upstream = f"http://127.0.0.1:{rig.port('scorer-0-extender')}"
+    upstream = f"{scheme}://127.0.0.1:{rig.port('scorer-0-extender')}"
     try:
-        async with ExtenderProxy(upstream, rig.port("extender-proxy"), meter) as proxy:
+        async with ExtenderProxy(upstream, rig.port("extender-proxy"), meter, tls=tls) as proxy:
             proxy.reseed(rig.generator.randrange(2**32))
-            found = Extender(rig, program, proxy, meter, filters)
+            found = Extender(rig, program, proxy, meter, section)
             stock = await _start_stock_scheduler(rig)
             try:
                 await found.configure()
@@ -115,6 +129,34 @@ async def extender(rig: Rig, *, filters: bool = False, **scorer: Any) -> AsyncIt
                 await asyncio.to_thread(rig.cluster.restart_scheduler, {})
     finally:
         measuring.cancel()
+        program.kill()
+
+
+class Authority:
+    """A CA, a server's certificate, and one of kube-scheduler."""
+
+    def __init__(self, folder: Path, now: float) -> None:
+        folder.mkdir(exist_ok=True)
+        ca = new_ca(now)
+        server = server_pair(ca, [], [ip_address("127.0.0.1")], 1, now)
+        client = client_pair(ca, 1, now)
+        self.ca_file, self.cert_file, self.key_file = (folder / name for name in ("ca.crt", "tls.crt", "tls.key"))
+        for file, content in (
+            (self.ca_file, ca.certificate_text),
+            (self.cert_file, server.certificate_text),
+            (self.key_file, server.key_text),
+            (folder / "client.crt", client.certificate_text),
+            (folder / "client.key", client.key_text),
+        ):
+            file.write_bytes(content)
+        self.section = {
+            "certificateFile": str(self.cert_file),
+            "keyFile": str(self.key_file),
+            "clientCaFile": str(self.ca_file),
+        }
+        self.client = ssl.create_default_context(cafile=str(self.ca_file))
+        self.client.load_cert_chain(folder / "client.crt", folder / "client.key")
+        self.without_certificate = ssl.create_default_context(cafile=str(self.ca_file))
 
 
 async def _start_stock_scheduler(rig: Rig) -> int:
@@ -213,7 +255,7 @@ async def scorer_killed(rig: Rig, extent: Extent) -> None:
                     pods = await found.burst()
                     await rig.until(killed.is_set, "the scorer was killed during the burst")
                     await rig.until(lambda: not found.scorer.runs, "the scorer has ended")
-                    await found.scorer.start(extender={"filter": True})
+                    await found.start_scorer()
                 found.record("the scorer was killed", pods, healthy)
         await rig.evictions(extent.evictions)
 
@@ -325,6 +367,124 @@ async def invalid_responses(rig: Rig, extent: Extent) -> None:
         await rig.evictions(extent.evictions)
 
 
+CLIENTS = 200
+ADDRESSES = [f"127.0.0.{number}" for number in range(2, 22)]
+"""Of the clients: the scorer accepts 16 connections from one address."""
+
+TOO_LONG = b" " * 5_000_000
+
+
+async def crowd(rig: Rig, extent: Extent) -> None:
+    """200 clients: valid requests, bodies of 5 MB, bodies that do not end, idle connections, no certificate."""
+    await rig.start("binder", 1)
+    count = 20 * extent.times
+    async with extender(rig) as found:
+        await rig.evictions(extent.evictions)
+        async with no_evictions(rig), _clients(found):
+            await found.schedule("200 clients", count, interval=2.5 * found.http_timeout)
+        await rig.evictions(1)
+    authority = Authority(rig.cluster.directory / "extender", rig.clock.now())
+    async with extender(rig, authority=authority) as found:
+        async with no_evictions(rig), _without_certificate(found, authority):
+            await found.schedule("200 clients without a certificate", count, interval=2.5 * found.http_timeout)
+        await rig.evictions(extent.evictions)
+
+
+@asynccontextmanager
+async def _background(tasks: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """Until the end of the block; raises the first error of a task."""
+    running = [asyncio.create_task(task) for task in tasks]
+    try:
+        yield
+        for each in running:
+            if each.done():
+                each.result()
+    finally:
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _clients(found: Extender) -> AsyncIterator[None]:
+    """Of 200 clients, 120 send valid requests, 40 bodies of 5 MB, 20 bodies that do not end, and 20 nothing."""
+    request = json.dumps({"Pod": {"metadata": {}, "spec": {"containers": []}}, "NodeNames": cluster_setup.NODES})
+    port = found.rig.port("scorer-0-extender")
+    head = b"POST /prioritize HTTP/1.1\r\nHost: scorer\r\nContent-Length: 100000\r\n\r\n"
+    async with AsyncExitStack() as stack:
+        sessions = [
+            await stack.enter_async_context(
+                aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, local_addr=(address, 0)))
+            )
+            for address in ADDRESSES
+        ]
+        tasks = []
+        for number in range(CLIENTS):
+            session, address = sessions[number % len(sessions)], ADDRESSES[number % len(ADDRESSES)]
+            place = number * 10 // CLIENTS
+            if place < 6:
+                tasks.append(_request(found, session, port, request.encode(), number))
+            elif place < 8:
+                tasks.append(_request(found, session, port, TOO_LONG, number))
+            else:
+                tasks.append(_connect(port, address, number, head if place < 9 else b""))
+        async with _background(tasks):
+            yield
+
+
+async def _request(found: Extender, session: aiohttp.ClientSession, port: int, body: bytes, number: int) -> None:
+    """Until cancelled."""
+    url = f"http://127.0.0.1:{port}/prioritize"
+    await asyncio.sleep(number * 0.02)
+    while True:
+        with found.meter.exchange("prioritize", b"{}" if body is TOO_LONG else body) as response:
+            try:
+                async with session.post(url, data=body) as received:
+                    response.body = await received.read()
+                    response.status = received.status
+            except aiohttp.ClientError:
+                response.caller_waits = False  # the scorer may close the connection to a client that sends too much
+                if body is not TOO_LONG:
+                    response.caller_waits = True
+        await asyncio.sleep(found.rig.generator.uniform(0.5, 1.5))
+
+
+async def _connect(port: int, address: str, number: int, send: bytes = b"", tls: ssl.SSLContext | None = None) -> None:
+    """Sends this, then one byte at a time; connects again when the scorer has closed the connection."""
+    await asyncio.sleep(number * 0.02)
+    while True:
+        with suppress(OSError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0), ssl=tls)
+            try:
+                writer.write(send)
+                while not reader.at_eof():
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(0.5):
+                            await reader.read(1024)
+                    if send:
+                        writer.write(b"{")
+            finally:
+                writer.transport.abort()
+        await asyncio.sleep(0.5)
+
+
+@asynccontextmanager
+async def _without_certificate(found: Extender, authority: Authority) -> AsyncIterator[None]:
+    """Of 200 clients, 150 never begin the handshake, and 50 complete it without a certificate."""
+    port = found.rig.port("scorer-0-extender")
+    tasks = [
+        _connect(
+            port,
+            ADDRESSES[number % len(ADDRESSES)],
+            number,
+            tls=authority.without_certificate if number % 4 == 0 else None,
+        )
+        for number in range(CLIENTS)
+    ]
+    async with _background(tasks):
+        yield
+
+
 async def herd(rig: Rig, extent: Extent) -> None:
     """A burst of 200 pods while the measured usage of the nodes does not change, and two of ten nodes are hot."""
     await rig.start("binder", 1)
@@ -350,5 +510,6 @@ FAULTS = (
     fault(black_hole, 2, intents=16, evictions=8, scored=8),
     fault(jitter, 3, intents=16, evictions=8, scored=20),
     fault(invalid_responses, 4, intents=16, evictions=8, scored=8),
+    fault(crowd, 5, intents=16, evictions=8, scored=200),
     fault(herd, 34, intents=16, evictions=8, scored=BURST),
 )

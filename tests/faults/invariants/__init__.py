@@ -1,7 +1,7 @@
 """The invariants under every fault: pure checks of a history that return violations, as text.
 
 The numbers are those of docs/reliability.md. A check that finds nothing in an empty history proves nothing:
-`MinimumTraffic` is required. I14, I15 and I19 are not checked here: see "Not tested" there.
+`MinimumTraffic` is required.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from faults.history import Guarantees, History
-from faults.invariants import changes, evictions, measurements, scheduling
+from faults.invariants import bus, changes, evictions, measurements, processes, scheduling
 
 Check = Callable[[History, Guarantees], list[str]]
 
@@ -47,9 +47,13 @@ INVARIANTS: Mapping[str, Check] = {
     "I10": scheduling.pods_are_scheduled,
     "I11": evictions.no_ping_pong,
     "I12": scheduling.no_herd,
+    "I13": bus.acknowledged_events_remain,
+    "I14": processes.resources_are_bounded,
+    "I15": processes.converges,
     "I16": measurements.usage_is_monotonic,
     "I17": evictions.dry_runs_only,
     "I18": evictions.pause_holds,
+    "I19": processes.logs_hold_no_secrets,
     "I20": changes.changes_are_respected,
 }
 

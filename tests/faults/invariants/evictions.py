@@ -155,12 +155,25 @@ def one_outcome_each(history: History, guarantees: Guarantees) -> list[str]:
         for published in history.new_intents
         if published.outcome_expected and not outcomes[published.intent.id]
     ]
+    may_change = _recorded_nowhere_else(history)
     for intent_id in sorted(ids):
-        if len(outcomes[intent_id]) > 1:
+        if len(outcomes[intent_id]) > 1 and intent_id not in may_change:
             wrong.append(f"{intent_id}: {' and '.join(sorted(outcomes[intent_id]))}")
         if history.kept.get(intent_id, 0) > 1:
             wrong.append(f"{intent_id}: {history.kept[intent_id]} outcomes in the stream")
     return wrong + _contradicted(history, outcomes)
+
+
+def _recorded_nowhere_else(history: History) -> set[str]:
+    """Intents that may have another outcome: a rejection is recorded in the stream only, which lost or refused it."""
+    first: dict[str, Outcome] = {}
+    for outcome in history.outcomes:
+        first.setdefault(outcome.intent_id, outcome.outcome)
+    return {
+        published.intent.id
+        for published in history.new_intents
+        if published.outcome_lost and first.get(published.intent.id) not in (None, Outcome.EVICTED, Outcome.DRY_RUN)
+    }
 
 
 def _contradicted(history: History, outcomes: Mapping[str, set[Outcome]]) -> list[str]:

@@ -9,7 +9,7 @@ from faults.history import HARNESS, Guarantees, History
 def nothing_without_coverage(history: History, guarantees: Guarantees) -> list[str]:
     """I8: while too few nodes are measured nothing is proposed or evicted, and every score is neutral."""
     wrong = []
-    for span in history.uncovered:
+    for span in (*history.uncovered, *history.uncovered_for_evictions):
         wrong += [
             f"{published.intent.pod}: proposed {published.at - span.begin:.1f} s after coverage was lost"
             for published in history.new_intents
@@ -20,10 +20,11 @@ def nothing_without_coverage(history: History, guarantees: Guarantees) -> list[s
             for post in history.new_posts
             if span.contains(post.at) and post.executed
         ]
+    for span in history.uncovered:
         wrong += [
             f"a score that was not neutral, {score.at - span.begin:.1f} s after coverage was lost"
             for score in history.scores
-            if span.begin + guarantees.score_lag <= score.at <= span.end and not score.neutral
+            if max(history.since, span.begin + guarantees.score_lag) <= score.at <= span.end and not score.neutral
         ]
     return wrong
 

@@ -69,6 +69,7 @@ class Cluster:
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._chosen_directory = directory
         self._command_lines: dict[str, CommandLine] = {}
+        self._prefixes: dict[str, Sequence[str | Path]] = {}
         self._pids: dict[str, int] = {}
         self._generation = 0
         self._tokens = {user: secrets.token_hex(16) for user in configuration.USERS}
@@ -206,6 +207,10 @@ class Cluster:
         self._launch(part)
         self._await_ready(part)
 
+    def prefix(self, part: str, words: Sequence[str | Path]) -> None:
+        """Put words before the command line of a component, such as `prlimit`, from its next start on."""
+        self._prefixes[part] = words
+
     def check(self) -> None:
         """Raise ClusterError when a component has ended, by itself or by `kill`."""
         for name, pid in self._pids.items():
@@ -305,7 +310,7 @@ class Cluster:
 
     def _launch(self, name: str) -> None:
         self._pids[name] = self._guard.start(
-            [*self._command_lines[name], *self._arguments.get(name, ())],
+            [*self._prefixes.get(name, ()), *self._command_lines[name], *self._arguments.get(name, ())],
             log=self.log(name),
             directory=self.directory,
             environment={"KWOK_WORKDIR": str(self.directory)},

@@ -45,6 +45,7 @@ from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, in_batches
 from equipoise.runtime.bus import BusError, Delivery
 from equipoise.runtime.kubernetes.client import LEASES, Conflict, KubeError, NotFound
 from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
+from equipoise.runtime.kubernetes.installation import InstallationCheck
 from equipoise.runtime.process.lifecycle import Runtime
 
 log = structlog.get_logger()
@@ -108,6 +109,7 @@ class Annotator:
             namespace=runtime.configuration.shared.kubernetes.namespace,
             identity=runtime.identity,
         )
+        self._installation = InstallationCheck(runtime.kube, self._membership.namespace, clock, runtime.health)
         self._objects: dict[str, _Object] = {}
         self._hot_values = HotValues()
         self._skews = ClockSkews()
@@ -187,9 +189,10 @@ class Annotator:
         self._unwritten.put(key, write if is_read else None)
 
     def _is_ours(self, known: _Object) -> bool:
-        """False as well when another object has its name now."""
+        """False as well when another object has its name now, or another installation writes."""
         key = known.target.key
-        return self._objects.get(key) is known and owner(key, self._membership.members) == self._identity
+        owned = owner(key, self._membership.members) == self._identity and not self._installation.problem
+        return owned and self._objects.get(key) is known
 
     def _decide(self, known: _Object) -> _Decision | None:
         """Whether to write now, and what."""
@@ -213,8 +216,10 @@ class Annotator:
     async def run(self) -> None:
         probe = Lease(metadata=ObjectMeta(name=PROBE, namespace=self._membership.namespace))
         await until_fenced(self._client.kube, _FENCE, LEASES, probe, self._clock, self._health)
+        await self._installation.check()
         try:
             async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._installation.run(), name="check for other installations")
                 tasks.create_task(self._renew_membership(), name="membership")
                 for number in range(READERS):
                     tasks.create_task(self._work(self._unread, self._read), name=f"read {number}")

@@ -39,6 +39,7 @@ from equipoise.contracts.messages.utilization import NodeUtilization, Utilizatio
 from equipoise.runtime.bus import BusError, Delivery, Redeliver
 from equipoise.runtime.kubernetes.client import EVENTS, PODS, KubeError
 from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
+from equipoise.runtime.kubernetes.installation import InstallationCheck
 from equipoise.runtime.process.lifecycle import Runtime
 
 log = structlog.get_logger()
@@ -74,8 +75,11 @@ class Binder:
         self._ledger = LedgerWriter(
             kube, clock, settings.limits, namespace, dry_run=self._dry_run, preempted=lambda: self._cluster.preempted
         )
+        self._installation = InstallationCheck(kube, namespace, clock, runtime.health)
         evictions = DRY_RUN if self._dry_run else REAL
-        self._ledger_watch = LedgerWatch(self._ledger, clock, runtime.health, evictions=evictions)
+        self._ledger_watch = LedgerWatch(
+            self._ledger, clock, runtime.health, evictions=evictions, installation=self._installation
+        )
         self._client = EvictionClient(
             kube, clock, runtime.health, sample_lifetime=shared.load.freshness.eviction, random=random
         )
@@ -102,9 +106,11 @@ class Binder:
         """Works until canceled."""
         probe = fence_probe(self._namespace, PROBE, self._clock.now())
         await until_fenced(self._kube, _FENCE, EVENTS, probe, self._clock, self._health)
+        await self._installation.check()
         await self._ledger_watch.synchronize()
         self._health.warmed_up()
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._installation.run(), name="check for other installations")
             tasks.create_task(self._ledger_watch.run(), name="watch the ledger")
             tasks.create_task(
                 self._bus.work(EvictionIntent, self.on_eviction_intent, concurrency=self._concurrency),
@@ -135,7 +141,7 @@ class Binder:
             result = await self._process(intent)
             if isinstance(result, Retry) and delivery.last_attempt:
                 detail = f"delivered too often without a result: {result.why}"
-                result = Finish(outcome=Outcome.FAILED, detail=detail, recorded=True)
+                result = self._undecided(intent, Outcome.FAILED, detail)
             if isinstance(result, Finish):
                 await self._report(intent, result, final=delivery.last_attempt)
                 self._duration.observe(self._clock.monotonic() - started_at)
@@ -170,7 +176,13 @@ class Binder:
         again = retry(intent, why, at_least=at_least)
         if self._clock.now() + again.after < intent.expires_at:
             return again
-        return Finish(outcome=Outcome.FAILED, detail=f"not decided within its lifetime: {why}", recorded=True)
+        return self._undecided(intent, Outcome.FAILED, f"not decided within its lifetime: {why}")
+
+    def _undecided(self, intent: EvictionIntent, outcome: Outcome, detail: str) -> Finish:
+        """The outcome without what the ledger has about the intent. One that was published before remains."""
+        if (earlier := self._published.get(intent.id)) is not None:
+            return published(earlier)
+        return Finish(outcome=outcome, detail=detail, recorded=True)
 
     # The path of an intent
 
@@ -179,8 +191,10 @@ class Binder:
         read_at = self._clock.monotonic()
         ledger = await self._ledger.read()
         self._ledger_watch.report(ledger)
+        if why := await self._installation.current_problem():
+            return Finish(outcome=Outcome.PAUSED, detail=why, recorded=True)
         if isinstance(ledger, LedgerClosed):
-            return Finish(outcome=Outcome.PAUSED, detail=ledger.why, recorded=True)
+            return self._undecided(intent, Outcome.PAUSED, ledger.why)
         entry = ledger.entry(intent.id)
         if entry is not None and entry.outcome is not None:
             return recorded(entry)

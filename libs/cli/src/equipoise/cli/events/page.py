@@ -29,6 +29,9 @@ async for message in (await client.subscribe("equipoise.eviction.outcome.>")).me
     print(message.subject, message.headers["ce-time"], message.data.decode())
 ```
 
+A server may require TLS, as in k8s/base: name its CA with `--nats-ca FILE`, `--tlsca FILE` of the nats CLI, or
+`tls=ssl.create_default_context(cafile=FILE)`.
+
 If the server has users, the user `tap` may subscribe to `equipoise.>`, read the streams marked
 *readable* in the table, and send the requests that change nothing (`score.explain`, `plan.preview`).
 `equipoise explain eviction` and `equipoise report` read streams.

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import secrets
 import signal
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +20,7 @@ from equipoise.cli.setup.resources import create_resources
 from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.runtime.bus.dev_server import embedded_server
+from equipoise.runtime.bus.permissions import USERS, User, permission_file
 from equipoise.runtime.configuration import Logging, read_document, read_sections, to_document
 from equipoise.runtime.kubernetes.client import Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
@@ -70,20 +72,26 @@ async def _run(document: Document, context: Context, services: Sequence[ServiceN
     configure_logging(Logging(level="warning"), "up")
     with tempfile.TemporaryDirectory(prefix="equipoise-") as name:
         directory = Path(name)
-        async with embedded_server(directory / "nats") as nats_url:
+        passwords = create_passwords(directory)
+        async with embedded_server(directory / "nats", configuration=permission_file(passwords)) as nats_url:
             document["nats"] = {"url": nats_url}
             file = directory / "equipoise.yaml"
             file.write_text(yaml.safe_dump(document, sort_keys=False))
             for line in summary(context, document, directory, services):
                 click.echo(line)
-            await create_resources(file)
+            await create_resources(file, nats_access(directory, "setup"))
             health = {service: f"http://{_local_address(document[service]['health'])}" for service in services}
             cluster = all_settings(read_file(file)).shared.kubernetes
             clock = SystemClock()
             async with (
                 connect_kube(cluster, "up", clock) as kube,
                 Supervisor(
-                    configuration=file, directory=directory, health=health, services=services, report=click.echo
+                    configuration=file,
+                    directory=directory,
+                    health=health,
+                    services=services,
+                    report=click.echo,
+                    variables=lambda service: nats_access(directory, service),
                 ) as supervisor,
             ):
                 try:
@@ -92,6 +100,22 @@ async def _run(document: Document, context: Context, services: Sequence[ServiceN
                         tasks.create_task(_print_readiness(supervisor, services, kube, cluster.namespace, clock))
                 finally:
                     click.echo("stopping")
+
+
+def create_passwords(directory: Path) -> dict[User, str]:
+    """New passwords of all users of NATS, each also in a file: other users of this machine reach its port."""
+    folder = directory / "passwords"
+    folder.mkdir(mode=0o700)
+    passwords = {user: secrets.token_urlsafe(24) for user in USERS}
+    for user, password in passwords.items():
+        (folder / user).write_text(password)
+    return passwords
+
+
+def nats_access(directory: Path, user: User) -> dict[str, str]:
+    """The variables with which a service connects as its user."""
+    file = str(directory / "passwords" / user)
+    return {"EQUIPOISE_NATS__USER": user, "EQUIPOISE_NATS__PASSWORD_FILE": file}
 
 
 def complete_document(
@@ -135,7 +159,7 @@ def summary(context: Context, document: Document, directory: Path, services: Seq
         else "none are written (use --annotate to annotate nodes and workloads)",
         "writes": f"ledger and Leases in namespace {namespace}",
         "extender": f"{scheme}://{document['scorer']['listen']}/prioritize",
-        "messages": f"equipoise tap --nats {nats_url}",
+        "messages": f"equipoise tap --nats {nats_url} --user tap --password-file {directory}/passwords/tap",
         "logs": f"{directory}/*.log",
     }
     yield from (f"{name:<11} {value}" for name, value in rows.items())

@@ -49,10 +49,12 @@ class Supervisor:
         health: Mapping[ServiceName, str],
         services: Iterable[ServiceName] = SERVICES,
         report: Callable[[str], None] = lambda text: None,
+        variables: Callable[[ServiceName], Mapping[str, str]] = lambda service: {},
     ) -> None:
         """`health`: URL of each service's health server, `http://127.0.0.1:8081`. Logs are written to `directory`.
 
-        Environment variables of this process do not override the file. `report` is called with every restart.
+        Environment variables of this process do not override the file; `variables` of a service do. `report` is called
+        with every restart.
         """
         overriding = [name for name in os.environ if name.startswith("EQUIPOISE_") and "__" in name]
         self._environment = {"EQUIPOISE_CONFIG": str(configuration), **dict.fromkeys(overriding)}
@@ -60,6 +62,7 @@ class Supervisor:
         self._health = health
         self._services = tuple(services)
         self._report = report
+        self._variables = variables
         self._pids: dict[ServiceName, int] = {}
         self._started: dict[ServiceName, float] = {}
         self._failures: dict[ServiceName, int] = {}
@@ -96,7 +99,9 @@ class Supervisor:
 
     def start(self, service: ServiceName) -> None:
         self._pids[service] = self._guard.start(
-            [sys.executable, "-m", f"equipoise.{service}"], log=self.log(service), environment=self._environment
+            [sys.executable, "-m", f"equipoise.{service}"],
+            log=self.log(service),
+            environment={**self._environment, **self._variables(service)},
         )
         self._started[service] = time.monotonic()
         self._restart_at.pop(service, None)

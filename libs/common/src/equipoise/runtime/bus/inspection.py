@@ -11,6 +11,7 @@ from equipoise.runtime.bus import BusError
 from equipoise.runtime.bus.connection import RESPONSE_TIMEOUT, NatsConnection, connected_within
 from equipoise.runtime.bus.permissions import OWN_RIGHTS
 from equipoise.runtime.bus.setup import stream_config
+from equipoise.runtime.bus.work_queue import skipped
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
 
@@ -65,6 +66,9 @@ class StreamState(msgspec.Struct, frozen=True, kw_only=True):
     waiting: int | None = None
     """Of a work queue: messages that no worker has received; None: the consumer of the workers does not exist."""
 
+    skipped: int = 0
+    """Of a work queue: new messages that its consumer skips."""
+
     workers: int = 0
     """Of a work queue: open requests for work."""
 
@@ -75,6 +79,11 @@ class Inspection:
     def __init__(self, link: NatsConnection, replicas: int) -> None:
         self._link = link
         self._replicas = replicas
+
+    @property
+    def certificate_end(self) -> float | None:
+        """When the certificate of the server expires (Unix seconds); None without TLS."""
+        return self._link.client.certificate_end
 
     async def identity(self) -> Identity:
         """This user and its permissions."""
@@ -105,6 +114,7 @@ class Inspection:
                 if (have := _plain(getattr(has, name))) != (want := _plain(getattr(should, name)))
             },
             waiting=None if queue is None else queue.num_pending or 0,
+            skipped=await skipped(self._link, expected) if expected.work_queue else 0,
             workers=0 if queue is None else queue.num_waiting or 0,
         )
 

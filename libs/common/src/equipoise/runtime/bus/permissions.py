@@ -137,6 +137,7 @@ def _creating() -> Iterable[str]:
         yield from (f"$JS.API.STREAM.{verb}.{stream.name}" for verb in ("CREATE", "UPDATE", "INFO"))
         if stream.work_queue:
             yield from (f"$JS.API.CONSUMER.CREATE.{stream.name}.{WORKERS}.{subject}" for subject in stream.subjects)
+            yield from (f"$JS.API.CONSUMER.{verb}.{stream.name}.{WORKERS}" for verb in ("INFO", "DELETE"))
 
 
 def _publish_rights(channel: Channel, service: ServiceName) -> Iterable[str]:
@@ -152,6 +153,8 @@ def _publish_rights(channel: Channel, service: ServiceName) -> Iterable[str]:
         yield f"$JS.API.CONSUMER.MSG.NEXT.{stream.name}.{WORKERS}"
         yield f"$JS.ACK.{stream.name}.{WORKERS}.>"
         yield f"$JS.API.STREAM.MSG.DELETE.{stream.name}"
+        yield f"$JS.API.CONSUMER.INFO.{stream.name}.{WORKERS}"
+        yield f"$JS.API.STREAM.INFO.{stream.name}"
     else:
         yield f"$JS.API.CONSUMER.CREATE.{stream.name}.*.{channel.pattern}"
         yield f"$JS.API.CONSUMER.MSG.NEXT.{stream.name}.*"

@@ -12,6 +12,7 @@ from equipoise.runtime.bus import BusError, BusUnavailable
 from equipoise.runtime.bus.codec import ACK_WAIT, MAX_DELIVERIES
 from equipoise.runtime.bus.connection import NatsConnection
 from equipoise.runtime.bus.errors import BusErrors
+from equipoise.runtime.bus.work_queue import skipped
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock, SystemClock
 
@@ -94,6 +95,11 @@ async def _create(link: NatsConnection, stream: Stream, replicas: int) -> None:
         )
         subject = f"$JS.API.CONSUMER.CREATE.{stream.name}.{WORKERS}.{pattern}"
         await link.wait_for(subject, link.streams.add_consumer(stream.name, workers))
+        if await skipped(link, stream):
+            log.warning("the stream lost messages: its consumer is created again", stream=stream.name)
+            delete = link.streams.delete_consumer(stream.name, WORKERS)
+            await link.wait_for(f"$JS.API.CONSUMER.DELETE.{stream.name}.{WORKERS}", delete)
+            await link.wait_for(subject, link.streams.add_consumer(stream.name, workers))
 
 
 def stream_config(stream: Stream, replicas: int = 1) -> api.StreamConfig:

@@ -1,10 +1,12 @@
 """TLS towards the bus: whom a connection trusts, and a client that never continues without TLS."""
 
+import asyncio
 import ssl
 from typing import Any
 
 import nats.errors
 from nats.aio.client import Client
+from nats.aio.transport import TcpTransport
 
 from equipoise.runtime.configuration import Tls
 
@@ -20,6 +22,13 @@ class TlsClient(Client):
         super().__init__()
         self._tls_required = required
 
+    @property
+    def certificate_end(self) -> float | None:
+        """When the certificate of the server expires (Unix seconds); None without TLS."""
+        transport = self._tls_transport()
+        certificate = transport.get_extra_info("peercert") if transport is not None else None
+        return ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
+
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         """Called with the first line of the server, before anything is sent."""
         if initial_connection and self._without_tls(info):
@@ -30,12 +39,28 @@ class TlsClient(Client):
         try:
             await super()._process_connect_init()
         except BaseException:
+            self._announce_transport()
             # After a failed handshake asyncio never reports that the connection is closed, and nats-py would wait for
             # that: a service that starts with a rejected certificate would never try again.
             if self._transport is not None:
                 self._transport.close()  # type: ignore[no-untyped-call]
                 self._transport = None
             raise
+        self._announce_transport()
+
+    def _announce_transport(self) -> None:
+        """What `loop.start_tls` leaves to its caller, and nats-py does not do.
+
+        Without it asyncio does not stop reading from a server that is faster than this client, and logs a warning at
+        the end of each connection.
+        """
+        if (transport := self._tls_transport()) is not None:
+            transport.get_protocol().connection_made(transport)
+
+    def _tls_transport(self) -> asyncio.WriteTransport | None:
+        writer = self._transport._io_writer if isinstance(self._transport, TcpTransport) else None
+        encrypted = writer is not None and writer.get_extra_info("sslcontext") is not None
+        return writer.transport if writer is not None and encrypted else None
 
     def _without_tls(self, info: dict[str, Any]) -> bool:
         scheme = self._current_server.uri.scheme if self._current_server is not None else ""

@@ -10,13 +10,16 @@ from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
 from equipoise.contracts.bus.streams import WORKERS, Stream
-from equipoise.runtime.bus import BusError, T, Worker
+from equipoise.runtime.bus import BusError, NotPermitted, T, Worker
 from equipoise.runtime.bus.codec import MessageReader
 from equipoise.runtime.bus.connection import NatsConnection
 from equipoise.runtime.process.clock import Clock
 
 _FETCH_TIMEOUT = 2.0
 """Seconds of one request for work. A restart of the server is noticed only at its end, so it is short."""
+
+_CHECK_PERIOD = 10.0
+"""Seconds between two checks of the consumer."""
 
 _ERROR_PAUSE = 1.0
 """Seconds until the next request after one that failed."""
@@ -33,6 +36,7 @@ class WorkQueue:
 
     def __init__(self, link: NatsConnection, stream: Stream, clock: Clock) -> None:
         self._link = link
+        self._queue = stream
         self._stream = stream.name
         self._consumer = WORKERS
         self._advisory = f"$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.{stream.name}.{WORKERS}"
@@ -47,6 +51,7 @@ class WorkQueue:
         )
         try:
             async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._check())
                 for _ in range(concurrency):
                     tasks.create_task(self._work(reader, worker))
         finally:
@@ -94,6 +99,25 @@ class WorkQueue:
             # The message is delivered again after ACK_WAIT; its worker must then find out what was done already.
             self._link.errors.count("acknowledgement", message.subject, error)
 
+    async def _check(self) -> None:
+        """Report messages that are never delivered, until the consumer is created again."""
+        while True:
+            await self._link.wait_connected()
+            try:
+                count = await skipped(self._link, self._queue)
+                problem = (
+                    f"{self._stream} lost messages: its consumer skips the next {count}: run `equipoise setup`"
+                    if count
+                    else None
+                )
+                self._link.errors.set_problem("work skipped", problem)
+            except NotPermitted:
+                return
+            except BusError as error:
+                if self._link.connected:
+                    self._link.errors.count("work", self._stream, error)
+            await self._clock.sleep(_CHECK_PERIOD)
+
     async def _on_failed_request(self, error: BusError) -> None:
         if self._link.connected:
             self._link.errors.count("work", self._stream, error)
@@ -114,6 +138,21 @@ class WorkQueue:
         except (BusError, msgspec.MsgspecError) as error:
             if not isinstance(error.__cause__, NotFoundError):
                 self._link.errors.count("work", self._stream, error)
+
+
+async def skipped(link: NatsConnection, stream: Stream) -> int:
+    """How many new messages the consumer of a work queue skips, because the stream uses their numbers again.
+
+    After a power failure nats-server may have lost the last messages of a stream, and not the state of its consumer.
+    0 also if one of them does not exist. Raises NotPermitted and BusUnavailable.
+    """
+    reading = link.streams.consumer_info(stream.name, WORKERS)
+    consumer = await link.find(f"$JS.API.CONSUMER.INFO.{stream.name}.{WORKERS}", reading)
+    # In this order: the stream may get messages in between, which are delivered.
+    info = await link.find(f"$JS.API.STREAM.INFO.{stream.name}", link.streams.stream_info(stream.name))
+    if consumer is None or info is None or consumer.delivered is None:
+        return 0
+    return max(0, int(consumer.delivered.stream_seq) - int(info.state.last_seq))
 
 
 async def _fetch(pulls: JetStreamContext.PullSubscription) -> Msg | None:

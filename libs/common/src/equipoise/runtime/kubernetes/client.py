@@ -174,7 +174,9 @@ class Kube(Protocol):
         """Raises NotFound."""
         ...
 
-    async def list(self, resource: Resource[T], namespace: str = "", label_selector: str = "") -> list[T]:
+    async def list(
+        self, resource: Resource[T], namespace: str = "", label_selector: str = "", *, field_selector: str = ""
+    ) -> list[T]:
         """For small collections only; use a Reflector for large ones."""
         ...
 

@@ -93,8 +93,12 @@ class ApiServer:
         read = responses.object_decoder(resource.model).decode
         return await self._request(what, "GET", resource.path(namespace, name), read)
 
-    async def list(self, resource: Resource[T], namespace: str = "", label_selector: str = "") -> list[T]:
+    async def list(
+        self, resource: Resource[T], namespace: str = "", label_selector: str = "", *, field_selector: str = ""
+    ) -> list[T]:
         selection = {"labelSelector": label_selector} if label_selector else {}
+        if field_selector:
+            selection["fieldSelector"] = field_selector
         pages = [page.items async for page in self._pages(resource, namespace, selection)]
         return [value for items in pages for value in items]
 

@@ -5,7 +5,7 @@ import math
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from sys import intern
+from sys import getrefcount, intern
 from typing import Any, Generic, NoReturn, TypeVar
 
 import msgspec
@@ -42,8 +42,8 @@ log = structlog.get_logger()
 OWN_TEXTS = frozenset({"name", "uid", "resource_version"})
 """Of one object only: there is nothing to share."""
 
-PARTS_LIMIT = 100_000
-"""Maximum number of known parts; then all are forgotten, so that parts of deleted objects do not accumulate."""
+FEW_PARTS = 50
+"""Known parts that are not worth looking for unused ones."""
 
 _NO_ITEMS: list[Any] = []
 _NO_ENTRIES: dict[str, Any] = {}
@@ -57,6 +57,7 @@ class Interner:
 
     def __init__(self) -> None:
         self._parts: dict[tuple[str, bytes], Any] = {}
+        self._limit = FEW_PARTS
         self._encode = msgspec.msgpack.Encoder().encode
 
     def intern(self, value: T) -> T:
@@ -81,9 +82,22 @@ class Interner:
     def _part(self, name: str, part: Any) -> Any:
         if not part:
             return _NO_ITEMS if isinstance(part, list) else _NO_ENTRIES
-        if len(self._parts) >= PARTS_LIMIT:
-            self._parts.clear()
+        if len(self._parts) >= self._limit:
+            self._forget_unused()
         return self._parts.setdefault((name, self._encode(part)), part)
+
+    def _forget_unused(self) -> None:
+        """Forgets the parts that no object has any more, else those of deleted objects would accumulate.
+
+        The next time is when there are half as many again: so its cost per part is constant.
+        """
+        probe = ("", b"")
+        self._parts[probe] = []  # which only this table has
+        references = {key: getrefcount(part) for key, part in self._parts.items()}
+        for key, count in references.items():
+            if count <= references[probe]:
+                del self._parts[key]
+        self._limit = max(FEW_PARTS, len(self._parts) * 3 // 2)
 
 
 class Reflector(Generic[T]):

@@ -11,13 +11,15 @@ from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
 
 from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.process.connections import limited
 
 log = structlog.get_logger()
 
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 _MAX_CONNECTIONS = 64
-"""More than Prometheus and the probes need. A client that sends nothing would keep its connection for ever."""
+_MAX_CONNECTIONS_PER_ADDRESS = 16
+"""Above it a new connection takes the place of the one of the same client that has been unused for the longest time."""
 
 _SHUTDOWN_SECONDS = 2.0
 """Seconds that a running request may take at the end."""
@@ -164,25 +166,17 @@ async def serving_health(address: str, health: Health, metrics: CollectorRegistr
     await runner.setup()
     try:
         assert runner.server is not None
-        server = runner.server
-
-        def new_connection() -> asyncio.Protocol:
-            """Anybody may connect. The oldest connections end, so that those that send nothing fill no memory."""
-            for oldest in server.connections[: 1 - _MAX_CONNECTIONS]:
-                if oldest.transport is not None:
-                    oldest.transport.abort()
-            return server()
-
+        connections = limited(runner.server, total=_MAX_CONNECTIONS, per_address=_MAX_CONNECTIONS_PER_ADDRESS)
         try:
-            listener = await asyncio.get_running_loop().create_server(new_connection, host or None, port)
+            server = await asyncio.get_running_loop().create_server(connections, host or None, port)
         except OSError as error:
             raise ConfigurationError(f"health: {address} cannot be listened on: {error.strerror or error}") from error
-        name, bound = listener.sockets[0].getsockname()[:2]
+        name, bound = server.sockets[0].getsockname()[:2]
         log.info("health", address=f"{name}:{bound}")
         try:
             yield f"{name}:{bound}"
         finally:
-            listener.close()
+            server.close()
     finally:
         await runner.cleanup()
 

@@ -26,6 +26,7 @@ from equipoise.runtime.bus import (
     Worker,
 )
 from equipoise.runtime.bus.codec import (
+    MAX_AGE,
     MAX_DELIVERIES,
     MESSAGE_ID,
     SUBJECT,
@@ -70,6 +71,8 @@ class MemoryStream:
         self._sequence = 0
         self._messages: dict[str, StoredMessage] = {}
         self._ids: dict[str, tuple[int, float]] = {}
+        self._expiring: dict[str, float] = {}
+        """By subject, when a message with an age of its own expires (`Message.max_age`)."""
 
     def store(self, subject: str, payload: bytes, headers: Headers, now: float) -> Receipt:
         """Store a message. Raises AlreadyQueued when a work queue still holds one of this subject."""
@@ -81,6 +84,9 @@ class MemoryStream:
             raise AlreadyQueued(f"{self.stream.name} still holds a message of {subject}")
         self._sequence += 1
         self._messages.pop(subject, None)
+        self._expiring.pop(subject, None)
+        if MAX_AGE in headers:
+            self._expiring[subject] = now + float(headers[MAX_AGE].removesuffix("s"))
         self._messages[subject] = StoredMessage(
             sequence=self._sequence, subject=subject, payload=payload, headers=headers, stored_at=now, due_at=now
         )
@@ -118,13 +124,16 @@ class MemoryStream:
         return True
 
     def _expire(self, now: float) -> None:
-        """Remove what is too old. Both tables are in the order of their times."""
+        """Remove what is too old. All tables are in the order of their times, if messages with an age have the same."""
+        while self._expiring and self._expiring[first := next(iter(self._expiring))] <= now:
+            del self._messages[first], self._expiring[first]
         if self.stream.max_age is not None:
             while (
                 self._messages
                 and (oldest := next(iter(self._messages.values()))).stored_at <= now - self.stream.max_age
             ):
                 del self._messages[oldest.subject]
+                self._expiring.pop(oldest.subject, None)
         while self._ids and self._ids[first := next(iter(self._ids))][1] <= now - DUPLICATE_WINDOW:
             del self._ids[first]
 

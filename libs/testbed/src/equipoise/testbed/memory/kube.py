@@ -161,13 +161,16 @@ class MemoryKube:
         async with self._request("get", resource, namespace, name):
             return self._find(resource, namespace, name)
 
-    async def list(self, resource: Resource[T], namespace: str = "", label_selector: str = "") -> list[T]:
+    async def list(
+        self, resource: Resource[T], namespace: str = "", label_selector: str = "", *, field_selector: str = ""
+    ) -> list[T]:
         async with self._request("list", resource, namespace):
             return [
                 value
                 for value in self.stored(resource)
                 if (not namespace or value.metadata.namespace == namespace)
                 and _matches_label(value.metadata.labels, label_selector)
+                and _matches_field(value, field_selector)
             ]
 
     async def pages(self, resource: Resource[T]) -> AsyncGenerator[Sequence[T], None]:

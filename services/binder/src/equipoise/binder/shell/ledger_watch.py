@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from equipoise.binder.shell.ledger_writer import LedgerWriter
 from equipoise.binder.state.ledger import Ledger, LedgerClosed
 from equipoise.runtime.kubernetes.client import KubeError
+from equipoise.runtime.kubernetes.installation import InstallationCheck
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health
 
@@ -27,6 +28,8 @@ class LedgerWatch:
     health: Health
     evictions: str
     """What the heartbeat reports of evictions while they are allowed."""
+
+    installation: InstallationCheck
 
     async def synchronize(self) -> None:
         """Takes a second; returns also when the API server does not respond."""
@@ -48,7 +51,7 @@ class LedgerWatch:
         else:
             problem = ""
         self.health.set_problem("ledger", problem or None)
-        self.health.evictions = problem or self.evictions
+        self.health.evictions = self.installation.problem or problem or self.evictions
 
     async def _update(self) -> None:
         try:

@@ -82,4 +82,4 @@ class OutcomeReporter:
         except Conflict:
             pass  # written at an earlier delivery of the intent
         except KubeError as error:
-            log.warning("event not written", event=event.metadata.name, error=str(error))
+            log.warning("event not written", name=event.metadata.name, error=str(error))

@@ -88,6 +88,8 @@ class Validation:
 
     def _check_measurements(self, intent: EvictionIntent) -> Finish | None:
         now = self.clock.now()
+        # With a slow clock an expired intent would be valid, and an old sample fresh: the later clock counts.
+        now = max(now, self.kube.server_time_bounds(now)[0])
         return (
             check_age(intent, self._load, self.max_intent_lifetime, now)
             or check_coverage(self.cluster.cycles, self.cluster.known_loads(now), self._load, now)

@@ -11,6 +11,10 @@ _KEPT = 5_000
 """The latest outcomes; more than intents are ever pending."""
 
 
+_RETENTION = 86_400.0
+"""Seconds; an intent lives for minutes."""
+
+
 class PublishedOutcomes:
     """The latest outcome of each intent, by its id."""
 
@@ -19,8 +23,12 @@ class PublishedOutcomes:
 
     def add(self, outcome: EvictionOutcome) -> None:
         self._outcomes[outcome.intent_id] = outcome
-        if len(self._outcomes) > _KEPT:
-            del self._outcomes[next(iter(self._outcomes))]
+        while len(self._outcomes) > _KEPT or self._oldest.settled_at < outcome.settled_at - _RETENTION:
+            del self._outcomes[self._oldest.intent_id]
+
+    @property
+    def _oldest(self) -> EvictionOutcome:
+        return next(iter(self._outcomes.values()))
 
     def get(self, intent_id: str) -> EvictionOutcome | None:
         return self._outcomes.get(intent_id)

@@ -24,6 +24,9 @@ NEGLIGIBLE = 0.01
 MAX_GONE = 500
 """Maximum number of gone pods per node (the latest ones): a message must stay below 1 MiB."""
 
+REMOVAL_PUBLISHED = 86_400.0
+"""Seconds for which the removal of a node is published again. The stream keeps its last message for as long."""
+
 MAX_REMOVED = 1_000
 """Maximum number of deleted nodes that are kept, so that the next holder of their shard can publish them again."""
 
@@ -66,6 +69,9 @@ class ClusterPlacement:
 
         self.removed: dict[str, str] = {}
         """UIDs of deleted nodes by name, the latest ones."""
+
+        self._removed_since: dict[str, float] = {}
+        """When each of them was found."""
 
         self._pods: dict[str, dict[str, TrackedPod]] = {}
         self._gone: dict[str, dict[str, GonePod]] = {}
@@ -182,10 +188,14 @@ class ClusterPlacement:
             )
 
     def prune(self, now: float) -> None:
-        """Delete the owners of pods that left long ago, and nodes without pods."""
+        """Delete the owners of pods that left long ago, nodes without pods, and nodes that were deleted long ago."""
         self._pods = {node: pods for node, pods in self._pods.items() if pods}
         while self.departed and now - next(iter(self.departed.values()))[0] > self.owner_retention:
             del self.departed[next(iter(self.departed))]
+        self._removed_since = {name: self._removed_since.get(name, now) for name in self.removed}
+        for name, since in self._removed_since.items():
+            if now - since > REMOVAL_PUBLISHED:
+                del self.removed[name]
 
     @property
     def nodes_with_gone_pods(self) -> Collection[str]:

@@ -10,14 +10,14 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import structlog
 
 from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.process.connections import ConnectionPool, RelayedConnection
 from equipoise.scorer.settings import ExtenderSettings
 from equipoise.scorer.shell.metrics import ScorerMetrics
-from equipoise.scorer.state.connection_pool import ConnectionPool
 
 log = structlog.get_logger()
 
@@ -67,9 +67,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 @dataclass(eq=False)
-class _Connection(asyncio.Protocol):
-    """Passes everything on to `handler`, the protocol that aiohttp created."""
-
+class _Connection(RelayedConnection):
     handler: asyncio.Protocol
     address: str
     acceptor: "Acceptor"
@@ -85,25 +83,12 @@ class _Connection(asyncio.Protocol):
             self.opening.cancel()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = cast(asyncio.Transport, transport)
         self.acceptor.on_open(self)
-        self.handler.connection_made(transport)
+        super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.acceptor.on_closed(self)
-        self.handler.connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        self.handler.data_received(data)
-
-    def eof_received(self) -> bool | None:
-        return self.handler.eof_received()
-
-    def pause_writing(self) -> None:
-        self.handler.pause_writing()
-
-    def resume_writing(self) -> None:
-        self.handler.resume_writing()
+        super().connection_lost(exc)
 
 
 @dataclass

@@ -101,6 +101,7 @@ REQUIRED: Sequence[ApiPermission] = (
     *_each("annotator", "get patch", "apps.kruise.io", "clonesets", when="workloads"),
     *_each("annotator", "get patch", "argoproj.io", "rollouts", when="workloads"),
     *_each("annotator", "create list update", LEASES, "leases", own_namespace=True),
+    *_each("annotator", "list", LEASES, "leases", name="equipoise-descheduler"),
     *_each("descheduler", "list watch", "", "nodes pods namespaces replicationcontrollers"),
     *_each("descheduler", "list watch", "apps", "deployments replicasets statefulsets"),
     *_each("descheduler", "list watch", "policy", "poddisruptionbudgets"),
@@ -117,6 +118,7 @@ REQUIRED: Sequence[ApiPermission] = (
     *_each("binder", "create", "events.k8s.io", "events"),
     *_each("binder", "get update", "", "configmaps", name="equipoise-ledger", own_namespace=True),
     *_each("binder", "get", LEASES, "leases", name="equipoise-descheduler", own_namespace=True),
+    *_each("binder", "list", LEASES, "leases", name="equipoise-descheduler"),
 )
 
 EVICT = ApiPermission(service="binder", verb="create", resource="pods", subresource="eviction")

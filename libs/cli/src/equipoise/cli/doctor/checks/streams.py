@@ -1,8 +1,9 @@
 """The NATS server responds, has the streams as `equipoise setup` creates them, and the permissions of the user."""
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
-from equipoise.cli.doctor.environment import Environment, Finding
+from equipoise.cli.doctor.environment import Environment, Finding, State
 from equipoise.contracts.bus.streams import UTILIZATION_MAX_AGE, Stream, with_max_ages
 from equipoise.runtime.bus import BusError, NotPermitted
 from equipoise.runtime.bus.inspection import Identity, StreamState, inspecting
@@ -12,6 +13,11 @@ from equipoise.runtime.configuration import Nats
 SETUP_FIX = "run `equipoise setup` (in a cluster, recreate the Job equipoise-setup)"
 PERMISSIONS_FIX = "give the server the permissions of this version (k8s/base/permissions.conf) and restart it"
 ENCRYPTION_FIX = "use tls:// in nats.url, and nats.tls.caFile: `equipoise certificates --for nats` creates the files"
+CERTIFICATE_FIX = (
+    "renew it (`equipoise certificates --for nats --out FOLDER --force`, or cert-manager), replace the Secret, and let "
+    "NATS read it: kubectl -n equipoise-system exec nats-0 -- kill -HUP 1"
+)
+MIN_CERTIFICATE_DAYS = 30
 USER_FIX = "use the user tap: --user tap --password-file FILE"
 
 
@@ -26,12 +32,23 @@ def encryption_findings(nats: Nats) -> list[Finding]:
     return [Finding("warning", nats.url, nats.unencrypted, ENCRYPTION_FIX)] if nats.unencrypted else []
 
 
+def certificate_findings(subject: str, end: float | None, now: float) -> list[Finding]:
+    """Whether the certificate of the server must be renewed soon: when it has expired, no service can connect again."""
+    if end is None:
+        return []
+    days, date = int((end - now) / 86_400), datetime.fromtimestamp(end, UTC).date()
+    state: State = "ok" if days >= MIN_CERTIFICATE_DAYS else "warning"
+    fix = "" if state == "ok" else CERTIFICATE_FIX
+    return [Finding(state, subject, f"the certificate of the server is valid until {date} ({days} days)", fix)]
+
+
 async def _server_findings(environment: Environment, nats: Nats) -> list[Finding]:
     subject, user = nats.url, nats.user or ""
     expected = with_max_ages(intent=environment.settings.descheduler.intent_lifetime, utilization=UTILIZATION_MAX_AGE)
     try:
         async with inspecting(nats, environment.nats_user, environment.clock) as inspection:
             findings = [Finding("ok", subject, f"connected as {user or 'anonymous'}")]
+            findings += certificate_findings(subject, inspection.certificate_end, environment.clock.now())
             try:
                 findings += permission_findings(subject, await inspection.identity(), user)
             except BusError as error:
@@ -99,6 +116,8 @@ def stream_finding(expected: Stream, actual: StreamState | None) -> Finding:
         wrong.append(f"retains messages for {actual.max_age:g} s, not for {expected.max_age or 0.0:g} s")
     if expected.work_queue and actual.waiting is None:
         wrong.append("the consumer of the binders is missing")
+    if actual.skipped:
+        wrong.append(f"lost messages, so the consumer of the binders skips the next {actual.skipped}")
     if wrong:
         return Finding("error", subject, "; ".join(wrong), SETUP_FIX)
     if expected.work_queue and actual.waiting and not actual.workers:

@@ -1,7 +1,8 @@
-"""Open connections, limited in total and per address of the client."""
+"""Connections of a server, limited in total and per address of the client: each costs a file descriptor."""
 
-from collections.abc import Hashable
-from typing import Generic, TypeVar
+import asyncio
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar, cast
 
 C = TypeVar("C", bound=Hashable)
 
@@ -62,3 +63,57 @@ class ConnectionPool(Generic[C]):
 
 def _size_and_wait(own: dict[C, int]) -> tuple[int, int]:
     return len(own), -next(iter(own.values()))
+
+
+class RelayedConnection(asyncio.Protocol):
+    """Passes everything on to `handler`, the protocol that aiohttp created."""
+
+    handler: asyncio.Protocol
+    transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self.handler.connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.handler.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self.handler.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return self.handler.eof_received()
+
+    def pause_writing(self) -> None:
+        self.handler.pause_writing()
+
+    def resume_writing(self) -> None:
+        self.handler.resume_writing()
+
+
+class _LimitedConnection(RelayedConnection):
+    def __init__(self, handler: asyncio.Protocol, pool: ConnectionPool["_LimitedConnection"]) -> None:
+        self.handler = handler
+        self._pool = pool
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        displaced = self._pool.add(self, transport.get_extra_info("peername")[0])
+        super().connection_made(transport)
+        if displaced is not None and displaced.transport is not None:
+            displaced.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._pool.remove(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._pool.renew(self)
+        super().data_received(data)
+
+
+def limited(
+    create_handler: Callable[[], asyncio.Protocol], *, total: int, per_address: int
+) -> Callable[[], asyncio.Protocol]:
+    """A factory of protocols for `create_server`, of which so many have a connection at the same time."""
+    pool = ConnectionPool[_LimitedConnection](total, per_address)
+    return lambda: _LimitedConnection(create_handler(), pool)

@@ -1,0 +1,104 @@
+"""Whether another installation of Equipoise works in the cluster: of two, the later one writes nothing.
+
+Each installation has a Lease of its descheduler, in its own namespace. Its name is the same everywhere, whatever the
+manifests were called. Without it no eviction is proposed. The role permits to list Leases of this name only.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import NoReturn
+
+import msgspec
+
+from equipoise.contracts.kubernetes.objects import Lease
+from equipoise.runtime.kubernetes.client import LEASES, Forbidden, Kube, KubeError
+from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
+from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.health import Health
+
+PERIOD = 10.0
+"""Seconds between two checks."""
+
+ACTIVE = 600.0
+"""Seconds after its last renewal for which a Lease counts as held: clocks differ, and a holder may be suspended."""
+
+UNCHECKED = "it was not yet checked whether there is another installation"
+
+PROBLEM = "installation"
+"""The key in /readyz."""
+
+
+class OtherInstallation(msgspec.Struct, frozen=True, kw_only=True):
+    """One that works in this cluster."""
+
+    namespace: str
+    older: bool
+    """Than ours, which therefore writes nothing."""
+
+
+def other_installations(leases: Iterable[Lease], namespace: str, now: float) -> list[OtherInstallation]:
+    """The oldest first. Ours is the one in `namespace`; it is the youngest while it has no Lease."""
+    ordered = sorted(leases, key=_age_order)
+    ours = next((place for place, lease in enumerate(ordered) if lease.metadata.namespace == namespace), len(ordered))
+    return [
+        OtherInstallation(namespace=lease.metadata.namespace, older=place < ours)
+        for place, lease in enumerate(ordered)
+        if place != ours and _is_held(lease, now)
+    ]
+
+
+def _age_order(lease: Lease) -> tuple[datetime, str]:
+    return lease.metadata.creation_timestamp or datetime.max.replace(tzinfo=UTC), lease.metadata.namespace
+
+
+def _is_held(lease: Lease, now: float) -> bool:
+    renewed = lease.spec.renew_time
+    return bool(lease.spec.holder_identity) and renewed is not None and now - renewed.timestamp() < ACTIVE
+
+
+async def read_other_installations(kube: Kube, namespace: str, now: float) -> list[OtherInstallation]:
+    """Raises KubeError."""
+    leases = await kube.list(LEASES, field_selector=f"metadata.name={DESCHEDULER_LEASE}")
+    return other_installations(leases, namespace, now)
+
+
+def refusal(namespace: str, other: str) -> str:
+    """For people: why this installation writes nothing."""
+    return (
+        f"another installation of Equipoise works in this cluster, in namespace {other}, and is older: the one in "
+        f"{namespace} evicts and annotates nothing. Delete one of them"
+    )
+
+
+@dataclass
+class InstallationCheck:
+    """Reports another installation in /readyz. While it does, its service must not write."""
+
+    kube: Kube
+    namespace: str
+    clock: Clock
+    health: Health
+    problem: str = field(default=UNCHECKED, init=False)
+    """Why nothing may be written; "" when it may. A failed read changes nothing."""
+
+    async def current_problem(self) -> str:
+        """The problem, after a first check."""
+        if self.problem == UNCHECKED:
+            await self.check()
+        return self.problem
+
+    async def check(self) -> None:
+        try:
+            others = await read_other_installations(self.kube, self.namespace, self.clock.now())
+            self.problem = next((refusal(self.namespace, each.namespace) for each in others if each.older), "")
+        except Forbidden as error:
+            self.problem = f"it cannot be checked whether another installation works in this cluster: {error.message}"
+        except KubeError:
+            pass
+        self.health.set_problem(PROBLEM, self.problem or None)
+
+    async def run(self) -> NoReturn:
+        while True:
+            await self.check()
+            await self.clock.sleep(PERIOD)
