@@ -1,4 +1,4 @@
-"""A year of the five services in compressed time: every day all nodes, pods and workloads have new names."""
+"""Four months of the five services in compressed time: every day all nodes, pods and workloads have new names."""
 
 import asyncio
 import logging
@@ -13,7 +13,7 @@ from bench.output import report
 sys.path.insert(0, "tests")
 from flow.weeks import LONG, Weeks  # type: ignore[import-not-found]  # mypy checks the tests from their own folder
 
-DAYS = 365
+DAYS = 120
 NODES, WORKLOADS = 60, 40
 FIRST_DAY = 10
 """After which every stream has what it keeps."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from binder.ledgers import an_entry
+from binder.ledgers import a_ledger, an_entry
 from binder.worlds import GENEROUS, LEADER, OWN, SlowWrites, World, a_cycle
 from builders import NOW, a_placement, an_intent
 
@@ -13,6 +13,7 @@ from equipoise.binder.decisions.limits import (
     EvictionsPerWorkload,
     Limits,
 )
+from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import (
     NAME,
     pause,
@@ -195,6 +196,35 @@ async def test_a_redelivery_gets_the_recorded_outcome(world: World) -> None:
     await world.bus.settled()
     assert [outcome.outcome for outcome in world.outcomes] == [Outcome.REJECTED_STALE]
     assert world.kube.evictions == []
+
+
+def test_nothing_is_evicted_by_default() -> None:
+    """Evictions are dry runs until the user enables them."""
+    assert not BinderSettings().evict
+
+
+async def test_a_redelivery_without_a_ledger_gets_the_published_outcome(world: World) -> None:
+    """Not `paused`: its pod was evicted."""
+    await world.start(world.binder())
+    (intent,) = await world.propose("web-1")
+    world.kube.remove(CONFIG_MAPS, NAME, OWN)
+    await world.clock.advance(600)  # the bus drops no message with the same id any more
+    await world.bus.publish(subjects.eviction_intent("shop", "web-1"), intent, message_id="again")
+    await world.bus.settled()
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED, Outcome.EVICTED]
+
+
+async def test_a_ledger_that_may_not_be_read_delays_an_intent(world: World) -> None:
+    """An API server that has just started refuses for a second. Here another binder has evicted the pod."""
+    entry = an_entry("web-1", settled_at=None, outcome=None, intent_id="web-1-1")
+    world.write_ledger(msgspec.json.encode(a_ledger(entry)).decode())
+    await world.start(world.binder())
+    world.kube.remove(PODS, "web-1", "shop")
+    world.kube.fail_next("get", status=403, resource="configmaps")
+    await world.propose("web-1", id="web-1-1")
+    assert world.outcomes == []
+    await world.clock.advance(60)
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
 
 
 async def test_an_older_leader_is_refused_after_a_newer_one(world: World) -> None:

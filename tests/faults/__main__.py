@@ -8,6 +8,7 @@ Exit codes: 0 every run passed, 1 an invariant was violated, 2 a run was inconcl
 import argparse
 import asyncio
 import json
+import os
 import secrets
 import sys
 from pathlib import Path
@@ -20,6 +21,7 @@ from equipoise.runtime.process.logging import configure_logging
 from equipoise.testbed.binaries.build import build
 from faults.campaign import exit_code, markdown, run_seeds, seeds, table
 from faults.catalog import FAULTS, LONG, SHORT
+from faults.catalog.versions import CHOSEN
 from faults.rig import Inconclusive, rig
 from faults.soak import soak
 
@@ -35,12 +37,15 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="seeds that run at the same time, each on its own cluster")
     parser.add_argument("--markdown", action="store_true", help="print the table in Markdown")
     parser.add_argument("--keep", type=Path, help="a directory for the logs of all processes")
+    parser.add_argument("--other-build", metavar="COMMIT", help="of mixed_versions; default: see catalog/versions.py")
     parser.add_argument("--json", type=Path, help="a file for one line per run")
     options = parser.parse_args()
     names = options.faults.split(",")
     unknown = [name for name in names if name not in FAULTS]
     if unknown:
         parser.error(f"unknown fault: {unknown[0]}; available: {', '.join(FAULTS)}")
+    if options.other_build:
+        os.environ[CHOSEN] = options.other_build  # also for the processes of other seeds
     build()  # before several processes need the programs
     if options.soak is not None:
         seed = seeds(options.seeds)[0] if options.seeds else secrets.randbelow(1_000_000)

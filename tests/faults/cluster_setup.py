@@ -44,6 +44,9 @@ SCORE_LAG = 4.0
 WINDOW = 10.0
 """Seconds: the only window of load."""
 
+COOLDOWN = 4.0
+"""Seconds after an eviction for which the descheduler proposes no pod of the same workload."""
+
 LATE, LATE_AFTER = 3, 6.0
 """Nothing is evicted while so many replacements are missing for so many seconds."""
 
@@ -158,7 +161,7 @@ def document(
             "consecutiveAbnormalities": 2,
             "warmUp": "1s",
             "intentLifetime": "12s",
-            "cooldown": {"eviction": "4s", "refusal": "4s"},
+            "cooldown": {"eviction": f"{COOLDOWN:g}s", "refusal": "4s"},
         },
         "binder": {"evict": True, "limits": LIMITS},
         "scorer": {},

@@ -171,6 +171,44 @@ def gone() -> Fault:
     return respond(200, line + "\n")
 
 
+class DropEvents:
+    """Forwards a watch without its events of this type."""
+
+    def __init__(self, kind: str) -> None:
+        self._beginning = f'{{"type":"{kind}",'.encode()
+        self.dropped = 0
+
+    async def __call__(self, proxied: ProxiedRequest) -> web.StreamResponse:
+        def keep(line: bytes) -> bool:
+            dropped = line.startswith(self._beginning) and not proxied.rule.lifted.is_set()
+            self.dropped += dropped
+            return not dropped
+
+        return await proxied.proxy.forward(proxied.request, proxied.body, keep=keep)
+
+
+class CountResponses:
+    """Forwards requests, and counts the responses with this status."""
+
+    def __init__(self, status: int) -> None:
+        self._status = status
+        self.count = 0
+
+    async def __call__(self, proxied: ProxiedRequest) -> web.StreamResponse:
+        response = await proxied.forward()
+        self.count += response.status == self._status
+        return response
+
+
+def forward_to(url: str) -> Fault:
+    """Forward the request to another server."""
+
+    async def fault(proxied: ProxiedRequest) -> web.StreamResponse:
+        return await proxied.proxy.forward(proxied.request, proxied.body, to=url)
+
+    return fault
+
+
 def around(before: Callable[[], None] | None = None, after: Callable[[], None] | None = None) -> Fault:
     """Call a function before the request is forwarded, or before the response is returned."""
 
@@ -226,7 +264,7 @@ class FaultProxy:
         self._random = random.Random(seed)
         self._rules: list[Rule] = []
         self._open: dict[int, web.Request] = {}
-        self._half_open: list[tuple[str, asyncio.Event]] = []
+        self._half_open: list[tuple[str, str, asyncio.Event]] = []
         self.url = f"{'https' if cert_file else 'http'}://127.0.0.1:{port}"
 
     async def __aenter__(self) -> Self:
@@ -277,13 +315,13 @@ class FaultProxy:
         for rule in self._rules:
             rule.lift()
         self._rules.clear()
-        for _, over in self._half_open:
+        for _, _, over in self._half_open:
             over.set()
         self._half_open.clear()
 
-    def half_open(self, path: str) -> None:
+    def half_open(self, path: str, *, token: str = "") -> None:
         """Make connections of matching requests half open: no more data, no end, until `clear`."""
-        self._half_open.append((path, asyncio.Event()))
+        self._half_open.append((path, token, asyncio.Event()))
 
     def abort(self, path: str) -> int:
         """Abort the connections of matching requests in flight; returns their number."""
@@ -319,25 +357,36 @@ class FaultProxy:
         async with self._send(request, body, query) as response:
             return response.status, _end_to_end(response.headers), await response.read()
 
-    async def forward(self, request: web.Request, body: bytes) -> web.StreamResponse:
-        """Forward the request and stream the response."""
-        async with self._send(request, body, None) as upstream:
+    async def forward(
+        self, request: web.Request, body: bytes, *, to: str = "", keep: Callable[[bytes], bool] | None = None
+    ) -> web.StreamResponse:
+        """Forward the request and stream the response.
+
+        `to`: another server; `keep`: whether a line of the response is forwarded.
+        """
+        async with self._send(request, body, None, to=to) as upstream:
             response = web.StreamResponse(status=upstream.status, headers=_end_to_end(upstream.headers))
             await response.prepare(request)
+            rest = b""
             async for chunk in upstream.content.iter_any():
-                for path, over in list(self._half_open):
-                    if re.search(path, request.path_qs):
+                for path, token, over in list(self._half_open):
+                    if re.search(path, request.path_qs) and token in request.headers.get("Authorization", ""):
                         await over.wait()
                         raise ConnectionError("was half open")
-                await response.write(chunk)
+                if keep is None:
+                    await response.write(chunk)
+                    continue
+                *lines, rest = (rest + chunk).split(b"\n")
+                await response.write(b"".join(line + b"\n" for line in lines if keep(line)))
+            await response.write(rest)
             with contextlib.suppress(ConnectionError):
                 await response.write_eof()
             return response
 
-    def _send(self, request: web.Request, body: bytes, query: Mapping[str, str] | None) -> Any:
+    def _send(self, request: web.Request, body: bytes, query: Mapping[str, str] | None, *, to: str = "") -> Any:
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP_BY_HOP}
         headers["Accept-Encoding"] = "identity"  # responses may be rewritten
-        url = self._upstream + (request.path_qs if query is None else request.path)
+        url = (to or self._upstream) + (request.path_qs if query is None else request.path)
         return self._session.request(
             request.method, url, params=query, headers=headers, data=body or None, allow_redirects=False
         )

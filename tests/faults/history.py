@@ -236,6 +236,14 @@ class Forbidden(Span, frozen=True, kw_only=True):
         )
 
 
+class Stop(Value, frozen=True, kw_only=True):
+    """A process that was asked to end with SIGTERM."""
+
+    program: str
+    seconds: float
+    code: int
+
+
 class Window(Value, frozen=True, kw_only=True):
     """At most `max` evictions of a workload, a namespace or the cluster in any `seconds`."""
 
@@ -327,6 +335,8 @@ class History(Value, frozen=True, kw_only=True):
 
     forbidden: tuple[Forbidden, ...] = ()
     """Changes of the cluster that forbid evictions."""
+
+    stops: tuple[Stop, ...] = ()
 
     dry_runs: tuple[Span, ...] = ()
     """While every binder was configured for dry runs."""

@@ -1,171 +1,32 @@
 """Plants defects in copies of the source tree and checks that the tests detect them.
 
 `make chaos PLANTED=1` runs the fastest tests that must detect each; `PLANTED=real` runs a fault on a real cluster whose
-invariant must. Both run on an unchanged copy first, because a test that fails anyway detects nothing. A patch that no
-longer applies is an error: the defect must then be planted in another way.
+invariant must. All of them run once on an unchanged copy first, because a test that fails anyway detects nothing. A
+patch that no longer applies is an error: the defect must then be planted in another way.
 
 Exit codes: 0 all were detected, 1 one was not, 2 an error of the script, the copy or the tests.
 """
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 import msgspec
+
+from faults.defects import DEFECTS, Defect, Patch
 
 ROOT = Path(__file__).parents[2]
 TESTS_FAILED = 1
 """Exit code of pytest, and of the campaign after a violation; any other means that nothing was tested."""
-
-LIBRARIES = "libs/common/src/equipoise"
-BINDER = "services/binder/src/equipoise/binder"
-COLLECTOR = "services/collector/src/equipoise/collector"
-
-
-class Patch(msgspec.Struct, frozen=True, kw_only=True):
-    """A text of a file, and its replacement."""
-
-    file: str
-    before: str
-    after: str
-
-
-class Defect(msgspec.Struct, frozen=True, kw_only=True):
-    """A defect, and what must detect it."""
-
-    name: str
-    patches: tuple[Patch, ...]
-    tests: tuple[str, ...]
-    """For pytest."""
-
-    fault: str
-    """Of the campaign."""
-
-    invariant: str
-    """The one that this fault must violate."""
-
-
-DEFECTS = (
-    Defect(
-        name="limits off",
-        patches=(
-            Patch(
-                file=f"{BINDER}/decisions/limits/rule.py",
-                before="        if counted < allowed:",
-                after="        if True:",
-            ),
-        ),
-        tests=("tests/binder/test_ledger_writer.py", "-k", "one_set_of_limits"),
-        fault="killed_binders",
-        invariant="I1",
-    ),
-    Defect(
-        name="UID precondition off",
-        patches=(
-            Patch(
-                file=f"{LIBRARIES}/runtime/kubernetes/http.py",
-                before='options: dict[str, Any] = {"preconditions": {"uid": uid}}',
-                after="options: dict[str, Any] = {}",
-            ),
-        ),
-        tests=("tests/runtime/test_http.py", "-k", "rehearsal"),
-        fault="recreated",
-        invariant="I4",
-    ),
-    Defect(
-        name="staleness check off",
-        patches=(
-            Patch(
-                file=f"{LIBRARIES}/contracts/load/correction.py",
-                before="return -FUTURE_TOLERANCE <= age <= max_age and abs(skew) <= skew_limit",
-                after="return True",
-            ),
-        ),
-        tests=("tests/binder/test_validation.py", "-k", "stale"),
-        fault="budgets",
-        invariant="I6",
-    ),
-    Defect(
-        name="NaN read as 0",
-        patches=(
-            Patch(
-                file=f"{COLLECTOR}/sources/prometheus/samples.py",
-                before='"-Inf": -math.inf}.get(value, math.nan)',
-                after='"-Inf": -math.inf}.get(value, 0.0)',
-            ),
-        ),
-        tests=("tests/collector/test_samples.py",),
-        fault="not_numbers",
-        invariant="I8",
-    ),
-    Defect(
-        name="dedupe off",
-        patches=(
-            Patch(
-                file=f"{BINDER}/service.py",
-                before="entry = ledger.entry(intent.id)",
-                after="entry: LedgerEntry | None = None",
-            ),
-            Patch(
-                file=f"{BINDER}/service.py",
-                before="if (outcome := self._published.get(intent.id)) is not None:",
-                after="if False:",
-            ),
-            Patch(
-                file=f"{BINDER}/service.py",
-                before="        if entry is None or entry.outcome is None:",
-                after="        if True:",
-            ),
-            Patch(
-                file=f"{BINDER}/shell/ledger_writer.py",
-                before="            if ledger.entry(intent.id) is not None:",
-                after="            if False:",
-            ),
-            Patch(
-                file=f"{BINDER}/state/ledger.py",
-                before="        if self.entry(entry.intent_id) is not None:",
-                after="        if False:",
-            ),
-            Patch(file=f"{BINDER}/decisions/admission.py", before="    if other is not None:", after="    if False:"),
-        ),
-        tests=("tests/binder/test_service.py", "-k", "redelivery"),
-        fault="redelivered",
-        invariant="I5",
-    ),
-    Defect(
-        name="fencing off",
-        patches=(
-            Patch(file=f"{BINDER}/decisions/staleness.py", before="    if epoch != live:", after="    if False:"),
-            Patch(
-                file=f"{BINDER}/decisions/staleness.py",
-                before="    if newest is not None and newest.lease_uid == epoch.lease_uid",
-                after="    if False and newest is not None and newest.lease_uid == epoch.lease_uid",
-            ),
-        ),
-        tests=("tests/binder/test_service.py", "-k", "older_leader"),
-        fault="stopped_descheduler",
-        invariant="I7",
-    ),
-    Defect(
-        name="recheck off",
-        patches=(
-            Patch(
-                file=f"{BINDER}/service.py",
-                before="        return self._clock.monotonic() - valid.read_at < MAX_READ_AGE",
-                after="        return True",
-            ),
-        ),
-        tests=("tests/binder/test_read_age.py", "-k", "slow_write"),
-        fault="slow_ledger",
-        invariant="I18",
-    ),
-)
 
 
 class Misplaced(Exception):
@@ -190,6 +51,12 @@ def plant(tree: Path, defect: Defect) -> None:
         file.write_text(text)
 
 
+def repair(tree: Path, defect: Defect) -> None:
+    """The files are as before, with their times: compiled ones are compiled again."""
+    for patch in defect.patches:
+        shutil.copy2(ROOT / patch.file, tree / patch.file)
+
+
 def copy(tree: Path) -> None:
     """Copies the part of the source tree that the tests need."""
     ignored = shutil.ignore_patterns(".venv", ".tools", ".git", "__pycache__", ".*_cache", ".hypothesis")
@@ -202,67 +69,101 @@ def environment(tree: Path) -> Mapping[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sources))}
 
 
-def command(defect: Defect, *, real: bool) -> list[str]:
+def command(defects: Sequence[Defect], *, real: bool) -> list[str]:
+    """What must detect these defects, each test and each fault once."""
     if real:
-        return [sys.executable, "-m", "faults", "--short", "--seeds", "1", "--faults", defect.fault]
-    return [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *defect.tests]
+        faults = ",".join(dict.fromkeys(defect.fault for defect in defects))
+        return [sys.executable, "-m", "faults", "--short", "--seeds", "1", "--faults", faults]
+    tests = dict.fromkeys(test for defect in defects for test in defect.tests)
+    return [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
 
 
-def run(tree: Path, defect: Defect, *, real: bool) -> tuple[int, str]:
+def run(tree: Path, defects: Sequence[Defect], *, real: bool) -> tuple[int, str]:
     result = subprocess.run(
-        command(defect, real=real),
+        command(defects, real=real),
         cwd=tree,
         env=environment(tree),
         capture_output=True,
         text=True,
         check=False,
-        timeout=600,
+        timeout=3_600,
     )
     return result.returncode, result.stdout + result.stderr
 
 
-def _row(*cells: object) -> None:
-    print("{:<22} {:<28} {:>8}  {}".format(*map(str, cells)), flush=True)
+class Trial(msgspec.Struct, frozen=True, kw_only=True):
+    """One planted defect."""
+
+    defect: Defect
+    detected: bool
+    seconds: float
+    by: str
+    output: str
+
+
+def trial(tree: Path, defect: Defect, *, real: bool) -> Trial:
+    """Raises Misplaced."""
+    plant(tree, defect)
+    started = time.monotonic()
+    try:
+        code, output = run(tree, [defect], real=real)
+    finally:
+        repair(tree, defect)
+    detected = code == TESTS_FAILED and (not real or f"  {defect.invariant}: " in output)
+    failed = re.search(r"^FAILED (\S+)", output, re.MULTILINE)
+    by = f"{defect.fault}, {defect.invariant}" if real else failed[1] if failed else " ".join(defect.tests)
+    return Trial(defect=defect, detected=detected, seconds=time.monotonic() - started, by=by, output=output)
+
+
+def row(found: Trial) -> str:
+    """In Markdown, for docs/reliability.md."""
+    result = "detected" if found.detected else "NOT DETECTED"
+    return f"| {found.defect.name} | `{found.by}` | {found.seconds:.1f} | {result} |"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make chaos PLANTED=1", description=__doc__)
     parser.add_argument("--real", action="store_true", help="run faults on a real cluster instead of tests")
     parser.add_argument("--only", default="", help="names of defects, separated by commas")
+    parser.add_argument("--jobs", type=int, default=2, help="defects that are tried at the same time")
     options = parser.parse_args()
-    defects = [defect for defect in DEFECTS if not options.only or defect.name in options.only.split(",")]
+    names = options.only.split(",") if options.only else [defect.name for defect in DEFECTS]
+    if unknown := set(names) - {defect.name for defect in DEFECTS}:
+        parser.error(f"unknown defect: {', '.join(sorted(unknown))}")
+    chosen = [defect for defect in DEFECTS if defect.name in names and (defect.fault or not options.real)]
     with tempfile.TemporaryDirectory(prefix="equipoise-planted-") as folder:
-        clean, tree = Path(folder) / "clean", Path(folder) / "planted"
-        copy(clean)
         try:
-            return _try(defects, clean, tree, real=options.real)
+            return _try(chosen, Path(folder), jobs=options.jobs, real=options.real)
         except Misplaced as error:
             print(f"a defect cannot be planted: {error}", file=sys.stderr)
             return 2
 
 
-def _try(defects: Iterable[Defect], clean: Path, tree: Path, *, real: bool) -> int:
-    _row("defect", "by", "seconds", "")
-    exit_code = 0
-    for defect in defects:
-        by = f"{defect.fault}, {defect.invariant}" if real else Path(defect.tests[0]).stem
-        shutil.rmtree(tree, ignore_errors=True)
-        shutil.copytree(clean, tree)
-        code, output = run(tree, defect, real=real)
-        if code != 0:
-            print(f"{output[-3000:]}\nwithout the defect the tests do not pass (exit code {code})", file=sys.stderr)
-            _row(defect.name, by, "", "unknown")
-            exit_code = 2
-            continue
-        plant(tree, defect)
-        started = time.monotonic()
-        code, output = run(tree, defect, real=real)
-        detected = code == TESTS_FAILED and (not real or f"  {defect.invariant}: " in output)
-        _row(defect.name, by, f"{time.monotonic() - started:.1f}", "detected" if detected else "NOT DETECTED")
-        if not detected:
-            print(output[-3000:], file=sys.stderr)
-            exit_code = exit_code or 1
-    return exit_code
+def _try(defects: Sequence[Defect], folder: Path, *, jobs: int, real: bool) -> int:
+    trees: SimpleQueue[Path] = SimpleQueue()
+    for number in range(jobs):
+        tree = folder / str(number)
+        copy(tree)
+        trees.put(tree)
+    code, output = run(tree, defects, real=real)
+    if code != 0:
+        print(f"{output[-3000:]}\nwithout a defect the tests do not pass (exit code {code})", file=sys.stderr)
+        return 2
+    print("| defect | detected by | seconds | |\n|---|---|---|---|", flush=True)
+
+    def one(defect: Defect) -> bool:
+        tree = trees.get()
+        try:
+            found = trial(tree, defect, real=real)
+        finally:
+            trees.put(tree)
+        print(row(found), flush=True)
+        if not found.detected:
+            print(found.output[-2000:], file=sys.stderr, flush=True)
+        return found.detected
+
+    with ThreadPoolExecutor(jobs) as pool:
+        return 0 if all(list(pool.map(one, defects))) else 1
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ from faults.history import (
     ScheduledPod,
     ScoreResponse,
     Span,
+    Stop,
 )
 
 OWN_ACCOUNTS = f"system:serviceaccount:{OWN}:"
@@ -69,6 +70,7 @@ class Recorder:
         self.uncovered_for_evictions: list[Span] = []
         self.new_pods_refused: list[Span] = []
         self.forbidden: list[Forbidden] = []
+        self.stops: list[Stop] = []
         self.dry_runs: list[Span] = []
         self.events: list[AcknowledgedEvent] = []
         self.alarms: list[Alarm] = []
@@ -278,6 +280,7 @@ class Recorder:
             uncovered_for_evictions=tuple(self.uncovered_for_evictions),
             new_pods_refused=tuple(self.new_pods_refused),
             forbidden=tuple(self.forbidden),
+            stops=tuple(self.stops),
             dry_runs=tuple(self.dry_runs),
             events=tuple(self.events),
             alarms=tuple(self.alarms),

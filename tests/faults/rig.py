@@ -47,7 +47,7 @@ from faults import cluster_setup
 from faults.convergence import differences
 from faults.fakes import FakeCollector, FakeDescheduler, epoch_of, take_lease
 from faults.fault_proxy import FaultProxy
-from faults.history import Convergence, Finding
+from faults.history import Convergence, Finding, Stop
 from faults.recording import Recorder
 from faults.sampling import LogSearch, ProcessSampler
 
@@ -88,6 +88,9 @@ class Program:
         self._service: ServiceName = service
         self.port = rig.port(self.name)
         self._pid = 0
+        self.sources: tuple[str, ...] = ()
+        """The folders of another build; default: the current one."""
+
         self._sampler: ProcessSampler | None = None
         self._suspended = False
         self._disturbed_until = 0.0
@@ -141,7 +144,7 @@ class Program:
         control, samples = (self.configuration.with_suffix(suffix) for suffix in (".control", ".samples"))
         control.write_text(json.dumps({"offset": offset, "block": 0.0}))
         self._suspended, self._disturbed_until = False, 0.0
-        path = os.pathsep.join(filter(None, (TESTS, os.environ.get("PYTHONPATH"))))
+        path = os.pathsep.join(filter(None, (TESTS, *self.sources, os.environ.get("PYTHONPATH"))))
         self._pid = self._rig.cluster.guard.start(
             [sys.executable, "-m", "faults.instrumented", f"equipoise.{self._service}", control, samples],
             log=self.log,
@@ -206,6 +209,16 @@ class Program:
     def kill(self) -> None:
         """SIGKILL, and wait for the end; also of a suspended process."""
         self._rig.cluster.guard.stop(self._pid, number=signal.SIGKILL)
+
+    async def terminate(self) -> None:
+        """SIGTERM, and wait for the end; the checks read how long it took."""
+        begun = time.monotonic()
+        self.send(signal.SIGTERM)
+        guard = self._rig.cluster.guard
+        await self._rig.until(lambda: guard.exit_code(self._pid) is not None, f"{self.name} ends after SIGTERM")
+        code = guard.exit_code(self._pid)
+        assert code is not None
+        self._rig.recorder.stops.append(Stop(program=self.name, seconds=time.monotonic() - begun, code=code))
 
     @property
     def runs(self) -> bool:
@@ -314,9 +327,13 @@ class Rig:
 
     # Programs
 
-    async def start(self, service: ServiceName, count: int = 1, **own: Any) -> list[Program]:
-        """Starts so many processes of a service and waits until they are ready."""
+    async def start(
+        self, service: ServiceName, count: int = 1, *, sources: tuple[str, ...] = (), **own: Any
+    ) -> list[Program]:
+        """Starts so many processes of a service and waits until they are ready. `sources`: of another build."""
         programs = [self.program(f"{service}-{number}") for number in range(count)]
+        for program in programs:
+            program.sources = sources
         await asyncio.gather(*(program.start(**own) for program in programs))
         return programs
 

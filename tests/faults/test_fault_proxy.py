@@ -14,10 +14,13 @@ from aiohttp.test_utils import TestServer, unused_port
 from equipoise.runtime.process.clock import SystemClock
 from faults.catalog.scheduling import Authority
 from faults.fault_proxy import (
+    CountResponses,
+    DropEvents,
     FaultProxy,
     abort_connection,
     around,
     delay,
+    forward_to,
     gone,
     hold,
     hold_response,
@@ -91,6 +94,43 @@ async def test_a_held_response_is_that_of_the_time_of_the_request(
     assert not response.done()
     rule.lift()
     assert await response == (200, {"text": "hello"})
+
+
+async def test_events_of_a_type_are_dropped_until_the_rule_is_lifted(
+    proxy: FaultProxy, client: Any, upstream: Upstream
+) -> None:
+    """Whole lines, also when a chunk ends within one."""
+    drop = DropEvents("DELETED")
+    rule = proxy.rule(drop, path="/stream")
+    async with client.get("/stream") as response:
+        for part in ('{"type":"DELETED","object":{}}\n{"type":"ADD', 'ED","object":{}}\n'):
+            upstream.lines.put_nowait(part)
+        assert await response.content.readline() == b'{"type":"ADDED","object":{}}\n'
+        rule.lift()
+        upstream.lines.put_nowait('{"type":"DELETED","object":{}}\n')
+        assert await response.content.readline() == b'{"type":"DELETED","object":{}}\n'
+    assert drop.dropped == 1
+
+
+async def test_requests_are_forwarded_to_another_server(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
+    other = Upstream()
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", other.handle)
+    async with TestServer(application) as server:
+        proxy.rule(forward_to(str(server.make_url("")).rstrip("/")), path="/a", times=1)
+        assert (await response_of(client, "/a?text=x"))[1] == {"text": "x"}
+        assert (await response_of(client, "/a"))[0] == 200
+    assert other.received == [("GET", "/a?text=x", "")]
+    assert len(upstream.received) == 1
+
+
+async def test_responses_are_counted_by_status(proxy: FaultProxy, client: Any) -> None:
+    found, throttled = CountResponses(200), CountResponses(429)
+    proxy.rule(found, path="/a")
+    proxy.rule(throttled, path="/b")
+    await response_of(client, "/a")
+    await response_of(client, "/b")
+    assert (found.count, throttled.count) == (1, 0)
 
 
 async def test_a_rule_applies_to_matching_requests(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:

@@ -1,12 +1,14 @@
 """Each defect can be planted in the current source."""
 
-import re
+import shutil
+from pathlib import Path
 
 import pytest
 
 from faults.catalog import FAULTS
+from faults.defects import DEFECTS, Defect, Patch
 from faults.invariants import INVARIANTS
-from faults.planted import DEFECTS, ROOT, Defect, Misplaced, Patch, patched
+from faults.planted import ROOT, Misplaced, patched, plant, repair
 
 
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.name)
@@ -15,10 +17,29 @@ def test_every_patch_applies(defect: Defect) -> None:
     for patch in defect.patches:
         text = (ROOT / patch.file).read_text()
         assert text != patched(text, patch)
-    file, *options = defect.tests
-    selected = options[1] if options else ""
-    assert [name for name in re.findall(r"def (test_\w+)", (ROOT / file).read_text()) if selected in name]
-    assert defect.fault in FAULTS
+    for test in defect.tests:
+        file, _, name = test.partition("::")
+        assert f"def {name}(" in (ROOT / file).read_text()
+    assert (defect.fault in FAULTS and defect.invariant in (*INVARIANTS, "also")) or not defect.fault + defect.invariant
+
+
+def test_the_defects_have_different_names() -> None:
+    assert len({defect.name for defect in DEFECTS}) == len(DEFECTS)
+
+
+def test_a_repaired_tree_is_as_before(tmp_path: Path) -> None:
+    """Also the times of its files: Python must compile them again for the next defect."""
+    defect = DEFECTS[0]
+    for patch in defect.patches:
+        (tmp_path / patch.file).parent.mkdir(parents=True)
+        shutil.copy2(ROOT / patch.file, tmp_path / patch.file)
+    plant(tmp_path, defect)
+    assert (tmp_path / defect.patches[0].file).read_text() != (ROOT / defect.patches[0].file).read_text()
+    repair(tmp_path, defect)
+    for patch in defect.patches:
+        original, repaired = ROOT / patch.file, tmp_path / patch.file
+        assert repaired.read_text() == original.read_text()
+        assert repaired.stat().st_mtime == original.stat().st_mtime
 
 
 def test_a_patch_that_does_not_apply_is_an_error() -> None:

@@ -47,6 +47,11 @@ async def test_the_streams_are_as_the_table_says(world: NatsWorld) -> None:
     assert not binder.config.backoff
 
 
+def test_every_stream_has_a_maximum_size() -> None:
+    """Or one could fill the disk of all."""
+    assert [stream.name for stream in STREAMS if not 0 < stream.max_bytes <= 512 * 2**20] == []
+
+
 async def test_running_it_again_changes_what_changed_and_loses_nothing(world: NatsWorld) -> None:
     """A second setup with another lifetime of intents updates the stream; messages and the consumer remain."""
     await setup_streams(world.settings, intent_max_age=180)

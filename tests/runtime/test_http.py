@@ -261,6 +261,7 @@ async def test_a_rehearsal_is_marked_twice(kube: Kube, api: Server) -> None:
     assert [["All"], None] == [body["deleteOptions"].get("dryRun") for body in bodies]
     assert [None, 5] == [body["deleteOptions"].get("gracePeriodSeconds") for body in bodies]
     assert [{"uid": "u"}] * 2 == [body["deleteOptions"]["preconditions"] for body in bodies]
+    assert {("policy/v1", "Eviction")} == {(body["apiVersion"], body["kind"]) for body in bodies}
 
 
 async def test_no_server(kube: Kube, server: tuple[Server, BaseTestServer]) -> None:

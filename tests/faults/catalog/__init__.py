@@ -13,7 +13,9 @@ from faults.catalog import (
     nats_cluster,
     nodes,
     processes,
+    restarts,
     scheduling,
+    versions,
 )
 from faults.catalog.fault import LONG, SHORT, Extent, Fault
 
@@ -30,8 +32,10 @@ FAULTS: Mapping[str, Fault] = {
         *nats_cluster.FAULTS,
         *deschedulers.FAULTS,
         *metrics.FAULTS,
+        *restarts.FAULTS,
         *processes.FAULTS,
         *scheduling.FAULTS,
         *credentials.FAULTS,
+        *versions.FAULTS,
     )
 }

@@ -1,17 +1,23 @@
-"""Deschedulers are suspended."""
+"""Deschedulers are suspended, cut off from the API server, and work against other controllers."""
 
 import asyncio
+import math
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import Any
+from contextlib import asynccontextmanager, suppress
 
+from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.runtime.kubernetes.client import LEASES
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from faults import cluster_setup
 from faults.catalog.fault import Extent, fault
 from faults.fakes import epoch_of
-from faults.rig import Program, Rig
+from faults.fault_proxy import abort_connection, hold
+from faults.history import HARNESS, History
+from faults.rig import TIMEOUT, Program, Rig
+
+TRANSIT = 1.0
+"""Seconds that a request or message may take."""
 
 
 async def stopped_descheduler(rig: Rig, extent: Extent) -> None:
@@ -26,11 +32,7 @@ async def stopped_descheduler(rig: Rig, extent: Extent) -> None:
             before = epoch_of(await rig.kube.get(LEASES, DESCHEDULER_LEASE, cluster_setup.OWN))
             leader.send(signal.SIGSTOP)
 
-            async def another_leads(before: Any = before) -> bool:
-                now = epoch_of(await rig.kube.get(LEASES, DESCHEDULER_LEASE, cluster_setup.OWN))
-                return now.transitions > before.transitions and now.holder not in ("", before.holder)
-
-            await rig.until(another_leads, "the other descheduler leads")
+            await rig.until(lambda before=before: _another_leads(rig, before), "the other descheduler leads")
             await rig.evictions(1)
             rig.descheduler.epoch_held = False
             rig.descheduler.epoch = before
@@ -41,6 +43,126 @@ async def stopped_descheduler(rig: Rig, extent: Extent) -> None:
             rig.descheduler.epoch = None
             await rig.all_settled()
         await rig.evictions(2)
+
+
+async def partitioned_descheduler(rig: Rig, extent: Extent) -> None:
+    """The leading descheduler is cut off from the API server, not from NATS: its requests fail or get no response."""
+    await rig.purge_outcomes()
+    await rig.start("binder", 2)
+    deschedulers = await rig.start("descheduler", 2)
+    async with changing_load(rig):
+        for _ in range(extent.times):
+            await rig.evictions(2)
+            leader = await _leader(rig, deschedulers)
+            token = rig.tokens[leader.name]
+            before = epoch_of(await rig.kube.get(LEASES, DESCHEDULER_LEASE, cluster_setup.OWN))
+            rule = rig.proxy.rule(rig.generator.choice((hold, abort_connection)), token=token)
+            rig.proxy.half_open("", token=token)
+            await rig.until(lambda before=before: _another_leads(rig, before), "the other descheduler leads")
+            await rig.evictions(1)
+            rig.descheduler.epoch, rig.descheduler.epoch_held, rig.descheduler.mix = before, False, {}
+            await rig.descheduler.propose(4)
+            rig.descheduler.epoch = None
+            await rig.all_settled()
+            rule.lift()
+            rig.proxy.clear()
+            await rig.until(lambda leader=leader: _follows(leader), f"{leader.name} is ready and does not lead")
+        await rig.evictions(2)
+
+
+async def _another_leads(rig: Rig, before: LeaseEpoch) -> bool:
+    now = epoch_of(await rig.kube.get(LEASES, DESCHEDULER_LEASE, cluster_setup.OWN))
+    return now.transitions > before.transitions and now.holder not in ("", before.holder)
+
+
+async def _follows(program: Program) -> bool:
+    report = await program.readiness()
+    return report is not None and bool(report["ready"]) and not report["leading"]
+
+
+def one_publisher(history: History) -> list[str]:
+    """Once a descheduler has published an intent, no earlier leader publishes one."""
+    wrong = []
+    newest, since = -1, 0.0
+    for published in sorted(history.new_intents, key=lambda each: each.at):
+        epoch = published.intent.epoch.transitions
+        if published.intent.strategy == HARNESS:
+            continue
+        if epoch < newest and published.at > since + TRANSIT:
+            wrong.append(
+                f"{published.intent.pod}: proposed by leader {epoch} {published.at - since:.1f} s after {newest}"
+            )
+        if epoch > newest:
+            newest, since = epoch, published.at
+    return wrong
+
+
+async def competing_controllers(rig: Rig, extent: Extent) -> None:
+    """A controller taints two other nodes every two seconds, and an autoscaler changes the replicas of two Deployments
+    every three, while a descheduler moves pods."""
+    await rig.purge_outcomes()
+    await rig.start("binder", 2)
+    await rig.start("descheduler", 1)
+    scaled = rig.generator.sample(cluster_setup.MOVABLE, 2)
+    async with changing_load(rig):
+        competitors = [asyncio.create_task(_taint_nodes(rig)), asyncio.create_task(_scale(rig, scaled))]
+        try:
+            for _ in range(extent.times):
+                await rig.evictions(extent.evictions, seconds=2 * TIMEOUT)
+        finally:
+            for competitor in competitors:
+                competitor.cancel()
+            await asyncio.wait(competitors)
+            await asyncio.gather(*(_set_taints(rig, node, []) for node in cluster_setup.NODES))
+            await asyncio.gather(*(_set_replicas(rig, name, cluster_setup.REPLICAS) for name in scaled))
+    for competitor in competitors:
+        with suppress(asyncio.CancelledError):
+            competitor.result()
+    await rig.all_replicas_ready()
+
+
+async def _taint_nodes(rig: Rig) -> None:
+    tainted: list[str] = []
+    while True:
+        chosen = rig.generator.sample(cluster_setup.NODES, 2)
+        taint = {"key": "example.com/fault", "effect": "NoSchedule"}
+        await asyncio.gather(*(_set_taints(rig, node, []) for node in tainted))
+        await asyncio.gather(*(_set_taints(rig, node, [taint]) for node in chosen))
+        tainted = chosen
+        await asyncio.sleep(2.0)
+
+
+async def _scale(rig: Rig, names: list[str]) -> None:
+    while True:
+        for name in names:
+            await _set_replicas(rig, name, cluster_setup.REPLICAS + rig.generator.choice((0, 1, 2)))
+        await asyncio.sleep(3.0)
+
+
+async def _set_taints(rig: Rig, node: str, taints: list[dict[str, str]]) -> None:
+    await rig.api.request(
+        "PATCH", f"/api/v1/nodes/{node}", {"spec": {"taints": taints}}, content_type="application/merge-patch+json"
+    )
+
+
+async def _set_replicas(rig: Rig, name: str, replicas: int) -> None:
+    path = f"/apis/apps/v1/namespaces/{cluster_setup.NAMESPACE}/deployments/{name}"
+    await rig.api.request("PATCH", path, {"spec": {"replicas": replicas}}, content_type="application/merge-patch+json")
+
+
+def cooldowns_hold(history: History) -> list[str]:
+    """The descheduler evicts a workload's pods no more often than its cooldown allows: so many times per hour."""
+    wrong = []
+    proposed = {each.intent.pod_uid for each in history.new_intents if each.intent.strategy != HARNESS}
+    last: dict[str, float] = {}
+    for post in history.new_evictions:
+        if post.uid not in proposed:
+            continue
+        before = last.get(post.workload, -math.inf)
+        if post.at - before < cluster_setup.COOLDOWN - TRANSIT:
+            wrong.append(f"{post.pod}: evicted {post.at - before:.1f} s after another pod of {post.workload}")
+        last[post.workload] = post.at
+    return wrong
 
 
 async def _leader(rig: Rig, deschedulers: list[Program]) -> Program:
@@ -80,4 +202,8 @@ async def changing_load(rig: Rig) -> AsyncIterator[None]:
         rig.collector.hot = frozenset()
 
 
-FAULTS = (fault(stopped_descheduler, 8, intents=10, evictions=5),)
+FAULTS = (
+    fault(stopped_descheduler, 8, intents=10, evictions=5),
+    fault(partitioned_descheduler, 9, intents=10, evictions=5, also=one_publisher),
+    fault(competing_controllers, 33, intents=4, evictions=4, also=cooldowns_hold),
+)

@@ -240,7 +240,8 @@ def no_ping_pong(history: History, guarantees: Guarantees) -> list[str]:
     nodes = _Nodes(history)
     events: list[tuple[float, int, str, str, bool]] = []
     for post in history.evictions:
-        events.append((post.at, 0, post.workload, nodes(post), post.uid in proposed))
+        counts = post.uid in proposed and post.at >= history.since
+        events.append((post.at, 0, post.workload, nodes(post), counts))
     for change in history.pods:
         if change.what == "bound":
             events.append((change.at, 1, change.workload, change.node, False))
@@ -249,6 +250,7 @@ def no_ping_pong(history: History, guarantees: Guarantees) -> list[str]:
             waiting[workload].append((node, was_proposed))
         elif waiting[workload]:
             evicted_from, counts = waiting[workload].pop(0)
+            # A descheduler of this run does not know the returns of earlier runs.
             if counts and evicted_from == node:
                 returns[workload, node] += 1
     return [f"{workload} returned to {node} {count} times" for (workload, node), count in returns.items() if count > 1]

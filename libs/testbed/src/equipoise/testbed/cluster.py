@@ -192,6 +192,21 @@ class Cluster:
         """A loopback port for the caller, which no other cluster uses."""
         return self._port_block.take()
 
+    def start_api_server(self, name: str, etcd_url: str) -> str:
+        """Start another API server on the same data and audit log; returns its address. `kill` ends it."""
+        port = self._port_block.take()
+        own = [
+            word
+            for word in self._command_lines[API_SERVER]
+            if not str(word).startswith(("--etcd-servers=", "--secure-port="))
+        ]
+        self._command_lines[name] = [*own, f"--etcd-servers={etcd_url}", f"--secure-port={port}"]
+        self._arguments[name] = self._arguments.get(API_SERVER, ())
+        self._launch(name)
+        url = f"https://127.0.0.1:{port}"
+        self._await(name, lambda: responds(f"{url}/readyz", token=self.admin_token, ca_file=self.ca_file))
+        return url
+
     # -- operations ------------------------------------------------------------------------------------------
 
     def kill(self, part: str, number: int = signal.SIGKILL) -> None:

@@ -194,6 +194,8 @@ class Binder:
         if why := await self._installation.current_problem():
             return Finish(outcome=Outcome.PAUSED, detail=why, recorded=True)
         if isinstance(ledger, LedgerClosed):
+            if ledger.unreadable:  # an API server that has just started refuses what it permits a second later
+                return self._unavailable(intent, ledger.why, 0.0)
             return self._undecided(intent, Outcome.PAUSED, ledger.why)
         entry = ledger.entry(intent.id)
         if entry is not None and entry.outcome is not None:

@@ -70,8 +70,9 @@ class Collector:
             selector=self.settings.node_selector,
         )
         self._measurement = Measurement(
-            settings=self.settings, load=self.load, source=self.source, placement=self._placement, clock=self.clock
-        )
+            settings=self.settings, load=self.load, source=self.source, placement=self._placement, clock=self.clock,
+            known_nodes=self._watch.node_names,
+        )  # fmt: skip
         self._profiles = ProfileLearning(
             settings=self.settings, load=self.load, measurement=self._measurement, clock=self.clock
         )

@@ -1,10 +1,11 @@
 """Runs rounds: queries the source about the current nodes and pods, keeps the readings, and makes messages of them."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
+from equipoise.collector.decisions.other_cluster import nodes_of_another_cluster, pods_of_another_cluster
 from equipoise.collector.decisions.query import SourceError
 from equipoise.collector.decisions.sample_validation import (
     MeasurementTarget,
@@ -37,6 +38,8 @@ class Measurement:
     source: MetricSource
     placement: ClusterPlacement
     clock: Clock
+    known_nodes: Callable[[], Iterable[str]] = tuple
+    """Names of other nodes of the cluster, which another collector measures."""
 
     def __post_init__(self) -> None:
         self._utilization = UtilizationStore(self.load)
@@ -51,6 +54,8 @@ class Measurement:
         self._intervals_at: float | None = None
         self._problems: dict[str, str] = {}
         self._outage = ""
+        self._other_nodes = self._other_pods = ""
+
         self.pods_problem = ""
         """Why no pod is measured though the source responds; empty when one is."""
 
@@ -61,6 +66,11 @@ class Measurement:
     def problem(self) -> str:
         """What went wrong in the last round of each window; empty when nothing did."""
         return "; ".join(dict.fromkeys(self._problems.values()))
+
+    @property
+    def other_cluster(self) -> str:
+        """Why the source measures another cluster: nothing is recorded or published meanwhile."""
+        return self._other_nodes or self._other_pods
 
     @property
     def outage(self) -> str:
@@ -87,6 +97,7 @@ class Measurement:
             outage, failures = await self._measure_nodes(window, at)
             if window == self.load.shortest:
                 failures += await self._measure_pods(at)
+            outage = outage or self.other_cluster
         except SourceError as error:
             outage = str(error)
         failure = outage or next(iter(failures), "")
@@ -141,6 +152,11 @@ class Measurement:
         statistics = self.settings.statistics if window.length <= self.settings.statistics_window_limit else ()
         criteria = criteria_of(self.load, window, at, self._intervals)
         found = await measure_nodes(self.source, targets, criteria, statistics)
+        if nodes:
+            known = {*nodes, *self.known_nodes(), *self.placement.removed}
+            self._other_nodes = nodes_of_another_cluster(found.sampled, known)
+        if self.other_cluster:
+            return self.other_cluster, []
         for resource, readings in found.readings.items():
             by_uid = {nodes[name].metadata.uid: reading for name, reading in readings.items()}
             self._utilization.record(window, resource, by_uid, at)
@@ -164,6 +180,14 @@ class Measurement:
                         tracked[name] = pod
         criteria = criteria_of(self.load, self.load.shortest, at, self.pod_intervals)
         found = await measure_pods(self.source, targets, criteria)
+        settled = sum(target.since <= at - criteria.length for target in targets.values())
+        if not self.settings.node_selector:  # else the pods of other nodes are not known here
+            here = [name for name in found.sampled if name in tracked or name in self.placement.departed]
+            self._other_pods = pods_of_another_cluster(
+                found.sampled, frozenset(here), measured=len(found.usage), settled=settled
+            )
+        if self.other_cluster:
+            return []
         if found.usage or not found.failed:
             sample_times = {
                 name: self._utilization.sampled_at(node.metadata.uid) for name, node in self.placement.nodes.items()
@@ -174,7 +198,6 @@ class Measurement:
             self.placement.record_usage(self._utilization.record_pods(by_uid, at, found.failed.keys()))
             if not found.failed:  # a mean without one resource would count as a complete one
                 self.workload_store.record(finished)
-        settled = sum(target.since <= at - criteria.length for target in targets.values())
         self.pods_problem = (
             f"none of {settled} pods has enough samples in {self.load.shortest.name}: does Prometheus scrape them as "
             "often as collector.scrapeInterval is set, and for long enough?"
@@ -213,7 +236,9 @@ class Measurement:
         return by_uid, self.workload_store.with_means(replica_means(owned), at)
 
     def node_messages(self, names: Iterable[str], *, epoch: int, sequence: int) -> list[NodeUtilization]:
-        """The current messages of these nodes; none for a node without any sample."""
+        """The current messages of these nodes; none for a node without any sample, or of another cluster."""
+        if self.other_cluster:
+            return []
         now, messages = self.source_now(), list[NodeUtilization]()
         for name in names:
             if (node := self.placement.nodes.get(name)) is not None:

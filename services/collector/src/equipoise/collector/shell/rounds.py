@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
@@ -42,6 +43,9 @@ SAMPLES_PER_STEP = 4
 SPACING_FACTORS = (1.0, 4.0)
 """Over how many times the shortest window two raw samples of a series are searched for."""
 
+SOME = 2_000
+"""Pods whose names are compared with those of the cluster."""
+
 Results = dict[ResourceName, dict[Aggregate, list[Sample]]]
 
 
@@ -53,6 +57,9 @@ class NodeRound(msgspec.Struct, frozen=True, kw_only=True):
     unknown_node: str = ""
     """When samples came but none of a known node: the labels of one."""
 
+    sampled: frozenset[str] = frozenset()
+    """The names of all nodes that have samples."""
+
 
 class PodRound(msgspec.Struct, frozen=True, kw_only=True):
     """Mean usage by pod. A resource without a value is unknown; when its query failed, `failed` has the reason."""
@@ -61,6 +68,9 @@ class PodRound(msgspec.Struct, frozen=True, kw_only=True):
     failed: Mapping[ResourceName, str]
     supported: bool = True
     """False: the source cannot measure pods."""
+
+    sampled: frozenset[PodName] = frozenset()
+    """The names of some pods that have samples."""
 
 
 async def measure_nodes(
@@ -94,7 +104,8 @@ async def measure_nodes(
         unknown = NodeReading(unknown=UnknownUsage("unsupported", f"{resource}: {why}"))
         readings[resource] = dict.fromkeys(targets, unknown)
     readings = check_plausibility(readings, {node for node, target in targets.items() if target.has_pods})
-    return NodeRound(readings=readings, failed=failed, unknown_node=_unknown_node(targets, results))
+    sampled = frozenset(sample.node for found in results.values() for sample in found["newest"])
+    return NodeRound(readings=readings, failed=failed, unknown_node=_unknown_node(targets, results), sampled=sampled)
 
 
 async def measure_pods(
@@ -106,8 +117,10 @@ async def measure_pods(
     unsupported = _unsupported(source, query, ["mean", "count"])
     resources = [resource for resource in RESOURCES if resource not in unsupported]
     results, failed = await _run(source, query, resources, ["mean"] if len(counts) == 1 else ["mean", "count"])
+    some = islice(next(iter(results.values()), {}).get("mean", ()), SOME)
+    sampled = frozenset((sample.namespace, sample.pod) for sample in some)
     usage = await in_thread_if_many(len(targets), _pod_usage, targets, results, criteria)
-    return PodRound(usage=usage, failed=failed, supported=bool(resources))
+    return PodRound(usage=usage, failed=failed, supported=bool(resources), sampled=sampled)
 
 
 def _pod_usage(

@@ -1,11 +1,12 @@
 """Which nodes have an unknown load, and why: every window is measured as the collector measures it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import msgspec
 
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
+from equipoise.collector.decisions.other_cluster import ADVICE, nodes_of_another_cluster
 from equipoise.collector.decisions.query import MetricQuery, SourceError
 from equipoise.collector.decisions.sample_validation import NodeReading, Readings, Reason, ScrapeIntervals, UnknownUsage
 from equipoise.collector.decisions.utilization import UtilizationStore
@@ -63,7 +64,8 @@ async def nodes(environment: Environment) -> list[Finding]:
                     *_unsupported_windows(source, load, at),
                     *_not_selected(others, settings),
                 ]
-            readings = await _measure(source, mine, settings, load, at)
+            sampled: set[str] = set()
+            readings = await _measure(source, mine, settings, load, at, sampled)
     except (KubeError, ConfigurationError, SourceError) as error:
         return [Finding("unknown", "nodes", f"not checked: {error}")]
     measured = UtilizationStore(load)
@@ -73,6 +75,7 @@ async def nodes(environment: Environment) -> list[Finding]:
     fresh = {node.metadata.name for node in mine if measured.why_unknown(node.metadata.name, at) is None}
     unknown = find_unknown(mine, readings[load.shortest.name], at, settling)
     return [
+        *_other_cluster(sampled, [node.metadata.name for node in (*mine, *others)]),
         *(node_finding(each) for each in unknown),
         coverage_finding(len(mine), [each for each in unknown if each.node not in fresh], load),
         *(window_finding(window.name, mine, readings[window.name]) for window in load.windows[1:]),
@@ -88,9 +91,17 @@ def selected(every: Sequence[Node], settings: CollectorSettings) -> tuple[list[N
 
 
 async def _measure(
-    source: MetricSource, mine: Sequence[Node], settings: CollectorSettings, load: LoadSettings, at: float
+    source: MetricSource,
+    mine: Sequence[Node],
+    settings: CollectorSettings,
+    load: LoadSettings,
+    at: float,
+    sampled: set[str],
 ) -> dict[str, Readings]:
-    """By window, resource and node. Raises SourceError if the scrape interval cannot be determined."""
+    """By window, resource and node. Raises SourceError if the scrape interval cannot be determined.
+
+    Adds the names of all nodes that have samples to `sampled`.
+    """
     targets = {node.metadata.name: node_target(node, has_pods=True) for node in mine}
     intervals = ScrapeIntervals(default=settings.scrape_interval)
     if settings.scrape_interval is None:
@@ -98,6 +109,7 @@ async def _measure(
     found: dict[str, Readings] = {}
     for window in load.windows:
         results = await measure_nodes(source, targets, criteria_of(load, window, at, intervals))
+        sampled |= results.sampled
         failed = {
             resource: dict.fromkeys(targets, NodeReading(unknown=UnknownUsage("no result", f"{resource}: {why}")))
             for resource, why in results.failed.items()
@@ -122,6 +134,11 @@ async def _without_history(
         coverage_finding(len(mine), unknown, load),
         Finding("unknown", "windows", message, _COLLECTOR_FIX),
     ]
+
+
+def _other_cluster(sampled: Set[str], known: Sequence[str]) -> list[Finding]:
+    why = nodes_of_another_cluster(sampled, frozenset(known))
+    return [Finding("error", "nodes", f"Prometheus {why}; nothing is published of it", ADVICE)] if why else []
 
 
 def _unsupported_windows(source: MetricSource, load: LoadSettings, at: float) -> list[Finding]:
