@@ -186,11 +186,8 @@ def test_every_port_is_closed_but_those_of_a_network_policy() -> None:
 def test_every_account_that_uses_the_api_server_has_its_priority_level() -> None:
     """An account that is missing there would share the level of all ServiceAccounts."""
     documents = base_documents()
-    using = {
-        d["spec"]["template"]["spec"]["serviceAccountName"]
-        for d in documents
-        if d["kind"] in ("Deployment", "Job") and d["spec"]["template"]["spec"]["automountServiceAccountToken"]
-    }
+    using = {f"equipoise-{name}" for name, program in base_programs(documents).items() if program.reaches_cluster}
+    assert using
     schemas = [d["spec"] for d in documents if d["kind"] == "FlowSchema"]
     assert len(schemas) == 2
     for schema in schemas:
