@@ -115,11 +115,13 @@ async def _repair(rig: Rig, binders: Sequence[Program]) -> None:
     """As an administrator does who reads /readyz."""
     max_pending = rig.descheduler.max_pending
     rig.descheduler.max_pending = 0  # new messages may end the problem before it is named
-    for stream in await rig.missing_streams():
+    missing = await rig.missing_streams()
+    for stream in missing:
         # Nothing subscribes to the last two while no scorer and no descheduler runs.
         if stream not in ("EQUIPOISE_DECISION", "EQUIPOISE_ADVICE"):
             await _alarm(rig, f"{stream} after the loss", stream, binders)
-    await rig.prepare_streams()
+    if missing:
+        await rig.prepare_streams()
     rig.descheduler.max_pending = max_pending
 
 
