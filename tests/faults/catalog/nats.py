@@ -101,6 +101,8 @@ async def bits_flipped(rig: Rig, extent: Extent) -> None:
         flip_bits(rig.cluster.directory / "jetstream", rig.generator)
         await _restart_with_losses(rig)
         await _repair(rig, binders)
+    # nats-server does not write a wrong meta.inf again: it would lose these streams at every further restart.
+    await rig.restart_nats_empty()
     await rig.evictions(extent.evictions)
 
 
