@@ -3,7 +3,7 @@
 import pytest
 from builders import NOW, a_node_utilization, a_placement
 
-from equipoise.contracts.load.latest import SILENCE, supersedes, supersedes_measurement
+from equipoise.contracts.load.latest import SILENCE, is_acceptable, supersedes, supersedes_measurement
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,9 @@ def test_a_lower_epoch_is_accepted_again_after_a_while() -> None:
 
     assert not supersedes_measurement(a_node_utilization(epoch=1, queried_at=NOW + SILENCE), latest)
     assert supersedes_measurement(a_node_utilization(epoch=1, queried_at=NOW + SILENCE + 1), latest)
+
+
+def test_a_measurement_of_the_far_future_is_not_acceptable() -> None:
+    """It would remain the newest of its subject until then. Clocks may differ by a little."""
+    assert is_acceptable(a_node_utilization(queried_at=NOW + 180), NOW)
+    assert not is_acceptable(a_node_utilization(queried_at=NOW + 181), NOW)

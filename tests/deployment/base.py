@@ -11,7 +11,6 @@ from deployment.programs import SERVICE_ACCOUNT, VOLUME, Health, Program, health
 ROOT = Path(__file__).resolve().parents[2]
 BASE = ROOT / "k8s" / "base"
 NAMESPACE = "equipoise-system"
-TOKEN_FOLDER = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 _REFERENCE = re.compile(r"\$\((\w+)\)")
 
@@ -33,13 +32,13 @@ def base_programs(documents: list[Document]) -> dict[str, Program]:
 
 def _program(pod: Document) -> Program:
     (container,) = pod["containers"]
-    sources = {volume["name"]: _files_of(volume) for volume in pod.get("volumes", ())}
+    token = [volume for volume in pod.get("volumes", ()) if _token_of(volume)]
+    sources = {volume["name"]: _files_of(volume) for volume in pod.get("volumes", ()) if volume not in token}
+    sources |= {volume["name"]: {"": SERVICE_ACCOUNT} for volume in token}
     mounts = {}
     for mount in container.get("volumeMounts", ()):
         for name, source in sources.get(mount["name"], {"": VOLUME}).items():
             mounts[f"{mount['mountPath']}/{name}".rstrip("/")] = source
-    if pod.get("automountServiceAccountToken", True):
-        mounts[TOKEN_FOLDER] = SERVICE_ACCOUNT
     ports = {port["name"]: port["containerPort"] for port in container.get("ports", ())}
     probe = container.get("livenessProbe", container.get("readinessProbe"))
     return Program(
@@ -53,6 +52,13 @@ def _program(pod: Document) -> Program:
         grace_seconds=pod.get("terminationGracePeriodSeconds", 30),
         health=_health(probe, ports) if probe else None,
     )
+
+
+def _token_of(volume: Document) -> Document:
+    """The token of the ServiceAccount that the volume contains, as well as the CA and the namespace; empty: none."""
+    sources = volume.get("projected", {}).get("sources", ())
+    found: Document = next((source["serviceAccountToken"] for source in sources if "serviceAccountToken" in source), {})
+    return found
 
 
 def _files_of(volume: Document) -> dict[str, str]:

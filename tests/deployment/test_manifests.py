@@ -186,11 +186,8 @@ def test_every_port_is_closed_but_those_of_a_network_policy() -> None:
 def test_every_account_that_uses_the_api_server_has_its_priority_level() -> None:
     """An account that is missing there would share the level of all ServiceAccounts."""
     documents = base_documents()
-    using = {
-        d["spec"]["template"]["spec"]["serviceAccountName"]
-        for d in documents
-        if d["kind"] in ("Deployment", "Job") and d["spec"]["template"]["spec"]["automountServiceAccountToken"]
-    }
+    using = {f"equipoise-{name}" for name, program in base_programs(documents).items() if program.reaches_cluster}
+    assert using
     schemas = [d["spec"] for d in documents if d["kind"] == "FlowSchema"]
     assert len(schemas) == 2
     for schema in schemas:
@@ -325,3 +322,17 @@ def test_a_difference_is_reported(tmp_path: Path, text: str, replacement: str, e
     copy.write_text(original.replace(text, replacement))
     reported = differences(base_programs(base_documents()), compose_programs(compose_document(copy)))
     assert any(expected in line for line in reported), reported
+
+
+def test_a_token_is_valid_for_ten_minutes() -> None:
+    """The API server makes one that is mounted automatically valid for a year."""
+    templates = [d["spec"]["template"]["spec"] for d in base_documents() if "template" in d.get("spec", {})]
+    assert not any(template.get("automountServiceAccountToken", True) for template in templates)
+    lifetimes = {
+        template["containers"][0]["name"]: source["serviceAccountToken"]["expirationSeconds"]
+        for template in templates
+        for volume in template.get("volumes", ())
+        for source in volume.get("projected", {}).get("sources", ())
+        if "serviceAccountToken" in source
+    }
+    assert lifetimes == {name: 600 for name in (*SERVICES, "setup") if name != "scorer"}

@@ -17,7 +17,7 @@ from nats.aio.msg import Msg
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.channels import CHANNELS, Channel
 from equipoise.contracts.bus.streams import STREAMS, stream_of
-from equipoise.contracts.bus.subjects import SCORE_EXPLAIN, SERVICES, ServiceName
+from equipoise.contracts.bus.subjects import SCORE_EXPLAIN, SERVICES, ServiceName, matches
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.runtime.bus import Bus, Endpoint, NoResponders
@@ -233,3 +233,31 @@ async def test_a_connection_without_a_user_is_refused(server: Server) -> None:
     assert b"Authorization Violation" in await reader.readline()
     writer.close()
     await writer.wait_closed()
+
+
+async def test_a_consumer_that_a_service_creates_does_not_outlast_it(server: Server) -> None:
+    """A stream has at most 1,000: durable ones of a stolen password would keep all services from reading it."""
+    readable = [(c.pattern, stream) for c in CHANNELS if (stream := stream_of(c.pattern)) and not stream.work_queue]
+    for user in SERVICES:
+        async with await server.client(user) as client:
+            for pattern, stream in readable:
+                subject = f"$JS.API.CONSUMER.CREATE.{stream.name}.squatter.{pattern}"
+                if not any(matches(allowed, subject) for allowed in permissions_of(user).publish):
+                    continue
+                config = {"name": "squatter", "durable_name": "squatter", "filter_subject": pattern}
+                for lifetime in ({}, {"inactive_threshold": 86_400 * 10**9}):
+                    request = msgspec.json.encode({"stream_name": stream.name, "config": config | lifetime})
+                    response = msgspec.json.decode((await client.request(subject, request, timeout=PATIENCE)).data)
+                    created = response.get("config", {"inactive_threshold": None})
+                    assert created["inactive_threshold"] in (None, 60 * 10**9), response
+
+
+async def test_the_tap_has_few_connections(server: Server) -> None:
+    """For each NATS holds up to 64 MiB that the client does not read."""
+    async with AsyncExitStack() as stack:
+        for _ in range(16):
+            await stack.enter_async_context(await server.client("tap"))
+        with pytest.raises(nats.errors.Error, match="maximum account active connections exceeded"):
+            await nats.connect(server.settings("tap").url, user="tap", password="secret", allow_reconnect=False)
+        async with server.bus("scorer"):
+            pass

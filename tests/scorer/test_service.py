@@ -1,6 +1,7 @@
 """The scorer on the bus."""
 
 import asyncio
+from typing import Any
 
 import msgspec
 import pytest
@@ -104,6 +105,21 @@ async def test_outdated_messages_are_dropped_and_counted(start: Start) -> None:
     kinds = ("node_utilization", "utilization_cycle", "node_placement")
     name = "equipoise_scorer_outdated_messages_total"
     assert [running.metrics.get_sample_value(name, {"kind": kind}) for kind in kinds] == [1.0, 1.0, None]
+    assert score(running, cpu=0.5) == [10, 5, 1]
+
+
+async def test_messages_of_the_far_future_are_dropped_and_counted(start: Start) -> None:
+    """A single one could make all scores neutral until then: the collectors publish lower epochs, and other shards."""
+    running = await start()
+    await fill(running)
+    far: dict[str, Any] = {"queried_at": 1e12, "epoch": 2**60}
+    await running.bus.publish(subjects.node_utilization("node-a"), a_node_utilization("node-a", 9.9, **far))
+    await running.bus.publish(subjects.utilization_cycle("ghost"), a_cycle(10**6, shard="ghost", **far))
+    await running.bus.settled()
+
+    kinds = ("node_utilization", "utilization_cycle")
+    name = "equipoise_scorer_outdated_messages_total"
+    assert [running.metrics.get_sample_value(name, {"kind": kind}) for kind in kinds] == [1.0, 1.0]
     assert score(running, cpu=0.5) == [10, 5, 1]
 
 

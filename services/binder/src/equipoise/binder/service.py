@@ -31,6 +31,7 @@ from equipoise.binder.shell.validation import Validation, ValidIntent
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import LedgerClosed, LedgerEntry
 from equipoise.binder.state.published_outcomes import PublishedOutcomes
+from equipoise.contracts.load.latest import is_acceptable
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.contracts.messages.placement import NodePlacement
@@ -118,11 +119,13 @@ class Binder:
 
     async def on_node_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
         self._ledger.outages.message_received(self._clock.monotonic())
-        self._cluster.update_utilization(delivery.message)
+        if is_acceptable(delivery.message, self._clock.now()):
+            self._cluster.update_utilization(delivery.message)
 
     async def on_utilization_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
         self._ledger.outages.message_received(self._clock.monotonic())
-        self._cluster.update_cycle(delivery.message)
+        if is_acceptable(delivery.message, self._clock.now()):
+            self._cluster.update_cycle(delivery.message)
 
     async def on_node_placement(self, delivery: Delivery[NodePlacement]) -> None:
         self._ledger.outages.message_received(self._clock.monotonic())

@@ -6,6 +6,7 @@ import structlog
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.load.latest import is_acceptable
 from equipoise.contracts.messages.eviction import EvictionOutcome
 from equipoise.contracts.messages.health import REAL, Heartbeat
 from equipoise.contracts.messages.placement import NodePlacement
@@ -67,10 +68,12 @@ class Descheduler:
             tasks.create_task(self._prune())
 
     async def on_node_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
-        self._messages.on_node(delivery.message)
+        if is_acceptable(delivery.message, self._clock.now()):
+            self._messages.on_node(delivery.message)
 
     async def on_workload_utilization(self, delivery: Delivery[WorkloadUtilization]) -> None:
-        self._messages.on_workload(delivery.message)
+        if is_acceptable(delivery.message, self._clock.now()):
+            self._messages.on_workload(delivery.message)
 
     async def on_placement(self, delivery: Delivery[NodePlacement]) -> None:
         # The oldest mean that may be used ends one lifetime of the longest window ago, and covers the length of that
@@ -80,7 +83,8 @@ class Descheduler:
         self._messages.on_placement(delivery.message, begin=begin)
 
     async def on_utilization_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
-        self._messages.on_cycle(delivery.message)
+        if is_acceptable(delivery.message, self._clock.now()):
+            self._messages.on_cycle(delivery.message)
 
     async def on_eviction_outcome(self, delivery: Delivery[EvictionOutcome]) -> None:
         outcome = delivery.message

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bus.subjects import PREFIX, SCORE_EXPLAIN, cluster_review, decision, placement_advice
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
+from equipoise.contracts.load.latest import is_acceptable
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.message import Message
@@ -115,14 +116,19 @@ class Scorer:
     # messages
 
     async def on_workload_utilization(self, delivery: Delivery[WorkloadUtilization]) -> None:
-        self._count_outdated("workload_utilization", accepted=self._state.nodes.on_workload(delivery.message))
+        message = delivery.message
+        accepted = is_acceptable(message, self.clock.now()) and self._state.nodes.on_workload(message)
+        self._count_outdated("workload_utilization", accepted=accepted)
 
     async def on_node_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
-        accepted = self._state.nodes.on_utilization(delivery.message, self.clock.now())
+        message, now = delivery.message, self.clock.now()
+        accepted = is_acceptable(message, now) and self._state.nodes.on_utilization(message, now)
         self._count_outdated("node_utilization", accepted=accepted)
 
     async def on_utilization_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
-        self._count_outdated("utilization_cycle", accepted=self._state.on_cycle(delivery.message))
+        message = delivery.message
+        accepted = is_acceptable(message, self.clock.now()) and self._state.on_cycle(message)
+        self._count_outdated("utilization_cycle", accepted=accepted)
         self._prune()
 
     async def on_eviction_intent(self, delivery: Delivery[EvictionIntent]) -> None:

@@ -6,6 +6,12 @@ SILENCE = 180.0
 """Seconds after which a lower epoch is accepted again: the collector of the higher epoch no longer publishes."""
 
 
+MAX_AHEAD = SILENCE
+"""Seconds by which a measurement may be in the future. One that is further ahead is dropped: it would remain the newest
+of its subject until then, whatever the collectors publish. Long before that its age is unknown.
+"""
+
+
 class Sequenced(Protocol):
     """A message whose epoch, then sequence, orders it among those of its subject."""
 
@@ -34,3 +40,8 @@ def supersedes_measurement(message: Measured, latest: Measured | None) -> bool:
     Otherwise a node that was taken over by a collector with a lower epoch would remain unknown.
     """
     return latest is None or supersedes(message, latest) or message.queried_at - latest.queried_at > SILENCE
+
+
+def is_acceptable(message: Measured, now: float) -> bool:
+    """False for a measurement of the far future: subscribers drop it."""
+    return message.queried_at <= now + MAX_AHEAD

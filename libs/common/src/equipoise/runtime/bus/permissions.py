@@ -21,6 +21,9 @@ USERS: tuple[User, ...] = ("setup", *SERVICES, "tap")
 OWN_RIGHTS = "$SYS.REQ.USER.INFO"
 """Request to nats-server: the caller's own permissions."""
 
+_TAP_CONNECTIONS = 16
+"""Each may make nats-server hold 64 MiB of messages that its client does not read."""
+
 _VARIABLE = re.compile(r"\$[A-Z][A-Z0-9_]*")
 _MICRO_VERBS = ("PING", "INFO", "STATS")
 
@@ -74,6 +77,7 @@ accounts {{
   # Between accounts nats-server maps the reply subject of a request: no response reaches a subject of EQUIPOISE.
   TAP: {{
     default_permissions {{ publish: {{ deny: ">" }}, subscribe: {{ deny: ">" }} }}
+    limits: {{ max_connections: {_TAP_CONNECTIONS} }}
     mappings: {{ "{_JETSTREAM}>": "{_of_tap(_JETSTREAM)}>" }}
     users: [
 {_user("tap", permissions_of("tap"), passwords["tap"])}

@@ -24,6 +24,13 @@ _RETRY_PERIOD = 3.0
 _DUPLICATE_WINDOW = 120.0
 """Seconds for which message ids are stored; never longer than the messages."""
 
+_CONSUMER_LIFETIME = 60.0
+"""Seconds without a request after which a consumer of a stream that services read is deleted, a durable one too.
+
+Each service may create consumers, and a stream has at most 1,000: whoever has one password could create so many that no
+service can read the stream, even after the password is changed.
+"""
+
 _NOT_READY = 503
 """JetStream's status while it has no leader yet; with any other, waiting does not help."""
 
@@ -111,4 +118,6 @@ def stream_config(stream: Stream, replicas: int = 1) -> api.StreamConfig:
         allow_msg_ttl=stream.ages_differ,
         duplicate_window=min(_DUPLICATE_WINDOW, stream.max_age or _DUPLICATE_WINDOW),
         num_replicas=replicas,
+        # That of the work queue is created once, and waits for the binders.
+        consumer_limits=None if stream.work_queue else api.StreamConsumerLimits(inactive_threshold=_CONSUMER_LIFETIME),
     )
