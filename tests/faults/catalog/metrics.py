@@ -1,6 +1,7 @@
 """Metrics with the real collector, and Prometheus behind a proxy."""
 
 import asyncio
+import re
 import shutil
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -233,11 +234,14 @@ async def prometheus_killed(rig: Rig, extent: Extent) -> None:
 
 
 def freeze(rig: Rig) -> None:
-    """Every query is evaluated as of now."""
+    """Every query gets the data of now; the clock of Prometheus continues."""
     at = rig.clock.now()
 
     def then(query: dict[str, str]) -> dict[str, str]:
-        return query if query.get("query") == "time()" else query | {"time": f"{at:.3f}"}
+        if query.get("query") == "time()":
+            return query
+        # The newest samples are also searched for after the time of the query.
+        return query | {"query": re.sub(r" offset -\w+", "", query["query"]), "time": f"{at:.3f}"}
 
     rig.prometheus.rule(rewrite(query=then), path="/query")
 

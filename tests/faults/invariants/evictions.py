@@ -144,8 +144,14 @@ def uids_match(history: History, guarantees: Guarantees) -> list[str]:
     return wrong
 
 
+_EXECUTED = {Outcome.EVICTED, Outcome.DRY_RUN}
+
+
 def one_outcome_each(history: History, guarantees: Guarantees) -> list[str]:
-    """I5: every intent has exactly one outcome; a repeated one is equal, and the stream keeps one."""
+    """I5: every intent has exactly one outcome in the stream; a repeated one is equal.
+
+    Two binders that refuse an intent at the same time may give different reasons. The stream keeps the first.
+    """
     outcomes: dict[str, set[Outcome]] = defaultdict(set)
     for outcome in history.outcomes:
         outcomes[outcome.intent_id].add(outcome.outcome)
@@ -157,7 +163,7 @@ def one_outcome_each(history: History, guarantees: Guarantees) -> list[str]:
     ]
     may_change = _recorded_nowhere_else(history)
     for intent_id in sorted(ids):
-        if len(outcomes[intent_id]) > 1 and intent_id not in may_change:
+        if len(outcomes[intent_id]) > 1 and outcomes[intent_id] & _EXECUTED and intent_id not in may_change:
             wrong.append(f"{intent_id}: {' and '.join(sorted(outcomes[intent_id]))}")
         if history.kept.get(intent_id, 0) > 1:
             wrong.append(f"{intent_id}: {history.kept[intent_id]} outcomes in the stream")
