@@ -78,7 +78,7 @@ class Server:
             async with self.bus(service) as bus:
                 for channel in CHANNELS:
                     if service in channel.publishers:
-                        await bus.publish(literal(channel.pattern, name, service), Anything())
+                        await bus.publish(literal(channel.pattern, name, service), channel.example[1])
 
 
 @pytest.fixture
@@ -257,7 +257,11 @@ async def test_the_tap_has_few_connections(server: Server) -> None:
     async with AsyncExitStack() as stack:
         for _ in range(16):
             await stack.enter_async_context(await server.client("tap"))
+        one_more = Client()
         with pytest.raises(nats.errors.Error, match="maximum account active connections exceeded"):
-            await nats.connect(server.settings("tap").url, user="tap", password="secret", allow_reconnect=False)
+            await one_more.connect(server.settings("tap").url, user="tap", password="secret", allow_reconnect=False)
+        await one_more.close()
+        if one_more._transport is not None:  # a client that was refused leaves it open
+            one_more._transport.close()
         async with server.bus("scorer"):
             pass

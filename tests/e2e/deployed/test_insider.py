@@ -113,11 +113,11 @@ LEASE_ATTEMPTS = [
     ("collector", "POST", "equipoise-annotator-99", {}, "its own Leases"),
     ("descheduler", "POST", "equipoise-collector-15", {}, "its own Leases"),
     ("descheduler", "POST", "equipoise-annotator-99", {}, "its own Leases"),
-    ("descheduler", "PUT", "equipoise-descheduler", {"leaseDurationSeconds": 2**31 - 1}, "at most an hour"),
+    ("descheduler", "PUT", "equipoise-descheduler", {"leaseDurationSeconds": 2**31 - 1}, "at most ten minutes"),
     ("descheduler", "PUT", "equipoise-descheduler", {"leaseTransitions": 2**31 - 1}, "one after the other"),
-    ("collector", "PUT", "equipoise-collector", {"leaseDurationSeconds": 2**31 - 1}, "at most an hour"),
+    ("collector", "PUT", "equipoise-collector", {"leaseDurationSeconds": 2**31 - 1}, "at most ten minutes"),
     ("collector", "PUT", "equipoise-collector", {"leaseTransitions": 2**31 - 1}, "one after the other"),
-    ("annotator", "POST", "equipoise-annotator-99", {"leaseDurationSeconds": 2**31 - 1}, "at most an hour"),
+    ("annotator", "POST", "equipoise-annotator-99", {"leaseDurationSeconds": 2**31 - 1}, "at most ten minutes"),
 ]
 
 
