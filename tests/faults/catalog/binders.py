@@ -191,7 +191,7 @@ async def slow_ledger(rig: Rig, extent: Extent) -> None:
 
 FAULTS = (
     fault(killed_binders, 6, 7, intents=20, evictions=10),
-    fault(three_binders, 10, intents=20, evictions=10),
+    fault(three_binders, 10, 17, intents=20, evictions=10),
     fault(redelivered, 17, intents=10, evictions=6),
     fault(delayed, 18, intents=20, evictions=10),
     fault(dry_run, intents=20, evictions=1),
