@@ -4,11 +4,13 @@ Attackers connect from other addresses of the loopback interface. The scorer may
 """
 
 import asyncio
+import gc
 import itertools
 import json
 import socket
 import ssl
 import sys
+from asyncio.sslproto import SSLProtocol
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from ipaddress import ip_address
@@ -269,3 +271,29 @@ async def test_it_listens_at_the_configured_address(start: Start, host: str) -> 
     running = await start(msgspec.structs.replace(settings_for(allow_unauthenticated=True), listen=f"{host}:0"))
     async with connection(running.port, "::1" if "::" in host else "127.0.0.1") as pipe, asyncio.timeout(60):
         assert b" 200 " in await request(pipe)
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HTTP/1.1\r\n\r\n"], ids=["nothing", "plain HTTP"])
+async def test_connections_whose_handshake_failed_need_no_garbage_collection(
+    start: Start, tmp_path: Path, sent: bytes
+) -> None:
+    """Each has 256 KiB, services rarely collect garbage, and clients may open any number of connections."""
+    authority = Authority(tmp_path)
+    running = await start(settings_for(tls=authority.tls, handshake_timeout=0.2))
+    gc.collect()
+    before = tls_connections()
+    gc.disable()
+    try:
+        async with asyncio.timeout(60):
+            for _ in range(5):
+                async with connection(running.port) as pipe:
+                    pipe[1].write(sent)
+                    await closed_by_server(pipe)
+        assert tls_connections() <= before
+    finally:
+        gc.enable()
+
+
+def tls_connections() -> int:
+    """In this process, including garbage."""
+    return sum(isinstance(each, SSLProtocol) for each in gc.get_objects())
