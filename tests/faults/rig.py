@@ -344,9 +344,10 @@ class Rig:
             self.programs[name] = Program(self, cast(ServiceName, service), int(number))
         return self.programs[name]
 
-    def stop_programs(self) -> None:
-        for program in self.programs.values():
-            if program.runs:
+    def stop_programs(self, service: str = "") -> None:
+        """Of one service, or all."""
+        for name, program in self.programs.items():
+            if program.runs and name.startswith(service):
                 program.kill()
 
     async def write_kubeconfig(self, user: str, ca_file: Path | None = None) -> None:
@@ -592,6 +593,8 @@ class Rig:
         await self.reconnected()
         await self.all_settled()
         await self.converge()
+        self.stop_programs("descheduler")
+        await self.all_settled()  # also what it proposed meanwhile
         self.stop_programs()
         self.search_logs()
         await self.all_replicas_ready()
