@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from traceback import format_exception
 
 import msgspec
 
@@ -46,8 +47,8 @@ async def run_fault(rig: Rig, name: str, seed: int, extent: Extent) -> Result:
     try:
         async with rig.running(seed, name, nats_servers=fault.nats_servers):
             await fault.run(rig, extent)
-    except Inconclusive as error:
-        inconclusive = str(error)
+    except Exception as error:
+        inconclusive = str(error) if isinstance(error, Inconclusive) else "".join(format_exception(error))
         rig.stop_programs()
         rig.recorder.streams_emptied()  # pending intents do not concern the next run
     if fault.nats_servers > 1:

@@ -24,7 +24,7 @@ import msgspec
 import nats
 import yaml
 from nats.js.api import ConsumerConfig, DeliverPolicy
-from nats.js.errors import NotFoundError
+from nats.js.errors import NotFoundError, ServerError
 from nats_servers import NatsServers, nats_servers, others
 
 from equipoise.binder.shell.ledger_store import create_ledger
@@ -426,19 +426,29 @@ class Rig:
             await streams.purge_stream(OUTCOMES)
 
     async def missing_streams(self) -> list[str]:
-        """The names of streams that do not exist, or whose consumer does not or skips messages that are new."""
+        """The names of streams that do not exist or are offline, or whose consumer does not or skips new messages."""
         missing = []
         async with self.jetstream() as streams:
             for stream in STREAMS:
                 try:
                     consumer = await streams.consumer_info(stream.name, WORKERS) if stream.work_queue else None
                     info = await streams.stream_info(stream.name)
-                except NotFoundError:
+                except (NotFoundError, ServerError):  # a stream with damaged files is offline
                     missing.append(stream.name)
                 else:
                     if consumer is not None and consumer.delivered.stream_seq > info.state.last_seq:
                         missing.append(stream.name)
         return missing
+
+    async def repair_streams(self) -> None:
+        """As an administrator does: `equipoise setup`, which refuses a stream with damaged files until it is deleted."""
+        try:
+            await self.prepare_streams()
+        except BusError as error:
+            damaged = next(stream.name for stream in STREAMS if str(error).startswith(f"{stream.name}: "))
+            async with self.jetstream() as streams:
+                await streams.delete_stream(damaged)
+            await self.repair_streams()
 
     async def queue_empty(self) -> None:
         """Until the queue contains no intent."""

@@ -123,7 +123,7 @@ async def _repair(rig: Rig, binders: Sequence[Program]) -> None:
     for stream in followed[:1]:  # setup then repairs all
         await _alarm(rig, f"{stream} after the loss", stream, binders)
     if missing:
-        await rig.prepare_streams()
+        await rig.repair_streams()
     rig.descheduler.max_pending = max_pending
 
 
