@@ -441,7 +441,7 @@ class Rig:
         return missing
 
     async def repair_streams(self) -> None:
-        """As an administrator does: `equipoise setup`, which refuses a stream with damaged files until it is deleted."""
+        """As an administrator does: `equipoise setup`; it refuses a stream with damaged files until that is deleted."""
         try:
             await self.prepare_streams()
         except BusError as error:
