@@ -48,6 +48,9 @@ class Machines:
     def hide(self, node: str) -> None:
         del self._pages[node]
 
+    def names(self) -> list[str]:
+        return list(self._pages)
+
     def page(self) -> str:
         lines = [(node, line) for node, text in list(self._pages.items()) for line in text().splitlines()]
         return "".join(f'{line.partition(" ")[0]}{{node="{node}"}} {line.partition(" ")[2]}\n' for node, line in lines)
@@ -63,9 +66,11 @@ class World:
             windows=[2.0], start_timeout=600.0, owner_retention=60.0, owner_of=lambda _: None, selector=selector
         )
         settings = CollectorSettings(node_selector=selector)
+        # The nodes of the other tests belong to the same cluster.
         self.measurement = Measurement(
-            settings=settings, load=LOAD, source=source, placement=self.placement, clock=self.clock
-        )
+            settings=settings, load=LOAD, source=source, placement=self.placement, clock=self.clock,
+            known_nodes=machines.names,
+        )  # fmt: skip
 
     def put(self, *names: str, age: float = LONG_AGO, uid: str = "", pods: bool = False, **node: Any) -> None:
         """Ready nodes of this age; with `pods` each has one that ran throughout."""
