@@ -64,7 +64,6 @@ CHANGES: dict[str, tuple[Callable[[World], None], Outcome]] = {
     "no ledger": (lambda world: world.kube.remove(CONFIG_MAPS, NAME, OWN), Outcome.PAUSED),
     "invalid ledger": (lambda world: world.write_ledger("{"), Outcome.PAUSED),
     "empty ledger": (lambda world: world.write_ledger("{}"), Outcome.PAUSED),
-    "ledger not readable": (lambda world: world.kube.refuse("get", resource="configmaps"), Outcome.PAUSED),
 }
 
 

@@ -351,7 +351,9 @@ def assert_usage(trace: Trace) -> None:
         assert [cpu] * 3 == pytest.approx(last.tolist(), rel=0.2)
         assert cpu == pytest.approx(last.mean(), rel=0.1)
         assert [memory] * 3 == pytest.approx(trace.memory_mib[index][-3:].tolist(), rel=0.03)
-        assert ((trace.cpu_milli[index] > 0) & (trace.cpu_milli[index] < 1.4 * cpu)).all(), trace.cpu_milli[index]
+        # The pods may have no usage yet in the first step.
+        assert (trace.cpu_milli[index][1:] > 0).all(), trace.cpu_milli[index]
+        assert (trace.cpu_milli[index] < 1.4 * cpu).all(), trace.cpu_milli[index]
     assert len(expected) == len(trace.workloads)
 
 
