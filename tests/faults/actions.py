@@ -7,17 +7,14 @@ which nothing may be evicted: a request that was sent before it and arrives late
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 
 import msgspec
-from aiohttp import web
 
-from equipoise.binder.shell.ledger_store import pause, resume
 from equipoise.contracts.bus.subjects import ServiceName
-from equipoise.testbed.api import ApiError
 from faults import cluster_setup
-from faults.catalog.api_server import fail_some
-from faults.catalog.binders import kill_at_a_request
+from faults.catalog.api_server import delete_stateful, fail_some
+from faults.catalog.binders import evictions_paused, kill_at_a_request
 from faults.catalog.metrics import freeze, not_a_number, without_some
 from faults.fakes import take_lease
 from faults.fault_proxy import (
@@ -25,13 +22,13 @@ from faults.fault_proxy import (
     EVICTION,
     LEDGER,
     WATCH,
-    Fault,
-    ProxiedRequest,
+    Rule,
     delay,
+    delay_response,
     gone,
     lose_response,
+    no_budget,
     respond,
-    status,
 )
 from faults.history import Span
 from faults.rig import Rig
@@ -42,17 +39,17 @@ SERVICES: dict[ServiceName, int] = {"binder": 2, "descheduler": 2, "collector": 
 KILLED = ("binder-0", "descheduler-0", "collector-0", "scorer-0")
 """The second binder and the second descheduler are only suspended, so that a leak can be seen."""
 
-Run = Callable[[Rig], Awaitable[None]]
-
 DESCHEDULERS = ("descheduler-0", "descheduler-1")
 EVERY_PROGRAM = (*KILLED, "binder-1", "descheduler-1")
+
+Run = Callable[[Rig], Awaitable[None]]
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of fault."""
 
     name: str
-    run: Callable[[Rig], Awaitable[None]]
+    run: Run
     breaks: frozenset[str]
     delays: bool = False
     """Requests that are sent may arrive seconds later, or a killed binder needs evictions."""
@@ -73,10 +70,9 @@ async def _for(rig: Rig, least: float, most: float) -> None:
     await asyncio.sleep(rig.generator.uniform(least, most))
 
 
-async def _rules(rig: Rig, rules: Iterable[tuple[Fault, dict[str, object]]], least: float, most: float) -> None:
-    added = [rig.proxy.rule(fault, **which) for fault, which in rules]
+async def _lift_later(rig: Rig, rules: Iterable[Rule], least: float, most: float) -> None:
     await _for(rig, least, most)
-    for rule in added:
+    for rule in rules:
         rule.lift()
 
 
@@ -96,8 +92,7 @@ def terminated(name: str) -> Run:
 
     async def action(rig: Rig) -> None:
         program = rig.programs[name]
-        program.send(signal.SIGTERM)
-        await rig.until(lambda: not program.runs, f"{name} ends after SIGTERM")
+        await program.terminate()
         await program.start()
 
     return action
@@ -131,59 +126,45 @@ async def killed_at_a_request(rig: Rig) -> None:
 
 async def failing_requests(rig: Rig) -> None:
     """A fifth of the requests of all binders fails."""
-    rules = fail_some(rig, 0.2)
-    await _for(rig, 5.0, 15.0)
-    for rule in rules:
-        rule.lift()
+    await _lift_later(rig, fail_some(rig, 0.2), 5.0, 15.0)
 
 
 async def lost_responses(rig: Rig) -> None:
     """Half of the responses to evictions are lost."""
-    await _rules(rig, [(lose_response, {"method": "POST", "path": EVICTION, "share": 0.5})], 5.0, 15.0)
+    await _lift_later(rig, [rig.proxy.rule(lose_response, method="POST", path=EVICTION, share=0.5)], 5.0, 15.0)
 
 
 async def slow_evictions(rig: Rig) -> None:
     """Most eviction requests take 0.7 s longer."""
-    await _rules(rig, [(delay(0.7), {"method": "POST", "path": EVICTION, "share": 0.7})], 5.0, 15.0)
+    await _lift_later(rig, [rig.proxy.rule(delay(0.7), method="POST", path=EVICTION, share=0.7)], 5.0, 15.0)
 
 
 async def slow_ledger(rig: Rig) -> None:
     """The responses to writes of the ledger are four seconds late."""
-
-    async def late(proxied: ProxiedRequest) -> web.StreamResponse:
-        code, headers, body = await proxied.proxy.fetch(proxied.request, proxied.body)
-        await asyncio.sleep(4.0)
-        return web.Response(status=code, headers=headers, body=body)
-
-    await _rules(rig, [(late, {"method": "PUT", "path": LEDGER, "agent": BINDER, "share": 0.7})], 6.0, 15.0)
+    rule = rig.proxy.rule(delay_response(4.0), method="PUT", path=LEDGER, agent=BINDER, share=0.7)
+    await _lift_later(rig, [rule], 6.0, 15.0)
 
 
 async def throttled(rig: Rig) -> None:
     """429 as from flow control for a third of all requests, and as from a PodDisruptionBudget for half of evictions."""
-    cause = {"reason": "DisruptionBudget", "message": "The disruption budget needs 6 healthy pods and has 6 currently"}
-    no_budget = status(429, "TooManyRequests", "Cannot evict pod", details={"causes": [cause]})
-    rules: list[tuple[Fault, dict[str, object]]] = [
-        (respond(429, no_budget), {"method": "POST", "path": EVICTION, "share": 0.5}),
-        (respond(429, "Too many requests", {"Retry-After": "1"}), {"agent": BINDER, "share": 0.3}),
+    rules = [
+        rig.proxy.rule(no_budget(), method="POST", path=EVICTION, share=0.5),
+        rig.proxy.rule(respond(429, "Too many requests", {"Retry-After": "1"}), agent=BINDER, share=0.3),
     ]
-    await _rules(rig, rules, 5.0, 15.0)
+    await _lift_later(rig, rules, 5.0, 15.0)
 
 
 async def broken_watches(rig: Rig) -> None:
     """All watches are aborted and get 410 Gone."""
     rule = rig.proxy.rule(gone(), path=WATCH, times=4)
     rig.proxy.abort(WATCH)
-    await _for(rig, 2.0, 8.0)
-    rule.lift()
+    await _lift_later(rig, [rule], 2.0, 8.0)
 
 
-async def evictions_paused(rig: Rig) -> None:
+async def paused(rig: Rig) -> None:
     """`equipoise pause`, and `resume` later."""
-    await pause(rig.kube, cluster_setup.OWN, "a fault is injected")
-    begin = rig.clock.now()
-    await _for(rig, 7.0, 15.0)
-    rig.recorder.paused.append(Span(begin=begin, end=rig.clock.now()))
-    await resume(rig.kube, cluster_setup.OWN, rig.clock)
+    async with evictions_paused(rig):
+        await _for(rig, 7.0, 15.0)
 
 
 async def nats_restarted(rig: Rig) -> None:
@@ -192,7 +173,7 @@ async def nats_restarted(rig: Rig) -> None:
         rig.cluster.kill("nats-server")
         await _for(rig, 0.0, 6.0)
         await asyncio.to_thread(rig.cluster.restart, "nats-server")
-        await rig.until(lambda: rig.bus.connected, "the harness is connected")
+        await rig.connected()
     await rig.count_kept()
 
 
@@ -240,21 +221,13 @@ async def lease_taken(rig: Rig) -> None:
     await take_lease(rig.kube, cluster_setup.OWN, "faults")
 
 
-async def recreated(rig: Rig) -> None:
-    """All pods of a StatefulSet are deleted and created again under the same names."""
-    path = f"/api/v1/namespaces/{cluster_setup.NAMESPACE}/pods"
-    for number in range(cluster_setup.REPLICAS):
-        with suppress(ApiError):
-            await rig.api.request("DELETE", f"{path}/{cluster_setup.STATEFUL}-{number}?gracePeriodSeconds=0")
-
-
 def without_metrics(break_metrics: Callable[[Rig], object]) -> Run:
     """Too few nodes are measured, until nothing may be evicted any more and for some seconds."""
 
     async def action(rig: Rig) -> None:
         break_metrics(rig)
         begin = rig.clock.now() + cluster_setup.FRESHNESS + 3.0
-        await rig.until(lambda: rig.clock.now() > begin, "coverage is lost")
+        await rig.until_time(begin)
         await _for(rig, 5.0, 12.0)
         rig.recorder.uncovered.append(Span(begin=begin, end=rig.clock.now()))
         rig.prometheus.clear()
@@ -283,14 +256,14 @@ ACTIONS = (
     _action("slow writes of the ledger", slow_ledger, "ledger"),
     _action("429", throttled, "evictions", "requests"),
     _action("broken watches", broken_watches, "watches"),
-    _action("pause and resume", evictions_paused, "api", forbids=True),
+    _action("pause and resume", paused, "api", forbids=True),
     _action("NATS restarted", nats_restarted, "nats", *DESCHEDULERS),
     _action("NATS emptied", nats_emptied, "nats", *DESCHEDULERS),
     _action("intents delivered again", delivered_again, "nats"),
     _action("API server suspended", api_server_suspended, "api", *EVERY_PROGRAM, delays=True),
     _action("kube-scheduler killed", scheduler_killed, "scheduler", "api"),
     _action("Lease taken", lease_taken, "api", *DESCHEDULERS),
-    _action("pods recreated", recreated, "api"),
+    _action("pods recreated", delete_stateful, "api"),
     _action("six nodes not measured", without_metrics(without_some), *METRICS, forbids=True),
     _action("usage of six nodes is NaN", without_metrics(not_a_number), *METRICS, forbids=True),
     _action("frozen metrics", without_metrics(freeze), *METRICS, forbids=True),

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -61,11 +62,8 @@ async def run_fault(rig: Rig, name: str, seed: int, extent: Extent) -> Result:
         violated["also"] = fault.also(history)
     if inconclusive:
         violated["I5"] = []  # the run did not wait for outcomes
-    counts: dict[str, int] = {}
     new = {published.intent.id for published in history.new_intents}  # outcomes of earlier runs may be repeated
     first = {outcome.intent_id: outcome.outcome for outcome in reversed(history.outcomes) if outcome.intent_id in new}
-    for outcome in first.values():
-        counts[outcome] = counts.get(outcome, 0) + 1
     return Result(
         fault=name,
         seed=seed,
@@ -79,7 +77,7 @@ async def run_fault(rig: Rig, name: str, seed: int, extent: Extent) -> Result:
             "events": sum(event.at >= history.since for event in history.events),
             "events lost": sum(event.at >= history.since and not event.stored for event in history.events),
         },
-        outcomes=counts,
+        outcomes=dict(Counter(first.values())),
     )
 
 
@@ -94,15 +92,19 @@ def line(result: Result) -> str:
     return "\n".join([text, *details])
 
 
+def _by_fault(results: Iterable[Result]) -> Mapping[str, list[Result]]:
+    rows: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        rows[result.fault].append(result)
+    return rows
+
+
 def table(results: Iterable[Result]) -> str:
     """Faults x invariants: how many runs violated it, · for none; and the traffic of all runs."""
-    rows: dict[str, list[Result]] = {}
-    for result in results:
-        rows.setdefault(result.fault, []).append(result)
     columns = [*INVARIANTS, "also"]
     head = f"{'fault':<20} {'runs':>4} {'inconclusive':>6} " + " ".join(f"{name:>4}" for name in columns)
     lines = [f"{head} {'intents':>8} {'evictions':>9}"]
-    for fault, runs in rows.items():
+    for fault, runs in _by_fault(results).items():
         violated = [sum(bool(run.violations.get(name)) for run in runs) or "·" for name in columns]
         inconclusive = sum(bool(run.inconclusive) for run in runs)
         sums = [sum(run.happened.get(what, 0) for run in runs) for what in ("intents", "evictions")]
@@ -113,14 +115,11 @@ def table(results: Iterable[Result]) -> str:
 
 def markdown(results: Iterable[Result]) -> str:
     """A row per fault, for docs/reliability.md."""
-    rows: dict[str, list[Result]] = {}
-    for result in results:
-        rows.setdefault(result.fault, []).append(result)
     lines = [
         "| fault | plan | runs | intents | evictions | violations | inconclusive |",
         "|---|---|---|---|---|---|---|",
     ]
-    for fault, runs in rows.items():
+    for fault, runs in _by_fault(results).items():
         covers = ", ".join(f"F{number}" for number in FAULTS[fault].covers)
         sums = [f"{sum(run.happened.get(what, 0) for run in runs):,}" for what in ("intents", "evictions")]
         violated = sum(len(found) for run in runs for found in run.broken.values())

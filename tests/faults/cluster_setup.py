@@ -11,6 +11,10 @@ from faults.history import Guarantees, Window
 Document = dict[str, Any]
 
 NAMESPACE = "shop"
+PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
+APPS = f"/apis/apps/v1/namespaces/{NAMESPACE}"
+"""Paths of its pods, and of its Deployments and other workloads."""
+
 OWN = "equipoise-system"
 BATCHES = "batches"
 """The namespace of pods that the harness creates in large numbers."""
@@ -106,7 +110,7 @@ def node_manifests() -> list[Document]:
     return [objects.node(name, cpu=10, memory="64Gi") for name in NODES]
 
 
-PODS = (len(MOVABLE) + 1) * REPLICAS + 4 + 4 + len(NODES) + 1 + 3 + 1 + 3 + 3 + 2
+POD_COUNT = (len(MOVABLE) + 1) * REPLICAS + 4 + 4 + len(NODES) + 1 + 3 + 1 + 3 + 3 + 2
 
 LIMITS: Document = {
     # High enough for traffic, low enough to be reached all the time.

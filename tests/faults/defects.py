@@ -8,7 +8,6 @@ BINDER = "services/binder/src/equipoise/binder"
 SCORER = "services/scorer/src/equipoise/scorer"
 DESCHEDULER = "services/descheduler/src/equipoise/descheduler"
 COLLECTOR = "services/collector/src/equipoise/collector"
-ANNOTATOR = "services/annotator/src/equipoise/annotator"
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True):

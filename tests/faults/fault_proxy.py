@@ -104,6 +104,11 @@ class ProxiedRequest:
     async def forward(self) -> web.StreamResponse:
         return await self.proxy.forward(self.request, self.body)
 
+    async def complete(self) -> web.Response:
+        """The whole response of the server, which has handled the request then."""
+        code, headers, body = await self.proxy.fetch(self.request, self.body)
+        return web.Response(status=code, headers=headers, body=body)
+
     def abort(self) -> web.StreamResponse:
         """Abort the connection of the client."""
         if self.request.transport is not None:
@@ -129,9 +134,20 @@ async def hold(proxied: ProxiedRequest) -> web.StreamResponse:
 
 async def hold_response(proxied: ProxiedRequest) -> web.StreamResponse:
     """Let the server handle the request, and hold the response until the rule is lifted."""
-    code, headers, body = await proxied.proxy.fetch(proxied.request, proxied.body)
+    response = await proxied.complete()
     await proxied.rule.lifted.wait()
-    return web.Response(status=code, headers=headers, body=body)
+    return response
+
+
+def delay_response(seconds: float) -> Fault:
+    """Let the server handle the request, and delay the response."""
+
+    async def fault(proxied: ProxiedRequest) -> web.StreamResponse:
+        response = await proxied.complete()
+        await asyncio.sleep(seconds)
+        return response
+
+    return fault
 
 
 async def abort_connection(proxied: ProxiedRequest) -> web.StreamResponse:
@@ -141,7 +157,7 @@ async def abort_connection(proxied: ProxiedRequest) -> web.StreamResponse:
 
 async def lose_response(proxied: ProxiedRequest) -> web.StreamResponse:
     """Let the server handle the request, and abort the connection before the response."""
-    await proxied.proxy.fetch(proxied.request, proxied.body)
+    await proxied.complete()
     return proxied.abort()
 
 
@@ -163,6 +179,12 @@ def status(code: int, reason: str, message: str, **more: Any) -> dict[str, Any]:
         "apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message,
         **more,
     }  # fmt: skip
+
+
+def no_budget() -> Fault:
+    """Refuse an eviction as a PodDisruptionBudget does."""
+    cause = {"reason": "DisruptionBudget", "message": "The disruption budget needs 6 healthy pods and has 6 currently"}
+    return respond(429, status(429, "TooManyRequests", "Cannot evict pod", details={"causes": [cause]}))
 
 
 def gone() -> Fault:
@@ -217,9 +239,9 @@ def around(before: Callable[[], None] | None = None, after: Callable[[], None] |
             before()
         if after is None:
             return await proxied.forward()
-        code, headers, body = await proxied.proxy.fetch(proxied.request, proxied.body)
+        response = await proxied.complete()
         after()
-        return web.Response(status=code, headers=headers, body=body)
+        return response
 
     return fault
 

@@ -251,6 +251,9 @@ class Window(Value, frozen=True, kw_only=True):
     max: int
     seconds: float
 
+    def scope_of(self, post: Post) -> str:
+        return {"workload": f"{post.namespace}/{post.workload}", "namespace": post.namespace, "cluster": ""}[self.scope]
+
 
 class Guarantees(Value, frozen=True, kw_only=True):
     """The guarantees of the run's configuration."""

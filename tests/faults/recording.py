@@ -2,9 +2,10 @@
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -40,6 +41,14 @@ from faults.history import (
 )
 
 OWN_ACCOUNTS = f"system:serviceaccount:{OWN}:"
+
+
+class _Timed(Protocol):
+    @property
+    def at(self) -> float: ...
+
+
+T = TypeVar("T", bound=_Timed)
 
 
 class Recorder:
@@ -206,9 +215,9 @@ class Recorder:
             del self.intents[intent_id]
             self.settled.pop(intent_id, None)
         self.outcomes = [outcome for outcome in self.outcomes if outcome.intent_id in self.settled]
-        self.measured = [measured for measured in self.measured if measured.at >= before]
-        self.scores = [score for score in self.scores if score.at >= before]
-        self.exchanges = [exchange for exchange in self.exchanges if exchange.at >= before]
+        self.measured = _since(before, self.measured)
+        self.scores = _since(before, self.scores)
+        self.exchanges = _since(before, self.exchanges)
 
     def scheduled(self, batch: PodBatch) -> PodBatch:
         """The batch with the times and nodes of its pods."""
@@ -273,7 +282,7 @@ class Recorder:
             ),
             outcomes=tuple(self.outcomes),
             kept=dict(self.kept),
-            measured=tuple(measured for measured in self.measured if measured.at >= since),
+            measured=tuple(_since(since, self.measured)),
             scores=tuple(self.scores),
             paused=tuple(self.paused),
             uncovered=tuple(self.uncovered),
@@ -284,13 +293,17 @@ class Recorder:
             dry_runs=tuple(self.dry_runs),
             events=tuple(self.events),
             alarms=tuple(self.alarms),
-            processes=tuple(sample for sample in self.processes if sample.at >= since),
-            convergences=tuple(each for each in self.convergences if each.at >= since),
-            leaks=tuple(leak for leak in self.leaks if leak.at >= since),
-            findings=tuple(finding for finding in self.findings if finding.at >= since),
-            exchanges=tuple(exchange for exchange in self.exchanges if exchange.at >= since),
-            batches=tuple(self.scheduled(batch) for batch in self.batches if batch.at >= since),
+            processes=tuple(_since(since, self.processes)),
+            convergences=tuple(_since(since, self.convergences)),
+            leaks=tuple(_since(since, self.leaks)),
+            findings=tuple(_since(since, self.findings)),
+            exchanges=tuple(_since(since, self.exchanges)),
+            batches=tuple(map(self.scheduled, _since(since, self.batches))),
         )
+
+
+def _since(begin: float, found: Iterable[T]) -> list[T]:
+    return [each for each in found if each.at >= begin]
 
 
 def _post(eviction: audit.LoggedEviction) -> Post:

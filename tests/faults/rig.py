@@ -31,6 +31,7 @@ from equipoise.binder.shell.ledger_store import create_ledger
 from equipoise.contracts.bus.streams import STREAMS, WORKERS
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.runtime.bus import Bus, BusError, connect
 from equipoise.runtime.bus.codec import ACK_WAIT
 from equipoise.runtime.bus.setup import setup_streams
@@ -44,6 +45,8 @@ from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.processes import configuration
 from faults import cluster_setup
+from faults.background import background
+from faults.cluster_setup import APPS
 from faults.convergence import differences
 from faults.fakes import FakeCollector, FakeDescheduler, epoch_of, take_lease
 from faults.fault_proxy import FaultProxy
@@ -87,7 +90,9 @@ class Program:
         self._rig = rig
         self._service: ServiceName = service
         self.port = rig.port(self.name)
-        self._pid = 0
+        self.pid = 0
+        """0 before its first start."""
+
         self.sources: tuple[str, ...] = ()
         """The folders of another build; default: the current one."""
 
@@ -98,19 +103,6 @@ class Program:
     @property
     def log(self) -> Path:
         return self._rig.cluster.log(self.name)
-
-    @property
-    def pid(self) -> int:
-        """0 before its first start."""
-        return self._pid
-
-    def memory(self) -> float | None:
-        """Resident memory in MiB; None: it does not run."""
-        with suppress(OSError):
-            for line in Path(f"/proc/{self._pid}/status").read_text().splitlines():
-                if line.startswith("VmRSS:"):
-                    return int(line.split()[1]) / 1024
-        return None
 
     @property
     def configuration(self) -> Path:
@@ -138,19 +130,24 @@ class Program:
         """Starts with the current file of the configuration, and waits for the end."""
         self._launch(0.0)
         await self._rig.until(lambda: not self.runs, f"{self.name} ends")
-        return self._rig.cluster.guard.exit_code(self._pid) or 0
+        return self._rig.cluster.guard.exit_code(self.pid) or 0
 
     def _launch(self, offset: float) -> None:
-        control, samples = (self.configuration.with_suffix(suffix) for suffix in (".control", ".samples"))
-        control.write_text(json.dumps({"offset": offset, "block": 0.0}))
+        control, samples = self._control(offset=offset), self.configuration.with_suffix(".samples")
         self._suspended, self._disturbed_until = False, 0.0
         path = os.pathsep.join(filter(None, (TESTS, *self.sources, os.environ.get("PYTHONPATH"))))
-        self._pid = self._rig.cluster.guard.start(
+        self.pid = self._rig.cluster.guard.start(
             [sys.executable, "-m", "faults.instrumented", f"equipoise.{self._service}", control, samples],
             log=self.log,
             environment={"EQUIPOISE_CONFIG": str(self.configuration), "PYTHONPATH": path},
         )
-        self._sampler = ProcessSampler(self.name, self._pid, samples)
+        self._sampler = ProcessSampler(self.name, self.pid, samples)
+
+    def _control(self, *, offset: float, block: float = 0.0) -> Path:
+        """Writes the file that `faults.instrumented` reads at the start and at SIGUSR1."""
+        control = self.configuration.with_suffix(".control")
+        control.write_text(json.dumps({"offset": offset, "block": block}))
+        return control
 
     def sample(self) -> None:
         """Records what the process uses; nothing of one that has ended."""
@@ -165,8 +162,7 @@ class Program:
 
     def block(self, seconds: float, *, offset: float = 0.0) -> None:
         """Blocks the event loop once it runs again, and sets the clock."""
-        control = self.configuration.with_suffix(".control")
-        control.write_text(json.dumps({"offset": offset, "block": seconds}))
+        self._control(offset=offset, block=seconds)
         self.sample()
         self.disturb(seconds)
         self.send(signal.SIGUSR1)
@@ -181,11 +177,11 @@ class Program:
 
     def limit(self, what: int, most: int) -> None:
         """A soft limit of the running process, such as `resource.RLIMIT_NOFILE`."""
-        _, hard = resource.prlimit(self._pid, what)
-        resource.prlimit(self._pid, what, (most if hard < 0 else min(most, hard), hard))
+        _, hard = resource.prlimit(self.pid, what)
+        resource.prlimit(self.pid, what, (most if hard < 0 else min(most, hard), hard))
 
     async def _ready(self) -> bool:
-        code = self._rig.cluster.guard.exit_code(self._pid)
+        code = self._rig.cluster.guard.exit_code(self.pid)
         if code is not None:
             raise Inconclusive(f"{self.name} ended with code {code}:\n{self.tail()}")
         report = await self.readiness()
@@ -204,25 +200,25 @@ class Program:
             self.sample()
             self._suspended = number == signal.SIGSTOP
             self.disturb(0.0)
-        self._rig.cluster.guard.send(self._pid, number)
+        self._rig.cluster.guard.send(self.pid, number)
 
     def kill(self) -> None:
         """SIGKILL, and wait for the end; also of a suspended process."""
-        self._rig.cluster.guard.stop(self._pid, number=signal.SIGKILL)
+        self._rig.cluster.guard.stop(self.pid, number=signal.SIGKILL)
 
     async def terminate(self) -> None:
         """SIGTERM, and wait for the end; the checks read how long it took."""
         begun = time.monotonic()
         self.send(signal.SIGTERM)
         guard = self._rig.cluster.guard
-        await self._rig.until(lambda: guard.exit_code(self._pid) is not None, f"{self.name} ends after SIGTERM")
-        code = guard.exit_code(self._pid)
+        await self._rig.until(lambda: guard.exit_code(self.pid) is not None, f"{self.name} ends after SIGTERM")
+        code = guard.exit_code(self.pid)
         assert code is not None
         self._rig.recorder.stops.append(Stop(program=self.name, seconds=time.monotonic() - begun, code=code))
 
     @property
     def runs(self) -> bool:
-        return bool(self._pid) and self._rig.cluster.guard.exit_code(self._pid) is None
+        return bool(self.pid) and self._rig.cluster.guard.exit_code(self.pid) is None
 
     def tail(self, lines: int = 8) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:]) if self.log.exists() else ""
@@ -285,6 +281,10 @@ class Rig:
                 raise Inconclusive(f"not within {seconds:g} s: {what}\n{tails}")
             await asyncio.sleep(0.02)
 
+    async def until_time(self, at: float) -> None:
+        """Until the clock shows this time."""
+        await asyncio.sleep(max(0.0, at - self.clock.now()))
+
     async def evictions(self, more: int, *, seconds: float = TIMEOUT) -> None:
         """Until so many more outcomes report an eviction; the checks read the audit log."""
         await self.outcomes_of(Outcome.EVICTED, more, seconds=seconds)
@@ -309,21 +309,22 @@ class Rig:
         """Until every workload has all replicas ready."""
 
         async def ready() -> bool:
-            sets = await self.api.request("GET", f"/apis/apps/v1/namespaces/{cluster_setup.NAMESPACE}/statefulsets")
-            deployments = await self.api.request(
-                "GET", f"/apis/apps/v1/namespaces/{cluster_setup.NAMESPACE}/deployments"
-            )
+            lists = [await self.api.request("GET", f"{APPS}/{kind}") for kind in ("statefulsets", "deployments")]
             return all(
                 item["status"].get("readyReplicas", 0) == item["spec"]["replicas"]
-                for item in (*sets["items"], *deployments["items"])
+                for found in lists
+                for item in found["items"]
             )
 
         await self.until(ready, "all replicas are ready")
 
+    async def lease_epoch(self) -> LeaseEpoch:
+        """Of the Lease of the deschedulers; without a holder nobody leads."""
+        return epoch_of(await self.kube.get(LEASES, DESCHEDULER_LEASE, cluster_setup.OWN))
+
     async def propose_as_leader(self) -> None:
-        """The harness proposes in the name of the descheduler that leads, besides its own intents."""
-        lease = await self.kube.get(LEASES, DESCHEDULER_LEASE, cluster_setup.OWN)
-        self.descheduler.epoch = epoch_of(lease)
+        """The harness proposes in the name of the descheduler that leads; it does not check coverage."""
+        self.descheduler.epoch = await self.lease_epoch()
 
     # Programs
 
@@ -377,7 +378,7 @@ class Rig:
         await asyncio.to_thread(self.cluster.restart, "nats-server")
         await self.prepare_streams()
         self.recorder.streams_emptied()
-        await self.until(lambda: self.bus.connected, "the harness is connected")
+        await self.connected()
 
     async def restart_nats_on_small_disk(self, size: str = "32m") -> Path:
         """Restarts nats-server with empty storage on a tmpfs of its own, and creates the streams; returns the tmpfs."""
@@ -402,7 +403,7 @@ class Rig:
         (self.cluster.directory / "nats.conf").write_text("")
         await asyncio.to_thread(self.cluster.restart, "nats-server")
         self.recorder.streams_emptied()  # it acknowledges messages before it writes them
-        await self.until(lambda: self.bus.connected, "the harness is connected")
+        await self.connected()
 
     async def recreate_consumer(self, *, ack_wait: float = ACK_WAIT) -> None:
         """Deletes and creates the consumer of the queue: everything not acknowledged is delivered again."""
@@ -460,9 +461,13 @@ class Rig:
 
             await self.until(empty, "the queue of intents is empty")
 
+    async def connected(self) -> None:
+        """Until the harness is connected."""
+        await self.until(lambda: self.bus.connected, "the harness is connected")
+
     async def reconnected(self) -> None:
         """Until the harness is connected, and knows the outcomes that were published meanwhile."""
-        await self.until(lambda: self.bus.connected, "the harness is connected")
+        await self.connected()
         await self.count_kept()
 
     async def waiting_intents(self) -> int:
@@ -532,7 +537,7 @@ class Rig:
 
     # Processes
 
-    async def sample_processes(self) -> None:
+    async def _sample_processes(self) -> None:
         """Until cancelled."""
         while True:
             for program in list(self.programs.values()):
@@ -565,11 +570,12 @@ class Rig:
     @asynccontextmanager
     async def running(self, seed: int, name: str, *, nats_servers: Literal[1, 3] = 1) -> AsyncIterator[None]:
         """Traffic while entered; on exit everything is repaired, settled and stopped."""
-        if nats_servers == 1:
-            async with self._running(seed, name):
-                yield
-            return
-        async with self._three_nats_servers(f"{name}.{seed}.{int(self.clock.now())}"), self._running(seed, name):
+        async with AsyncExitStack() as stack:
+            if nats_servers == 3:
+                servers = self._three_nats_servers(f"{name}.{seed}.{int(self.clock.now())}")
+                await stack.enter_async_context(servers)
+            await stack.enter_async_context(background(self.collector.run(), self._sample_processes()))
+            await stack.enter_async_context(self._running(seed, name))
             yield
 
     @asynccontextmanager
@@ -585,21 +591,14 @@ class Rig:
             self.collector, self.bus, self.clock, self.recorder, self.generator, f"{name}.{seed}.{int(self.since)}"
         )
         self.descheduler.epoch = await take_lease(self.kube, cluster_setup.OWN, "faults")
-        proposing = asyncio.create_task(self.descheduler.run())
-        publishing = asyncio.create_task(self._publish_events(f"{name}.{seed}.{int(self.since)}"))
         self.nats_urls.clear()
+        publishing = self._publish_events(f"{name}.{seed}.{int(self.since)}")
         try:
-            yield
-            for task in (proposing, publishing):
-                if task.done():
-                    task.result()
+            async with background(self.descheduler.run(), publishing):
+                yield
         finally:
-            proposing.cancel()
-            publishing.cancel()
             self.proxy.clear()
             self.prometheus.clear()
-            with suppress(asyncio.CancelledError):
-                await proposing
         await self.reconnected()
         await self.all_settled()
         await self.converge()
@@ -644,13 +643,7 @@ async def rig(binaries: Binaries, directory: Path | None = None) -> AsyncIterato
         started.bus = await stack.enter_async_context(connect(Nats(url=cluster.nats_url), "faults", clock=clock))
         await started.recorder.subscribe(started.bus)
         started.collector = FakeCollector(started.kube, started.bus, clock)
-        tasks = [asyncio.create_task(each) for each in (started.collector.run(), started.sample_processes())]
-        try:
-            yield started
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        yield started
 
 
 async def _populate(started: Rig) -> None:
@@ -659,8 +652,8 @@ async def _populate(started: Rig) -> None:
     await started.api.apply([*cluster_setup.manifests(), *_accounts()])
     await cluster.wait(
         "/api/v1/pods",
-        lambda pods: sum(_ready(pod) for pod in pods["items"]) >= cluster_setup.PODS,
-        what=f"{cluster_setup.PODS} pods run",
+        lambda pods: sum(map(is_ready, pods["items"])) >= cluster_setup.POD_COUNT,
+        what=f"{cluster_setup.POD_COUNT} pods run",
         timeout=TIMEOUT,
     )
     for user in PROGRAMS:
@@ -691,6 +684,7 @@ def _accounts() -> list[Mapping[str, Any]]:
     ]
 
 
-def _ready(pod: Mapping[str, Any]) -> bool:
-    conditions = {condition["type"]: condition["status"] for condition in pod["status"].get("conditions", [])}
-    return conditions.get("Ready") == "True"
+def is_ready(item: Mapping[str, Any]) -> bool:
+    """A node or a pod."""
+    conditions = item["status"].get("conditions", [])
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)

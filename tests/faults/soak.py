@@ -8,25 +8,25 @@ import asyncio
 import math
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 import aiohttp
 import msgspec
 
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.bus import BusError
-from equipoise.runtime.kubernetes.client import LEASES, KubeError
-from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
+from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.testbed.api import ApiError
 from equipoise.testbed.objects import constant_usage_annotations
 from faults import cluster_setup
 from faults.actions import ACTIONS, DESCHEDULERS, SERVICES, Action
+from faults.background import background
 from faults.catalog.metrics import request_scores
-from faults.fakes import epoch_of
-from faults.history import Guarantees, History, Post, Window
+from faults.history import Guarantees, History, Post, ProcessSample, Window
 from faults.invariants import INVARIANTS, violations
+from faults.invariants.evictions import counted
+from faults.invariants.processes import MIB, by_process, slope_per_hour
 from faults.rig import Inconclusive, Rig
 
 PERIOD = 120.0
@@ -39,6 +39,9 @@ REMEMBERED = 120.0
 """Seconds of evidence before a period: more than any window, and than a pod needs to be ready again."""
 
 MIN_INTENTS_PER_MINUTE = 5
+MIN_WARM = 90.0
+"""Seconds of a process whose slope the report shows."""
+
 SECOND_ACTION = 0.5
 """Share of the steps with two overlapping faults."""
 
@@ -64,8 +67,7 @@ class Report(msgspec.Struct, kw_only=True):
 
     violations: dict[str, list[str]] = {}
     inconclusive: list[str] = []
-    memory: dict[str, list[tuple[float, float]]] = {}
-    """By process (name and number of its start): (seconds, MiB)."""
+    processes: Sequence[ProcessSample] = ()
 
     @property
     def violated(self) -> int:
@@ -110,7 +112,7 @@ class Report(msgspec.Struct, kw_only=True):
             "",
             "| process | minutes | MiB at the end | MiB per hour |",
             "|---|---|---|---|",
-            *_growth(self.memory),
+            *_growth(self.processes),
         ]
         for name, found in self.violations.items():
             lines += ["", f"{name}: {len(found)} violations", *(f"  {each}" for each in found[:20])]
@@ -122,27 +124,20 @@ def _of(window: Window) -> str:
     return f"evictions per {window.scope} in {window.seconds:g} s"
 
 
-def _growth(memory: Mapping[str, Sequence[tuple[float, float]]]) -> list[str]:
+def _growth(samples: Iterable[ProcessSample]) -> list[str]:
     """The longest-lived process of each program; the slope without its first third."""
-    longest: dict[str, Sequence[tuple[float, float]]] = {}
-    for process, samples in memory.items():
-        program = process.partition(" ")[0]
-        if len(samples) > len(longest.get(program, ())):
-            longest[program] = samples
+    longest: dict[str, list[ProcessSample]] = {}
+    for (program, _), found in by_process(samples).items():
+        if len(found) > len(longest.get(program, ())):
+            longest[program] = found
     rows = []
-    for program, samples in sorted(longest.items()):
-        warm = samples[len(samples) // 3 :]
-        growth = f"{slope(warm) * 3_600:+.1f}" if len(warm) >= 10 else "too short"
-        rows.append(f"| {program} | {(samples[-1][0] - samples[0][0]) / 60:.0f} | {samples[-1][1]:.0f} | {growth} |")
+    for program, found in sorted(longest.items()):
+        warm = found[len(found) // 3 :]
+        long_enough = warm[-1].at - warm[0].at >= MIN_WARM
+        growth = f"{slope_per_hour(warm) / MIB:+.1f}" if long_enough else "too short"
+        minutes, resident = (found[-1].at - found[0].at) / 60, found[-1].resident / MIB
+        rows.append(f"| {program} | {minutes:.0f} | {resident:.0f} | {growth} |")
     return rows
-
-
-def slope(samples: Sequence[tuple[float, float]]) -> float:
-    """Least squares, per second."""
-    count = len(samples)
-    mean_x, mean_y = (sum(sample[axis] for sample in samples) / count for axis in (0, 1))
-    spread = sum((x - mean_x) ** 2 for x, _ in samples)
-    return sum((x - mean_x) * (y - mean_y) for x, y in samples) / spread if spread else 0.0
 
 
 def recent(history: History, before: float) -> History:
@@ -168,14 +163,7 @@ def recent(history: History, before: float) -> History:
 
 def most_in(window: Window, posts: Iterable[Post]) -> int:
     """The highest number of these evictions, which are in order of time, in one window of one scope."""
-    inside: dict[str, list[float]] = {}
-    most = 0
-    for post in posts:
-        scope = {"workload": f"{post.namespace}/{post.workload}", "namespace": post.namespace, "cluster": ""}
-        times = inside.setdefault(scope[window.scope], [])
-        times[:] = [*(at for at in times if at > post.at - window.seconds), post.at]
-        most = max(most, len(times))
-    return most
+    return max((count for _, count in counted(window, posts)), default=0)
 
 
 def oldest_data(history: History) -> float:
@@ -212,7 +200,7 @@ class Soak:
 
     def __init__(self, rig: Rig, seed: int, seconds: float, show: Callable[[str], None]) -> None:
         self.rig = rig
-        self.report = Report(seed=seed)
+        self.report = Report(seed=seed, processes=rig.recorder.processes)
         self._seconds = seconds
         self._show = show
         self._begin = rig.clock.now()
@@ -232,7 +220,9 @@ class Soak:
             self._begin = self._judged_until = rig.since
             for service, count in SERVICES.items():
                 await rig.start(service, count)
-            async with _tasks(self._follow_lease(), self._change_load(), request_scores(rig), self._watch()):
+            async with background(
+                self._follow_lease(), self._change_load(), request_scores(rig), self._show_progress()
+            ):
                 await rig.evictions(2)
                 while self.elapsed < self._seconds:
                     await self._step()
@@ -318,39 +308,23 @@ class Soak:
         )
         self.report.evictions = max(self.report.evictions, self.report.outcomes[Outcome.EVICTED.value])
 
-    async def _watch(self) -> None:
-        """Memory every ten seconds, a line every minute."""
-        starts: Counter[str] = Counter()
-        pids: dict[str, int] = {}
-        next_line = 60.0
+    async def _show_progress(self) -> None:
+        """A line every minute."""
         while True:
-            for program in list(self.rig.programs.values()):
-                used = program.memory()
-                if used is None:
-                    continue
-                if pids.get(program.name) != program.pid:
-                    pids[program.name] = program.pid
-                    starts[program.name] += 1
-                samples = self.report.memory.setdefault(f"{program.name} {starts[program.name]}", [])
-                samples.append((self.elapsed, used))
-            if self.elapsed >= next_line:
-                self._count()
-                self._show(self.report.line())
-                next_line += 60.0
-            await asyncio.sleep(10.0)
+            await asyncio.sleep(60.0)
+            self._count()
+            self._show(self.report.line())
 
     async def _follow_lease(self) -> None:
         """The harness proposes, too, in the name of the leader: also protected pods, and intents that expired."""
         while True:
             with suppress(*FAILURES):
-                lease = await self.rig.kube.get(LEASES, DESCHEDULER_LEASE, cluster_setup.OWN)
-                epoch = epoch_of(lease)
+                epoch = await self.rig.lease_epoch()
                 self.rig.descheduler.epoch = epoch if epoch.holder else None
             await asyncio.sleep(0.3)
 
     async def _change_load(self) -> None:
         """Every 15 s the pods of two other nodes become busy, so deschedulers always have a reason."""
-        path = f"/api/v1/namespaces/{cluster_setup.NAMESPACE}/pods"
         generator = random.Random(self.report.seed)
         while True:
             hot = generator.sample(cluster_setup.NODES, 2)
@@ -362,28 +336,9 @@ class Soak:
                 if annotations.items() <= dict(pod.metadata.annotations).items():
                     continue
                 with suppress(*FAILURES):
-                    await self.rig.api.request(
-                        "PATCH",
-                        f"{path}/{pod.metadata.name}",
-                        {"metadata": {"annotations": annotations}},
-                        content_type="application/merge-patch+json",
-                    )
+                    path = f"{cluster_setup.PODS}/{pod.metadata.name}"
+                    await self.rig.api.patch(path, {"metadata": {"annotations": annotations}})
             await asyncio.sleep(15.0)
-
-
-@asynccontextmanager
-async def _tasks(*coroutines: Any) -> AsyncIterator[None]:
-    """Run while entered; the failure of one is raised at the end."""
-    running = [asyncio.create_task(each) for each in coroutines]
-    try:
-        yield
-    finally:
-        for task in running:
-            task.cancel()
-        ended = await asyncio.gather(*running, return_exceptions=True)
-    failed = [each for each in ended if isinstance(each, Exception)]
-    if failed:
-        raise failed[0]
 
 
 async def soak(rig: Rig, seed: int, seconds: float, show: Callable[[str], None]) -> Report:

@@ -2,13 +2,14 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp import web
 from builders import NOW
+from bus_worlds import eventually
 
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.processes.loopback import PortBlock
@@ -51,12 +52,6 @@ class Scorer:
             return response.status, await response.text()
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(TIMEOUT):
-        while not condition():  # noqa: ASYNC110  the proxy signals nothing
-            await asyncio.sleep(0.01)
-
-
 @pytest.fixture
 async def scorer(tmp_path: Path) -> AsyncIterator[Scorer]:
     ports = PortBlock()
@@ -95,7 +90,7 @@ async def test_a_held_request_is_not_the_scorers_delay(scorer: Scorer) -> None:
     """Only the time between proxy and scorer counts."""
     rule = scorer.proxy.rule(hold)
     posting = asyncio.create_task(scorer.post())
-    await until(lambda: rule.taken > 0)
+    await eventually(lambda: rule.taken > 0)
     await asyncio.sleep(0.5)
     rule.lift()
     await posting
@@ -112,7 +107,7 @@ async def test_a_caller_that_leaves_is_recorded(scorer: Scorer) -> None:
         while_waiting = asyncio.get_running_loop().time()
         await asyncio.sleep(0.3)
         posting.cancel()
-        await until(lambda: len(scorer.exchanges) > 0)
+        await eventually(lambda: len(scorer.exchanges) > 0)
     (exchange,) = scorer.exchanges
     assert exchange.status is None
     assert not exchange.caller_waited

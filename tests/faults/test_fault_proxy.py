@@ -39,6 +39,11 @@ class Upstream:
         self.handled = asyncio.Event()
         self.lines: asyncio.Queue[str] = asyncio.Queue()
 
+    def server(self) -> TestServer:
+        application = web.Application()
+        application.router.add_route("*", "/{path:.*}", self.handle)
+        return TestServer(application)
+
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.received.append((request.method, request.path_qs, await request.text()))
         self.handled.set()
@@ -58,9 +63,7 @@ def upstream() -> Upstream:
 
 @pytest.fixture
 async def proxy(upstream: Upstream) -> AsyncIterator[FaultProxy]:
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", upstream.handle)
-    async with TestServer(application) as server, FaultProxy(str(server.make_url("/")), unused_port()) as made:
+    async with upstream.server() as server, FaultProxy(str(server.make_url("/")), unused_port()) as made:
         yield made
 
 
@@ -114,9 +117,7 @@ async def test_events_of_a_type_are_dropped_until_the_rule_is_lifted(
 
 async def test_requests_are_forwarded_to_another_server(proxy: FaultProxy, client: Any, upstream: Upstream) -> None:
     other = Upstream()
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", other.handle)
-    async with TestServer(application) as server:
+    async with other.server() as server:
         proxy.rule(forward_to(str(server.make_url("")).rstrip("/")), path="/a", times=1)
         assert (await response_of(client, "/a?text=x"))[1] == {"text": "x"}
         assert (await response_of(client, "/a"))[0] == 200
@@ -275,10 +276,8 @@ async def test_another_certificate(upstream: Upstream, tmp_path: Path) -> None:
     """Clients that trust only the old CA cannot connect any more, also those that were connected."""
     now = SystemClock().now()
     old, new = (Authority(tmp_path / name, now) for name in ("old", "new"))
-    application = web.Application()
-    application.router.add_route("*", "/{path:.*}", upstream.handle)
     port = unused_port()
-    async with TestServer(application) as server:
+    async with upstream.server() as server:
         url = str(server.make_url("/"))
         proxy = FaultProxy(url, port, cert_file=old.cert_file, key_file=old.key_file)
         async with proxy, aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as client:

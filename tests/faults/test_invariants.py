@@ -33,6 +33,7 @@ from faults.history import (
 )
 from faults.invariants import INVARIANTS, MinimumTraffic, violations
 from faults.invariants.bus import broken_streams_are_named
+from faults.invariants.processes import slope_per_hour
 
 GUARANTEES = Guarantees(
     windows=(
@@ -386,6 +387,12 @@ def test_a_broken_stream_must_be_named_and_its_repair_noticed(times: dict[str, f
     assert len(found) == bool(wrong)
     assert wrong in "".join(found)
     assert not broken_streams_are_named(msgspec.structs.replace(history, since=200), GUARANTEES)
+
+
+def test_growth_of_memory() -> None:
+    """In bytes per hour."""
+    samples = list(sampled(3, 10.0, resident=lambda at: 10.0 + at / 5))
+    assert slope_per_hour(samples) == pytest.approx(0.2 * 3_600)
 
 
 def test_a_run_without_traffic_is_inconclusive() -> None:

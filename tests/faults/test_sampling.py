@@ -5,11 +5,11 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
+from bus_worlds import eventually
 
 from equipoise.contracts.kubernetes.objects import ObjectMeta, Pod, PodSpec
 from equipoise.contracts.messages.placement import NODE_PLACEMENT
@@ -30,12 +30,6 @@ asyncio.run(work())
 """
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - a file that another process writes
-            await asyncio.sleep(0.05)
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 async def test_a_process_is_sampled_blocked_and_given_another_clock(tmp_path: Path) -> None:
     """Its event loop is late when it is blocked, and its clock differs by the offset."""
@@ -54,7 +48,7 @@ async def test_a_process_is_sampled_blocked_and_given_another_clock(tmp_path: Pa
         def shown() -> float:
             return float(log.read_text().splitlines()[-1].split()[-1])
 
-        await until(lambda: file.exists() and file.stat().st_size > 0)
+        await eventually(lambda: file.exists() and file.stat().st_size > 0)
         sample = sampler.sample(1.0)
         assert sample is not None
         assert sample.tasks > 20
@@ -65,8 +59,8 @@ async def test_a_process_is_sampled_blocked_and_given_another_clock(tmp_path: Pa
 
         control.write_text(json.dumps({"offset": 600.0, "block": 1.5}))
         process.send_signal(signal.SIGUSR1)
-        await until(lambda: any(json.loads(line)["lag"] > 0.9 for line in file.read_text().splitlines()))
-        await until(lambda: shown() > file.stat().st_mtime + 300)
+        await eventually(lambda: any(json.loads(line)["lag"] > 0.9 for line in file.read_text().splitlines()))
+        await eventually(lambda: shown() > file.stat().st_mtime + 300)
         sample = sampler.sample(2.0)
         assert sample is not None
         assert sample.late >= 1

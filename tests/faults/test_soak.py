@@ -2,12 +2,13 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from faults.actions import ACTIONS, Action
 from faults.history import Guarantees, History, Window
-from faults.soak import Report, judge, most_in, oldest_data, recent, slope
-from faults.test_invariants import change, post, published, started
+from faults.soak import Report, judge, most_in, oldest_data, recent
+from faults.test_invariants import change, post, published, sampled, started
 
 WORKLOAD = Window(scope="workload", max=1, seconds=10)
 
@@ -51,8 +52,12 @@ def test_the_age_of_data_is_that_of_the_newest_intent_that_may_have_caused_the_e
     assert oldest_data(History()) == 0
 
 
-def test_growth_per_second() -> None:
-    assert slope([(0, 10.0), (10, 12.0), (20, 14.0)]) == pytest.approx(0.2)
+def test_growth_per_hour() -> None:
+    """Of the process of a program that ran for longest, if it ran long enough."""
+    processes = sampled(300, resident=lambda at: int((80 + at / 60) * 2**20))
+    started_again = tuple(msgspec.structs.replace(sample, pid=8) for sample in sampled(120))
+    assert "| binder-0 | 5 | 85 | +60.0 |" in Report(seed=1, processes=(*processes, *started_again)).text()
+    assert "| binder-0 | 2 | 80 | too short |" in Report(seed=1, processes=sampled(120)).text()
 
 
 @pytest.mark.parametrize(

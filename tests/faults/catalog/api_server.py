@@ -6,10 +6,14 @@ import ssl
 from contextlib import suppress
 from typing import Any
 
+import aiohttp
+
 from equipoise.testbed.api import ApiError
 from faults import cluster_setup
-from faults.catalog.deschedulers import changing_load
+from faults.background import background
+from faults.catalog.deschedulers import descheduling
 from faults.catalog.fault import Extent, fault
+from faults.cluster_setup import PODS
 from faults.fault_proxy import (
     BINDER,
     EVICTION,
@@ -21,6 +25,7 @@ from faults.fault_proxy import (
     forward_to,
     gone,
     lose_response,
+    no_budget,
     respond,
     status,
 )
@@ -34,9 +39,8 @@ async def api_stopped(rig: Rig, extent: Extent) -> None:
     await rig.start("binder", 2)
     await rig.evictions(extent.evictions)
     rig.cluster.kill("kube-apiserver", signal.SIGSTOP)
-    over = rig.clock.now() + extent.stopped
     try:
-        await rig.until(lambda: rig.clock.now() > over, "the suspension", seconds=extent.stopped + 10)
+        await asyncio.sleep(extent.stopped)
     finally:
         rig.cluster.kill("kube-apiserver", signal.SIGCONT)
     await rig.evictions(extent.evictions)
@@ -67,10 +71,8 @@ async def flow_control(rig: Rig, extent: Extent) -> None:
     """429 for every other request (flow control, in plain text) and for every other eviction (disruption budgets)."""
     await rig.start("binder", 2)
     await rig.evictions(extent.evictions)
-    cause = {"reason": "DisruptionBudget", "message": "The disruption budget needs 6 healthy pods and has 6 currently"}
-    no_budget = status(429, "TooManyRequests", "Cannot evict pod", details={"causes": [cause]})
     for _ in range(extent.times):
-        rule = rig.proxy.rule(respond(429, no_budget), method="POST", path=EVICTION, share=0.5)
+        rule = rig.proxy.rule(no_budget(), method="POST", path=EVICTION, share=0.5)
         await rig.outcomes(2 * extent.evictions)
         rule.lift()
         storm = rig.proxy.rule(respond(429, "Too many requests", {"Retry-After": "1"}), agent=BINDER, share=0.5)
@@ -80,24 +82,32 @@ async def flow_control(rig: Rig, extent: Extent) -> None:
     await rig.evictions(extent.evictions)
 
 
+async def expire_watches(rig: Rig) -> None:
+    """All watches are aborted, and four get 410 Gone."""
+    rule = rig.proxy.rule(gone(), path=WATCH, times=4)
+    rig.proxy.abort(WATCH)
+    await rig.until(lambda: rule.taken >= 4, "watches got 410")
+
+
 async def watches(rig: Rig, extent: Extent) -> None:
     """The descheduler's watches break, get 410 Gone, and become half-open."""
-    await rig.purge_outcomes()
-    await rig.start("binder", 2)
-    await rig.start("descheduler", 1)
-    async with changing_load(rig):
+    async with descheduling(rig):
         await rig.evictions(3)
         for _ in range(extent.times):
-            rule = rig.proxy.rule(gone(), path=WATCH, times=4)
-            rig.proxy.abort(WATCH)
-            await rig.until(lambda rule=rule: rule.taken >= 4, "watches got 410")
+            await expire_watches(rig)
             # A watch of objects that do not change is known to work at its next bookmark, a minute later.
             await rig.evictions(2, seconds=2 * TIMEOUT)
         rig.proxy.half_open(WATCH)
-        over = rig.clock.now() + extent.half_open
-        await rig.until(lambda: rig.clock.now() > over, "half open", seconds=extent.half_open + 10)
+        await asyncio.sleep(extent.half_open)
         rig.proxy.clear()
         await rig.evictions(2, seconds=2 * TIMEOUT)
+
+
+async def delete_stateful(rig: Rig) -> None:
+    """All pods of the StatefulSet, which its controller creates again under the same names."""
+    for number in range(cluster_setup.REPLICAS):
+        with suppress(ApiError):
+            await rig.api.request("DELETE", f"{PODS}/{cluster_setup.STATEFUL}-{number}?gracePeriodSeconds=0")
 
 
 async def recreated(rig: Rig, extent: Extent) -> None:
@@ -107,14 +117,10 @@ async def recreated(rig: Rig, extent: Extent) -> None:
     rig.descheduler.only = (cluster_setup.STATEFUL,)
     rig.descheduler.max_pending = 4
     rig.proxy.rule(delay(0.3), method="POST", path=EVICTION, share=0.7)
-    path = f"/api/v1/namespaces/{cluster_setup.NAMESPACE}/pods"
     for _ in range(2 * extent.times):
         await rig.outcomes(2)
-        for number in range(cluster_setup.REPLICAS):
-            with suppress(ApiError):
-                await rig.api.request("DELETE", f"{path}/{cluster_setup.STATEFUL}-{number}?gracePeriodSeconds=0")
-        until = rig.clock.now() + 2.0
-        await rig.until(lambda until=until: rig.clock.now() > until, "two seconds")
+        await delete_stateful(rig)
+        await asyncio.sleep(2.0)
     rig.proxy.clear()
     rig.descheduler.only = ()
     await rig.evictions(extent.evictions)
@@ -136,7 +142,7 @@ async def no_new_pods(rig: Rig, extent: Extent) -> None:
     await rig.api.apply([_webhook()])
     since = rig.clock.now()
     try:
-        await rig.until(lambda: rig.clock.now() > since + 2 * cluster_setup.LATE_AFTER + 4, "time for lateReplacements")
+        await asyncio.sleep(2 * cluster_setup.LATE_AFTER + 4)
         await rig.outcomes(5)
         rig.recorder.new_pods_refused.append(Span(begin=since, end=rig.clock.now()))
     finally:
@@ -215,8 +221,7 @@ async def slow_responses(rig: Rig, extent: Extent) -> None:
         slow = rig.proxy.rule(delay(LATENCY), agent=BINDER)
         await asyncio.sleep(LATENCY)  # until the requests before it have reached the server
         with rig.recorder.forbidding("every request takes 2 s"):
-            over = rig.clock.now() + 10
-            await rig.until(lambda over=over: rig.clock.now() > over, "slow requests")
+            await asyncio.sleep(10.0)
             await rig.outcomes(3)
         slow.lift()
         await rig.evictions(extent.evictions)
@@ -284,19 +289,17 @@ async def one_seat(rig: Rig, extent: Extent) -> None:
 
     async def occupy() -> None:
         while True:
-            with suppress(ApiError):
+            with suppress(ApiError, aiohttp.ClientError, TimeoutError):
                 await rig.api.request("GET", "/api/v1/pods", token=rig.tokens["scorer-0"])
 
     for _ in range(extent.times):
         await rig.api.apply(ONE_SEAT)
         throttled = CountResponses(429)
         rule = rig.proxy.rule(throttled, agent=BINDER)
-        others = [asyncio.create_task(occupy()) for _ in range(4)]
         try:
-            await rig.until(lambda throttled=throttled: throttled.count >= 6, "binders are throttled")
+            async with background(*(occupy() for _ in range(4))):
+                await rig.until(lambda throttled=throttled: throttled.count >= 6, "binders are throttled")
         finally:
-            for other in others:
-                other.cancel()
             for document in ONE_SEAT:
                 await rig.api.request("DELETE", await rig.api.path(document))
         rule.lift()
@@ -310,12 +313,9 @@ LAG = 3.0
 async def two_api_servers(rig: Rig, extent: Extent) -> None:
     """Clients are switched between two API servers; the data of the second one is 3 s late: its reads take as long, and
     its watches and lists are stale."""
-    await rig.purge_outcomes()
-    await rig.start("binder", 2)
-    await rig.start("descheduler", 2)
     etcd_port = int(rig.cluster.etcd_url.rpartition(":")[2])
     name = f"kube-apiserver-{rig.clock.now():.0f}"
-    async with SlowLink(etcd_port) as link, changing_load(rig):
+    async with SlowLink(etcd_port) as link, descheduling(rig, 2):
         second = await asyncio.to_thread(rig.cluster.start_api_server, name, f"http://127.0.0.1:{link.port}")
         try:
             await rig.evictions(2)
@@ -343,10 +343,7 @@ async def two_api_servers(rig: Rig, extent: Extent) -> None:
 
 async def compacted(rig: Rig, extent: Extent) -> None:
     """etcd is compacted and the API server started again: watches go on from versions that no longer exist."""
-    await rig.purge_outcomes()
-    await rig.start("binder", 2)
-    await rig.start("descheduler", 1)
-    async with changing_load(rig):
+    async with descheduling(rig):
         await rig.evictions(3)
         for _ in range(extent.times):
             first = (await rig.api.request("GET", "/api/v1/pods"))["metadata"]["resourceVersion"]
@@ -371,10 +368,7 @@ async def _expired(rig: Rig, watch: str) -> bool:
 
 async def lost_deletions(rig: Rig, extent: Extent) -> None:
     """The watches of the descheduler lose every DELETED event, until they get 410 Gone."""
-    await rig.purge_outcomes()
-    await rig.start("binder", 2)
-    await rig.start("descheduler", 1)
-    async with changing_load(rig):
+    async with descheduling(rig):
         await rig.evictions(2)
         for _ in range(extent.times):
             drop = DropEvents("DELETED")
@@ -382,15 +376,12 @@ async def lost_deletions(rig: Rig, extent: Extent) -> None:
             rig.proxy.abort(WATCH)
             await rig.until(lambda rule=rule: rule.taken >= 4, "the watches go through the rule")
             for name in rig.generator.sample(cluster_setup.MOVABLE, 3):
-                path = f"/api/v1/namespaces/{cluster_setup.NAMESPACE}/pods"
-                pods = (await rig.api.request("GET", f"{path}?labelSelector=app%3D{name}"))["items"]
-                await rig.api.request("DELETE", f"{path}/{pods[0]['metadata']['name']}?gracePeriodSeconds=0")
+                pods = (await rig.api.request("GET", f"{PODS}?labelSelector=app%3D{name}"))["items"]
+                await rig.api.request("DELETE", f"{PODS}/{pods[0]['metadata']['name']}?gracePeriodSeconds=0")
             # Evicted pods seem to exist, so their moves are pending: nothing has to be evicted now.
             await rig.until(lambda drop=drop: drop.dropped >= 3, "deletions are lost")
             rule.lift()
-            rule = rig.proxy.rule(gone(), path=WATCH, times=4)
-            rig.proxy.abort(WATCH)
-            await rig.until(lambda rule=rule: rule.taken >= 4, "watches got 410")
+            await expire_watches(rig)
             await rig.evictions(2, seconds=2 * TIMEOUT)
 
 

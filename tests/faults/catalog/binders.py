@@ -3,8 +3,8 @@
 import asyncio
 import json
 import signal
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 from aiohttp import web
@@ -111,14 +111,13 @@ async def delayed(rig: Rig, extent: Extent) -> None:
         await rig.until(lambda: len(rig.recorder.pending()) >= 5, "intents are pending")
         waiting = rig.recorder.pending()
         over = max(rig.recorder.intents[intent].intent.expires_at for intent in waiting)
-        await rig.until(lambda over=over: rig.clock.now() > over + 0.2, "they expire")
+        await rig.until_time(over + 0.2)
         for binder in binders:
             binder.send(signal.SIGCONT)
         await rig.outcomes(5)
         rule = rig.proxy.rule(hold, method="POST", path=EVICTION, share=0.5)
         await rig.until(lambda rule=rule: rule.taken >= 2, "POSTs are delayed")
-        over = rig.clock.now() + rig.descheduler.lifetime + 0.5
-        await rig.until(lambda over=over: rig.clock.now() > over, "their intents expire")
+        await asyncio.sleep(rig.descheduler.lifetime + 0.5)
         rule.lift()
         await rig.outcomes(5)
     await rig.evictions(extent.evictions)
@@ -143,21 +142,30 @@ async def dry_run(rig: Rig, extent: Extent) -> None:
     await rig.evictions(1)
 
 
+@asynccontextmanager
+async def evictions_paused(rig: Rig) -> AsyncIterator[float]:
+    """`equipoise pause`, and `resume` at the end; yields the time from which the pause must be in effect."""
+    await pause(rig.kube, cluster_setup.OWN, "a fault is injected")
+    begin = rig.clock.now()
+    try:
+        yield begin
+    finally:
+        rig.recorder.paused.append(Span(begin=begin, end=rig.clock.now()))
+        await resume(rig.kube, cluster_setup.OWN, rig.clock)
+
+
 async def paused(rig: Rig, extent: Extent) -> None:
     """`equipoise pause` and `resume` while every fifth request fails; then NATS is killed as well."""
     await rig.start("binder", 2)
     for number in range(extent.times):
         await rig.evictions(extent.evictions)
         rule = fail_some(rig, 0.2)
-        await pause(rig.kube, cluster_setup.OWN, "a fault is injected")
-        begin = rig.clock.now()
-        if number % 2:
-            await rig.restart_nats_empty()
-        await rig.outcomes(5)
-        await rig.until(lambda begin=begin: rig.clock.now() > begin + 6, "the pause lasts for 6 s")
-        await rig.outcomes(5)
-        rig.recorder.paused.append(Span(begin=begin, end=rig.clock.now()))
-        await resume(rig.kube, cluster_setup.OWN, rig.clock)
+        async with evictions_paused(rig) as begin:
+            if number % 2:
+                await rig.restart_nats_empty()
+            await rig.outcomes(5)
+            await rig.until_time(begin + 6)
+            await rig.outcomes(5)
         for each in rule:
             each.lift()
     await rig.evictions(extent.evictions)
@@ -171,21 +179,18 @@ async def slow_ledger(rig: Rig, extent: Extent) -> None:
         reserved = asyncio.Event()
 
         async def respond_late(proxied: ProxiedRequest, reserved: asyncio.Event = reserved) -> web.StreamResponse:
-            code, headers, body = await proxied.proxy.fetch(proxied.request, proxied.body)
+            response = await proxied.complete()
             ledger = json.loads(json.loads(proxied.body)["data"]["ledger"])
-            if code == 200 and any("outcome" not in entry for entry in ledger["entries"]):
+            if response.status == 200 and any("outcome" not in entry for entry in ledger["entries"]):
                 reserved.set()
                 await asyncio.sleep(8.0)
-            return web.Response(status=code, headers=headers, body=body)
+            return response
 
         rule = rig.proxy.rule(respond_late, method="PUT", path=LEDGER, agent=BINDER)
         await rig.until(reserved.is_set, "an eviction is reserved")
-        await pause(rig.kube, cluster_setup.OWN, "a fault is injected")
-        begin = rig.clock.now()
-        rule.lift()
-        await rig.until(lambda begin=begin: rig.clock.now() > begin + 10, "the responses arrive")
-        rig.recorder.paused.append(Span(begin=begin, end=rig.clock.now()))
-        await resume(rig.kube, cluster_setup.OWN, rig.clock)
+        async with evictions_paused(rig):
+            rule.lift()
+            await asyncio.sleep(10.0)  # until the responses have arrived
     await rig.evictions(extent.evictions)
 
 

@@ -1,7 +1,6 @@
 """The cluster changes while an intent is processed: what is forbidden now was allowed when the binder read it."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
@@ -14,18 +13,16 @@ from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.testbed import objects
 from equipoise.testbed.api import ApiError
 from faults import cluster_setup
-from faults.catalog.deschedulers import changing_load
+from faults.catalog.deschedulers import descheduling
 from faults.catalog.fault import Extent, fault
-from faults.cluster_setup import NAMESPACE, OWN, workload_of
+from faults.cluster_setup import APPS, NAMESPACE, OWN, PODS, workload_of
 from faults.fakes import epoch_of, take_lease
 from faults.fault_proxy import BINDER, EVICTION, Rule, delay, hold, hold_response
 from faults.history import Forbidden
 from faults.rig import Inconclusive, Rig
 
 OPT_OUT = {"equipoise.dev/evict": "false"}
-APPS = f"/apis/apps/v1/namespaces/{NAMESPACE}"
 BUDGETS = f"/apis/policy/v1/namespaces/{NAMESPACE}/poddisruptionbudgets"
-PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 
 HELD = 3.5
 """Seconds for which a request is held after the change: more than a read may be old, with the transit."""
@@ -37,13 +34,9 @@ Change = Callable[[Rig, EvictionIntent], AbstractAsyncContextManager[Which]]
 """Changes the cluster for an intent while it is entered."""
 
 
-async def patch(rig: Rig, path: str, body: Any, *, kind: str = "merge-patch") -> Any:
-    return await rig.api.request("PATCH", path, body, content_type=f"application/{kind}+json")
-
-
 async def annotate(rig: Rig, path: str, annotations: Mapping[str, str | None]) -> None:
     """None removes an annotation."""
-    await patch(rig, path, {"metadata": {"annotations": annotations}})
+    await rig.api.patch(path, {"metadata": {"annotations": annotations}})
 
 
 async def pods_of(rig: Rig, workload: str) -> list[Any]:
@@ -57,29 +50,28 @@ async def set_ready(rig: Rig, pods: list[str], ready: bool) -> None:
     status = {"status": {"conditions": [{"type": "Ready", "status": "True" if ready else "False"}]}}
     present = {pod["metadata"]["name"] for pod in (await rig.api.request("GET", PODS))["items"]}
     await asyncio.gather(
-        *(patch(rig, f"{PODS}/{pod}/status", status, kind="strategic-merge-patch") for pod in pods if pod in present)
+        *(rig.api.patch(f"{PODS}/{pod}/status", status, kind="strategic-merge-patch") for pod in pods if pod in present)
     )
 
 
 async def deployment_has(rig: Rig, name: str, **status: int) -> None:
     """Until the status of the Deployment has these values."""
-    wanted = {"replicas": 0, "readyReplicas": 0} | status
 
     async def has() -> bool:
         found = await rig.api.request("GET", f"{APPS}/deployments/{name}")
-        return all(found["status"].get(field, 0) == wanted[field] for field in status)
+        return all(found["status"].get(field, 0) == value for field, value in status.items())
 
     await rig.until(has, f"{name} has {status}")
 
 
-def _forbids_pod(path: Callable[[EvictionIntent], str], **which: str) -> Change:
-    """The object at this path opts out."""
+def _opts_out(path: Callable[[EvictionIntent], str], field: str) -> Change:
+    """The object at this path; `field` of `Forbidden`."""
 
     @asynccontextmanager
     async def change(rig: Rig, intent: EvictionIntent) -> AsyncIterator[Which]:
         await annotate(rig, path(intent), OPT_OUT)
         fields = {"uid": intent.pod_uid, "workload": workload_of(intent.pod), "namespace": intent.namespace}
-        yield {name: fields[name] for name in which or {"uid": ""}}
+        yield {field: fields[field]}
         await annotate(rig, path(intent), dict.fromkeys(OPT_OUT))
         await rig.until(lambda: _removed_from_replica_sets(rig, workload_of(intent.pod)), "nothing is opted out")
 
@@ -101,10 +93,10 @@ async def _scaled_to_one(rig: Rig, intent: EvictionIntent) -> AsyncIterator[Whic
     """The pod of the intent is the one that remains."""
     name = workload_of(intent.pod)
     await annotate(rig, f"{PODS}/{intent.pod}", {"controller.kubernetes.io/pod-deletion-cost": "1000"})
-    await patch(rig, f"{APPS}/deployments/{name}", {"spec": {"replicas": 1}})
+    await rig.api.patch(f"{APPS}/deployments/{name}", {"spec": {"replicas": 1}})
     await deployment_has(rig, name, replicas=1)
     yield {"workload": name}
-    await patch(rig, f"{APPS}/deployments/{name}", {"spec": {"replicas": cluster_setup.REPLICAS}})
+    await rig.api.patch(f"{APPS}/deployments/{name}", {"spec": {"replicas": cluster_setup.REPLICAS}})
 
 
 @asynccontextmanager
@@ -170,9 +162,9 @@ async def _lease_deleted(rig: Rig, intent: EvictionIntent) -> AsyncIterator[Whic
 
 
 CHANGES: Mapping[str, Change] = {
-    "its pod opted out": _forbids_pod(lambda intent: f"{PODS}/{intent.pod}"),
-    "its workload opted out": _forbids_pod(lambda intent: f"{APPS}/deployments/{workload_of(intent.pod)}", workload=""),
-    "its namespace opted out": _forbids_pod(lambda intent: f"/api/v1/namespaces/{intent.namespace}", namespace=""),
+    "its pod opted out": _opts_out(lambda intent: f"{PODS}/{intent.pod}", "uid"),
+    "its workload opted out": _opts_out(lambda intent: f"{APPS}/deployments/{workload_of(intent.pod)}", "workload"),
+    "its namespace opted out": _opts_out(lambda intent: f"/api/v1/namespaces/{intent.namespace}", "namespace"),
     "its workload was scaled to 1": _scaled_to_one,
     "4 of 6 replicas became unready": _unready,
     "a budget was created": _budget,
@@ -234,8 +226,7 @@ async def _hold_and_change(rig: Rig, name: str, rule: Rule) -> None:
     async with CHANGES[name](rig, intents[-1]) as which:
         try:
             with rig.recorder.forbidding(name, **which):
-                over = time.monotonic() + HELD
-                await rig.until(lambda: time.monotonic() > over, "the request is held")
+                await asyncio.sleep(HELD)
                 rule.lift()
                 await rig.all_settled()
                 await rig.descheduler.propose(2)
@@ -264,8 +255,7 @@ async def budgets_changed(rig: Rig, extent: Extent) -> None:
             await set_ready(rig, affected, False)
             await rig.until(lambda name=unready: _exhausted(rig, name), "the budget allows no disruption")
             with rig.recorder.forbidding("two replicas under a budget of two became unready", workload=unready):
-                over = time.monotonic() + 2 * HELD
-                await rig.until(lambda over=over: time.monotonic() > over, "intents are blocked")
+                await asyncio.sleep(2 * HELD)
                 await rig.outcomes(6)
             await set_ready(rig, affected, True)
         for name in (tightened, unready):
@@ -295,10 +285,7 @@ CLOSING = "closing"
 async def rollouts(rig: Rig, extent: Extent) -> None:
     """A Deployment is rolled out, another one scaled to 0, and the namespace of a third deleted, while a descheduler
     plans and intents for their pods are pending."""
-    await rig.purge_outcomes()
-    await rig.start("binder", 2)
-    await rig.start("descheduler", 1)
-    async with changing_load(rig):
+    async with descheduling(rig):
         await rig.evictions(2)
         await rig.propose_as_leader()
         for _ in range(extent.times):
@@ -315,7 +302,7 @@ async def rollouts(rig: Rig, extent: Extent) -> None:
 async def _roll_out(rig: Rig, name: str) -> None:
     path = f"{APPS}/deployments/{name}"
     delay_of_new_pods = {"pod-ready.stage.kwok.x-k8s.io/delay": "3s", "rolled-out": str(rig.clock.now())}
-    await patch(rig, path, {"spec": {"template": {"metadata": {"annotations": delay_of_new_pods}}}})
+    await rig.api.patch(path, {"spec": {"template": {"metadata": {"annotations": delay_of_new_pods}}}})
 
     begin = end = rig.clock.now()
 
@@ -334,7 +321,7 @@ async def _roll_out(rig: Rig, name: str) -> None:
     rig.recorder.forbidden.append(Forbidden(begin=begin, end=end, why="its rollout began", workload=name))
     await rig.all_replicas_ready()
     template = {"metadata": {"annotations": dict.fromkeys(delay_of_new_pods)}}
-    await patch(rig, path, {"spec": {"template": template}})
+    await rig.api.patch(path, {"spec": {"template": template}})
     await rig.until(lambda: _done(rig, name), f"{name} is rolled out")
 
 
@@ -347,10 +334,10 @@ async def _done(rig: Rig, name: str) -> bool:
 
 async def _scale_to_zero(rig: Rig, name: str) -> None:
     path = f"{APPS}/deployments/{name}"
-    await patch(rig, path, {"spec": {"replicas": 0}})
+    await rig.api.patch(path, {"spec": {"replicas": 0}})
     with rig.recorder.forbidding("its workload was scaled to 0", workload=name):
         await asyncio.sleep(2 * HELD)
-    await patch(rig, path, {"spec": {"replicas": cluster_setup.REPLICAS}})
+    await rig.api.patch(path, {"spec": {"replicas": cluster_setup.REPLICAS}})
 
 
 async def _create_closing(rig: Rig) -> None:

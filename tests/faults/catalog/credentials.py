@@ -89,7 +89,7 @@ class _Passwords:
     async def _restart(self) -> None:
         """nats-server does not reload `no_auth_user`."""
         await asyncio.to_thread(self._rig.cluster.restart, "nats-server")
-        await self._rig.until(lambda: self._rig.bus.connected, "the harness is connected")
+        await self._rig.connected()
 
 
 async def _new_passwords(rig: Rig, found: Extender, passwords: _Passwords) -> None:
@@ -113,7 +113,7 @@ async def _new_service_accounts(rig: Rig) -> None:
         return all([await _rejected(rig, rig.tokens[user]) for user in BINDERS])
 
     await rig.until(rejected, "the tokens are rejected")
-    await _wait(rig, WITHOUT)
+    await asyncio.sleep(WITHOUT)
     for user in BINDERS:
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": user}}
         await rig.api.request("POST", path, account)
@@ -133,7 +133,7 @@ async def _new_ca(rig: Rig, extent: Extent) -> None:
     authority = Authority(rig.cluster.directory / "new-ca", rig.clock.now())
     before = await rig.proxy.present(authority.cert_file, authority.key_file)
     try:
-        await _wait(rig, WITHOUT)
+        await asyncio.sleep(WITHOUT)
         await _hand_out(rig, BINDERS, authority)
         await rig.evictions(extent.evictions)
     finally:
@@ -144,11 +144,6 @@ async def _new_ca(rig: Rig, extent: Extent) -> None:
 async def _hand_out(rig: Rig, users: Iterable[str], authority: Authority | None) -> None:
     for user in users:
         await rig.write_kubeconfig(user, None if authority is None else authority.ca_file)
-
-
-async def _wait(rig: Rig, seconds: float) -> None:
-    over = rig.clock.now() + seconds
-    await rig.until(lambda: rig.clock.now() > over, f"{seconds:g} s without valid credentials")
 
 
 FAULTS = (fault(credentials, 35, intents=20, evictions=12, scored=4),)

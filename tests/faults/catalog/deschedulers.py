@@ -4,14 +4,12 @@ import asyncio
 import math
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.runtime.kubernetes.client import LEASES
-from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from faults import cluster_setup
+from faults.background import background
 from faults.catalog.fault import Extent, fault
-from faults.fakes import epoch_of
 from faults.fault_proxy import abort_connection, hold
 from faults.history import HARNESS, History
 from faults.rig import TIMEOUT, Program, Rig
@@ -22,21 +20,15 @@ TRANSIT = 1.0
 
 async def stopped_descheduler(rig: Rig, extent: Extent) -> None:
     """The leading descheduler is suspended until another leads, and resumes; intents in its name arrive late."""
-    await rig.purge_outcomes()
-    await rig.start("binder", 2)
-    deschedulers = await rig.start("descheduler", 2)
-    async with changing_load(rig):
+    async with descheduling(rig, 2) as deschedulers:
         for _ in range(extent.times):
             await rig.evictions(2)
             leader = await _leader(rig, deschedulers)
-            before = epoch_of(await rig.kube.get(LEASES, DESCHEDULER_LEASE, cluster_setup.OWN))
+            before = await rig.lease_epoch()
             leader.send(signal.SIGSTOP)
-
             await rig.until(lambda before=before: _another_leads(rig, before), "the other descheduler leads")
             await rig.evictions(1)
-            rig.descheduler.epoch_held = False
-            rig.descheduler.epoch = before
-            rig.descheduler.mix = {}
+            rig.descheduler.epoch, rig.descheduler.epoch_held, rig.descheduler.mix = before, False, {}
             await rig.descheduler.propose(4)
             leader.send(signal.SIGCONT)
             await rig.descheduler.propose(4)
@@ -47,15 +39,12 @@ async def stopped_descheduler(rig: Rig, extent: Extent) -> None:
 
 async def partitioned_descheduler(rig: Rig, extent: Extent) -> None:
     """The leading descheduler is cut off from the API server, not from NATS: its requests fail or get no response."""
-    await rig.purge_outcomes()
-    await rig.start("binder", 2)
-    deschedulers = await rig.start("descheduler", 2)
-    async with changing_load(rig):
+    async with descheduling(rig, 2) as deschedulers:
         for _ in range(extent.times):
             await rig.evictions(2)
             leader = await _leader(rig, deschedulers)
             token = rig.tokens[leader.name]
-            before = epoch_of(await rig.kube.get(LEASES, DESCHEDULER_LEASE, cluster_setup.OWN))
+            before = await rig.lease_epoch()
             rule = rig.proxy.rule(rig.generator.choice((hold, abort_connection)), token=token)
             rig.proxy.half_open("", token=token)
             await rig.until(lambda before=before: _another_leads(rig, before), "the other descheduler leads")
@@ -71,7 +60,7 @@ async def partitioned_descheduler(rig: Rig, extent: Extent) -> None:
 
 
 async def _another_leads(rig: Rig, before: LeaseEpoch) -> bool:
-    now = epoch_of(await rig.kube.get(LEASES, DESCHEDULER_LEASE, cluster_setup.OWN))
+    now = await rig.lease_epoch()
     return now.transitions > before.transitions and now.holder not in ("", before.holder)
 
 
@@ -100,24 +89,15 @@ def one_publisher(history: History) -> list[str]:
 async def competing_controllers(rig: Rig, extent: Extent) -> None:
     """A controller taints two other nodes every two seconds, and an autoscaler changes the replicas of two Deployments
     every three, while a descheduler moves pods."""
-    await rig.purge_outcomes()
-    await rig.start("binder", 2)
-    await rig.start("descheduler", 1)
     scaled = rig.generator.sample(cluster_setup.MOVABLE, 2)
-    async with changing_load(rig):
-        competitors = [asyncio.create_task(_taint_nodes(rig)), asyncio.create_task(_scale(rig, scaled))]
+    async with descheduling(rig):
         try:
-            for _ in range(extent.times):
-                await rig.evictions(extent.evictions, seconds=2 * TIMEOUT)
+            async with background(_taint_nodes(rig), _scale(rig, scaled)):
+                for _ in range(extent.times):
+                    await rig.evictions(extent.evictions, seconds=2 * TIMEOUT)
         finally:
-            for competitor in competitors:
-                competitor.cancel()
-            await asyncio.wait(competitors)
             await asyncio.gather(*(_set_taints(rig, node, []) for node in cluster_setup.NODES))
             await asyncio.gather(*(_set_replicas(rig, name, cluster_setup.REPLICAS) for name in scaled))
-    for competitor in competitors:
-        with suppress(asyncio.CancelledError):
-            competitor.result()
     await rig.all_replicas_ready()
 
 
@@ -140,14 +120,11 @@ async def _scale(rig: Rig, names: list[str]) -> None:
 
 
 async def _set_taints(rig: Rig, node: str, taints: list[dict[str, str]]) -> None:
-    await rig.api.request(
-        "PATCH", f"/api/v1/nodes/{node}", {"spec": {"taints": taints}}, content_type="application/merge-patch+json"
-    )
+    await rig.api.patch(f"/api/v1/nodes/{node}", {"spec": {"taints": taints}})
 
 
 async def _set_replicas(rig: Rig, name: str, replicas: int) -> None:
-    path = f"/apis/apps/v1/namespaces/{cluster_setup.NAMESPACE}/deployments/{name}"
-    await rig.api.request("PATCH", path, {"spec": {"replicas": replicas}}, content_type="application/merge-patch+json")
+    await rig.api.patch(f"{cluster_setup.APPS}/deployments/{name}", {"spec": {"replicas": replicas}})
 
 
 def cooldowns_hold(history: History) -> list[str]:
@@ -180,6 +157,16 @@ async def _leader(rig: Rig, deschedulers: list[Program]) -> Program:
 
 
 @asynccontextmanager
+async def descheduling(rig: Rig, count: int = 1) -> AsyncIterator[list[Program]]:
+    """Two binders and so many deschedulers, which always have a reason; their cooldowns ignore earlier runs."""
+    await rig.purge_outcomes()
+    await rig.start("binder", 2)
+    deschedulers = await rig.start("descheduler", count)
+    async with changing_load(rig):
+        yield deschedulers
+
+
+@asynccontextmanager
 async def changing_load(rig: Rig) -> AsyncIterator[None]:
     """Only real deschedulers propose, and always have a reason: the nodes with most pods become hot."""
     rig.descheduler.epoch = None
@@ -192,13 +179,10 @@ async def changing_load(rig: Rig) -> AsyncIterator[None]:
             rig.collector.hot = frozenset(sorted(pods, key=lambda node: -pods[node])[:3])
             await asyncio.sleep(4.0)
 
-    task = asyncio.create_task(change())
     try:
-        yield
-        if task.done():
-            task.result()
+        async with background(change()):
+            yield
     finally:
-        task.cancel()
         rig.collector.hot = frozenset()
 
 

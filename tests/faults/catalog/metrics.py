@@ -13,11 +13,10 @@ from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus import BusError
-from equipoise.runtime.kubernetes.client import LEASES
-from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from faults import cluster_setup
+from faults.background import background
 from faults.catalog.fault import Extent, fault
-from faults.fakes import epoch_of, take_lease
+from faults.fakes import take_lease
 from faults.fault_proxy import Fault, rewrite
 from faults.history import ScoreResponse, Span
 from faults.rig import Inconclusive, Rig
@@ -32,14 +31,13 @@ async def real_services(rig: Rig, counts: Mapping[ServiceName, int] = {}) -> Asy
     await _pack(rig)
     services: Mapping[ServiceName, int] = {"collector": 1, "scorer": 1, "binder": 1, "descheduler": 1, **counts}
     await asyncio.gather(*(rig.start(service, count) for service, count in services.items()))
-    requesting = asyncio.create_task(request_scores(rig))
     try:
-        yield
-        rig.descheduler.epoch = None
-        await rig.all_settled()
-        await rig.converge()
+        async with background(request_scores(rig)):
+            yield
+            rig.descheduler.epoch = None
+            await rig.all_settled()
+            await rig.converge()
     finally:
-        requesting.cancel()
         rig.stop_programs()
         rig.collector.take_over()
         rig.collector.publishing = True
@@ -47,11 +45,6 @@ async def real_services(rig: Rig, counts: Mapping[ServiceName, int] = {}) -> Asy
         # Pending intents are settled by a binder that receives the fake collector's messages.
         await rig.recreate_consumer()
         await rig.start("binder", 1)
-
-
-async def propose_for_leader(rig: Rig) -> None:
-    """The fake descheduler proposes too; it does not check coverage."""
-    rig.descheduler.epoch = epoch_of(await rig.kube.get(LEASES, DESCHEDULER_LEASE, cluster_setup.OWN))
 
 
 async def with_real_metrics(
@@ -68,10 +61,10 @@ async def without_coverage(
     """Too few nodes are measured for some seconds; then evictions continue. `scored`: enough for scores."""
     await asyncio.to_thread(break_metrics)  # a component may take seconds to stop
     begin = rig.clock.now() + cluster_setup.FRESHNESS + 3.0
-    await propose_for_leader(rig)
-    await rig.until(lambda: rig.clock.now() > begin, "coverage is lost")
+    await rig.propose_as_leader()
+    await rig.until_time(begin)
     await rig.outcomes(5)
-    await rig.until(lambda: rig.clock.now() > begin + cluster_setup.SCORE_LAG + 3.0, "seconds without coverage")
+    await rig.until_time(begin + cluster_setup.SCORE_LAG + 3.0)
     if not any(found.at > begin + cluster_setup.SCORE_LAG for found in rig.recorder.scores):
         raise Inconclusive("the scorer did not respond")
     spans = rig.recorder.uncovered_for_evictions if scored else rig.recorder.uncovered
@@ -83,22 +76,18 @@ async def without_coverage(
 async def _pack(rig: Rig) -> None:
     """All pods with a high usage are placed on two nodes."""
     others = cluster_setup.NODES[2:]
-    nodes = "/api/v1/nodes"
     for node in others:
-        await _cordon(rig, f"{nodes}/{node}", True)
-    path = f"/api/v1/namespaces/{cluster_setup.NAMESPACE}/pods"
+        await _cordon(rig, node, True)
     for name in cluster_setup.HEAVY:
-        await rig.api.request("DELETE", f"{path}?labelSelector=app%3D{name}")
+        await rig.api.request("DELETE", f"{cluster_setup.PODS}?labelSelector=app%3D{name}")
     await asyncio.sleep(0.5)
     await rig.all_replicas_ready()
     for node in others:
-        await _cordon(rig, f"{nodes}/{node}", False)
+        await _cordon(rig, node, False)
 
 
-async def _cordon(rig: Rig, path: str, cordoned: bool) -> None:
-    await rig.api.request(
-        "PATCH", path, {"spec": {"unschedulable": cordoned}}, content_type="application/merge-patch+json"
-    )
+async def _cordon(rig: Rig, node: str, cordoned: bool) -> None:
+    await rig.api.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": cordoned}})
 
 
 async def request_scores(rig: Rig) -> None:
@@ -150,7 +139,7 @@ async def one_missing(rig: Rig, extent: Extent) -> None:
         await rig.evictions(2)
         rig.prometheus.rule(missing(idle), path="/query")
         await asyncio.sleep(cluster_setup.FRESHNESS + 3.0)  # until its samples are no longer fresh
-        await propose_for_leader(rig)
+        await rig.propose_as_leader()
         await rig.evictions(extent.evictions)
         rig.prometheus.clear()
         three = missing(cluster_setup.NODES[7:])

@@ -12,7 +12,7 @@ import msgspec
 
 from equipoise.contracts.bus.streams import WORKERS
 from faults import cluster_setup
-from faults.catalog.deschedulers import changing_load
+from faults.catalog.deschedulers import descheduling
 from faults.catalog.fault import Extent, fault
 from faults.history import Alarm, History
 from faults.invariants.bus import broken_streams_are_named
@@ -41,8 +41,7 @@ async def nats_killed(rig: Rig, extent: Extent) -> None:
         await rig.evictions(extent.evictions)
         await rig.until(lambda: bool(rig.recorder.pending()), "an intent is pending")
         rig.cluster.kill("nats-server")
-        over = rig.clock.now() + seconds
-        await rig.until(lambda over=over: rig.clock.now() > over, "the outage", seconds=seconds + 10)
+        await asyncio.sleep(seconds)
         await asyncio.to_thread(rig.cluster.restart, "nats-server")
         await rig.reconnected()
     await rig.evictions(extent.evictions)
@@ -148,9 +147,8 @@ BREAKAGES = (
 
 async def streams_broken(rig: Rig, extent: Extent) -> None:
     """Streams or the consumer are deleted, full, or replaced by someone else's; then `equipoise setup` runs."""
-    await rig.purge_outcomes()
-    programs = {"binder": await rig.start("binder", 2), "descheduler": await rig.start("descheduler", 1)}
-    async with changing_load(rig):
+    async with descheduling(rig) as deschedulers:
+        programs = {"binder": [rig.programs[name] for name in ("binder-0", "binder-1")], "descheduler": deschedulers}
         for breakage in rig.generator.sample(BREAKAGES, min(len(BREAKAGES), 2 + extent.times)):
             await rig.evictions(1)
             repair = await _break(rig, breakage)

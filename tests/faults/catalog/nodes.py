@@ -3,14 +3,13 @@
 import asyncio
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
 
 from faults import cluster_setup
-from faults.catalog.changes import PODS, annotate, patch, set_ready
-from faults.catalog.deschedulers import changing_load
+from faults.catalog.changes import annotate, set_ready
+from faults.catalog.deschedulers import descheduling
 from faults.catalog.fault import Extent, fault
 from faults.history import Span
-from faults.rig import Rig
+from faults.rig import Rig, is_ready
 
 REACTION = 3.0
 """Seconds after which every descheduler and binder must know that nodes are not Ready: the placement is published each
@@ -23,10 +22,7 @@ FLAPPING = 2.5
 async def nodes_not_ready(rig: Rig, extent: Extent) -> None:
     """Two nodes become NotReady and Ready again every few seconds, a node is deleted and created again, and then six of
     ten are NotReady."""
-    await rig.purge_outcomes()
-    await rig.start("binder", 2)
-    await rig.start("descheduler", 1)
-    async with changing_load(rig):
+    async with descheduling(rig):
         await rig.evictions(2)
         await rig.propose_as_leader()
         for _ in range(extent.times):
@@ -36,9 +32,9 @@ async def nodes_not_ready(rig: Rig, extent: Extent) -> None:
             await _set_nodes_ready(rig, lost, False)
             begin = rig.clock.now() + REACTION
             try:
-                await rig.until(lambda begin=begin: rig.clock.now() > begin, "the loss is known")
+                await rig.until_time(begin)
                 await rig.outcomes(5)
-                await rig.until(lambda begin=begin: rig.clock.now() > begin + 4.0, "six nodes are NotReady")
+                await rig.until_time(begin + 4.0)
                 rig.recorder.uncovered.append(Span(begin=begin, end=rig.clock.now()))
             finally:
                 await _set_nodes_ready(rig, lost, True)
@@ -67,7 +63,7 @@ async def _set_nodes_ready(rig: Rig, names: Iterable[str], ready: bool) -> None:
 
     async def as_wanted() -> bool:
         nodes = (await rig.api.request("GET", "/api/v1/nodes"))["items"]
-        return all(_is_ready(node) is ready for node in nodes if node["metadata"]["name"] in names)
+        return all(is_ready(node) is ready for node in nodes if node["metadata"]["name"] in names)
 
     await rig.until(as_wanted, f"{', '.join(names)} are {'Ready' if ready else 'NotReady'}")
     if ready:
@@ -76,11 +72,11 @@ async def _set_nodes_ready(rig: Rig, names: Iterable[str], ready: bool) -> None:
 
 async def _all_pods_ready(rig: Rig, nodes: Iterable[str]) -> bool:
     """Does what kubelet would do: the controller marks the pods of a lost node as not ready."""
-    pods = (await rig.api.request("GET", PODS))["items"]
+    pods = (await rig.api.request("GET", cluster_setup.PODS))["items"]
     lost = [
         pod["metadata"]["name"]
         for pod in pods
-        if pod["spec"].get("nodeName") in nodes and pod["status"]["phase"] == "Running" and not _is_ready(pod)
+        if pod["spec"].get("nodeName") in nodes and pod["status"]["phase"] == "Running" and not is_ready(pod)
     ]
     await set_ready(rig, lost, True)
     return not lost
@@ -92,13 +88,7 @@ async def _set_node_ready(rig: Rig, name: str, ready: bool) -> None:
     if not ready:
         now = datetime.fromtimestamp(rig.clock.now(), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         lost = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "lastTransitionTime": now}
-        await patch(rig, f"{path}/status", {"status": {"conditions": [lost]}}, kind="strategic-merge-patch")
-
-
-def _is_ready(item: Any) -> bool:
-    """A node or a pod."""
-    conditions = item["status"].get("conditions", [])
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+        await rig.api.patch(f"{path}/status", {"status": {"conditions": [lost]}}, kind="strategic-merge-patch")
 
 
 FAULTS = (fault(nodes_not_ready, 32, intents=20, evictions=6),)

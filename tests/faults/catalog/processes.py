@@ -12,8 +12,9 @@ from typing import Any
 import yaml
 
 from equipoise.runtime.kubernetes.client import KubeError
+from faults.background import background
 from faults.catalog.fault import Extent, fault
-from faults.catalog.metrics import propose_for_leader, real_services
+from faults.catalog.metrics import real_services
 from faults.history import History
 from faults.rig import Inconclusive, Program, Rig
 
@@ -36,22 +37,17 @@ async def two_of_each(rig: Rig, *, killed: bool = False) -> AsyncIterator[list[P
     async with real_services(rig, {"binder": 2, "descheduler": 2}):
         if killed:
             await rig.recreate_consumer(ack_wait=ACK_WAIT)
-        following = asyncio.create_task(_follow_leader(rig))
-        try:
+        async with background(_follow_leader(rig)):
             await rig.evictions(2)
             yield [rig.programs[f"{service}-0"] for service in ("binder", "descheduler", "collector", "scorer")]
             await rig.evictions(2)
-        finally:
-            following.cancel()
-            with suppress(asyncio.CancelledError):
-                await following
 
 
 async def _follow_leader(rig: Rig) -> None:
     """The fake descheduler proposes in the name of the leader, whoever it is."""
     while True:
         with suppress(KubeError):
-            await propose_for_leader(rig)
+            await rig.propose_as_leader()
         await asyncio.sleep(0.5)
 
 
@@ -112,15 +108,10 @@ async def _starved(programs: Iterable[Program], share: float = 0.05, period: flo
                     program.send(number)
                 await asyncio.sleep(seconds)
 
-    starving = asyncio.create_task(run())
     try:
-        yield
-        if starving.done():
-            starving.result()
+        async with background(run()):
+            yield
     finally:
-        starving.cancel()
-        with suppress(asyncio.CancelledError):
-            await starving
         for program in programs:
             program.send(signal.SIGCONT)
 

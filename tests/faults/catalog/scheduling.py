@@ -9,7 +9,7 @@ import json
 import math
 import signal
 import ssl
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -26,6 +26,7 @@ from equipoise.testbed.processes import configuration
 from equipoise.testbed.processes.command_lines import kubeconfig_file
 from equipoise.testbed.processes.loopback import responds
 from faults import cluster_setup
+from faults.background import background
 from faults.catalog.fault import Extent, fault
 from faults.extender_proxy import ExtenderProxy, Meter
 from faults.fault_proxy import Fault, ProxiedRequest, around, delay, hold, respond
@@ -111,10 +112,12 @@ async def extender(rig: Rig, *, filters: bool = False, authority: "Authority | N
         scheme, tls = "https", authority.client
     (program,) = await rig.start("scorer", extender=section)
     meter = Meter(rig.recorder, rig.clock, lambda: program.pid)
-    measuring = asyncio.create_task(meter.run())
     upstream = f"{scheme}://127.0.0.1:{rig.port('scorer-0-extender')}"
     try:
-        async with ExtenderProxy(upstream, rig.port("extender-proxy"), meter, tls=tls) as proxy:
+        async with (
+            background(meter.run()),
+            ExtenderProxy(upstream, rig.port("extender-proxy"), meter, tls=tls) as proxy,
+        ):
             proxy.reseed(rig.generator.randrange(2**32))
             found = Extender(rig, program, proxy, meter, section)
             stock = await _start_stock_scheduler(rig)
@@ -128,7 +131,6 @@ async def extender(rig: Rig, *, filters: bool = False, authority: "Authority | N
                     await _delete(rig)
                 await asyncio.to_thread(rig.cluster.restart_scheduler, {})
     finally:
-        measuring.cancel()
         program.kill()
 
 
@@ -391,21 +393,6 @@ async def crowd(rig: Rig, extent: Extent) -> None:
 
 
 @asynccontextmanager
-async def _background(tasks: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-    """Until the end of the block; raises the first error of a task."""
-    running = [asyncio.create_task(task) for task in tasks]
-    try:
-        yield
-        for each in running:
-            if each.done():
-                each.result()
-    finally:
-        for each in running:
-            each.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-
-
-@asynccontextmanager
 async def _clients(found: Extender) -> AsyncIterator[None]:
     """Of 200 clients, 120 send valid requests, 40 bodies of 5 MB, 20 bodies that do not end, and 20 nothing."""
     request = json.dumps({"Pod": {"metadata": {}, "spec": {"containers": []}}, "NodeNames": cluster_setup.NODES})
@@ -428,7 +415,7 @@ async def _clients(found: Extender) -> AsyncIterator[None]:
                 tasks.append(_request(found, session, port, TOO_LONG, number))
             else:
                 tasks.append(_connect(port, address, number, head if place < 9 else b""))
-        async with _background(tasks):
+        async with background(*tasks):
             yield
 
 
@@ -481,7 +468,7 @@ async def _without_certificate(found: Extender, authority: Authority) -> AsyncIt
         )
         for number in range(CLIENTS)
     ]
-    async with _background(tasks):
+    async with background(*tasks):
         yield
 
 

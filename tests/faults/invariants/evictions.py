@@ -2,28 +2,30 @@
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from equipoise.contracts.messages.eviction import Outcome
-from faults.history import HARNESS, Guarantees, History, Post, PublishedIntent
+from faults.history import HARNESS, Guarantees, History, Post, PublishedIntent, Window
 
 
 def limits_hold(history: History, guarantees: Guarantees) -> list[str]:
     """I1: in no window more evictions than its limit, and never too many pods migrating from one node."""
     wrong = []
     for window in guarantees.windows:
-        by_scope: dict[str, list[Post]] = defaultdict(list)
-        for post in history.evictions:
-            scope = {"workload": f"{post.namespace}/{post.workload}", "namespace": post.namespace, "cluster": ""}
-            before = by_scope[scope[window.scope]]
-            before.append(post)
-            inside = [each for each in before if each.at > post.at - window.seconds]
-            if len(inside) > window.max and post.at >= history.since:
-                where = f"{window.scope} {scope[window.scope]}".strip()
-                wrong.append(
-                    f"{post.pod}: eviction {len(inside)} of {where} in {window.seconds:g} s, {window.max} allowed"
-                )
+        for post, count in counted(window, history.evictions):
+            if count > window.max and post.at >= history.since:
+                where = f"{window.scope} {window.scope_of(post)}".strip()
+                wrong.append(f"{post.pod}: eviction {count} of {where} in {window.seconds:g} s, {window.max} allowed")
     return wrong + _migrating(history, guarantees)
+
+
+def counted(window: Window, posts: Iterable[Post]) -> Iterator[tuple[Post, int]]:
+    """Each eviction, which are in order of time, with the number of those of its scope in the window that it ends."""
+    inside: dict[str, list[float]] = defaultdict(list)
+    for post in posts:
+        times = inside[window.scope_of(post)]
+        times[:] = [*(at for at in times if at > post.at - window.seconds), post.at]
+        yield post, len(times)
 
 
 def _migrating(history: History, guarantees: Guarantees) -> list[str]:

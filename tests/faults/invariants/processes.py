@@ -1,6 +1,7 @@
 """The processes of the services: resources, convergence after a fault, and secrets in logs."""
 
 from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from statistics import median
 
 from faults.history import Guarantees, History, ProcessSample
@@ -20,10 +21,7 @@ FEW_LATE = 3
 def resources_are_bounded(history: History, guarantees: Guarantees) -> list[str]:
     """I14: each process has bounded memory, descriptors and tasks; memory does not grow, and the loop is not late."""
     wrong = []
-    of_process: dict[tuple[str, int], list[ProcessSample]] = defaultdict(list)
-    for sample in history.processes:
-        of_process[sample.name, sample.pid].append(sample)
-    for (name, _), samples in of_process.items():
+    for (name, _), samples in by_process(history.processes).items():
         wrong += _bounds(name, samples, guarantees)
         warm = [sample for sample in samples if sample.at >= samples[0].at + guarantees.warm_up]
         wrong += _growth(name, warm, guarantees)
@@ -34,6 +32,14 @@ def resources_are_bounded(history: History, guarantees: Guarantees) -> list[str]
                 f"{name}: the event loop was late in {late} of {measured} measurements, by up to {worst:.2f} s"
             )
     return wrong
+
+
+def by_process(samples: Iterable[ProcessSample]) -> Mapping[tuple[str, int], list[ProcessSample]]:
+    """By name and process id."""
+    found: dict[tuple[str, int], list[ProcessSample]] = defaultdict(list)
+    for sample in samples:
+        found[sample.name, sample.pid].append(sample)
+    return found
 
 
 def _bounds(name: str, samples: list[ProcessSample], guarantees: Guarantees) -> list[str]:

@@ -69,6 +69,10 @@ class Api:
                 raise ApiError(method, path, response.status, decoded)
             return decoded
 
+    async def patch(self, path: str, body: Any, *, kind: str = "merge-patch") -> Any:
+        """The changed object. `kind`: `merge-patch`, or `strategic-merge-patch`."""
+        return await self.request("PATCH", path, body, content_type=f"application/{kind}+json")
+
     async def apply(self, documents: Iterable[Mapping[str, Any]]) -> list[Any]:
         """Server-side apply, namespaces and CustomResourceDefinitions first; returns the objects in the order given."""
         flat = [
