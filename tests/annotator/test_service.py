@@ -13,7 +13,12 @@ from kube_objects import a_lease
 from equipoise.annotator.service import MAX_CONFLICTS
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shell.object_client import RETRY_PERIOD
-from equipoise.contracts.bus.subjects import node_placement, node_utilization, workload_utilization
+from equipoise.contracts.bus.subjects import (
+    node_placement,
+    node_utilization,
+    utilization_cycle,
+    workload_utilization,
+)
 from equipoise.contracts.kubernetes.annotations import (
     LOAD,
     USAGE,
@@ -26,7 +31,7 @@ from equipoise.contracts.kubernetes.objects import Lease, Node, ObjectMeta, Work
 from equipoise.contracts.load.latest import SILENCE
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.placement import PlacedPod
-from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.runtime.kubernetes import fence
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, LEASES, NODES
 from equipoise.runtime.kubernetes.fence import PROBE
@@ -302,6 +307,28 @@ async def test_a_value_from_the_future_is_overwritten(world: World) -> None:
     assert forged is not None
     world.kube.put(NODES, Node(metadata=ObjectMeta(name="node-a", annotations=as_annotations(forged))))
     await world.begin()
+    await world.measured(cpu=1.0)
+    assert world.load_on() == 0.1
+
+
+async def test_a_measurement_of_the_far_future_is_dropped(world: World) -> None:
+    """It would remain the latest of its node until then: the collectors publish lower epochs."""
+    world.add_node()
+    await world.begin()
+    await world.measured(cpu=9.0, queried_at=1e12, epoch=2**60)
+    await world.measured(cpu=1.0)
+    assert world.load_on() == 0.1
+
+
+async def test_a_cycle_of_the_far_future_is_dropped(world: World) -> None:
+    """Nor would the skew of a clock end with it."""
+    world.add_node()
+    await world.begin()
+    far = UtilizationCycle(
+        shard="all", cycle=1, expected=1, fresh=1, queried_at=1e12, skew=100.0, epoch=2**60, sequence=1
+    )
+    await world.bus.publish(utilization_cycle("all"), far)
+    await world.round_ended(skew=0.0)
     await world.measured(cpu=1.0)
     assert world.load_on() == 0.1
 

@@ -4,6 +4,7 @@ from binder.worlds import OWN, World
 from builders import NOW
 from kube_objects import a_lease
 
+from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.kubernetes.client import LEASES
 
@@ -40,3 +41,16 @@ async def test_one_that_appears_later_is_noticed_while_binders_run(world: World)
     await world.clock.advance(10)
     await world.propose("web-1")
     assert [each.outcome for each in world.outcomes] == [Outcome.PAUSED]
+
+
+async def test_an_intent_of_an_evicted_pod_keeps_its_outcome(world: World) -> None:
+    """It is delivered again while the older installation works. Not `paused`: its pod was evicted."""
+    await world.start(world.binder())
+    (intent,) = await world.propose("web-1")
+    await world.clock.advance(300)  # the bus drops no message with the same id any more
+    world.kube.put(LEASES, a_lease(OTHER, created=NOW - 100_000))
+    await world.clock.advance(10)
+    assert OTHER in str(world.health.problems)
+    await world.bus.publish(subjects.eviction_intent("shop", "web-1"), intent, message_id="again")
+    await world.bus.settled()
+    assert [each.outcome for each in world.outcomes] == [Outcome.EVICTED, Outcome.EVICTED]

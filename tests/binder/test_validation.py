@@ -98,6 +98,21 @@ async def test_stale_and_future_samples_and_expired_intents_are_refused(world: W
     ]
 
 
+@pytest.mark.parametrize("forged", ["node", "cycle"])
+async def test_a_measurement_of_the_far_future_is_dropped(world: World, forged: str) -> None:
+    """A single one could stop all evictions until then: the collectors publish lower epochs, and other shards."""
+    far: dict[str, Any] = {"queried_at": 1e12, "epoch": 2**60}
+    await world.start(world.binder())
+    if forged == "node":
+        old = a_node_utilization("node-b", sampled_at=world.clock.now() - 1_000, **far)
+        await world.bus.publish(subjects.node_utilization("node-b"), old)
+    else:
+        await world.bus.publish(subjects.utilization_cycle("ghost"), a_cycle(shard="ghost", expected=10**6, **far))
+    await world.bus.settled()
+    await world.propose("web-1")
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
+
+
 async def test_a_binder_with_a_slow_clock_refuses_expired_intents_and_old_samples(world: World) -> None:
     """The API server's clock is 60 s later."""
     world.kube.skew = 60.0

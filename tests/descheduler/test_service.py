@@ -22,6 +22,7 @@ from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.settings import DeschedulerSettings
@@ -80,6 +81,20 @@ async def test_a_lasting_hot_node_leads_to_intents(cluster: Cluster) -> None:
     assert decision.intents == [intent.id for intent in intents]
     assert decision.nodes[0].node == "node-a"
     assert (decision.nodes[0].state, decision.nodes[0].abnormal_evaluations) == ("hot", 5)
+
+
+@pytest.mark.parametrize("subject", [subjects.node_utilization("node-a"), subjects.utilization_cycle("all")])
+async def test_a_measurement_of_the_far_future_is_dropped(cluster: Cluster, subject: str) -> None:
+    """A single one could stop all proposals until then: the collectors publish lower epochs."""
+    cluster.hot_and_idle()
+    async with running(cluster):
+        await cluster.measure()
+        kind = UtilizationCycle if "cycle" in subject else NodeUtilization
+        measured = cluster.bus.published(kind, subject)[-1]
+        await cluster.bus.publish(subject, msgspec.structs.replace(measured, queried_at=1e12, epoch=2**60))
+        await cluster.pass_time(FIVE_EVALUATIONS)
+
+    assert len(cluster.intents) == 2
 
 
 async def test_a_burst_proposes_nothing(cluster: Cluster) -> None:

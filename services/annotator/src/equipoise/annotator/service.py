@@ -38,7 +38,7 @@ from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.contracts.kubernetes.annotations import NodeLoad, WorkloadUsage, as_annotations, means
 from equipoise.contracts.kubernetes.crane import crane_annotations
 from equipoise.contracts.kubernetes.objects import Lease, ObjectMeta
-from equipoise.contracts.load.latest import supersedes_measurement
+from equipoise.contracts.load.latest import is_acceptable, supersedes_measurement
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, in_batches
@@ -149,7 +149,8 @@ class Annotator:
         self._hot_values.on_placement(delivery.message, self._clock.now())
 
     async def on_utilization_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
-        self._skews.on_cycle(delivery.message, self._clock.now())
+        if is_acceptable(delivery.message, now := self._clock.now()):
+            self._skews.on_cycle(delivery.message, now)
 
     async def on_node_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
         self._on_utilization(delivery.message)
@@ -158,6 +159,8 @@ class Annotator:
         self._on_utilization(delivery.message)
 
     def _on_utilization(self, utilization: NodeUtilization | WorkloadUtilization) -> None:
+        if not is_acceptable(utilization, self._clock.now()):
+            return
         target = target_of(utilization, nodes=self._settings.node_band, workloads=self._settings.workloads)
         if (target.group, target.kind) not in RESOURCES:
             return

@@ -71,11 +71,13 @@ class Binder:
         self._concurrency = settings.concurrency
         self._dry_run = not settings.evict
         self._cluster = ClusterState(shared.load)
-        self._validation = Validation(kube, clock, self._cluster, shared, settings.max_intent_lifetime)
+        self._installation = InstallationCheck(kube, namespace, clock, runtime.health)
+        self._validation = Validation(
+            kube, clock, self._cluster, self._installation, shared, settings.max_intent_lifetime
+        )
         self._ledger = LedgerWriter(
             kube, clock, settings.limits, namespace, dry_run=self._dry_run, preempted=lambda: self._cluster.preempted
         )
-        self._installation = InstallationCheck(kube, namespace, clock, runtime.health)
         evictions = DRY_RUN if self._dry_run else REAL
         self._ledger_watch = LedgerWatch(
             self._ledger, clock, runtime.health, evictions=evictions, installation=self._installation
@@ -191,8 +193,6 @@ class Binder:
         read_at = self._clock.monotonic()
         ledger = await self._ledger.read()
         self._ledger_watch.report(ledger)
-        if why := await self._installation.current_problem():
-            return Finish(outcome=Outcome.PAUSED, detail=why, recorded=True)
         if isinstance(ledger, LedgerClosed):
             if ledger.unreadable:  # an API server that has just started refuses what it permits a second later
                 return self._unavailable(intent, ledger.why, 0.0)

@@ -10,7 +10,7 @@ import msgspec
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import SYSTEM_CRITICAL, Namespaces, Protection
-from equipoise.contracts.kubernetes.objects import Namespace, ObjectMeta, Pod, WorkloadObject
+from equipoise.contracts.kubernetes.objects import Namespace, ObjectMeta, Pod, WorkloadObject, is_ready
 from equipoise.contracts.kubernetes.workload import Workload
 
 OPT_OUT = "equipoise.dev/evict"
@@ -180,8 +180,7 @@ def not_running(candidate: Candidate, rules: Rules, now: float) -> str:
         return "it is terminating"
     if pod.status.phase != "Running":
         return f"its phase is {pod.status.phase or 'unknown'}, not Running"
-    ready = any(condition.type == "Ready" and condition.status == "True" for condition in pod.status.conditions)
-    return "" if ready else "it is not ready"
+    return "" if is_ready(pod.status.conditions) else "it is not ready"
 
 
 def with_storage(candidate: Candidate, rules: Rules, now: float) -> str:

@@ -3,6 +3,7 @@
 Unknown fields are ignored, and absent or null ones get the default, so a newer API server works as well.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -58,6 +59,17 @@ class Condition(ApiValue, frozen=True, kw_only=True):
     status: str
     reason: str = ""
     last_transition_time: datetime | None = None
+
+
+def ready_condition(conditions: Iterable[Condition]) -> Condition | None:
+    """The condition Ready of a node or a pod."""
+    return next((condition for condition in conditions if condition.type == "Ready"), None)
+
+
+def is_ready(conditions: Iterable[Condition]) -> bool:
+    """Of a node or a pod; False without the condition."""
+    ready = ready_condition(conditions)
+    return ready is not None and ready.status == "True"
 
 
 class SelectorRequirement(ApiValue, frozen=True, kw_only=True):

@@ -99,6 +99,7 @@ class InstallationCheck:
         self.health.set_problem(PROBLEM, self.problem or None)
 
     async def run(self) -> NoReturn:
+        """After a first `check`."""
         while True:
-            await self.check()
             await self.clock.sleep(PERIOD)
+            await self.check()

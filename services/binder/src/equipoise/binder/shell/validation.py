@@ -18,6 +18,7 @@ from equipoise.contracts.kubernetes.objects import Lease, Pod
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.configuration import Shared
 from equipoise.runtime.kubernetes.client import LEASES, PODS, Kube
+from equipoise.runtime.kubernetes.installation import InstallationCheck
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import Clock
 
@@ -36,6 +37,7 @@ class Validation:
     kube: Kube
     clock: Clock
     cluster: ClusterState
+    installation: InstallationCheck
     shared: Shared
     max_intent_lifetime: float
     """Seconds."""
@@ -48,10 +50,14 @@ class Validation:
         )
 
     async def validate(self, intent: EvictionIntent, ledger: Ledger, read_at: float) -> Proceed[ValidIntent] | Finish:
-        """Age, measurements, epoch, pod, protection, fit. Raises KubeError when the API server does not respond now.
+        """Installation, age, measurements, epoch, pod, protection, fit.
 
-        `read_at`: when the read of the ledger began, on the monotonic clock.
+        Raises KubeError when the API server does not respond now. `read_at`: when the read of the ledger began, on the
+        monotonic clock.
         """
+        why = await self.installation.current_problem()
+        if why:
+            return Finish(outcome=Outcome.PAUSED, detail=why)
         refusal = self._check_measurements(intent)
         if refusal is not None:
             return refusal

@@ -24,12 +24,14 @@ def nodes_of_another_cluster(sampled: Collection[str], known: Container[str]) ->
 
     A few nodes may have been deleted before this process began, while the source still has samples of them.
     """
-    names = {name for name in sampled if name and not _is_address(name)}
-    unknown = sorted(name for name in names if name not in known)
-    if 2 * len(unknown) <= len(names) or FEW > len(unknown) != len(names):
+    unknown = sorted(name for name in sampled if name and name not in known and not _is_address(name))
+    if not unknown:  # usually: parsing all names as addresses takes 25 ms for 5,000 nodes
+        return ""
+    named = sum(bool(name) and not _is_address(name) for name in sampled)
+    if 2 * len(unknown) <= named or FEW > len(unknown) != named:
         return ""
     examples = ", ".join(unknown[:EXAMPLES])
-    return f"reports nodes of another cluster ({len(unknown)} of {len(names)} are unknown here): {examples}; {ADVICE}"
+    return f"reports nodes of another cluster ({len(unknown)} of {named} are unknown here): {examples}; {ADVICE}"
 
 
 def pods_of_another_cluster(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from equipoise.collector.state.pod_times import FINISHED, placed_pod, unix_seconds
-from equipoise.contracts.kubernetes.objects import Node, OwnerReference, Pod
+from equipoise.contracts.kubernetes.objects import Node, OwnerReference, Pod, ready_condition
 from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.kubernetes.workload import Workload
@@ -244,7 +244,7 @@ class ClusterPlacement:
 
 def readiness(node: Node) -> tuple[bool, float | None]:
     """Whether a node is Ready, and since when (Unix seconds) that has not changed."""
-    ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
+    ready = ready_condition(node.status.conditions)
     return (False, None) if ready is None else (ready.status == "True", unix_seconds(ready.last_transition_time))
 
 

@@ -3,12 +3,8 @@
 from collections.abc import Sequence
 
 from equipoise.contracts.eviction.protection import Candidate
-from equipoise.contracts.kubernetes.objects import Node, PodDisruptionBudget
+from equipoise.contracts.kubernetes.objects import Node, PodDisruptionBudget, ready_condition
 from equipoise.contracts.kubernetes.taints import being_removed, may_be_removed
-
-
-def is_ready(node: Node) -> bool:
-    return any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
 
 
 def source_refusal(node: Node, *, now: float, settling: float) -> str:
@@ -23,7 +19,7 @@ def source_refusal(node: Node, *, now: float, settling: float) -> str:
     created = node.metadata.creation_timestamp
     if created is not None and now - created.timestamp() < settling:
         return f"node is younger than {settling:g} s"
-    ready = next((condition for condition in node.status.conditions if condition.type == "Ready"), None)
+    ready = ready_condition(node.status.conditions)
     if ready is None or ready.status != "True":
         return "node is not Ready"
     if ready.last_transition_time is not None and now - ready.last_transition_time.timestamp() < settling:

@@ -5,12 +5,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from equipoise.contracts.eviction.protection import OPT_OUT, has_invalid_opt_out
-from equipoise.contracts.kubernetes.objects import Object, Pod
+from equipoise.contracts.kubernetes.objects import Object, Pod, is_ready
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.coverage import coverage_problem, readiness_problem
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
-from equipoise.descheduler.decisions.evaluation.eligibility import is_ready
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
 from equipoise.descheduler.decisions.strategies import Strategy, name_of
 from equipoise.descheduler.state.abnormal_counts import abnormal_nodes, counted
@@ -131,7 +130,7 @@ def _problem(cluster: ClusterView, snapshot: Snapshot, settings: EvaluationSetti
         return f"the watch of the API server is interrupted: {snapshot.watch_problem}"
     # The collectors expect no load of a node that is not Ready.
     nodes = snapshot.watched.nodes
-    problem = readiness_problem(sum(is_ready(node) for node in nodes), len(nodes), settings.load)
+    problem = readiness_problem(sum(is_ready(node.status.conditions) for node in nodes), len(nodes), settings.load)
     known = sum(not node.unknown for node in cluster.nodes)
     return problem or coverage_problem(
         snapshot.cycles, known=known, load=settings.load, use="eviction", now=snapshot.now
