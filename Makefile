@@ -11,7 +11,7 @@ ARGS ?=
 export PYTHON
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test test-unit chaos check lock bench up clean
+.PHONY: help demo test test-unit chaos check lock chart bench up clean
 
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ check: ## Check style, types, architecture, and that docs/asyncapi.yaml and docs
 
 lock: ## Write the versions and hashes in requirements/ after a change of dependencies (ARGS=--upgrade for the newest)
 	@requirements/lock.sh $(ARGS)
+
+chart: ## Write charts/equipoise from k8s/base, after a change there or of charts/generator
+	@./run python -m charts.generator
 
 bench: ## Measure speed and memory, one JSON line per benchmark (BENCH="name name" selects some)
 	@./run python -m bench $(BENCH)
