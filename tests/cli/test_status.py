@@ -224,4 +224,4 @@ def test_no_terminal_is_too_narrow_for_a_cell() -> None:
     status = a_full_status()
     assert_never_cut(lambda to: show(status, to, "the default limits"))
     narrow = printed(lambda to: show(status, to, "the default limits"), 40)
-    assert "scope   node node-a\nused    2\nmax     2\n" in narrow, narrow
+    assert "scope  node node-a\nused   2\nmax    2\n" in narrow, narrow
