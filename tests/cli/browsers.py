@@ -48,7 +48,7 @@ class Browser:
         """Wait until the expression is true; its value."""
         async with asyncio.timeout(PATIENCE):
             while not (value := await self.run(f"return {script}")):
-                await asyncio.sleep(0.05)  # noqa: ASYNC110  the other process has no event for it
+                await asyncio.sleep(0.05)
         return value
 
     async def devtools(self, method: str, **parameters: Any) -> Any:

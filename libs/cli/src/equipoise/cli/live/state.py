@@ -10,6 +10,7 @@ import msgspec
 from equipoise.cli.live.nodes import KnownNode
 from equipoise.cli.live.rows import (
     Changes,
+    ClusterSummary,
     Connection,
     Frame,
     LimitsRow,
@@ -19,7 +20,6 @@ from equipoise.cli.live.rows import (
     PodRow,
     ServiceRow,
     SpreadPoint,
-    ClusterSummary,
     Unknown,
 )
 from equipoise.cli.report.figures import without_overlap
