@@ -47,7 +47,7 @@ class Browser:
     async def until(self, script: str) -> Any:
         """Wait until the expression is true; its value."""
         async with asyncio.timeout(PATIENCE):
-            while not (value := await self.run(f"return {script}")):
+            while not (value := await self.run(f"return {script}")):  # noqa: ASYNC110  another process has no event
                 await asyncio.sleep(0.05)
         return value
 
