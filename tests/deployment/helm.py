@@ -68,7 +68,13 @@ class Helm:
             *options,
             values=values or {},
         )
-        return [each for each in yaml.safe_load_all(text) if each and "helm.sh/hook" not in _annotations(each)]
+        return [each for each in documents_in(text) if "helm.sh/hook" not in _annotations(each)]
+
+
+def documents_in(text: str) -> list[Document]:
+    """By libyaml where it is there: in Python, parsing takes longer than rendering."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return [each for each in yaml.load_all(text, Loader=loader) if each]
 
 
 def _annotations(document: Document) -> Mapping[str, str]:

@@ -13,7 +13,7 @@ from charts.generator.manifests import ROOT, Manifests
 from charts.generator.values import Group, Value, chart_values, leaves
 from deployment.base import base_documents
 from deployment.chart_differences import DIFFERENCES, comparable, settings_of
-from deployment.helm import CHART, SETUP, Helm, HelmError, merged, nested
+from deployment.helm import CHART, SETUP, Helm, HelmError, documents_in, merged, nested
 from deployment.kustomize import Document, identity, named, read_documents, read_kustomization
 
 from equipoise.contracts.configuration.settings import Namespaces
@@ -181,7 +181,7 @@ def test_rules_and_dashboards_are_taken_from_files(helm: Helm, tmp_path: Path) -
         write(chart / "templates" / path.name, path.read_text())
 
     def kinds() -> list[tuple[str, str]]:
-        rendered = list(yaml.safe_load_all(helm.run("template", "equipoise", chart, values=switches)))
+        rendered = documents_in(helm.run("template", "equipoise", chart, values=switches))
         return [
             identity(each)[::2]
             for each in rendered
@@ -196,7 +196,7 @@ def test_rules_and_dashboards_are_taken_from_files(helm: Helm, tmp_path: Path) -
     assert sorted(kinds()) == sorted(
         [*monitors, ("PrometheusRule", "equipoise-alerts"), ("ConfigMap", "equipoise-dashboard-fleet")]
     )
-    rendered = [each for each in yaml.safe_load_all(helm.run("template", "equipoise", chart, values=switches)) if each]
+    rendered = documents_in(helm.run("template", "equipoise", chart, values=switches))
     assert named(rendered, "PrometheusRule", "equipoise-alerts")["spec"] == rule
     assert named(rendered, "ConfigMap", "equipoise-dashboard-fleet")["data"] == {
         "fleet.json": '{"title": "{{instance}}"}\n'
@@ -221,10 +221,9 @@ ALL_ON = {
 }
 
 
-def objects_of(helm: Helm, values: Mapping[str, Any]) -> list[Document]:
-    """With those of `helm test`."""
-    text = helm.run("template", "equipoise", CHART, "--namespace", "equipoise-system", values=values)
-    return [each for each in yaml.safe_load_all(text) if each]
+def text_of(helm: Helm, values: Mapping[str, Any]) -> str:
+    """All objects, also those of `helm test`."""
+    return helm.run("template", "equipoise", CHART, "--namespace", "equipoise-system", values=values)
 
 
 UNUSED = {
@@ -299,38 +298,35 @@ def item(name: str, word: str, number: int) -> Any:
 
 def test_every_value_has_an_effect(helm: Helm) -> None:
     """Switches and words of a list are changed one by one, all others together, each to what is found nowhere else."""
-    shown = {"": objects_of(helm, ALL_ON)}
+    shown: dict[str, str] = {}
+
+    def rendered(values: Mapping[str, Any]) -> str:
+        return shown.get(str(values)) or shown.setdefault(str(values), text_of(helm, values))
+
     without_effect = []
     together: dict[str, Any] = dict(ALL_ON)
     numbers: dict[str, int] = {}
     for path, value in leaves(values_of_chart()):
         name = ".".join(path)
-        switch = isinstance(value.default, bool) or "enum" in value.schema
-        if name in ALONE or switch:
-            needed, other = ALONE.get(name, ({}, None))
+        if name in ALONE:
+            needed, changed = ALONE[name]
             before = merged(ALL_ON, needed)
-            if name not in ALONE:
-                on = isinstance(value.default, bool) and (value.default or name in SWITCHED_ON)
-                other = (
-                    not on
-                    if isinstance(value.default, bool)
-                    else next(each for each in value.schema["enum"] if each != value.default)
-                )
-            after = dict(ALL_ON) if other is None else merged(before, nested(path, other))
-            reference = shown.setdefault(str(needed or ""), [])
-            reference = reference or shown.setdefault(str(needed) + "shown", objects_of(helm, before))
-            if reference == objects_of(helm, after):
-                without_effect.append(name)
+            after = ALL_ON if changed is None else merged(before, nested(path, changed))
+        elif isinstance(value.default, bool):
+            before, after = (merged(ALL_ON, nested(path, state)) for state in (True, False))
+        elif "enum" in value.schema:
+            other = next(each for each in value.schema["enum"] if each != value.default)
+            before, after = ALL_ON, merged(ALL_ON, nested(path, other))
         else:
             numbers[name] = 7000 + len(numbers)
             together = merged(together, nested(path, another(name, value, numbers[name])))
-    text = yaml.safe_dump(objects_of(helm, together))
+            continue
+        if rendered(before) == rendered(after):
+            without_effect.append(name)
+    text = rendered(together)
     without_effect += [name for name, number in numbers.items() if str(number) not in text]
     assert "equipoise-more" in text
     assert sorted(without_effect) == sorted(UNUSED)
-
-
-SWITCHED_ON = {f"{name}.enabled" for name in ALL_ON if name != "mode"}
 
 
 def test_values_yaml_has_the_defaults(helm: Helm) -> None:

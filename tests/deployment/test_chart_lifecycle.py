@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from cluster_fixtures import StartCluster, built_helm
 from deployment.base import NAMESPACE
-from deployment.helm import CHART, RELEASE, SETUP, Helm, HelmError
+from deployment.helm import CHART, RELEASE, SETUP, Helm, HelmError, documents_in
 from deployment.kustomize import Document, identity
 
 from equipoise.testbed.api import Api, ApiError
@@ -75,14 +74,15 @@ def pod_of(document: Document) -> Document:
     """The pod of a Deployment, StatefulSet or Job, without what must exist for a pod alone."""
     template = document["spec"]["template"]
     spec = {key: value for key, value in template["spec"].items() if key != "priorityClassName"}
+    claims = document["spec"].get("volumeClaimTemplates", [])
+    spec["volumes"] = spec["volumes"] + [{"name": each["metadata"]["name"], "emptyDir": {}} for each in claims]
     metadata = template["metadata"] | {"name": document["metadata"]["name"], "namespace": NAMESPACE}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
 
 async def test_the_api_server_accepts_every_object(cluster: Cluster, helm: Helm) -> None:
     """Strictly, with everything switched on; and Pod Security `restricted` every pod. It refuses what is wrong."""
-    text = helm.run("template", RELEASE, CHART, "--namespace", NAMESPACE, values=ALL_ON)
-    rendered = [each for each in yaml.safe_load_all(text) if each]
+    rendered = documents_in(helm.run("template", RELEASE, CHART, "--namespace", NAMESPACE, values=ALL_ON))
     known = [each for each in rendered if each["apiVersion"] not in OPERATORS]
     assert {each["kind"] for each in rendered} > {"ServiceMonitor", "PrometheusRule", "Certificate"}
     programs = [each for each in known if "template" in each.get("spec", {})]
