@@ -25,8 +25,7 @@ from requirements.sbom import ROOT, bill_of_materials
 CHART = Path("charts") / "equipoise"
 CHECKSUMS = "SHA256SUMS"
 _LICENSE = 'license = "Apache-2.0"\n'
-_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-_EMPTY_DIGEST = re.compile(r"^(image:\n(?:  .*\n)*?  digest: )(?:''|\"\")$", re.MULTILINE)
+_IMAGE = re.compile(r"([\w.:-]+)/([\w./-]+)@(sha256:[0-9a-f]{64})")
 
 
 class ReleaseError(Exception):
@@ -76,8 +75,8 @@ def build_wheels(root: Path, out: Path) -> None:
     (out / ".gitignore").unlink(missing_ok=True)
 
 
-def package_chart(chart: Path, out: Path, version: str, image_digest: str | None = None) -> Path:
-    """As `helm package` does, which writes the current time; `image_digest` becomes the default of `image.digest`."""
+def package_chart(chart: Path, out: Path, version: str, image: str | None = None) -> Path:
+    """As `helm package` does, which writes the current time; `image` becomes its default image."""
     target = out / f"{chart.name}-{version}.tgz"
     with (
         target.open("wb") as file,
@@ -86,24 +85,28 @@ def package_chart(chart: Path, out: Path, version: str, image_digest: str | None
     ):
         for path in sorted(path for path in chart.rglob("*") if path.is_file()):
             data = path.read_bytes()
-            if image_digest is not None and path == chart / "values.yaml":
-                data = _with_digest(data.decode(), image_digest).encode()
+            if image is not None and path == chart / "values.yaml":
+                data = _with_image(data.decode(), image).encode()
             entry = tarfile.TarInfo(str(Path(chart.name) / path.relative_to(chart)))
             entry.size, entry.mode = len(data), 0o644
             archive.addfile(entry, io.BytesIO(data))
     return target
 
 
-def _with_digest(values: str, digest: str) -> str:
-    if not _DIGEST.fullmatch(digest):
-        raise ReleaseError(f"{digest!r} is not a digest: expected sha256: and 64 hexadecimal digits")
-    changed, count = _EMPTY_DIGEST.subn(lambda match: f"{match[1]}{digest}", values)
-    if count != 1:
-        raise ReleaseError(f"{CHART / 'values.yaml'}: expected one empty image.digest, found {count}")
-    return changed
+def _with_image(values: str, image: str) -> str:
+    """The text of values.yaml, comments included, with another default of `image`."""
+    parts = _IMAGE.fullmatch(image)
+    if parts is None:
+        raise ReleaseError(f"{image!r} is not an image with a digest: expected REGISTRY/REPOSITORY@sha256:…")
+    for key, value in zip(("registry", "repository", "digest"), parts.groups(), strict=True):
+        line = re.compile(rf"^(image:\n(?:  .*\n)*?  {key}: ).*$", re.MULTILINE)
+        values, count = line.subn(rf"\g<1>{value}", values)
+        if count != 1:
+            raise ReleaseError(f"{CHART / 'values.yaml'}: expected one image.{key}, found {count}")
+    return values
 
 
-def build(root: Path, out: Path, tag: str | None = None, image_digest: str | None = None) -> list[Path]:
+def build(root: Path, out: Path, tag: str | None = None, image: str | None = None) -> list[Path]:
     """Write all files of the release into `out`, without those of an earlier build. Raises ReleaseError."""
     version = release_version(root, tag)
     if out.exists() and any(out.iterdir()) and not (out / CHECKSUMS).exists():
@@ -117,25 +120,29 @@ def build(root: Path, out: Path, tag: str | None = None, image_digest: str | Non
     sbom = json.dumps(bill_of_materials(root), indent=1) + "\n"
     (out / f"equipoise-{version}.cdx.json").write_text(sbom)
     if (root / CHART).exists():
-        package_chart(root / CHART, out, version, image_digest)
-    elif image_digest is not None:
-        raise ReleaseError(f"there is no {CHART}, whose image.digest is to be set")
+        package_chart(root / CHART, out, version, image)
+    elif image is not None:
+        raise ReleaseError(f"there is no {CHART}, whose image is to be set")
     files = sorted(out.iterdir())
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
     (out / CHECKSUMS).write_text("".join(lines))
     return [*files, out / CHECKSUMS]
 
 
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m requirements.release", description="Build a release into dist/.")
-    parser.add_argument(
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(prog="python -m requirements.release", description="Build a release.")
+    found.add_argument(
         "--out", type=Path, default=ROOT / "dist", help="folder; an earlier build in it is deleted (default: dist)"
     )
-    parser.add_argument("--tag", help="fail unless this is v and the version of every package and of the chart")
-    parser.add_argument("--image-digest", help="sha256:… of the pushed image, written into the chart")
-    options = parser.parse_args(arguments)
+    found.add_argument("--tag", help="fail unless this is v and the version of every package and of the chart")
+    found.add_argument("--image", help="REGISTRY/REPOSITORY@sha256:…: the pushed image, which the chart will install")
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
     try:
-        files = build(ROOT, options.out, options.tag, options.image_digest)
+        files = build(ROOT, options.out, options.tag, options.image)
     except ReleaseError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -15,6 +15,7 @@ from email import message_from_string
 from pathlib import Path
 
 import pytest
+import yaml
 from cli.programs import Running
 from cluster_fixtures import StartCluster
 from deployment.base import BASE, ROOT
@@ -121,14 +122,19 @@ appVersion: "{version}"
 """
 VALUES = """# -- Image.
 image:
+  # -- Registry.
+  registry: ''
+  repository: equipoise
   # -- Tag.
   tag: ''
   # -- Digest; replaces the tag.
   digest: ''
 nats:
   image:
+    repository: nats
     digest: ''
 """
+DIGEST = f"sha256:{'a1' * 32}"
 
 
 def with_chart(root: Path, version: str) -> Path:
@@ -154,39 +160,39 @@ def test_a_file_with_another_version_is_named(tmp_path: Path, file: str) -> None
         release_version(tmp_path)
 
 
-def test_the_chart_contains_the_digest_of_the_image(tmp_path: Path) -> None:
+def test_the_chart_installs_the_image_of_the_release(tmp_path: Path) -> None:
     """And each package of the same files has the same bytes."""
-    digest = f"sha256:{'a1' * 32}"
     first, second = (with_chart(tmp_path / name, VERSION) for name in ("first", "second"))
     (first / "Chart.yaml").chmod(0o600)
-    packages = [package_chart(chart, chart.parents[1], VERSION, digest) for chart in (first, second)]
+    image = f"registry.example.com/team/equipoise@{DIGEST}"
+    packages = [package_chart(chart, chart.parents[1], VERSION, image) for chart in (first, second)]
 
     assert packages[0].name == f"equipoise-{VERSION}.tgz"
     assert packages[0].read_bytes() == packages[1].read_bytes()
     with tarfile.open(packages[0]) as archive:
-        assert archive.getnames() == [
-            f"equipoise/{name}" for name in ("Chart.yaml", "templates/job.yaml", "values.yaml")
-        ]
-        values = archive.extractfile("equipoise/values.yaml")
-        assert values is not None
-        text = values.read().decode()
-    assert text == VALUES.replace("  digest: ''\nnats", f"  digest: {digest}\nnats")
+        names = ("Chart.yaml", "templates/job.yaml", "values.yaml")
+        assert archive.getnames() == [f"equipoise/{name}" for name in names]
+        file = archive.extractfile("equipoise/values.yaml")
+        assert file is not None
+        values = yaml.safe_load(file)
+    installed = {"registry": "registry.example.com", "repository": "team/equipoise", "tag": "", "digest": DIGEST}
+    assert values == {**yaml.safe_load(VALUES), "image": installed}
 
 
 @pytest.mark.parametrize(
-    ("digest", "values", "error"),
+    ("image", "values", "error"),
     [
-        ("latest", VALUES, "'latest' is not a digest"),
-        (f"sha256:{'0' * 64}", "image: {}\n", "expected one empty image.digest, found 0"),
+        ("registry.example.com/equipoise:latest", VALUES, "is not an image with a digest"),
+        (f"registry.example.com/equipoise@{DIGEST}", "image: {}\n", r"expected one image\.registry, found 0"),
     ],
 )
-def test_a_digest_that_cannot_be_set_is_refused(tmp_path: Path, digest: str, values: str, error: str) -> None:
-    """The chart would otherwise install an image by its tag."""
+def test_an_image_that_cannot_be_set_is_refused(tmp_path: Path, image: str, values: str, error: str) -> None:
+    """The chart would otherwise install another one."""
     chart = with_chart(tmp_path, VERSION)
     (chart / "values.yaml").write_text(values)
 
     with pytest.raises(ReleaseError, match=error):
-        package_chart(chart, tmp_path, VERSION, digest)
+        package_chart(chart, tmp_path, VERSION, image)
 
 
 def test_a_folder_that_is_no_earlier_build_is_not_deleted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
