@@ -14,6 +14,7 @@ COMMANDS = (
     "certificates",
     "completion",
     "config",
+    "dashboard",
     "demo",
     "doctor",
     "events",
