@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import yaml
 from charts.generator.chart import generated_files
@@ -393,7 +392,7 @@ def test_every_setting_of_the_configuration_can_be_set(helm: Helm) -> None:
     assert settings.scorer.advice.per_second == 0.5
     assert settings.scorer.extender.tls is not None
     assert settings.collector.shards == 4
-    assert msgspec.to_builtins(settings.binder)["limits"]["maintenance"]["only"]
+    assert settings.binder.limits.maintenance.only
     assert not settings.binder.evict
 
 
