@@ -1,6 +1,6 @@
 """The alerts. Each one is an entry of `ALERTS`; rules, tests of rules and runbooks are made of this list.
 
-The severities are those of kube-prometheus-stack. `critical` wakes somebody: no alert of Equipoise does. Whatever fails,
+The severities are those of kube-prometheus-stack. `critical` wakes somebody: no alert does. Whatever fails,
 pods are scheduled as without Equipoise, running pods stay where they are, and the limits of evictions hold without any
 action. `warning` is for working hours: it does not end by itself. `info` is for dashboards and for other alerts.
 """
