@@ -5,7 +5,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 INTERVAL = "1m"
-"""Between two samples, and between two evaluations."""
+"""Between two samples."""
+
+EVALUATION_INTERVAL = "5m"
+"""Between two evaluations of the rules."""
 
 _OWN = 'namespace="equipoise-system"'
 _NAMESPACE = {"namespace": "equipoise-system"}
@@ -131,7 +134,7 @@ def _certificate(alert: str, metric: str, service: str) -> Sequence[Case]:
             },
             at="61m",
             fires=_NAMESPACE,
-            value="28d 22h 59m 0s",
+            value="28d 23h 0m 0s",
         ),
         Case(
             alert=alert,

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from monitoring.alerts import ALERTS, Alert, Severity
-from monitoring.cases import INTERVAL, Case
+from monitoring.cases import EVALUATION_INTERVAL, INTERVAL, Case
 
 RUNBOOKS = "https://equipoise.dev/docs/runbooks"
 """Where docs/runbooks.md is published."""
@@ -59,7 +59,7 @@ def test_file(cases: Sequence[Case], rules: str) -> dict[str, Any]:
     """For `promtool test rules`. `rules`: path of the rule file from the test file."""
     return {
         "rule_files": [rules],
-        "evaluation_interval": INTERVAL,
+        "evaluation_interval": EVALUATION_INTERVAL,
         "tests": [_test(case) for case in cases],
     }
 
