@@ -11,7 +11,7 @@ ARGS ?=
 export PYTHON
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test test-unit chaos check lock monitoring bench up clean
+.PHONY: help demo test test-unit chaos check lock monitoring release bench up clean
 
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ lock: ## Write the versions and hashes in requirements/ after a change of depend
 
 monitoring: ## Write the alerts, runbooks and dashboards after a change of monitoring/
 	@./run python -m monitoring
+
+release: ## Build wheels, requirements, SBOM, chart and checksums into dist/ (ARGS="--tag v0.1.0" checks the version)
+	@./run python -m requirements.release $(ARGS)
 
 bench: ## Measure speed and memory, one JSON line per benchmark (BENCH="name name" selects some)
 	@./run python -m bench $(BENCH)
