@@ -291,7 +291,12 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
             {
                 "enabled": Value(False, BOOLEAN, "Create a PrometheusRule for each file in `files/rules`."),
                 "labels": Value({}, TEXTS, "Labels by which your Prometheus selects them."),
-                "files": Value([], list_of(TEXT), "Names of the files, without `.yaml`; empty: all."),
+                "files": Value(
+                    ["alerting-rules"],
+                    list_of(TEXT),
+                    "Names of the files, without `.yaml`; `recording-rules` are for the metrics profile of that name."
+                    " Empty: all.",
+                ),
             },
             "Rules for the Prometheus operator.",
         ),

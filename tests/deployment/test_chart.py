@@ -226,9 +226,9 @@ def text_of(helm: Helm, values: Mapping[str, Any]) -> str:
 
 
 UNUSED = {
-    "dashboards.enabled": "there are no dashboards",
-    "dashboards.labels": "there are no dashboards",
-    "dashboards.annotations": "there are no dashboards",
+    f"dashboards.{name}"
+    for name in ("enabled", "labels", "annotations")
+    if not (CHART / "files" / "dashboards").exists()
 }
 """Values without an effect as long as the chart has no such files."""
 
@@ -239,7 +239,7 @@ ALONE: Mapping[str, tuple[Mapping[str, Any], Any]] = {
     "nats.image.digest": ({}, "sha256:" + "b" * 64),
     "secondScheduler.image.digest": ({}, "sha256:" + "c" * 64),
     "global.imageRegistry": ({}, "changed.example"),
-    "prometheusRule.files": ({}, ["none"]),
+    "prometheusRule.files": ({}, ["recording-rules"]),
     "podSecurityContext": ({}, {"runAsUser": 12345}),
     "nats.podSecurityContext": ({}, {"runAsUser": 12345}),
     "containerSecurityContext": ({}, {"readOnlyRootFilesystem": False}),
