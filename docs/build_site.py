@@ -87,6 +87,12 @@ def stage(folder: Path, docs: Path = ROOT / "docs") -> Path:
     """Writes the sources of the site, and returns the path of its configuration."""
     target = folder / "docs"
     shutil.copytree(docs, target, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
+    for path in target.rglob("*.md"):
+        above = "../" * (len(path.relative_to(target).parts) - 1)
+        text = path.read_text(encoding="utf-8")
+        for source, page in OUTSIDE.items():
+            text = text.replace(f"]({above}../{source}", f"]({above}{page}")
+        path.write_text(text, encoding="utf-8")
     for source, page in OUTSIDE.items():
         (target / page).write_text(moved((docs.parent / source).read_text(encoding="utf-8")), encoding="utf-8")
     decisions = sorted((target / "decisions").glob("*.md"))

@@ -71,14 +71,14 @@ def test_no_page_requests_anything_from_another_server(site: Path) -> None:
     [
         ("[a](b.md)", "page does not exist"),
         ("[a](#b)", "anchor does not exist"),
-        ("# A title\n\n[a](page.md#a-title)", ""),
+        ("# A title\n\n[a](page.md#a-title) [b](../CHANGELOG.md#nothing)", ""),
     ],
 )
 def test_a_broken_link_or_anchor_fails_the_build(tmp_path: Path, text: str, error: str) -> None:
     docs = tmp_path / "docs"
     (docs / "decisions").mkdir(parents=True)
     for name in OUTSIDE:
-        (tmp_path / name).write_text("# Nothing\n")
+        (tmp_path / name).write_text("# Nothing\n\n[a page](docs/page.md)\n")
     (docs / "page.md").write_text(text)
 
     printed = build(tmp_path / "site", docs)
