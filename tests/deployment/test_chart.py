@@ -373,6 +373,13 @@ def test_a_wrong_value_is_refused_with_its_path(helm: Helm, values: dict[str, An
     assert line is not None, str(refusal.value)
 
 
+def test_a_cluster_that_is_too_old_is_refused(helm: Helm) -> None:
+    """ValidatingAdmissionPolicies exist since Kubernetes 1.30; versions of vendors are compared by their number."""
+    assert helm.template(options=["--kube-version", "v1.30.1-gke.200"])
+    with pytest.raises(HelmError, match="requires kubeVersion: >=1.30"):
+        helm.template(options=["--kube-version", "v1.29.9"])
+
+
 def test_unknown_global_values_are_accepted(helm: Helm) -> None:
     """An umbrella chart passes its own to all charts."""
     assert helm.template({"global": {"of": {"another": "chart"}}}) == helm.template()

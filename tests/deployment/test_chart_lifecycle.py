@@ -1,6 +1,9 @@
 """The chart on a real API server: installed, upgraded, rolled back and removed. Pods are run by fake kubelets."""
 
 import asyncio
+import json
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +23,9 @@ from equipoise.testbed.objects import node
 pytestmark = pytest.mark.timeout(1800)  # only for the first build of helm
 
 CLAIM = "data-nats-0"
+WITHOUT_BUS = {"kubernetes", "permissions"}
+"""Checks of doctor that need the API server only."""
+
 Objects = set[tuple[str, str, str]]
 
 OPERATORS = ("monitoring.coreos.com/v1", "cert-manager.io/v1")
@@ -135,7 +141,37 @@ async def job_names(api: Api) -> list[str]:
     return [each["metadata"]["name"] for each in jobs["items"] if SETUP.fullmatch(each["metadata"]["name"])]
 
 
-async def live_and_die(cluster: Cluster, helm: Helm, pv: str) -> None:
+async def doctor(cluster: Cluster, api: Api, helm: Helm, folder: Path) -> list[Document]:
+    """What `equipoise doctor` finds with the account, the command and the variables of the Job of `helm test`."""
+    rendered = documents_in(helm.run("template", RELEASE, CHART, "--namespace", NAMESPACE, values={}))
+    tests = [each for each in rendered if "helm.sh/hook" in each["metadata"].get("annotations", {})]
+    (job,) = (each for each in tests if each["kind"] == "Job")
+    await api.apply([each for each in tests if each is not job])
+    token = await cluster.service_account_token(NAMESPACE, job["spec"]["template"]["spec"]["serviceAccountName"])
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    program, *arguments = container["command"]
+    (config,) = (each for each in rendered if each["kind"] == "ConfigMap" and "equipoise.yaml" in each["data"])
+    files = {"/etc/equipoise": config["data"]["equipoise.yaml"], "/run/secrets/nats": "password"}
+    environment = {"PATH": os.environ["PATH"], **cluster.in_cluster_environment}
+    environment["EQUIPOISE_KUBERNETES__SERVICE_ACCOUNT"] = str(token.parent)
+    for variable in container["env"]:
+        path = Path(variable["value"])
+        environment[variable["name"]] = str(folder / path.name) if str(path.parent) in files else variable["value"]
+        if str(path.parent) in files:
+            (folder / path.name).write_text(files[str(path.parent)])
+    process = await asyncio.create_subprocess_exec(
+        Path(sys.executable).with_name(program),
+        *arguments,
+        *("-o", "json"),
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate()
+    findings: list[Document] = json.loads(output)["findings"]
+    return findings
+
+
+async def live_and_die(cluster: Cluster, helm: Helm, folder: Path, pv: str) -> None:
     """Install, test, upgrade, roll back, uninstall."""
     release = (RELEASE, CHART, "--namespace", NAMESPACE, "--wait", "--timeout", "60s")
     async with cluster.api() as api:
@@ -149,6 +185,9 @@ async def live_and_die(cluster: Cluster, helm: Helm, pv: str) -> None:
         assert {identity(each) for each in helm.template()} <= installed
         [first] = await job_names(api)
 
+        findings = [each for each in await doctor(cluster, api, helm, folder) if each["check"] in WITHOUT_BUS]
+        assert {each["check"] for each in findings} == WITHOUT_BUS
+        assert [each for each in findings if each["state"] in ("error", "unknown")] == []
         tested = await asyncio.to_thread(helm.run, "test", RELEASE, "--namespace", NAMESPACE, "--timeout", "60s")
         assert "Succeeded" in tested
         assert not [
@@ -180,12 +219,12 @@ async def live_and_die(cluster: Cluster, helm: Helm, pv: str) -> None:
         await api.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims/{CLAIM}")
 
 
-async def test_it_is_installed_upgraded_rolled_back_and_removed(cluster: Cluster, helm: Helm) -> None:
+async def test_it_is_installed_upgraded_rolled_back_and_removed(cluster: Cluster, helm: Helm, tmp_path: Path) -> None:
     """Nothing remains but the claim that the notes name, and for five minutes the Job of `helm test` with its log."""
-    await live_and_die(cluster, replace(helm, kubeconfig=cluster.kubeconfig), "first")
+    await live_and_die(cluster, replace(helm, kubeconfig=cluster.kubeconfig), tmp_path, "first")
 
 
 @pytest.mark.weekly
 async def test_helm_3_does_the_same(cluster: Cluster, tmp_path: Path) -> None:
     helm = Helm(program=built_helm(HELM_3), home=tmp_path, kubeconfig=cluster.kubeconfig)
-    await live_and_die(cluster, helm, "third")
+    await live_and_die(cluster, helm, tmp_path, "third")
