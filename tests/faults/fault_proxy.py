@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
+from uuid import uuid4
 
 import aiohttp
 from aiohttp import web
@@ -29,6 +30,11 @@ EVICTION = r"/eviction(\?|$)"
 LEDGER = r"/configmaps/"
 WATCH = "watch=true"
 """Paths of requests."""
+
+AUDIT_ID = "Audit-ID"
+"""A header by which the API server names a request in its audit log."""
+
+_NAME = web.RequestKey("name", str)
 
 BINDER = "equipoise-binder"
 """Part of the User-Agent of every binder."""
@@ -274,11 +280,14 @@ class FaultProxy:
         key_file: Path | None = None,
         tls: ssl.SSLContext | None = None,
         seed: int = 0,
+        received: Callable[[str], None] | None = None,
     ) -> None:
         """Certificate and key are those of the upstream; without them the proxy serves plain HTTP.
 
-        `tls`: for connections to the upstream, instead of one that trusts `ca_file`.
+        `tls`: for connections to the upstream, instead of one that trusts `ca_file`. `received` is called with the
+        `Audit-ID` of each eviction request when it arrives here, before any rule delays it.
         """
+        self._received = received
         self._upstream = upstream.rstrip("/")
         self._port = port
         self._tls = tls or (ssl.create_default_context(cafile=str(ca_file)) if ca_file else None)
@@ -358,6 +367,9 @@ class FaultProxy:
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
+        if self._received is not None and request.method == "POST" and re.search(EVICTION, request.path_qs):
+            request[_NAME] = str(uuid4())
+            self._received(request[_NAME])
         rule = next((rule for rule in self._rules if rule.matches(request, self._random)), None)
         self._open[id(request)] = request
         try:
@@ -408,6 +420,8 @@ class FaultProxy:
     def _send(self, request: web.Request, body: bytes, query: Mapping[str, str] | None, *, to: str = "") -> Any:
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP_BY_HOP}
         headers["Accept-Encoding"] = "identity"  # responses may be rewritten
+        if _NAME in request:
+            headers[AUDIT_ID] = request[_NAME]
         url = (to or self._upstream) + (request.path_qs if query is None else request.path)
         return self._session.request(
             request.method, url, params=query, headers=headers, data=body or None, allow_redirects=False

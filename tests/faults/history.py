@@ -25,6 +25,9 @@ class Post(Value, frozen=True, kw_only=True):
     at: float
     """When the API server received it."""
 
+    sent: float | None = None
+    """When it arrived at the proxy between the binder and the API server; None: it did not go through it."""
+
     namespace: str = "shop"
     pod: str
     workload: str
@@ -37,6 +40,11 @@ class Post(Value, frozen=True, kw_only=True):
     @property
     def executed(self) -> bool:
         return 200 <= self.code < 300 and not self.dry_run
+
+    @property
+    def left(self) -> float:
+        """When it left the binder, which cannot know how long the API server or the network needs."""
+        return self.at if self.sent is None else self.sent
 
 
 class PodChange(Value, frozen=True, kw_only=True):
@@ -139,6 +147,9 @@ class ProcessSample(Value, frozen=True, kw_only=True):
 
     worst: float = 0.0
     """Seconds."""
+
+    ready: bool = True
+    """Whether it has been ready once."""
 
 
 class Convergence(Value, frozen=True, kw_only=True):
@@ -301,7 +312,7 @@ class Guarantees(Value, frozen=True, kw_only=True):
     descriptors: int = 100
     tasks: int = 200
     warm_up: float = 10.0
-    """Seconds of a process in which its memory may grow."""
+    """Seconds after a process became ready in which its memory may grow."""
 
     response: float = 0.1
     """Seconds until the scorer responds."""

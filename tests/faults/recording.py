@@ -57,6 +57,8 @@ class Recorder:
     def __init__(self, clock: Clock, audit_log: Path) -> None:
         self._clock = clock
         self._audit_log = audit_log
+        self.sent: dict[str, float] = {}
+        """When eviction requests arrived at the proxy, by `Audit-ID`."""
         self.storing = True
         """False: nats-server stores nothing, so an outcome that it forwards is not published yet."""
 
@@ -272,7 +274,7 @@ class Recorder:
             )
         return History(
             since=since,
-            posts=tuple(_post(eviction) for eviction in audit.evictions(self._audit_log)),
+            posts=tuple(_post(eviction, self.sent.get(eviction.id)) for eviction in audit.evictions(self._audit_log)),
             pods=tuple(sorted(pods, key=lambda change: change.at)),
             intents=tuple(
                 msgspec.structs.replace(
@@ -306,9 +308,10 @@ def _since(begin: float, found: Iterable[T]) -> list[T]:
     return [each for each in found if each.at >= begin]
 
 
-def _post(eviction: audit.LoggedEviction) -> Post:
+def _post(eviction: audit.LoggedEviction, sent: float | None) -> Post:
     return Post(
         at=eviction.time.timestamp(),
+        sent=sent,
         namespace=eviction.namespace,
         pod=eviction.pod,
         workload=workload_of(eviction.pod),

@@ -134,7 +134,7 @@ class Program:
 
     def _launch(self, offset: float) -> None:
         control, samples = self._control(offset=offset), self.configuration.with_suffix(".samples")
-        self._suspended, self._disturbed_until = False, 0.0
+        self._suspended, self._disturbed_until, self._was_ready = False, 0.0, False
         path = os.pathsep.join(filter(None, (TESTS, *self.sources, os.environ.get("PYTHONPATH"))))
         self.pid = self._rig.cluster.guard.start(
             [sys.executable, "-m", "faults.instrumented", f"equipoise.{self._service}", control, samples],
@@ -155,7 +155,7 @@ class Program:
             return
         now = self._rig.clock.now()
         disturbed = self._suspended or now < self._disturbed_until
-        if sample := self._sampler.sample(now, disturbed=disturbed):
+        if sample := self._sampler.sample(now, disturbed=disturbed, ready=self._was_ready):
             self._rig.recorder.processes.append(sample)
 
     # Faults of the process itself
@@ -185,7 +185,8 @@ class Program:
         if code is not None:
             raise Inconclusive(f"{self.name} ended with code {code}:\n{self.tail()}")
         report = await self.readiness()
-        return report is not None and bool(report["ready"])
+        self._was_ready = self._was_ready or (report is not None and bool(report["ready"]))
+        return self._was_ready
 
     async def readiness(self) -> dict[str, Any] | None:
         try:
@@ -643,6 +644,7 @@ async def rig(binaries: Binaries, directory: Path | None = None) -> AsyncIterato
                 ca_file=cluster.ca_file,
                 cert_file=certificates / "apiserver.crt",
                 key_file=certificates / "apiserver.key",
+                received=lambda request: started.recorder.sent.update({request: clock.now()}),
             )
         )
         started.prometheus = await stack.enter_async_context(FaultProxy(cluster.prometheus_url, cluster.free_port()))

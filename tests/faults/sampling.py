@@ -19,10 +19,11 @@ class ProcessSampler:
         self._file = file
         self._read = file.stat().st_size if file.exists() else 0
 
-    def sample(self, at: float, *, disturbed: bool = False) -> ProcessSample | None:
+    def sample(self, at: float, *, disturbed: bool = False, ready: bool = True) -> ProcessSample | None:
         """Since the previous call. None when the process has ended.
 
-        `disturbed`: the harness suspends or blocks the process itself, so its lag is not counted.
+        `disturbed`: the harness suspends or blocks the process itself, so its lag is not counted. `ready`: whether it
+        has been ready once.
         """
         lags, tasks = self._measured()
         if disturbed:
@@ -42,6 +43,7 @@ class ProcessSampler:
             measured=len(lags),
             late=sum(lag > LATE for lag in lags),
             worst=max(lags, default=0.0),
+            ready=ready,
         )
 
     def _measured(self) -> tuple[list[float], list[int]]:

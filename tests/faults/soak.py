@@ -171,7 +171,7 @@ def oldest_data(history: History) -> float:
     candidates = history.candidates()
     return max(
         (
-            min((post.at - published.intent.sampled_at for published in found), default=0.0)
+            min((post.left - published.intent.sampled_at for published in found), default=0.0)
             for post in history.new_evictions
             if (found := candidates(post))
         ),

@@ -14,6 +14,7 @@ from aiohttp.test_utils import TestServer, unused_port
 from equipoise.runtime.process.clock import SystemClock
 from faults.catalog.scheduling import Authority
 from faults.fault_proxy import (
+    AUDIT_ID,
     CountResponses,
     DropEvents,
     FaultProxy,
@@ -36,6 +37,7 @@ class Upstream:
 
     def __init__(self) -> None:
         self.received: list[tuple[str, str, str]] = []
+        self.names: list[str | None] = []
         self.handled = asyncio.Event()
         self.lines: asyncio.Queue[str] = asyncio.Queue()
 
@@ -46,6 +48,7 @@ class Upstream:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.received.append((request.method, request.path_qs, await request.text()))
+        self.names.append(request.headers.get(AUDIT_ID))
         self.handled.set()
         if request.path != "/stream":
             return web.json_response({"text": request.query.get("text", "hello")}, headers={"X-Own": "1"})
@@ -84,6 +87,26 @@ async def test_requests_and_responses_are_forwarded(proxy: FaultProxy, client: A
     async with client.post("/a?text=hi", data="body") as response:
         assert (200, "1", {"text": "hi"}) == (response.status, response.headers["X-Own"], await response.json())
     assert upstream.received == [("POST", "/a?text=hi", "body")]
+
+
+async def test_eviction_requests_are_named_when_they_arrive(upstream: Upstream) -> None:
+    """Before a rule delays them; the server gets the name, which is in its audit log."""
+    received: list[str] = []
+    async with upstream.server() as server:
+        proxy = FaultProxy(str(server.make_url("/")), unused_port(), received=received.append)
+        async with proxy, aiohttp.ClientSession(proxy.url) as client:
+            rule = proxy.rule(hold)
+            response = asyncio.create_task(response_of(client, "/pods/a/eviction", "POST"))
+            async with asyncio.timeout(60):
+                while not rule.taken:  # noqa: ASYNC110  the proxy signals nothing
+                    await asyncio.sleep(0.01)
+            assert received
+            assert not upstream.handled.is_set()
+            rule.lift()
+            await response
+            await response_of(client, "/pods/a/eviction")
+    assert upstream.names == [received[0], None]
+    assert len(received) == 1
 
 
 async def test_a_held_response_is_that_of_the_time_of_the_request(

@@ -194,6 +194,7 @@ BAD: dict[str, tuple[str, History]] = {
     "an old sample": ("I6", a_history(intents=(published("web-1", 100, sampled_at=-25.0),))),
     "a sample from the future": ("I6", a_history(intents=(published("web-1", 100, sampled_at=110.0),))),
     "a POST after the intent's end": ("I6", a_history(posts=(post("web-1", 131.5),))),
+    "a POST that was sent after the intent's end": ("I6", a_history(posts=(post("web-1", 131.5, sent=131.4),))),
     "an older epoch after a newer one": (
         "I7",
         a_history(
@@ -331,6 +332,8 @@ def test_every_invariant_has_a_bad_history() -> None:
         ),
         a_history(processes=sampled(300, 60.0, resident=lambda at: (80 + (at % 1800 == 0) * 30) * 2**20)),
         a_history(processes=sampled(60, resident=lambda at: int(min(100, 40 + 8 * at)) * 2**20)),
+        a_history(processes=sampled(60, resident=lambda at: int(min(45, at)) * 2**21, ready=lambda at: at > 40)),
+        a_history(posts=(post("web-1", 131.5, sent=101),)),
         a_history(processes=sampled(60, late=lambda at: at == 10, worst=5.0)),
         a_history(convergences=(Convergence(at=110, seconds=59),)),
         a_history(exchanges=(exchange(b"", status=503), exchange(b"", status=None, caller_waited=False))),
@@ -345,6 +348,7 @@ def test_every_invariant_has_a_bad_history() -> None:
         "forbidden since a read that may be so old",
         "another workload is forbidden", "forbidden no longer", "deleted by another client",
         "scores with coverage for scores only", "peaks of memory", "memory that grows during the start",
+        "memory that grows before it is ready", "a request on the way for 30 s",
         "one late measurement", "convergence in time",
         "a scorer that refuses, or whose caller leaves", "a scorer that was suspended",
         "pods pending for two timeouts", "times that cannot be compared", "few pods on one node",

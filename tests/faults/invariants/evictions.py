@@ -207,15 +207,15 @@ def samples_are_fresh(history: History, guarantees: Guarantees) -> list[str]:
         found = candidates(post)
         if found and not any(_timely(published, post, guarantees) for published in found):
             published = found[-1]
-            age, late = post.at - published.intent.sampled_at, post.at - published.intent.expires_at
+            age, late = post.left - published.intent.sampled_at, post.left - published.intent.expires_at
             wrong.append(f"{post.pod}: POST on a sample {age:.1f} s old, {late:+.1f} s from the end of its intent")
     return wrong
 
 
 def _timely(published: PublishedIntent, post: Post, guarantees: Guarantees) -> bool:
-    age = post.at - published.intent.sampled_at
+    age = post.left - published.intent.sampled_at
     fresh = -guarantees.max_future <= age <= guarantees.freshness + guarantees.transit
-    return fresh and post.at <= published.intent.expires_at + guarantees.transit
+    return fresh and post.left <= published.intent.expires_at + guarantees.transit
 
 
 def one_epoch_at_a_time(history: History, guarantees: Guarantees) -> list[str]:

@@ -1,5 +1,6 @@
 """The processes of the services: resources, convergence after a fault, and secrets in logs."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from statistics import median
@@ -23,7 +24,8 @@ def resources_are_bounded(history: History, guarantees: Guarantees) -> list[str]
     wrong = []
     for (name, _), samples in by_process(history.processes).items():
         wrong += _bounds(name, samples, guarantees)
-        warm = [sample for sample in samples if sample.at >= samples[0].at + guarantees.warm_up]
+        ready = next((sample.at for sample in samples if sample.ready), math.inf)
+        warm = [sample for sample in samples if sample.at >= ready + guarantees.warm_up]
         wrong += _growth(name, warm, guarantees)
         measured, late = sum(sample.measured for sample in samples), sum(sample.late for sample in samples)
         if late > max(FEW_LATE, LATE * measured):

@@ -23,6 +23,8 @@ class LoggedEviction:
     dry_run: bool
     uid: str | None
     """The UID in the preconditions of the request, if any."""
+    id: str
+    """The header `Audit-ID` of the request, or one that the API server chose."""
 
     @property
     def succeeded(self) -> bool:
@@ -139,4 +141,5 @@ def _eviction(event: dict[str, Any]) -> LoggedEviction:
         code=event["responseStatus"]["code"],
         dry_run="All" in query.get("dryRun", []) or "All" in (options.get("dryRun") or []),
         uid=(options.get("preconditions") or {}).get("uid"),
+        id=event["auditID"],
     )
