@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from cli.narrow import assert_never_cut
 
 from equipoise.cli.demo.figures import (
     AuditedEvent,
@@ -12,6 +13,7 @@ from equipoise.cli.demo.figures import (
     WindowLimit,
     deviation,
     limit_violations,
+    load_table,
     max_share,
     read_audit_log,
     same_time_of_day,
@@ -153,3 +155,8 @@ def test_spread_and_deviation_are_points_of_percent() -> None:
 def test_the_second_measurement_is_at_the_same_time_of_a_later_day(earliest: float, expected: float) -> None:
     """At least one day later."""
     assert same_time_of_day(earliest, 100.0, 48.0) == expected
+
+
+def test_no_terminal_is_too_narrow_for_the_loads() -> None:
+    """Before and after."""
+    assert_never_cut(lambda to: to.print(load_table({"a": 90.0, "b": 10.0}, {"a": 51.5, "b": 48.5})))

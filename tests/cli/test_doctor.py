@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import yaml
 from builders import NOW
+from cli.narrow import assert_never_cut
 from deployment.base import base_documents
 from rich.console import Console
 
@@ -507,3 +508,9 @@ def test_the_checks_are_documented() -> None:
     """In docs/operations.md."""
     page = (ROOT / "docs" / "operations.md").read_text()
     assert [name for name in CHECKS if f"`{name}`" not in page] == []
+
+
+def test_no_terminal_is_too_narrow_for_findings() -> None:
+    """With their fixes."""
+    findings = [msgspec.structs.replace(node_finding(unknown(f"node-{n}")), check="nodes") for n in range(3)]
+    assert_never_cut(lambda to: show(Diagnosis(healthy=True, findings=findings), to))

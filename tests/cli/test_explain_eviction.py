@@ -9,6 +9,7 @@ import pytest
 from builders import GIB, NOW, a_workload, an_intent
 from cli.buses import Bus
 from cli.http_clusters import HttpCluster
+from cli.narrow import assert_never_cut
 from descheduler.outcomes import an_outcome
 from rich.console import Console
 
@@ -312,3 +313,9 @@ async def test_an_expired_intent_without_an_outcome_is_unknown(bus: Bus, cluster
     )
     assert "outcome         unknown: check that a binder is running" in text
     assert text.splitlines()[-1] == "Error: an intent has expired, and its outcome is unknown"
+
+
+def test_no_terminal_is_too_narrow_for_a_history() -> None:
+    """The evaluations are a table."""
+    history = eviction_history("shop", "web-1", [evicted()], five_evaluations())
+    assert_never_cut(lambda to: show(history, to))

@@ -17,6 +17,7 @@ from builders import (
     a_workload_utilization,
 )
 from cli.buses import Bus
+from cli.narrow import assert_never_cut
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 from scorer.clusters import a_cycle, a_pod, a_scoring_state
@@ -200,3 +201,12 @@ def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert "\x1b[1;32m" in colored
     assert "32m" not in plain
+
+
+def test_no_terminal_is_too_narrow_for_scores() -> None:
+    """The ranking has a column for each part of the score."""
+    state = a_scoring_state({f"n{number:02}": 0.5 + 0.25 * number for number in range(12)})
+    state.on_placement(a_placement("n05", [a_placed_pod("web-1")], sequence=2), NOW)
+    state.on_placement(a_placement("silent"), NOW)
+    explanation = explain(state, ExplainRequest(namespace="shop", name="web-1", node="silent"), NOW)
+    assert_never_cut(lambda to: show(explanation, to, "silent"))

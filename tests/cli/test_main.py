@@ -59,10 +59,11 @@ def test_it_is_a_kubectl_plugin() -> None:
 
 
 def test_version_prints_text_and_json() -> None:
-    """Both have the same version."""
+    """Both have the same version, and so has the option."""
     text, encoded = invoke("version").stdout, invoke("version", "-o", "json").stdout
 
     assert f"equipoise {json.loads(encoded)['version']}\n" == text
+    assert text == invoke("--version").stdout
 
 
 def test_the_defaults_are_a_valid_configuration() -> None:

@@ -16,6 +16,7 @@ from builders import GIB, NOW, a_workload
 from bus_worlds import eventually, free_port
 from cli.buses import Bus
 from cli.http_clusters import OWN, HttpCluster
+from cli.narrow import assert_never_cut
 from cli.programs import run
 from descheduler.cluster import Cluster
 from rich.console import Console
@@ -390,3 +391,12 @@ def test_a_relative_cache_directory_is_ignored(tmp_path: Path) -> None:
     LastPlans({"XDG_CACHE_HOME": "here", "HOME": str(tmp_path)}).save(a_plan())
 
     assert list((tmp_path / ".cache" / "equipoise" / "plans").iterdir())
+
+
+def test_no_terminal_is_too_narrow_for_a_plan() -> None:
+    """Tables and lines are folded, never cut."""
+    move = a_move("checkout-7d9f8c6b5-x2x9k", target="ip-10-0-113-27.eu-central-1.compute.internal")
+    refused = [RefusedMove(node="node-a", pod="shop/web-2", why="no target has room")]
+    plan = a_plan(move, a_move(), refused=refused)
+    assert_never_cut(lambda to: show(plan, to))
+    assert_never_cut(lambda to: show_changes(plan_changes(a_plan(), plan), to))

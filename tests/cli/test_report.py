@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from bus_worlds import NatsWorld
+from cli.narrow import assert_never_cut
 from cli.programs import run
 
 from equipoise.cli.report.figures import (
@@ -19,6 +20,7 @@ from equipoise.cli.report.figures import (
     without_overlap,
 )
 from equipoise.cli.report.page import page
+from equipoise.cli.report.run import show
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.advice import AdvisedNode, ClusterReview, PlacementAdvice
@@ -283,3 +285,9 @@ async def test_without_advice_the_exit_code_is_1(world: NatsWorld, tmp_path: Pat
     assert invalid == 2
     assert "'a week' is not a duration" in error
     assert "Traceback" not in text + error
+
+
+def test_no_terminal_is_too_narrow_for_a_report() -> None:
+    """The rows have bars."""
+    report = reported(*(an_advice(number) for number in range(8)), a_review(HOUR, HOUR + 3_600, over={"hot": 900.0}))
+    assert_never_cut(lambda to: show(report, to))

@@ -9,6 +9,7 @@ import pytest
 from binder.ledgers import a_ledger, an_entry
 from builders import NOW, a_workload
 from cli.http_clusters import LEDGER_PATH, HttpCluster, a_kubeconfig
+from cli.narrow import assert_never_cut, printed
 from cli.programs import run
 from rich.console import Console
 
@@ -206,3 +207,21 @@ async def test_an_invalid_configuration_is_invalid_input(tmp_path: Path) -> None
     code, output = await run("status", "--config", file)
     assert code == 2
     assert "binder.limits.rate.max" in output
+
+
+def a_full_status() -> ShownStatus:
+    """With pending and finished evictions."""
+    entries = (
+        an_entry("checkout-7d9f8c6b5-x2x9k", settled_at=NOW - 30, target="node-b", detail="accepted"),
+        an_entry("db-1", settled_at=None, outcome=None),
+    )
+    mode = BinderMode(mode="real", why="1 binder at nats://x: real")
+    return combined(ledger_status(a_ledger(*entries), Limits(), NOW), mode, CASTLE)
+
+
+def test_no_terminal_is_too_narrow_for_a_cell() -> None:
+    """A cut `counted` column once made a limit of 5 read as five used."""
+    status = a_full_status()
+    assert_never_cut(lambda to: show(status, to, "the default limits"))
+    narrow = printed(lambda to: show(status, to, "the default limits"), 40)
+    assert "scope  node node-a\nused   2\nmax    2\n" in narrow, narrow

@@ -34,6 +34,7 @@ def test_strategies_are_distinguished_by_their_name() -> None:
         ({"interval": "0s"}, "must be longer than 0s"),
         ({"consecutiveAbnormalities": 0}, ">= 1"),
         ({"leaderElection": {"retryPeriod": 20}}, "retryPeriod must be less than renewDeadline"),
+        ({"leaderElection": {"leaseDuration": 601}}, "<= 600"),
     ],
 )
 def test_invalid_settings_are_refused(section: dict[str, Any], fault: str) -> None:

@@ -195,6 +195,22 @@ class Program:
         except (aiohttp.ClientError, TimeoutError, ValueError):
             return None
 
+    async def configuration_hash(self) -> str:
+        """Of the configuration in use. Raises Inconclusive."""
+        report = await self.readiness()
+        if report is None:
+            raise Inconclusive(f"{self.name} does not respond")
+        return str(report["configuration"])
+
+    def changed_configuration(self, change: Mapping[str, Any]) -> str:
+        """The file of its configuration with sections replaced: values by path, such as `binder.limits`."""
+        document = yaml.safe_load(self.configuration.read_text())
+        for path, value in change.items():
+            section, _, key = path.rpartition(".")
+            target = document[section] if section else document
+            target[key] = value
+        return yaml.safe_dump(document)
+
     def send(self, number: int) -> None:
         if number in (signal.SIGSTOP, signal.SIGCONT):
             self.sample()

@@ -8,9 +8,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
+from cli.narrow import assert_never_cut
 from PIL import Image
 from rich.console import Console
 
+from equipoise.cli.terminal import FittedTable
 from equipoise.lab.report import write_report
 from equipoise.lab.report.charts import Chart, charts
 from equipoise.lab.report.comparison import Comparison, compared
@@ -371,3 +373,9 @@ def test_a_report_may_contain_a_single_run(tmp_path: Path) -> None:
 
 def test_the_figures_of_all_runs_are_written_as_json(folder: Path) -> None:
     assert (folder / "figures.json").read_text() == encoded([run.figures for run in several_runs()])
+
+
+def test_no_terminal_is_too_narrow_for_the_table() -> None:
+    """Fourteen columns."""
+    figures = [run.figures for run in several_runs()]
+    assert_never_cut(lambda to: to.print(table(figures, FittedTable)))

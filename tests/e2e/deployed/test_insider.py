@@ -19,6 +19,7 @@ from deployment.kustomize import Document
 from deployment.processes import EXTENDER_PORT
 
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.messages.lease import LONGEST_LEASE
 from equipoise.contracts.messages.message import Message, type_name
 from equipoise.contracts.messages.utilization import NODE_UTILIZATION, UTILIZATION_CYCLE
 from equipoise.testbed.api import ApiError
@@ -107,17 +108,19 @@ async def test_a_stolen_token_writes_nothing_else(deployed: DeployedCluster, acc
             assert refused.value.status == 403 or "-fence" in reason, f"{account}: {method} {path}: {reason}"
 
 
+TOO_LONG = {"leaseDurationSeconds": int(LONGEST_LEASE) + 1}
+
 LEASE_ATTEMPTS = [
     ("collector", "POST", "equipoise-collector-other", {}, ""),
     ("collector", "POST", "equipoise-descheduler-2", {}, "its own Leases"),
     ("collector", "POST", "equipoise-annotator-99", {}, "its own Leases"),
     ("descheduler", "POST", "equipoise-collector-15", {}, "its own Leases"),
     ("descheduler", "POST", "equipoise-annotator-99", {}, "its own Leases"),
-    ("descheduler", "PUT", "equipoise-descheduler", {"leaseDurationSeconds": 2**31 - 1}, "at most ten minutes"),
+    ("descheduler", "PUT", "equipoise-descheduler", TOO_LONG, "at most ten minutes"),
     ("descheduler", "PUT", "equipoise-descheduler", {"leaseTransitions": 2**31 - 1}, "one after the other"),
-    ("collector", "PUT", "equipoise-collector", {"leaseDurationSeconds": 2**31 - 1}, "at most ten minutes"),
+    ("collector", "PUT", "equipoise-collector", TOO_LONG, "at most ten minutes"),
     ("collector", "PUT", "equipoise-collector", {"leaseTransitions": 2**31 - 1}, "one after the other"),
-    ("annotator", "POST", "equipoise-annotator-99", {"leaseDurationSeconds": 2**31 - 1}, "at most ten minutes"),
+    ("annotator", "POST", "equipoise-annotator-99", TOO_LONG, "at most ten minutes"),
 ]
 
 

@@ -161,6 +161,32 @@ async def _lease_deleted(rig: Rig, intent: EvictionIntent) -> AsyncIterator[Whic
     rig.descheduler.epoch, rig.descheduler.epoch_held = epoch_of(lease), True
 
 
+def _configures(change: Mapping[str, Any], **which: str) -> Change:
+    """Every binder uses another configuration; `which` are fields of `Forbidden`."""
+
+    @asynccontextmanager
+    async def configured(rig: Rig, intent: EvictionIntent) -> AsyncIterator[Which]:
+        binders = [program for name, program in rig.programs.items() if name.startswith("binder-") and program.runs]
+        before = {binder: (await binder.configuration_hash(), binder.configuration.read_text()) for binder in binders}
+
+        async def used(wanted: bool) -> bool:
+            reports = [await binder.readiness() for binder in binders]
+            return all(
+                report is not None and report["ready"] and (report["configuration"] == before[binder][0]) is wanted
+                for binder, report in zip(binders, reports, strict=True)
+            )
+
+        for binder in binders:
+            binder.configuration.write_text(binder.changed_configuration(change))
+        await rig.until(lambda: used(False), "the binders use the changed configuration")
+        yield which
+        for binder, (_, text) in before.items():
+            binder.configuration.write_text(text)
+        await rig.until(lambda: used(True), "the binders use the configuration from before")
+
+    return configured
+
+
 CHANGES: Mapping[str, Change] = {
     "its pod opted out": _opts_out(lambda intent: f"{PODS}/{intent.pod}", "uid"),
     "its workload opted out": _opts_out(lambda intent: f"{APPS}/deployments/{workload_of(intent.pod)}", "workload"),
@@ -172,6 +198,12 @@ CHANGES: Mapping[str, Change] = {
     "the ledger was deleted": _ledger_deleted,
     "another descheduler took the Lease": _lease_taken_over,
     "the Lease was deleted": _lease_deleted,
+    "the configuration allows no eviction of a workload": _configures(
+        {"binder.limits": {**cluster_setup.LIMITS, "evictionsPerWorkload": {"max": 0, "window": "4s"}}}
+    ),
+    "the configuration excludes its namespace": _configures(
+        {"namespaces": {"exclude": [NAMESPACE]}}, namespace=NAMESPACE
+    ),
 }
 
 POINTS: tuple[Mapping[str, Any], ...] = (

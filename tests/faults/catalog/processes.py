@@ -7,16 +7,13 @@ import signal
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from equipoise.runtime.kubernetes.client import KubeError
 from faults.background import background
 from faults.catalog.fault import Extent, fault
 from faults.catalog.metrics import real_services
 from faults.history import History
-from faults.rig import Inconclusive, Program, Rig
+from faults.rig import Program, Rig
 
 BLOCKED = (20.0, 5.0, 1.0)
 """Seconds for which an event loop is blocked."""
@@ -209,16 +206,6 @@ async def full_disk(rig: Rig, extent: Extent) -> None:
         await rig.evictions(extent.evictions)
 
 
-def _changed(program: Program, change: dict[str, Any]) -> str:
-    """The program's configuration with sections replaced."""
-    document = yaml.safe_load(program.configuration.read_text())
-    for path, value in change.items():
-        section, _, key = path.rpartition(".")
-        target = document[section] if section else document
-        target[key] = value
-    return yaml.safe_dump(document)
-
-
 BINDER = ({"binder.limits": None}, {"binder.limits": {"evictionsPerWorkload": None}}, {"binder.unlimited": True})
 DESCHEDULER = ({"thresholds": {"low": {"cpu": 90}, "high": {"cpu": 10}}}, {"descheduler.interval": -1})
 """Configurations that are refused."""
@@ -231,26 +218,19 @@ async def bad_configuration(rig: Rig, extent: Extent) -> None:
         for turn in range(extent.times):
             first = rig.generator.randrange(6) + turn
             for program, changes in ((binder, BINDER), (descheduler, DESCHEDULER)):
-                before = await _hash(program)
+                before = await program.configuration_hash()
                 valid = program.configuration.read_text()
-                text = _changed(program, changes[first % len(changes)]) if first % 6 else "limits: ["
+                text = program.changed_configuration(changes[first % len(changes)]) if first % 6 else "limits: ["
                 program.configuration.write_text(text)
                 await rig.until(lambda program=program: _refuses(program), f"{program.name} refuses {text}")  # type: ignore[misc] # a default
                 await rig.evictions(1)
-                if await _hash(program) != before:
+                if await program.configuration_hash() != before:
                     rig.find(f"{program.name} uses an invalid configuration: {text}")
                 program.kill()
                 if (code := await program.exit_code_of_start()) != 2:
                     rig.find(f"{program.name} ends with code {code}: {text}")
                 program.configuration.write_text(valid)
                 await program.start()
-
-
-async def _hash(program: Program) -> str:
-    report = await program.readiness()
-    if report is None:
-        raise Inconclusive(f"{program.name} does not respond")
-    return str(report["configuration"])
 
 
 async def _refuses(program: Program) -> bool:

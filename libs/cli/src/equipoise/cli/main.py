@@ -85,5 +85,6 @@ def _is_installed(command: str) -> bool:
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 success, 1 failure, 2 invalid input, 130 interrupted.",
 )
+@click.version_option(package_name="equipoise-cli", message="equipoise %(version)s", help="Print the version.")
 def main() -> None:
     """Level the real load of a Kubernetes cluster."""

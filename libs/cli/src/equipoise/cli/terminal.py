@@ -2,20 +2,24 @@
 
 import datetime
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.measure import Measurement
+from rich.table import Column, Table
 from rich.text import Text
 
 from equipoise.contracts.messages.resources import Resources
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-PIPE_WIDTH = 400
-"""Columns where stdout is not a terminal: no line is folded."""
+PIPE_WIDTH = 1_000_000
+"""Columns where stdout is not a terminal: no line is folded, so that each row of a table is one line."""
+
+GAP = 2
+"""Spaces between two columns of a table."""
 
 RESOURCES = ("cpu", "memory")
 UNIT = {"cpu": "cores", "memory": "GiB"}
@@ -27,21 +31,81 @@ def print_result(value: S, show: Callable[[S, Console], object], *, as_json: boo
     if as_json:
         print(msgspec.json.encode(value).decode())
     else:
-        show(value, Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH))
+        show(value, result_console())
 
 
-def table(*columns: str) -> Table:
-    """Columns whose names end in `>` are numbers. The last column is folded, the others are not."""
-    made = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for number, column in enumerate(columns):
-        last = number + 1 == len(columns)
-        made.add_column(
-            column.rstrip(">"),
-            justify="right" if column.endswith(">") else "left",
-            no_wrap=not last,
-            overflow="fold" if last else "ellipsis",
-        )
+def result_console() -> Console:
+    """stdout, with colors on a terminal, and unfolded elsewhere."""
+    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+
+
+class FittedTable(Table):
+    """Never cuts a cell, and never breaks a word in two while there is another way.
+
+    Cells are folded between words, those of the widest column first. Where even the longest words do not fit side by
+    side, each row becomes a block with a line per column.
+    """
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        room = options.max_width - self.padding[1] * (len(self.columns) - 1)
+        widths = _widths([_measured(column, console, options) for column in self.columns], room)
+        if widths is None:
+            yield from self._blocks()
+            return
+        for column, width in zip(self.columns, widths, strict=True):
+            column.width = width
+        yield from super().__rich_console__(console, options)
+
+    def _blocks(self) -> Iterator[Table | Text]:
+        headers = [" ".join(_text(column.header).plain.split()) for column in self.columns]
+        rows = zip(*(column.cells for column in self.columns), strict=True)
+        first = True
+        for cells, row in zip(rows, self.rows, strict=True):
+            block = Table.grid("", "", padding=(0, GAP, 0, 0))
+            block.columns[0].no_wrap = True
+            block.columns[1].overflow = "fold"
+            for header, cell in zip(headers, map(_text, cells), strict=True):
+                if cell.plain.strip():
+                    block.add_row(Text(header, "bold"), cell, style=row.style)
+            if not block.row_count:
+                continue
+            if not first:
+                yield Text()
+            yield block
+            first = False
+        if self.caption:
+            yield _text(self.caption)
+
+
+def table(*columns: str) -> FittedTable:
+    """Columns whose names end in `>` are numbers."""
+    made = FittedTable(box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0))
+    for column in columns:
+        made.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left")
     return made
+
+
+def _measured(column: Column, console: Console, options: ConsoleOptions) -> tuple[int, int]:
+    """The widths of the longest word and of the longest line of a column."""
+    unlimited = options.update(max_width=PIPE_WIDTH)
+    found = [Measurement.get(console, unlimited, _text(cell)) for cell in (column.header, *column.cells)]
+    longest = max((each.maximum for each in found), default=0)
+    return (longest if column.no_wrap else max((each.minimum for each in found), default=0)), longest
+
+
+def _widths(measured: Sequence[tuple[int, int]], room: int) -> list[int] | None:
+    """The width of each column so that all together fit; None if the longest words do not."""
+    if sum(word for word, _ in measured) > room:
+        return None
+    widths = [line for _, line in measured]
+    while sum(widths) > room:
+        widest = max(range(len(widths)), key=lambda at: (widths[at] > measured[at][0], widths[at]))
+        widths[widest] -= 1
+    return widths
+
+
+def _text(cell: object) -> Text:
+    return cell if isinstance(cell, Text) else Text(str(cell))
 
 
 def print_section(to: Console, title: str, content: Table) -> None:

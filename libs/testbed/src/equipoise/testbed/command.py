@@ -207,13 +207,10 @@ def _table(columns: list[str], rows: list[list[str]]) -> None:
 
     table = Table(box=None, pad_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold")
+        table.add_column(column, no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console.width = PIPE_COLUMNS  # what reads a pipe wants whole paths
-    console.print(table)
+    Console(highlight=False, width=PIPE_COLUMNS).print(table)
 
 
 def _interrupt(number: int, frame: object) -> NoReturn:

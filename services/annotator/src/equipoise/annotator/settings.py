@@ -9,12 +9,13 @@ from equipoise.annotator.decisions.write_decision import DeadBand
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.kubernetes import crane
+from equipoise.contracts.messages.lease import LONGEST_LEASE
 
 
 class MembershipSettings(Section, frozen=True, kw_only=True):
     """How replicas know which others are alive: each holds one Lease."""
 
-    lease_duration: Annotated[float, Meta(ge=3)] = 30.0
+    lease_duration: Annotated[float, Meta(ge=3, le=LONGEST_LEASE)] = 30.0
     """Seconds after which other replicas take over the objects of a replica that does not renew its Lease. Not divided
     by time compression."""
 

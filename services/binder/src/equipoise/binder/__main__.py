@@ -1,5 +1,10 @@
 """`python -m equipoise.binder`."""
 
+from equipoise.runtime.process.arguments import read_arguments
+
+if __name__ == "__main__":
+    read_arguments("binder")  # before the imports below, which take a second
+
 from equipoise.binder.service import Binder
 from equipoise.binder.settings import BinderSettings
 from equipoise.runtime.process.lifecycle import Runtime

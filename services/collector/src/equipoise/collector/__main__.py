@@ -1,5 +1,10 @@
 """Starts the collector."""
 
+from equipoise.runtime.process.arguments import read_arguments
+
+if __name__ == "__main__":
+    read_arguments("collector")  # before the imports below, which take a second
+
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import open_source

@@ -1,5 +1,10 @@
 """`python -m equipoise.descheduler`."""
 
+from equipoise.runtime.process.arguments import read_arguments
+
+if __name__ == "__main__":
+    read_arguments("descheduler")  # before the imports below, which take a second
+
 from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.process.lifecycle import Runtime

@@ -7,6 +7,7 @@ from msgspec import Meta
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Section, Thresholds
 from equipoise.contracts.eviction.protection import REPLACING_KINDS, Rules
+from equipoise.contracts.messages.lease import LONGEST_LEASE
 from equipoise.contracts.messages.message import converted
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
 from equipoise.descheduler.decisions.strategies import AnyStrategy, name_of
@@ -25,7 +26,7 @@ WATCHABLE_WORKLOADS = frozenset(kind for _, kind in REPLACING_KINDS)
 class LeaderElection(Section, frozen=True, kw_only=True):
     """One descheduler leads; the others only watch. Seconds, as for every Lease."""
 
-    lease_duration: Annotated[float, Meta(gt=0)] = 15.0
+    lease_duration: Annotated[float, Meta(gt=0, le=LONGEST_LEASE)] = 15.0
     renew_deadline: Annotated[float, Meta(gt=0)] = 10.0
     retry_period: Annotated[float, Meta(gt=0)] = 2.0
 

@@ -1,5 +1,10 @@
 """The process of the scorer."""
 
+from equipoise.runtime.process.arguments import read_arguments
+
+if __name__ == "__main__":
+    read_arguments("scorer")  # before the imports below, which take a second
+
 from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.runtime.process.main import run
 from equipoise.scorer.service import Scorer

@@ -9,9 +9,9 @@ from statistics import pstdev
 from typing import Any
 
 import msgspec
-from rich.table import Table
 
 from equipoise.cli.demo.manifests import DAEMON_SET, EXCLUDED_NAMESPACE
+from equipoise.cli.terminal import FittedTable, table
 from equipoise.testbed import audit
 
 
@@ -170,16 +170,14 @@ class DemoResult(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.json.encode(self).decode()
 
 
-def load_table(before: Mapping[str, float], after: Mapping[str, float]) -> Table:
+def load_table(before: Mapping[str, float], after: Mapping[str, float]) -> FittedTable:
     """Loads in percent of each node's cores."""
-    table = Table(title="CPU load of the nodes at the same time of day, in percent of their cores")
-    for column in ("", "before", "after"):
-        table.add_column(column, justify="left" if not column else "right")
+    made = table("CPU load of the nodes at the same time of day, in percent of their cores", "before>", "after>")
     for name, figure in (
         ("hottest node", lambda loads: max(loads.values())),
         ("idlest node", lambda loads: min(loads.values())),
         ("spread (max − min)", spread),
         ("standard deviation", deviation),
     ):
-        table.add_row(name, f"{figure(before):.1f}", f"{figure(after):.1f}")
-    return table
+        made.add_row(name, f"{figure(before):.1f}", f"{figure(after):.1f}")
+    return made

@@ -5,7 +5,7 @@ from contextlib import aclosing
 
 import msgspec
 from rich.console import Console
-from rich.table import Table
+from rich.padding import Padding
 from rich.text import Text
 
 from equipoise.cli.bus import retained_messages
@@ -242,17 +242,17 @@ def _load_reduction(reduction: LoadReduction | None) -> str:
     return f"{'; '.join(parts)}{evictions}: {'reduced' if reduction.reduced else 'not reduced'}"
 
 
-def _evaluations(evaluations: Sequence[NodeEvaluation]) -> Table:
-    made = table(f"{'':<{LABEL_WIDTH}}time", "count>", "cpu", "memory", "sample", "reason")
+def _evaluations(evaluations: Sequence[NodeEvaluation]) -> Padding:
+    made = table("time", "count>", "cpu", "memory", "sample", "reason")
     for each in evaluations:
         made.add_row(
-            f"{'':<{LABEL_WIDTH}}{time_of_day(each.evaluated_at)}",
+            time_of_day(each.evaluated_at),
             str(each.abnormal_evaluations),
             *(percent(getattr(each.load, name)) for name in RESOURCES),
             time_of_day(each.sampled_at) if each.sampled_at else "?",
             each.why,
         )
-    return made
+    return Padding(made, (0, 0, 0, LABEL_WIDTH))
 
 
 def _line(label: str, text: str) -> Text:

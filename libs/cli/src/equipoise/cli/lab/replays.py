@@ -13,6 +13,7 @@ from rich.console import Console
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.progress import progress
 from equipoise.cli.service_settings import all_settings
+from equipoise.cli.terminal import FittedTable, result_console
 from equipoise.lab.compare import ComparisonRequest, plans, with_baseline
 from equipoise.lab.model.load_figures import placement_figures
 from equipoise.lab.model.trace import Trace
@@ -22,8 +23,6 @@ from equipoise.lab.report.table import encoded, table
 from equipoise.lab.results import RunFigures
 from equipoise.lab.runners import on_dask, on_processes
 from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
-
-_PIPE_COLUMNS = 150
 
 
 def replay_settings(document: Mapping[str, Any]) -> Settings:
@@ -66,10 +65,7 @@ def run_compare(
     if as_json:
         click.echo(encoded(figures), nl=False)
     else:
-        console = Console()
-        if not console.is_terminal:
-            console.width = _PIPE_COLUMNS
-        console.print(table(figures))
+        result_console().print(table(figures, FittedTable))
     if out is not None:
         page = write_report(runs, trace.notes, title=trace.name, command=command, folder=out)
         stderr.print(f"report: {page}", soft_wrap=True)

@@ -2,6 +2,9 @@
 
 from equipoise.contracts.messages.message import Value
 
+LONGEST_LEASE = 600.0
+"""Seconds for which a Lease may be held without renewal: the policy `equipoise-lease-fence` refuses longer ones."""
+
 
 class LeaseEpoch(Value, frozen=True, kw_only=True, order=True):
     """One term of one leader: its Lease's UID, leaseTransitions and holder."""

@@ -57,9 +57,9 @@ COLUMNS = (
 )
 
 
-def table(figures: Sequence[RunFigures]) -> Table:
-    """A table with one row per case, the stock scheduler first in each scenario, the best highlighted."""
-    shown = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+def table(figures: Sequence[RunFigures], kind: type[Table] = Table) -> Table:
+    """A table of this kind with one row per case, the stock scheduler first in each scenario, the best highlighted."""
+    shown = kind(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     for name in ("", "scenario", "policy", "de-\nscheduler"):
         shown.add_column(name, no_wrap=True)
     for column in COLUMNS:
