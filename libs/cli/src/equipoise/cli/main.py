@@ -19,6 +19,7 @@ COMMANDS = (
     "events",
     "explain",
     "lab",
+    "nodes",
     "pause",
     "plan",
     "report",
@@ -41,7 +42,6 @@ EXTRAS: Mapping[str, tuple[str, str]] = {
     "certificates": ("certificates", "cryptography"),
     "demo": ("local", "equipoise.lab"),
     "lab": ("local", "equipoise.lab"),
-    "report": ("local", "equipoise.lab"),
     "testbed": ("local", "equipoise.testbed"),
     "up": ("local", "equipoise.testbed"),
 }

@@ -1,9 +1,11 @@
 """Which profile of queries fits a Prometheus: the one whose metrics it has, of nodes of this cluster."""
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 import msgspec
 
+from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.collector.decisions.profiles import PROFILES
 from equipoise.collector.decisions.profiles.custom import CustomQueries
 from equipoise.collector.decisions.profiles.query_profile import MemoryKind, QueryProfile
@@ -12,6 +14,8 @@ from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.contracts.load.correction import RESOURCES
+from equipoise.runtime.configuration.env_overrides import overridden
+from equipoise.runtime.configuration.loading import all_sections
 from equipoise.runtime.process.clock import Clock
 
 SCRAPE_FIX = (
@@ -118,7 +122,9 @@ def no_profile_problem(matches: Mapping[str, ProfileMatch], memory: MemoryKind) 
     foreign = next(((name, match.foreign_series) for name, match in matches.items() if match.foreign_series), None)
     if foreign is not None:
         return f"profile {foreign[0]}: no series has a node of this cluster; one has {foreign[1]}", LABEL_FIX
-    problems = [f"profile {name} cannot be queried: {match.problem}" for name, match in matches.items() if match.problem]
+    problems = [
+        f"profile {name} cannot be queried: {match.problem}" for name, match in matches.items() if match.problem
+    ]
     if problems:
         return "; ".join(problems), "check the limits and the log of Prometheus"
     missing = (f"{' and '.join(_missing(name, match, memory))} ({name})" for name, match in matches.items())
@@ -134,3 +140,14 @@ def _missing(name: str, match: ProfileMatch, memory: MemoryKind) -> list[str]:
 
 def _profile(name: str) -> QueryProfile:
     return PROFILES[name](CustomQueries())
+
+
+def configured_profile(document: Mapping[str, Any], environment: Mapping[str, str]) -> str | None:
+    """The profile that the configuration or a variable names; None: only the default applies.
+
+    Raises ConfigurationError.
+    """
+    section: Any = overridden(document, environment, all_sections(SERVICE_SETTINGS), ())
+    for name in ("collector", "prometheus", "profile"):
+        section = section.get(name) if isinstance(section, dict) else None
+    return section if isinstance(section, str) else None

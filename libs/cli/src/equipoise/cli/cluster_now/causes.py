@@ -13,7 +13,7 @@ import msgspec
 
 from equipoise.cli.cluster_now.nodes import NodeNow
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.correction import RESOURCES, known, load_of
+from equipoise.contracts.load.correction import known, load_of
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
@@ -125,6 +125,3 @@ class _Pods:
 def _workload_of(pod: PlacedPod) -> Workload:
     """A bare or static pod is a workload of its own."""
     return pod.workload or Workload(kind="Pod", group="", namespace=pod.namespace, name=pod.name)
-
-
-__all__ = ["RESOURCES", "Cause", "causes", "most_uneven"]

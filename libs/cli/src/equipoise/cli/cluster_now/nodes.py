@@ -1,14 +1,17 @@
 """The load of every node beside what its pods request, and how uneven the nodes are. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from equipoise.cli.terminal import percent
 from equipoise.collector.decisions.sample_validation import UnknownUsage
 from equipoise.contracts.load.correction import RESOURCES, load_of
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state.cluster import ClusterNode
+
+RESOURCE_NAMES = {"cpu": "CPU", "memory": "memory"}
 
 CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
 
@@ -108,3 +111,24 @@ def spread_of(loads: Sequence[Resources]) -> Spread:
         mean[resource] = sum(known) / len(known) if known else None
         spread[resource] = max(known) - min(known) if len(known) > 1 else None
     return Spread(nodes=len(loads), mean=Resources(**mean), spread=Resources(**spread))
+
+
+def spread_text(spread: Spread) -> Iterator[str]:
+    """A line per resource."""
+    for resource in RESOURCES:
+        points, mean = getattr(spread.spread, resource), getattr(spread.mean, resource)
+        name = RESOURCE_NAMES[resource]
+        if mean is None:
+            yield f"{name}: unknown"
+        elif points is None:
+            yield f"{name}: {percent(mean)}; one node has no spread"
+        else:
+            yield f"{name}: spread {100 * points:.1f} points (hottest − idlest node), mean {percent(mean)}"
+
+
+def node_cells(node: NodeNow) -> Sequence[str]:
+    """Name, load and requests of CPU, load and requests of memory, number of pods."""
+    return (
+        node.node, percent(node.load.cpu), percent(node.requested.cpu), percent(node.load.memory),
+        percent(node.requested.memory), str(node.pods),
+    )  # fmt: skip

@@ -50,7 +50,9 @@ async def list_nodes_and_pods(kube: Kube, workloads: Sequence[str], *, volumes: 
     `volumes`: claims and volumes too. Raises CommandFailed if nodes or pods may not be listed, and KubeError.
     """
     kinds = [resource for resource in WORKLOAD_RESOURCES.values() if resource.kind in workloads]
-    optional: list[Resource[Any]] = [NAMESPACES, BUDGETS, *kinds, *([CLAIMS, VOLUMES] if volumes else [])]
+    optional: list[Resource[Any]] = [NAMESPACES, BUDGETS, *kinds]
+    if volumes:
+        optional += [CLAIMS, VOLUMES]
     required: list[Resource[Any]] = [NODES, PODS]
     found: dict[Resource[Any], list[Any]] = {}
     forbidden: list[Resource[Any]] = []
@@ -107,4 +109,3 @@ def _workload(resource: Resource[WorkloadObject], item: WorkloadObject) -> Workl
 def _name(resource: Resource[Any]) -> str:
     """As kubectl writes it: `deployments.apps`."""
     return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
-

@@ -1,4 +1,4 @@
-"""Reads the cluster once, with the collector's measurement, and makes the snapshot that a descheduler would evaluate."""
+"""Reads the cluster once, with the collector's measurement: the snapshot that a descheduler would evaluate."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -18,9 +18,9 @@ from equipoise.collector.shell.profile_learning import ProfileLearning
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.collector.state.pod_times import trimmed
-from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.eviction.protection import Rules
+from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import WorkloadUtilization
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
@@ -162,9 +162,7 @@ async def read_cluster(
     return await _assembled(connection, measurement, placement, clock)
 
 
-def _placement(
-    settings: CollectorSettings, load: LoadSettings, objects: ListedObjects, now: float
-) -> ClusterPlacement:
+def _placement(settings: CollectorSettings, load: LoadSettings, objects: ListedObjects, now: float) -> ClusterPlacement:
     placement = ClusterPlacement(
         windows=[window.length for window in load.windows], start_timeout=load.pod_start_timeout, owner_retention=0.0,
         owner_of=objects.owners.__getitem__, selector=settings.node_selector,

@@ -9,7 +9,6 @@ from equipoise.cli.bus import retained_messages
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.report import sentences
 from equipoise.cli.report.figures import MAX_ROWS, PlacementReport, ReportTotals
-from equipoise.cli.report.page import page
 from equipoise.cli.terminal import print_result, print_section, table
 from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.contracts.configuration.duration import Duration
@@ -42,6 +41,8 @@ async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path
         )
     report = totals.report(now - since, now)
     if html is not None:
+        from equipoise.cli.report.page import page  # requires the lab
+
         html.write_text(page(report), encoding="utf-8")  # noqa: ASYNC240  one small file
     print_result(report, show, as_json=as_json)
 

@@ -101,5 +101,6 @@ def profile_finding(
         fix = LABEL_FIX
     else:
         shipped = {name: each for name, each in profiles.items() if name != "custom"}
-        fix = ": ".join(no_profile_problem(shipped, memory))
+        problem, fix = no_profile_problem(shipped, memory)
+        fix = fix if match.problem else f"{problem}: {fix}"
     return Finding("error", subject, message, fix)
