@@ -24,6 +24,7 @@ MODULES = {
     "level_vs_descheduler": "level_vs_descheduler",
     "live_5000": "live_5000",
     "resources": "resources",
+    "first_insight": "first_insight",
     "lab_replay": "lab",
     "lab_memory": "lab",
 }

@@ -13,7 +13,11 @@ import yaml
 from cli.programs import run, started
 from cluster_fixtures import StartCluster
 from collector.exporter import Exporter, a_job, a_node, prometheus
+from collector.scraped_pages import cadvisor, exporter_job, kube_state_metrics, kubelet_job, node_exporter, state_job
 
+from equipoise.cli.service_settings import SERVICE_SETTINGS
+from equipoise.cli.up.run import set_profile
+from equipoise.runtime.configuration import read_sections, to_document
 from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.objects import constant_usage_annotations, deployment, node, pod_template
@@ -207,6 +211,43 @@ async def test_a_prometheus_without_our_metrics_is_named(cluster: Cluster, empty
     await fails(cluster, "--prometheus", foreign, text="no series has a node of this cluster; one has")
     output = await fails(cluster, "--prometheus", "http://127.0.0.1:9", text="does not respond")
     assert "port-forward" in output
+
+
+@pytest.fixture(scope="module")
+def stack(testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Prometheus that scrapes `hot` as kube-prometheus-stack does."""
+    exporter = Exporter()
+    exporter.show("node-exporter/hot", node_exporter(busy=1.5))
+    exporter.show("cadvisor/hot", cadvisor({"default/greedy": 0.5}))
+    exporter.show("state", kube_state_metrics({"hot": "10.0.0.1"}))
+    jobs = [exporter_job(exporter, "hot", "10.0.0.1"), kubelet_job(exporter, "hot", "10.0.0.1"), state_job(exporter)]
+    with prometheus(testbed_binaries.prometheus, tmp_path_factory.mktemp("stack"), jobs) as url:
+        yield url
+    exporter.close()
+
+
+def up_document(cluster: Cluster, url: str) -> dict[str, Any]:
+    document = to_document(*read_sections({}, SERVICE_SETTINGS))
+    document["kubernetes"] |= {"kubeconfig": str(cluster.kubeconfig)}
+    document["collector"]["prometheus"]["url"] = url
+    return document
+
+
+async def test_up_detects_the_profile(cluster: Cluster, stack: str, empty: str) -> None:
+    """A configured one stays. Without one that fits, `up` begins with the default, and prints what is missing."""
+    document = up_document(cluster, stack)
+    async with asyncio.timeout(60):
+        while await set_profile(document, detect=True) != "profile kube-prometheus (detected)":  # noqa: ASYNC110  scrapes
+            await asyncio.sleep(0.2)
+    assert "kube-prometheus" == document["collector"]["prometheus"]["profile"]
+
+    document = up_document(cluster, stack)
+    assert "profile kubelet" == await set_profile(document, detect=False)
+    line = await set_profile(up_document(cluster, empty), detect=True)
+    assert line.startswith("profile kubelet, which was not detected")
+    assert "node_cpu_seconds_total" in line
+    line = await set_profile(up_document(cluster, "http://127.0.0.1:9"), detect=True)
+    assert "does not respond" in line
 
 
 async def test_the_prometheus_must_be_given(cluster: Cluster) -> None:
