@@ -9,7 +9,7 @@ from builders import GIB, a_node_utilization, a_placed_pod, a_placement, a_workl
 from descheduler.snapshots import a_pod, a_snapshot, cluster_of, evaluation_settings, placements_of
 from rich.console import Console
 
-from equipoise.cli.cluster_now.causes import Cause, causes, most_uneven
+from equipoise.cli.cluster_now.causes import UnevenWorkload, causes, most_uneven
 from equipoise.cli.cluster_now.nodes import NodeNow, counted, nodes_now, spread_of
 from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.kubeconfig import ClusterName
@@ -82,7 +82,9 @@ def test_the_spread_is_the_highest_minus_the_lowest_load() -> None:
 # causes
 
 
-def the_causes(usage: dict[str, dict[str, float]], loads: dict[str, float], request: float | None = 0.1) -> list[Cause]:
+def the_causes(
+    usage: dict[str, dict[str, float]], loads: dict[str, float], request: float | None = 0.1
+) -> list[UnevenWorkload]:
     """`usage`: cores by node and pod; a pod `web-1` is of the workload `web`. Nodes have ten cores."""
     placements, utilization = {}, {}
     for node, pods in usage.items():

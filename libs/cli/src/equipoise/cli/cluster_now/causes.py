@@ -25,7 +25,7 @@ Resource = Literal["cpu", "memory"]
 Reason = Literal["no request", "request too low", "placement"]
 
 
-class Cause(msgspec.Struct, frozen=True, kw_only=True):
+class UnevenWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """A workload that makes nodes uneven."""
 
     workload: Workload
@@ -62,7 +62,7 @@ def causes(
     placements: Mapping[str, NodePlacement],
     utilization: Mapping[str, NodeUtilization],
     limit: int,
-) -> list[Cause]:
+) -> list[UnevenWorkload]:
     """The workloads with the largest parts, largest first. `nodes`: those that count for the spread."""
     loads = {node.node: load for node in nodes if (load := getattr(node.load, resource)) is not None}
     if not loads:
@@ -104,12 +104,12 @@ class _Pods:
         self._usage += usage
         self._requests += known(request) or 0.0
 
-    def cause(self, workload: Workload, resource: Resource, share: float, above: set[str]) -> Cause:
+    def cause(self, workload: Workload, resource: Resource, share: float, above: set[str]) -> UnevenWorkload:
         pods = sum(self._count.values())
         usage, request = self._usage / pods, self._requests / pods
         reason: Reason = "placement" if usage < UNDERSTATED * request else "request too low"
         here = above & self._count.keys()
-        return Cause(
+        return UnevenWorkload(
             workload=workload,
             resource=resource,
             share=share,

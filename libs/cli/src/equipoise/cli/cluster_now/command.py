@@ -10,7 +10,7 @@ from functools import cached_property
 import msgspec
 from rich.console import Console
 
-from equipoise.cli.cluster_now.reading import ClusterNow, Connection, connected, read_cluster
+from equipoise.cli.cluster_now.reading import ClusterNow, ClusterSources, connected, read_cluster
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.options import ClusterOptions
@@ -73,7 +73,7 @@ class NowOptions:
 class Reading:
     """An open connection, for one or several readings."""
 
-    connection: Connection
+    connection: ClusterSources
     clock: Clock
     progress: Callable[[str], None]
 

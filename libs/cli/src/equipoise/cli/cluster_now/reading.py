@@ -57,7 +57,7 @@ class ClusterNow(msgspec.Struct, frozen=True, kw_only=True):
     """Hours of the past day of which the usage of a workload is known."""
 
 
-class Connection(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterSources(msgspec.Struct, frozen=True, kw_only=True):
     """What a reading reads from. `profile_detected`: the profile of the settings was found, not configured."""
 
     kube: Kube
@@ -70,7 +70,7 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
 @asynccontextmanager
 async def connected(
     kube: Kube, settings: AllSettings, clock: Clock, progress: Progress, *, profile: str | None
-) -> AsyncIterator[Connection]:
+) -> AsyncIterator[ClusterSources]:
     """Lists the objects, and opens Prometheus. `profile`: the configured one; None: it is detected.
 
     Raises CommandFailed with what to do: without permissions, without Prometheus, and when no profile fits.
@@ -94,7 +94,7 @@ async def connected(
         source.close()
         raise unreachable(prometheus, error) from None
     try:
-        yield Connection(
+        yield ClusterSources(
             kube=kube, source=source, objects=objects, profile_detected=detected,
             settings=msgspec.structs.replace(settings, collector=collector),
         )  # fmt: skip
@@ -133,7 +133,7 @@ def evaluation_settings(settings: AllSettings) -> EvaluationSettings:
 
 
 async def read_cluster(
-    connection: Connection, clock: Clock, progress: Progress, *, windows: tuple[Window, ...], days: bool
+    connection: ClusterSources, clock: Clock, progress: Progress, *, windows: tuple[Window, ...], days: bool
 ) -> ClusterNow:
     """Measure these windows; the shortest always. `days`: also the 24-hour profiles of workloads.
 
@@ -184,7 +184,7 @@ async def _measure_days(learning: ProfileLearning, progress: Progress) -> None:
 
 
 async def _assembled(
-    connection: Connection, measurement: Measurement, placement: ClusterPlacement, clock: Clock
+    connection: ClusterSources, measurement: Measurement, placement: ClusterPlacement, clock: Clock
 ) -> ClusterNow:
     load, names = connection.settings.shared.load, sorted(placement.nodes)
     longest, now = load.longest, clock.now()

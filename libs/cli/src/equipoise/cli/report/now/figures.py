@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from equipoise.cli.cluster_now.causes import Cause, Resource, causes, most_uneven
+from equipoise.cli.cluster_now.causes import Resource, UnevenWorkload, causes, most_uneven
 from equipoise.cli.cluster_now.nodes import NodeNow, Spread, counted, nodes_now, spread_of
 from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.doctor.checks.nodes import FIXES
@@ -28,7 +28,7 @@ _LIFTED = IntentLimits(per_evaluation=MAX_MOVES, per_node=MAX_MOVES, per_workloa
 _NOBODY = LeaseEpoch(lease_uid="", transitions=0, holder="")
 
 
-class Unknown(msgspec.Struct, frozen=True, kw_only=True):
+class NotKnown(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is not known."""
 
     what: str
@@ -89,9 +89,9 @@ class NowReport(msgspec.Struct, frozen=True, kw_only=True):
 
     hottest: list[NodeNow]
     idlest: list[NodeNow]
-    causes: list[Cause]
+    causes: list[UnevenWorkload]
     prospect: Prospect
-    unknown: list[Unknown]
+    unknown: list[NotKnown]
     next: list[NextStep]
 
 
@@ -176,7 +176,7 @@ def _prospect(
     )
 
 
-def _unknown_nodes(nodes: Sequence[NodeNow], now: ClusterNow) -> list[Unknown]:
+def _unknown_nodes(nodes: Sequence[NodeNow], now: ClusterNow) -> list[NotKnown]:
     """One entry for each reason, with up to three nodes."""
     groups: dict[str, list[NodeNow]] = {}
     for node in nodes:
@@ -189,20 +189,20 @@ def _unknown_nodes(nodes: Sequence[NodeNow], now: ClusterNow) -> list[Unknown]:
         more = f"; and {len(members) - MOST} more" if len(members) > MOST else ""
         what = f"the load of {_count(len(members), 'node')}"
         fix = next((text for kind, text in FIXES.items() if kind == why), "")
-        found.append(Unknown(what=what, why=named + more, fix=fix))
+        found.append(NotKnown(what=what, why=named + more, fix=fix))
     return found
 
 
-def _unknown_otherwise(now: ClusterNow, pods: int, measured: int) -> list[Unknown]:
+def _unknown_otherwise(now: ClusterNow, pods: int, measured: int) -> list[NotKnown]:
     found = []
     if now.problem:
-        found.append(Unknown(what="a part of the measurement", why=now.problem))
+        found.append(NotKnown(what="a part of the measurement", why=now.problem))
     if measured < pods:
         why = "a pod is measured once it has samples of the whole window"
-        found.append(Unknown(what=f"the usage of {pods - measured} of {_count(pods, 'pod')}", why=why))
+        found.append(NotKnown(what=f"the usage of {pods - measured} of {_count(pods, 'pod')}", why=why))
     if now.hours < SLOTS:
         found.append(
-            Unknown(
+            NotKnown(
                 what=f"{SLOTS - now.hours} of the past {SLOTS} hours",
                 why="Prometheus has no usage of workloads of that time; the plan takes their present usage as constant",
             )

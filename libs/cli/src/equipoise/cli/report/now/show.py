@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.console import Console
 from rich.text import Text
 
-from equipoise.cli.cluster_now.causes import Cause
+from equipoise.cli.cluster_now.causes import UnevenWorkload
 from equipoise.cli.cluster_now.nodes import RESOURCE_NAMES, node_cells, spread_text
 from equipoise.cli.report.now.figures import NowReport, Prospect
 from equipoise.cli.terminal import GIB, UNIT, amounts, day_and_time, percent, table
@@ -84,7 +84,7 @@ def _show_causes(report: NowReport, to: Console) -> None:
     to.print(made)
 
 
-def reason(cause: Cause) -> str:
+def reason(cause: UnevenWorkload) -> str:
     """Why the workload makes nodes uneven."""
     name, where = RESOURCE_NAMES[cause.resource], _where(cause)
     if cause.request is None:
@@ -95,7 +95,7 @@ def reason(cause: Cause) -> str:
     return f"it uses {times:.0%} of its {name} request; {where}"
 
 
-def _where(cause: Cause) -> str:
+def _where(cause: UnevenWorkload) -> str:
     if cause.pods == 1:
         return "its pod is on a node above the mean"
     return f"{cause.pods_above} of its {cause.pods} pods are on {_count(cause.nodes_above, 'node')} above the mean"
