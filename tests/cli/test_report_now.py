@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cli.programs import run, started
+from cli.programs import invoke, started
 from cluster_fixtures import StartCluster
 from collector.exporter import Exporter, a_job, a_node, prometheus
 from collector.scraped_pages import cadvisor, exporter_job, kube_state_metrics, kubelet_job, node_exporter, state_job
@@ -90,10 +90,16 @@ async def reported(
 async def now(
     cluster: Cluster, configuration: Path, *arguments: str, kubeconfig: Path | None = None, **variables: str
 ) -> tuple[int, str]:
-    return await run(
+    return await invoked(
         "report", "--now", "--config", configuration, "--prometheus", cluster.prometheus_url, *arguments,
         KUBECONFIG=str(kubeconfig or cluster.kubeconfig), **variables,
     )  # fmt: skip
+
+
+async def invoked(*arguments: str | Path, **variables: str) -> tuple[int, str]:
+    """Exit code and output, in this process: a process of its own takes a second to start."""
+    result = await asyncio.to_thread(invoke, *map(str, arguments), **variables)
+    return result.exit_code, result.output
 
 
 def rights(*core: str, apps: Sequence[str] = APPS, policy: Sequence[str] = ("poddisruptionbudgets",)) -> list[Any]:
@@ -197,7 +203,7 @@ async def fails(cluster: Cluster, *arguments: str, text: str) -> str:
     """Exit code 1, once the message contains the text: Prometheus may just have started."""
     async with asyncio.timeout(100):
         while True:
-            code, output = await run("report", "--now", *arguments, KUBECONFIG=str(cluster.kubeconfig))
+            code, output = await invoked("report", "--now", *arguments, KUBECONFIG=str(cluster.kubeconfig))
             assert code == 1, output
             if text in output:
                 return output
@@ -251,7 +257,7 @@ async def test_up_detects_the_profile(cluster: Cluster, stack: str, empty: str) 
 
 
 async def test_the_prometheus_must_be_given(cluster: Cluster) -> None:
-    code, output = await run("report", "--now", KUBECONFIG=str(cluster.kubeconfig))
+    code, output = await invoked("report", "--now", KUBECONFIG=str(cluster.kubeconfig))
     assert 2 == code
     assert "--prometheus URL" in output
 
@@ -262,12 +268,12 @@ async def test_nodes_are_listed_with_load_and_requests(cluster: Cluster, configu
     options = ("--config", configuration, "--prometheus", cluster.prometheus_url)
     access = {"KUBECONFIG": str(cluster.kubeconfig)}
 
-    code, text = await run("nodes", *options, "-o", "yaml", **access)
+    code, text = await invoked("nodes", *options, "-o", "yaml", **access)
     assert 0 == code, text
     listed = yaml.safe_load(text)
     assert ["hot", "idle", "plane"] == [each["node"] for each in listed["nodes"]]
     assert pytest.approx(0.9, abs=0.05) == listed["nodes"][0]["load"]["cpu"]
-    code, text = await run("nodes", *options, "-o", "wide", **access)
+    code, text = await invoked("nodes", *options, "-o", "wide", **access)
     assert re.search(r"hot +\d+\.\d% +10\.0% .* 3\.6 +4\.0 ", text), text
     assert "control plane" in text
     watching = await started("nodes", "--watch", *options, "-o", "json", **access)
