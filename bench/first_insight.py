@@ -56,6 +56,13 @@ def api_server(nodes: int, pods: int, clock: Clock) -> MemoryKube:
     return kube
 
 
+async def keep_filling(url: str, nodes: int, pods: int, spacing: int, newest: int) -> None:
+    """Samples come in while the cluster is read, as in reality: else they would soon be too old."""
+    while True:
+        await asyncio.sleep(spacing / 2)
+        newest = await fill(url, nodes, pods, spacing, newest)
+
+
 async def measure(nodes: int, pods: int, spacing: int, url: str) -> None:
     clock = SystemClock()
     kube = api_server(nodes, pods, clock)
@@ -66,6 +73,7 @@ async def measure(nodes: int, pods: int, spacing: int, url: str) -> None:
         shared=Shared(thresholds=THRESHOLDS),
         collector=CollectorSettings(prometheus=prometheus, scrape_interval=Duration(spacing)),
     )
+    filling = asyncio.create_task(keep_filling(url, nodes, pods, spacing, newest))
     before, steps = resident_mb(), Counter[str]()
     at, begun, cpu = "", time.monotonic(), time.process_time()
 
@@ -87,6 +95,7 @@ async def measure(nodes: int, pods: int, spacing: int, url: str) -> None:
         )  # fmt: skip
     step("")
     whole = time.monotonic() - started
+    filling.cancel()
     progress(", ".join(f"{what} {seconds:.1f} s" for what, seconds in steps.items() if what))
     progress(msgspec.json.encode(made.prospect).decode()[:300])
     assert made.before.nodes == nodes, "the load of a node is unknown"
