@@ -256,10 +256,22 @@ async def test_up_detects_the_profile(cluster: Cluster, stack: str, empty: str) 
     assert "does not respond" in line
 
 
-async def test_the_prometheus_must_be_given(cluster: Cluster) -> None:
+async def test_without_a_prometheus_the_command_that_reaches_it_is_named(cluster: Cluster, tmp_path: Path) -> None:
+    """For the Service of this cluster, or for any if Services may not be listed."""
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "prometheus-operated", "namespace": "default"},
+        "spec": {"ports": [{"name": "http-web", "port": 9090, "targetPort": "http-web"}]},
+    }
+    await cluster.apply([service])
     code, output = await invoked("report", "--now", KUBECONFIG=str(cluster.kubeconfig))
     assert 2 == code
-    assert "--prometheus URL" in output
+    assert "run `kubectl -n default port-forward service/prometheus-operated 9090`, then --prometheus" in output
+    kubeconfig = await a_reader(cluster, "no-services", rights(*READER), tmp_path)
+    code, output = await invoked("nodes", KUBECONFIG=str(kubeconfig))
+    assert 2 == code
+    assert "run `kubectl -n NAMESPACE port-forward service/NAME 9090`" in output
 
 
 async def test_nodes_are_listed_with_load_and_requests(cluster: Cluster, configuration: Path) -> None:
