@@ -6,6 +6,7 @@ import click
 
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.options import (
+    BusOptions,
     ClusterOptions,
     cluster_options,
     json_option,
@@ -17,7 +18,11 @@ from equipoise.cli.options import (
 
 @click.command()
 @click.option("--prometheus", "prometheus_url", help="URL of Prometheus. Defaults to the configuration.")
-@click.option("--nats", "url", help="URL of the NATS server. Defaults to the configuration.")
+@click.option(
+    "--nats",
+    "url",
+    help="URL of NATS. Defaults to the configuration; one of the cluster is reached through the API server.",
+)
 @user_option
 @password_option
 @nats_ca_option
@@ -38,6 +43,7 @@ def doctor(
     """
     import asyncio
 
+    from equipoise.cli.bus_access import in_cluster_address
     from equipoise.cli.doctor.run import run_doctor, settings_for
     from equipoise.cli.service_settings import all_settings, read_file
     from equipoise.runtime.configuration import Tls
@@ -58,5 +64,17 @@ def doctor(
         services_nats = all_settings(read_file(cluster.configuration)).shared.nats if cluster.configuration else None
     except ValueError as error:
         raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
-    if not asyncio.run(run_doctor(settings, services_nats=services_nats, cluster_problem=problem, as_json=as_json)):
+    through_cluster = None
+    if url is None and connection is not None and in_cluster_address(settings.shared.nats, connection):
+        through_cluster = BusOptions(url=None, user=user, password_file=password_file, ca_file=ca_file)
+    healthy = asyncio.run(
+        run_doctor(
+            settings,
+            services_nats=services_nats,
+            cluster_problem=problem,
+            through_cluster=through_cluster,
+            as_json=as_json,
+        )
+    )
+    if not healthy:
         raise SystemExit(1)

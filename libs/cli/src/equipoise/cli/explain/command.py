@@ -1,13 +1,8 @@
 """`equipoise explain`."""
 
-from typing import TYPE_CHECKING
-
 import click
 
-from equipoise.cli.options import ClusterOptions, cluster_options, json_option, nats_options
-
-if TYPE_CHECKING:
-    from equipoise.runtime.configuration import Nats
+from equipoise.cli.options import BusOptions, ClusterOptions, cluster_options, json_option, nats_options
 
 
 @click.group()
@@ -21,16 +16,18 @@ def explain() -> None:
 @nats_options
 @cluster_options
 @json_option
-def pod(name: str, node: str, server: "Nats", cluster: ClusterOptions, as_json: bool) -> None:
+def pod(name: str, node: str, bus: BusOptions, cluster: ClusterOptions, as_json: bool) -> None:
     """Score the nodes for a pod, as if it were scheduled now, and show the inputs of the scores.
 
     The pod must have been placed on a node.
     """
     import asyncio
 
+    from equipoise.cli.bus_access import with_bus
     from equipoise.cli.explain.scores import pod_request, run_explain
 
-    asyncio.run(run_explain(pod_request(name, node), server, cluster, as_json=as_json))
+    request = pod_request(name, node)
+    asyncio.run(with_bus(bus, cluster, lambda server: run_explain(request, server, cluster, as_json=as_json)))
 
 
 @explain.command()
@@ -38,14 +35,16 @@ def pod(name: str, node: str, server: "Nats", cluster: ClusterOptions, as_json: 
 @nats_options
 @cluster_options
 @json_option
-def node(name: str, server: "Nats", cluster: ClusterOptions, as_json: bool) -> None:
+def node(name: str, bus: BusOptions, cluster: ClusterOptions, as_json: bool) -> None:
     """Show the inputs of a node's load, and its score for a pod without requests."""
     import asyncio
 
+    from equipoise.cli.bus_access import with_bus
     from equipoise.cli.explain.scores import run_explain
     from equipoise.contracts.messages.explanation import ExplainRequest
 
-    asyncio.run(run_explain(ExplainRequest(node=name), server, cluster, as_json=as_json))
+    request = ExplainRequest(node=name)
+    asyncio.run(with_bus(bus, cluster, lambda server: run_explain(request, server, cluster, as_json=as_json)))
 
 
 @explain.command()
@@ -53,13 +52,16 @@ def node(name: str, server: "Nats", cluster: ClusterOptions, as_json: bool) -> N
 @nats_options
 @cluster_options
 @json_option
-def eviction(name: str, server: "Nats", cluster: ClusterOptions, as_json: bool) -> None:
+def eviction(name: str, bus: BusOptions, cluster: ClusterOptions, as_json: bool) -> None:
     """Explain why a pod was evicted, or was not, from the samples to its replacement.
 
     Outcomes are retained for 24 hours.
     """
     import asyncio
 
+    from equipoise.cli.bus_access import with_bus
     from equipoise.cli.explain.eviction import run_explain_eviction
+    from equipoise.cli.explain.scores import pod_name
 
-    asyncio.run(run_explain_eviction(name, server, cluster, as_json=as_json))
+    pod_name(name)  # reports an invalid name first
+    asyncio.run(with_bus(bus, cluster, lambda server: run_explain_eviction(name, server, cluster, as_json=as_json)))

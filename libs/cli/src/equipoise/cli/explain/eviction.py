@@ -70,7 +70,7 @@ async def run_explain_eviction(name: str, server: Nats, options: ClusterOptions,
     """
     namespace, pod = pod_name(name)
     configure_logging(Logging(level="error"), "explain")
-    cluster = bus_cluster(options, server.url)
+    cluster = bus_cluster(options, server)
     found = await read_history(namespace, pod, server)
     if found.empty:
         raise CommandFailed(

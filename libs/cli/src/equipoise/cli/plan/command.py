@@ -1,14 +1,10 @@
 """`equipoise plan`."""
 
 import os
-from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.cli.options import ClusterOptions, cluster_options, json_option, nats_options
-
-if TYPE_CHECKING:
-    from equipoise.runtime.configuration import Nats
+from equipoise.cli.options import BusOptions, ClusterOptions, cluster_options, json_option, nats_options
 
 
 @click.command()
@@ -16,7 +12,7 @@ if TYPE_CHECKING:
 @nats_options
 @cluster_options
 @json_option
-def plan(only_changes: bool, server: "Nats", cluster: ClusterOptions, as_json: bool) -> None:
+def plan(only_changes: bool, bus: BusOptions, cluster: ClusterOptions, as_json: bool) -> None:
     """Show which pods would move now, from where to where, and why. Nothing is proposed or evicted.
 
     Exit code 1 means that no plan could be read, that it is unknown whether binders evict, or that the plan is not of
@@ -24,6 +20,13 @@ def plan(only_changes: bool, server: "Nats", cluster: ClusterOptions, as_json: b
     """
     import asyncio
 
+    from equipoise.cli.bus_access import with_bus
     from equipoise.cli.plan.run import run_plan
 
-    asyncio.run(run_plan(server, cluster, os.environ, as_json=as_json, only_changes=only_changes))
+    asyncio.run(
+        with_bus(
+            bus,
+            cluster,
+            lambda server: run_plan(server, cluster, os.environ, as_json=as_json, only_changes=only_changes),
+        )
+    )

@@ -62,13 +62,13 @@ async def run_plan(
     Raises BusError, and CommandFailed if it is unknown whether binders evict, or if the plan is of another cluster.
     """
     configure_logging(Logging(level="error"), "plan")
-    bus_cluster(options, server.url)  # reports invalid options first
+    bus_cluster(options, server)  # reports invalid options first
     try:
         plan = await send_request(server, PLAN_PREVIEW, PlanRequest(), PlanResponse, no_responder="")
     except NoResponders:
         no_leader = f"{NO_LEADER.format(url=server.url)}{await leader_in_cluster(options)}"
         raise NoResponders(no_leader) from None
-    cluster = await plan_cluster(options, plan.leader.lease_uid, server.url)
+    cluster = await plan_cluster(options, plan.leader.lease_uid, server)
     plans = LastPlans(environment)
     before = plans.last(plan)
     if only_changes and before is None:

@@ -15,15 +15,16 @@ from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import NotInstalled, read_installed
 from equipoise.binder.state.ledger import LedgerClosed, LedgerEntry
 from equipoise.binder.state.ledger_json import clock_time
+from equipoise.cli.bus_access import reached
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
-from equipoise.cli.options import ClusterOptions
+from equipoise.cli.options import BusOptions, ClusterOptions
 from equipoise.cli.status.binder_mode import BinderMode, read_binder_mode
 from equipoise.cli.terminal import print_result, table
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.messages.health import DRY_RUN, REAL
-from equipoise.runtime.configuration import Logging, Nats, read_document, read_sections
+from equipoise.runtime.configuration import Logging, read_document, read_sections
 from equipoise.runtime.kubernetes.client import Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
@@ -53,7 +54,7 @@ def configured(configuration: Path | None, environment: Mapping[str, str]) -> Bi
 
 
 async def run_status(
-    options: ClusterOptions, binder: BinderSettings, server: Nats, environment: Mapping[str, str], *, as_json: bool
+    options: ClusterOptions, binder: BinderSettings, bus: BusOptions, environment: Mapping[str, str], *, as_json: bool
 ) -> None:
     """Run the command. Raises InvalidInput, and CommandFailed if it is unknown whether pods may be evicted."""
     configure_logging(Logging(level="error"), "status")
@@ -63,7 +64,7 @@ async def run_status(
         async with connect_kube(cluster, "status", clock) as kube:
             ledger = await read_status(kube, cluster.namespace, binder.limits, clock)
             if ledger.evictions == "allowed":
-                mode = await read_binder_mode(server, kube, cluster.namespace, clock)
+                mode = await _read_mode(bus, options, kube, cluster.namespace, clock)
     except KubeError as error:
         ledger = LedgerStatus(evictions="unknown", why=str(error))
     if mode is not None and configuration is not None:
@@ -73,6 +74,15 @@ async def run_status(
     print_result(status, lambda status, to: show(status, to, source), as_json=as_json)
     if status.evictions == "unknown":
         raise CommandFailed("it is unknown whether pods may be evicted")
+
+
+async def _read_mode(bus: BusOptions, options: ClusterOptions, kube: Kube, namespace: str, clock: Clock) -> BinderMode:
+    """Unknown, with the reason, if NATS cannot be reached."""
+    try:
+        async with reached(bus, options) as server:
+            return await read_binder_mode(server, kube, namespace, clock)
+    except CommandFailed as error:
+        return BinderMode(mode="unknown", why=error.message)
 
 
 async def read_status(kube: Kube, namespace: str, limits: Limits, clock: Clock) -> LedgerStatus:
