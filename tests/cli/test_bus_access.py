@@ -139,7 +139,7 @@ async def test_a_command_needs_no_address_and_no_password(
 
 
 async def test_tap_and_status_see_what_services_publish(installed: Installation, tmp_path: Path) -> None:
-    """A bus that is reached through the API server is that of the cluster, without a Lease. No password stays behind."""
+    """A bus that is reached through the API server is that of the cluster, without a Lease. No password remains."""
     installed.cluster.put_ledger(a_ledger(created_at=NOW - 9_000, started_at=NOW - 9_000))
     reports = asyncio.create_task(installed.reports())
     try:

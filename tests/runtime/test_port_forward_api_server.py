@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -22,8 +21,18 @@ from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed import objects
 from equipoise.testbed.cluster import Cluster
 
+pytestmark = pytest.mark.weekly
+
 POD_PORT = 4222
 POD = "/api/v1/namespaces/default/pods/nats-0"
+
+
+def a_kubeconfig_of(cluster: Cluster, token: str) -> Path:
+    document = yaml.safe_load(Path(cluster.kubeconfig).read_text())
+    document["users"][0]["user"] = {"token": token}
+    other = cluster.directory / "nobody.kubeconfig"
+    other.write_text(yaml.safe_dump(document))
+    return other
 
 
 @dataclass
@@ -55,7 +64,7 @@ def kubelet_arguments(directory: Path, target: int) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-async def world(start_cluster: StartCluster, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+async def world(start_cluster: StartCluster, tmp_path_factory: pytest.TempPathFactory) -> World:
     target = free_port()
     arguments = {
         "kwok": kubelet_arguments(tmp_path_factory.mktemp("kubelet"), target),
@@ -63,10 +72,10 @@ async def world(start_cluster: StartCluster, tmp_path_factory: pytest.TempPathFa
     }
     cluster = start_cluster(arguments=arguments)
     await cluster.add_nodes([objects.node("node-a")])
-    await cluster.request(
-        "PATCH", "/api/v1/nodes/node-a/status",
-        {"status": {"daemonEndpoints": {"kubeletEndpoint": {"Port": urlsplit(cluster.kubelet_url).port}}}},
-    )  # fmt: skip
+    async with cluster.api() as api:
+        port = {"daemonEndpoints": {"kubeletEndpoint": {"Port": urlsplit(cluster.kubelet_url).port}}}
+        path, patch = "/api/v1/nodes/node-a/status", "application/merge-patch+json"
+        await api.request("PATCH", path, {"status": port}, content_type=patch)
     containers = [{"name": "nats", "image": "nats", "ports": [{"containerPort": POD_PORT}]}]
     pod = {
         "apiVersion": "v1",
@@ -76,7 +85,7 @@ async def world(start_cluster: StartCluster, tmp_path_factory: pytest.TempPathFa
     }
     await cluster.apply([pod])
     await cluster.wait(POD, lambda pod: pod["status"].get("phase") == "Running")
-    yield World(cluster, target)
+    return World(cluster, target)
 
 
 async def test_bytes_pass_through_the_api_server(world: World) -> None:
@@ -114,12 +123,8 @@ async def test_refusals_of_the_api_server_are_named(world: World) -> None:
         with pytest.raises(KubeError, match='pods "nats-7" not found'):
             async with port_forward(api, "default", "nats-7", POD_PORT):
                 pass
-    document = yaml.safe_load(Path(world.cluster.kubeconfig).read_text())
-    document["users"][0]["user"] = {
-        "token": (await world.cluster.service_account_token("default", "default")).read_text()
-    }
-    other = Path(world.cluster.directory) / "nobody.kubeconfig"
-    other.write_text(yaml.safe_dump(document))
+    token = await world.cluster.service_account_token("default", "default")
+    other = a_kubeconfig_of(world.cluster, token.read_text())
     async with connect_kube(Kubernetes(kubeconfig=str(other)), "test", SystemClock()) as api:
         with pytest.raises(Forbidden, match="pods/portforward"):
             async with port_forward(api, "default", "nats-0", POD_PORT):
