@@ -11,7 +11,7 @@ ARGS ?=
 export PYTHON
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test test-unit chaos check lock bench up clean
+.PHONY: help demo test test-unit chaos check lock release bench up clean
 
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ check: ## Check style, types, architecture, and that docs/asyncapi.yaml and docs
 
 lock: ## Write the versions and hashes in requirements/ after a change of dependencies (ARGS=--upgrade for the newest)
 	@requirements/lock.sh $(ARGS)
+
+release: ## Build wheels, requirements, SBOM, chart and checksums into dist/ (ARGS="--tag v0.1.0" checks the version)
+	@./run python -m requirements.release $(ARGS)
 
 bench: ## Measure speed and memory, one JSON line per benchmark (BENCH="name name" selects some)
 	@./run python -m bench $(BENCH)

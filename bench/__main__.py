@@ -22,6 +22,7 @@ MODULES = {
     "binder": "binder",
     "weeks": "weeks",
     "level_vs_descheduler": "level_vs_descheduler",
+    "live_5000": "live_5000",
     "resources": "resources",
     "lab_replay": "lab",
     "lab_memory": "lab",

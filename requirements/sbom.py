@@ -15,8 +15,8 @@ from typing import Any
 from requirements.pins import Pin, read_pins
 
 ROOT = Path(__file__).resolve().parents[1]
-IMAGE = "equipoise"
-PROGRAM = "equipoise-cli"
+IMAGE = "equipoise-image"
+PROGRAM = "equipoise"
 """It depends on all of our packages that the image contains."""
 
 

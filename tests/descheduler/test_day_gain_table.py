@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.contracts.fit import FitPod
+from equipoise.contracts.numeric import Array
 from equipoise.descheduler.decisions.planning.day_gain_table import DayGainTable
-from equipoise.descheduler.decisions.planning.node_arrays import Array
 from equipoise.descheduler.state.cluster import MovablePod
 
 SLOTS = np.array([0.4, 0.35, 0.25])

@@ -9,8 +9,8 @@ from scorer.clusters import a_demand, evenly, node_loads
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section
+from equipoise.contracts.numeric import Array
 from equipoise.scorer.decisions.policies.dynamic import Dynamic, Predicate, Priority
-from equipoise.scorer.state.arrays import Array
 
 POD = a_demand(1.0)
 

@@ -13,6 +13,7 @@ from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.placement import GonePod, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
+from equipoise.contracts.numeric import Array
 from equipoise.scorer.decisions.explanation import explain, smallest_change
 from equipoise.scorer.decisions.policies.load_aware import LoadAware
 from equipoise.scorer.decisions.policies.mix import Mix, MixPart
@@ -20,7 +21,7 @@ from equipoise.scorer.decisions.policies.policy import ScoringPolicy
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
 from equipoise.scorer.decisions.scoring_state import ScoringState
-from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic
+from equipoise.scorer.state.arrays import CandidateNodes, Demand, Statistic
 from equipoise.scorer.state.demand import demand_of_placed
 
 A_MIX = Mix(parts=(MixPart(policy=WaterLevel()), MixPart(policy=ProfilePolicy())))

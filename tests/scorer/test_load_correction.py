@@ -22,7 +22,7 @@ from equipoise.contracts.load.demand import WATER_LEVEL, pod_usage
 from equipoise.contracts.messages.placement import GonePod, NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
-from equipoise.scorer.state.arrays import Array
+from equipoise.contracts.numeric import Array
 from equipoise.scorer.state.load_correction import corrected_load
 
 LOAD = LoadSettings()

@@ -3,7 +3,7 @@
 import numpy as np
 from builders import NOW
 
-from equipoise.scorer.state.arrays import Array
+from equipoise.contracts.numeric import Array
 from equipoise.scorer.state.reservations import Reservations
 
 USAGE = np.full((2, 2), 6.0)

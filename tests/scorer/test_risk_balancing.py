@@ -6,8 +6,9 @@ import pytest
 from scorer.clusters import a_demand, evenly, node_loads
 
 from equipoise.contracts.configuration.settings import Section
+from equipoise.contracts.numeric import Array
 from equipoise.scorer.decisions.policies.risk_balancing import RiskBalancing
-from equipoise.scorer.state.arrays import Array, CandidateNodes
+from equipoise.scorer.state.arrays import CandidateNodes
 
 
 def with_deviation(load: Array, percent: Array) -> CandidateNodes:

@@ -25,13 +25,14 @@ from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ScoreDecision
+from equipoise.contracts.numeric import Array
 from equipoise.runtime.bus.codec import MAX_PAYLOAD
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.scorer.decisions.neutral_scores import NEUTRAL
 from equipoise.scorer.decisions.policies.risk_balancing import RiskBalancing
 from equipoise.scorer.decisions.policies.water_level import ResourceWeights, WaterLevel
 from equipoise.scorer.settings import AdviceSettings, ExtenderSettings, ExtenderTls, ScorerSettings
-from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand
+from equipoise.scorer.state.arrays import CandidateNodes, Demand
 
 NAMES = ["node-a", "node-b", "node-c"]
 

@@ -14,6 +14,7 @@ COMMANDS = (
     "certificates",
     "completion",
     "config",
+    "dashboard",
     "demo",
     "doctor",
     "events",
@@ -39,13 +40,14 @@ shell completion import every module of this table.
 
 EXTRAS: Mapping[str, tuple[str, str]] = {
     "certificates": ("certificates", "cryptography"),
-    "demo": ("local", "equipoise.lab"),
-    "lab": ("local", "equipoise.lab"),
-    "report": ("local", "equipoise.lab"),
+    "demo": ("lab", "equipoise.lab"),
+    "lab": ("lab", "equipoise.lab"),
+    "report": ("lab", "equipoise.lab"),
+    "run": ("services", "numpy"),
     "testbed": ("local", "equipoise.testbed"),
     "up": ("local", "equipoise.testbed"),
 }
-"""Commands that require an extra of equipoise-cli, with a module that the extra installs. The image has no extras."""
+"""Commands that require an extra of the distribution `equipoise`, with a module that the extra installs."""
 
 PLUGIN = "kubectl-equipoise"
 """kubectl runs a program of this name for `kubectl equipoise`."""
@@ -62,8 +64,8 @@ class Program(click.Group):
             return super().get_command(ctx, cmd_name)
         if not _is_installed(cmd_name):
             raise CommandFailed(
-                f"`equipoise {cmd_name}` is not installed here: it requires equipoise-cli[{EXTRAS[cmd_name][0]}]. "
-                "The image contains only what runs in a cluster; a clone of the repository contains all commands."
+                f"`equipoise {cmd_name}` is not installed here: run pip install 'equipoise[{EXTRAS[cmd_name][0]}]'. "
+                "The image contains only what runs in a cluster."
             )
         command: click.Command = getattr(import_module(f"equipoise.cli.{cmd_name}.command"), cmd_name)
         return command
@@ -85,6 +87,6 @@ def _is_installed(command: str) -> bool:
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 success, 1 failure, 2 invalid input, 130 interrupted.",
 )
-@click.version_option(package_name="equipoise-cli", message="equipoise %(version)s", help="Print the version.")
+@click.version_option(package_name="equipoise", message="equipoise %(version)s", help="Print the version.")
 def main() -> None:
     """Level the real load of a Kubernetes cluster."""

@@ -13,5 +13,5 @@ def version(as_json: bool) -> None:
     """Print the version."""
     from importlib.metadata import version as distribution_version
 
-    number = distribution_version("equipoise-cli")
+    number = distribution_version("equipoise")
     click.echo(json.dumps({"version": number}) if as_json else f"equipoise {number}")

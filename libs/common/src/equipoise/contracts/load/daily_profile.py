@@ -5,13 +5,11 @@ A profile has 24 hourly slots, so a 24-hour forecast consists of all of them, wh
 
 import math
 
-import numpy as np
-import numpy.typing as npt
-
 from equipoise.contracts.load.correction import RESOURCES, amounts, known
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
+from equipoise.contracts.numeric import Array, np
 
-HourlyUsage = npt.NDArray[np.float64]
+HourlyUsage = Array
 """resources × slots: cores and bytes, in the order of `RESOURCES`."""
 
 SLOTS = 24
@@ -42,7 +40,7 @@ def workload_profile(workload: WorkloadUtilization | None) -> HourlyUsage | None
     return filled
 
 
-def system_usage(utilization: NodeUtilization) -> npt.NDArray[np.float64]:
+def system_usage(utilization: NodeUtilization) -> Array:
     """Cores and bytes that a node uses outside its pods: as published, else its shortest window minus its pods."""
     system = amounts(utilization.system)
     if not any(map(math.isnan, system)):

@@ -3,14 +3,13 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, amounts
 from equipoise.contracts.load.daily_profile import SLOTS, HourlyUsage, system_usage
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.numeric import Indexes, np
 
 ProfileOf = Callable[[Workload], HourlyUsage | None]
 """Hourly usage of one replica; None without a profile."""
@@ -98,7 +97,7 @@ def node_days(profile_of: ProfileOf, nodes: Sequence[NodePods | None]) -> Hourly
     return total
 
 
-def _sums(days: HourlyUsage, which: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> HourlyUsage:
+def _sums(days: HourlyUsage, which: Indexes, ends: Indexes) -> HourlyUsage:
     """nodes × resources × slots. `which`: rows of `days`, node after node; `ends`: where those of each node end."""
     total = np.zeros((len(ends) - 1, *days.shape[1:]))
     used = np.flatnonzero(np.diff(ends))

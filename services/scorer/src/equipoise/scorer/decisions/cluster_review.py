@@ -4,13 +4,12 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 
-import numpy as np
-
 from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.resources import Resources
-from equipoise.scorer.state.arrays import Array, resources
+from equipoise.contracts.numeric import Array, np
+from equipoise.scorer.state.arrays import resources
 
 HOUR = 3_600.0
 

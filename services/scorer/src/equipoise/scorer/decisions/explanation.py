@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
-import numpy as np
 
 from equipoise.contracts.bus.subjects import token
 from equipoise.contracts.configuration.settings import Window
@@ -31,11 +30,12 @@ from equipoise.contracts.messages.placement import GonePod, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.numeric import Array, Rows, np
 from equipoise.scorer.decisions.neutral_scores import neutral
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.ranking import AVOIDED, PREFERRED, Ranking, points_of, rank
 from equipoise.scorer.decisions.scoring_state import ScoringState
-from equipoise.scorer.state.arrays import Array, CandidateNodes, ClusterLoad, Demand, Rows, expected_load, resources
+from equipoise.scorer.state.arrays import CandidateNodes, ClusterLoad, Demand, expected_load, resources
 from equipoise.scorer.state.demand import demand_of_placed
 from equipoise.scorer.state.load_correction import base_of
 from equipoise.scorer.state.node_table import UNCHANGED_BY_PODS

@@ -11,8 +11,8 @@ import msgspec
 
 from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.numeric import Rows
 from equipoise.scorer.decisions.filtering import FilteredNodes
-from equipoise.scorer.state.arrays import Rows
 from equipoise.scorer.state.demand import pod_demand
 
 MAX_NODES = 15_000

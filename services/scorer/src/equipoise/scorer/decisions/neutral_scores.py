@@ -6,9 +6,8 @@ The scorer fails open. Together with neutral scores, the filter refuses no node.
 from typing import Literal
 
 import msgspec
-import numpy as np
 
-from equipoise.scorer.state.arrays import Rows
+from equipoise.contracts.numeric import Rows, np
 
 MAX_SCORE = 10
 """MaxExtenderPriority of kube-scheduler, and the default of `scorer.extender.maxScore`."""

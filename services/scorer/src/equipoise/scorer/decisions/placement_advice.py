@@ -1,13 +1,13 @@
 """Advice on a placed pod: the rank of its node among all nodes with headroom, and the regret."""
 
 import msgspec
-import numpy as np
 
 from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.load.correction import amounts
 from equipoise.contracts.messages.advice import AdvisedNode, PlacementAdvice
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.numeric import np
 from equipoise.scorer.decisions.ranking import Ranking, rank
 from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.arrays import resources

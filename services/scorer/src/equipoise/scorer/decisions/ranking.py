@@ -4,14 +4,14 @@ import math
 from collections.abc import Callable, Sequence
 
 import msgspec
-import numpy as np
 
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.score import NodeScore
+from equipoise.contracts.numeric import Array, Flags, Rows, np
 from equipoise.scorer.decisions.neutral_scores import MAX_SCORE, ExtenderScores, neutral
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
-from equipoise.scorer.state.arrays import MAX_SHARE, Array, CandidateNodes, Demand, Flags, Rows, expected_load
+from equipoise.scorer.state.arrays import MAX_SHARE, CandidateNodes, Demand, expected_load
 from equipoise.scorer.state.replacement_hints import ReplacementHint
 
 _PUBLISHED = 10

@@ -6,7 +6,6 @@ Without sufficient data they are neutral (`neutral_scores`). No I/O; times are a
 from collections.abc import Sequence
 
 import msgspec
-import numpy as np
 
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds
 from equipoise.contracts.load.correction import RESOURCES
@@ -17,12 +16,13 @@ from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ScoreDecision, ShadowResult
 from equipoise.contracts.messages.utilization import UtilizationCycle
+from equipoise.contracts.numeric import Array, Rows, np
 from equipoise.scorer.decisions.filtering import FilteredNodes, above_thresholds, without_refused
 from equipoise.scorer.decisions.neutral_scores import MAX_SCORE, ExtenderScores, NeutralReason, neutral
 from equipoise.scorer.decisions.ranking import Ranking, best_nodes, rank
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
 from equipoise.scorer.decisions.shadow import Shadow
-from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Rows, resources
+from equipoise.scorer.state.arrays import CandidateNodes, Demand, resources
 from equipoise.scorer.state.demand import expected_demand
 from equipoise.scorer.state.node_table import NodeTable
 from equipoise.scorer.state.replacement_hints import ReplacementHints

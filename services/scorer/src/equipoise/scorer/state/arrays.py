@@ -8,16 +8,11 @@ from functools import cached_property
 from typing import Literal
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.demand import EstimateSource
 from equipoise.contracts.messages.resources import Resources
-
-Array = npt.NDArray[np.float64]
-Rows = npt.NDArray[np.intp]
-Flags = npt.NDArray[np.bool_]
+from equipoise.contracts.numeric import Array, Rows, np
 
 Statistic = Literal["p95", "max", "deviation", "production", "system"]
 """What a policy may use besides the mean: 95th percentile, maximum and standard deviation of a window, the usage of

@@ -1,7 +1,6 @@
 """The expected usage of every node in the next 24 hours: the sum of the daily profiles of its pods' workloads."""
 
 import msgspec
-import numpy as np
 
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, UsageOf, amounts
@@ -9,7 +8,8 @@ from equipoise.contracts.load.daily_profile import SLOTS, system_usage, workload
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
-from equipoise.scorer.state.arrays import Array, DailyLoads, Rows
+from equipoise.contracts.numeric import Array, Rows, np
+from equipoise.scorer.state.arrays import DailyLoads
 from equipoise.scorer.state.reservations import NegativeReservation
 
 _MEAN_LIFETIME = 1.0

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import msgspec
-import numpy as np
 
 from equipoise.contracts.kubernetes.objects import Container, Pod, ResourceRequirements
 from equipoise.contracts.kubernetes.owners import workload_from_pod
@@ -15,7 +14,8 @@ from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
-from equipoise.scorer.state.arrays import Array, Demand
+from equipoise.contracts.numeric import Array, np
+from equipoise.scorer.state.arrays import Demand
 
 
 def pod_demand(pod: Pod) -> PodDemand:

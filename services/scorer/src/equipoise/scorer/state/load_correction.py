@@ -6,8 +6,6 @@ The corrected load depends on the times of the samples, not on the time of a req
 import math
 from collections.abc import Sequence
 
-import numpy as np
-
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.load.correction import (
     RESOURCES,
@@ -23,7 +21,8 @@ from equipoise.contracts.load.correction import (
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
-from equipoise.scorer.state.arrays import Array, Statistic
+from equipoise.contracts.numeric import Array, np
+from equipoise.scorer.state.arrays import Statistic
 
 MEAN_ONLY: tuple[Statistic, ...] = ()
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, repeat
 
 import msgspec
-import numpy as np
 
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
@@ -18,7 +17,8 @@ from equipoise.contracts.load.demand import EstimateSource, fresh_windows, pod_u
 from equipoise.contracts.load.latest import supersedes, supersedes_measurement
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
-from equipoise.scorer.state.arrays import Array, CandidateNodes, ClusterLoad, Flags, Rows, Statistic, shortest_known
+from equipoise.contracts.numeric import Array, Flags, Rows, np
+from equipoise.scorer.state.arrays import CandidateNodes, ClusterLoad, Statistic, shortest_known
 from equipoise.scorer.state.daily_usage import DailyUsage
 from equipoise.scorer.state.load_correction import (
     base_of,

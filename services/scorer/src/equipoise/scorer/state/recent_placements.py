@@ -1,8 +1,6 @@
 """How many pods were placed on each node in the last minutes."""
 
-import numpy as np
-
-from equipoise.scorer.state.arrays import Array, Rows
+from equipoise.contracts.numeric import Array, Rows, np
 
 _INITIAL_SIZE = 256
 

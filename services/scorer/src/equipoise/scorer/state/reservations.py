@@ -5,9 +5,8 @@ reservation takes a placed pod off its node, so that a request can score the pod
 """
 
 import msgspec
-import numpy as np
 
-from equipoise.scorer.state.arrays import Array, Rows
+from equipoise.contracts.numeric import Array, Rows, np
 
 
 class PodReservation(msgspec.Struct, frozen=True, kw_only=True):

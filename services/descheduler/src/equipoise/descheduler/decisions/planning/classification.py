@@ -4,19 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 import msgspec
-import numpy as np
 
 from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.messages.descheduling import NodeClassification, NodeState
-from equipoise.descheduler.decisions.planning.node_arrays import (
-    MEASURED,
-    Array,
-    Flags,
-    amounts,
-    bases,
-    production_amounts,
-    row,
-)
+from equipoise.contracts.numeric import Array, Flags, np
+from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, amounts, bases, production_amounts, row
 from equipoise.descheduler.decisions.planning.pools import PoolMembers
 from equipoise.descheduler.decisions.planning.thresholds import AppliedThresholds, KnownLoads, deviating, fixed
 from equipoise.descheduler.state.cluster import ClusterNode, Resource

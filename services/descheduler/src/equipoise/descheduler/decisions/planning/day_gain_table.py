@@ -10,10 +10,10 @@ import math
 from collections.abc import Sequence
 
 import msgspec
-import numpy as np
 
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.descheduler.decisions.planning.node_arrays import REQUEST_TOLERANCE, Array, Flags, Indexes
+from equipoise.contracts.numeric import Array, Flags, Indexes, np
+from equipoise.descheduler.decisions.planning.node_arrays import REQUEST_TOLERANCE
 from equipoise.descheduler.state.cluster import MovablePod
 
 _BLOCK = 64

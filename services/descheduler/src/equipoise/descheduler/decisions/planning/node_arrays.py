@@ -1,25 +1,20 @@
 """Usage of nodes as arrays over nodes and resources: the same is computed for thousands of nodes per pod."""
 
+import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-import numpy.typing as npt
-
 from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.descheduler.state.cluster import ClusterNode, MovablePod, Resource
-
-Array = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-Indexes = npt.NDArray[np.int64]
 
 MEASURED: tuple[Resource, ...] = ("cpu", "memory", "pods")
 """The columns. The number of pods is a share of those that the node allows."""
 
-REQUEST_TOLERANCE = np.array([1e-9, 1.0, 0.0])
+REQUEST_TOLERANCE = (1e-9, 1.0, 0.0)
 """Cores, bytes and pods by which a request may exceed what is free: requests are sums of decimal fractions."""
 
 
-def row(values: Mapping[Resource, float], missing: float = np.nan) -> Array:
+def row(values: Mapping[Resource, float], missing: float = math.nan) -> Array:
     """A value per column."""
     return np.array([values.get(resource, missing) for resource in MEASURED])
 

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 
 import msgspec
-import numpy as np
 
 from equipoise.contracts.fit import (
     FitNode,
@@ -16,14 +15,8 @@ from equipoise.contracts.fit import (
     inter_pod_rules,
     node_refusal,
 )
-from equipoise.descheduler.decisions.planning.node_arrays import (
-    MEASURED,
-    Array,
-    amount_of,
-    amounts,
-    bases,
-    production_amounts,
-)
+from equipoise.contracts.numeric import Array, np
+from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, amount_of, amounts, bases, production_amounts
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, Resource
 
 

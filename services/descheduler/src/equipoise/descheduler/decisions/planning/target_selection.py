@@ -4,20 +4,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from equipoise.contracts.fit import FitPod, InterPodRules, capacity_refusal, constraint_refusal, inter_pod_refusal
+from equipoise.contracts.numeric import Array, Codes, Flags, Indexes, np
 from equipoise.descheduler.decisions.planning.classification import within
-from equipoise.descheduler.decisions.planning.node_arrays import (
-    MEASURED,
-    REQUEST_TOLERANCE,
-    Array,
-    Flags,
-    Indexes,
-    amount_of,
-    row,
-)
+from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, REQUEST_TOLERANCE, amount_of, row
 from equipoise.descheduler.decisions.planning.projection import Projection
 from equipoise.descheduler.decisions.planning.thresholds import AppliedThresholds
 from equipoise.descheduler.state.cluster import ClusterNode, MovablePod, Resource
@@ -62,7 +53,7 @@ class RefusingNodes(msgspec.Struct, kw_only=True):
     """Targets that refuse pods with the same constraints, recorded as they are found."""
 
     reasons: list[str]
-    codes: npt.NDArray[np.int16]
+    codes: Codes
     """Per target: the index of its reason; 0 while none is known."""
 
 

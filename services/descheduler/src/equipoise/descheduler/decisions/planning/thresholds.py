@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 import msgspec
-import numpy as np
 
 from equipoise.contracts.configuration.settings import Percent, ResourceThresholds, Section, too_close
-from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, Array, Flags
+from equipoise.contracts.numeric import Array, Flags, np
+from equipoise.descheduler.decisions.planning.node_arrays import MEASURED
 from equipoise.descheduler.state.cluster import Resource
 
 

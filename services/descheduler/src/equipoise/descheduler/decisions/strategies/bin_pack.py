@@ -11,15 +11,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Annotated
 
 import msgspec
-import numpy as np
 from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import MIN_GAP, ResourceThresholds, Section, Thresholds
 from equipoise.contracts.load.correction import known
 from equipoise.contracts.messages.descheduling import NodeClassification
+from equipoise.contracts.numeric import Array, np
 from equipoise.descheduler.decisions.planning.classification import current_loads, within
 from equipoise.descheduler.decisions.planning.draft import PlanDraft
-from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, Array
+from equipoise.descheduler.decisions.planning.node_arrays import MEASURED
 from equipoise.descheduler.decisions.planning.pools import ComparisonWeights, IdleNodes, Selector
 from equipoise.descheduler.decisions.planning.target_selection import TargetNodes, fullest_target, target_nodes
 from equipoise.descheduler.decisions.planning.thresholds import AppliedThresholds, Ceilings, shares_of

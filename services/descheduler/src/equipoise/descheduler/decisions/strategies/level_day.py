@@ -14,7 +14,6 @@ from functools import cache, partial
 from typing import Annotated
 
 import msgspec
-import numpy as np
 from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import Percent, Section, Share
@@ -22,9 +21,10 @@ from equipoise.contracts.fit import capacity_refusal, constraint_refusal, inter_
 from equipoise.contracts.load.correction import RESOURCES, amounts
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import NodeClassification
+from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.descheduler.decisions.planning.day_gain_table import DayGainTable, MovePair, SingleMove
 from equipoise.descheduler.decisions.planning.draft import PlanDraft, name_of_pod
-from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, Array, Flags, row
+from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, row
 from equipoise.descheduler.decisions.planning.pools import Selector, Weight
 from equipoise.descheduler.decisions.planning.projection import Projection
 from equipoise.descheduler.decisions.planning.thresholds import shares_of

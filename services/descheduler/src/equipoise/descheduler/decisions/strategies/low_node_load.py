@@ -15,9 +15,10 @@ import msgspec
 from equipoise.contracts.configuration.settings import Namespaces, Percent, Section, Thresholds
 from equipoise.contracts.load.correction import known
 from equipoise.contracts.messages.descheduling import NodeClassification
+from equipoise.contracts.numeric import Array
 from equipoise.descheduler.decisions.planning.classification import SCOPES, PoolClassification, Scope
 from equipoise.descheduler.decisions.planning.draft import PlanDraft
-from equipoise.descheduler.decisions.planning.node_arrays import Array, amount_of
+from equipoise.descheduler.decisions.planning.node_arrays import amount_of
 from equipoise.descheduler.decisions.planning.pod_order import in_order, load_of_pod
 from equipoise.descheduler.decisions.planning.pools import (
     ComparisonWeights,

@@ -3,9 +3,7 @@
 Arrays broadcast. Accurate to 1e-8.
 """
 
-import numpy as np
-
-from equipoise.scorer.state.arrays import Array
+from equipoise.contracts.numeric import Array, np
 
 _NARROWEST = 1e4
 """Upper limit of alpha + beta: the distribution is then less than 0.005 wide, and the fraction converges quickly."""

@@ -14,14 +14,14 @@ Crane only counts new pods. Here, the expected usage of a new pod is part of the
 
 from typing import Annotated, Literal
 
-import numpy as np
 from msgspec import Meta
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Percent, Section
 from equipoise.contracts.load.correction import RESOURCES
+from equipoise.contracts.numeric import Array, np
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight, above
-from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic
+from equipoise.scorer.state.arrays import CandidateNodes, Demand, Statistic
 
 _PENALTY = 10.0
 """Points subtracted per hot value."""

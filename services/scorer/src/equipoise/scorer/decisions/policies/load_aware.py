@@ -12,13 +12,13 @@ node of unknown load passes the filter and scores 0.
 from typing import Literal
 
 import msgspec
-import numpy as np
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Section
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.demand import Estimate, EstimateSource
+from equipoise.contracts.numeric import Array, np
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight, above
-from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic, pod_share
+from equipoise.scorer.state.arrays import CandidateNodes, Demand, Statistic, pod_share
 
 Aggregation = Literal["mean", "p95", "max"]
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from typing import Annotated
 
-import numpy as np
 from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.load.demand import MEASURED_FIRST, EstimateSource
 from equipoise.contracts.messages.resources import Resources
-from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic
+from equipoise.contracts.numeric import Array, np
+from equipoise.scorer.state.arrays import CandidateNodes, Demand, Statistic
 
 Weight = Annotated[float, Meta(ge=0)]
 

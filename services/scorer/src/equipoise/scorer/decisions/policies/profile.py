@@ -8,14 +8,13 @@ imbalance between cpu and memory on a node counts too, so that its headroom suit
 
 from typing import ClassVar
 
-import numpy as np
-
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.numeric import Array, np
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight
-from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, resources
+from equipoise.scorer.state.arrays import CandidateNodes, Demand, resources
 
 
 class ProfileWeights(Section, frozen=True, kw_only=True):

@@ -12,11 +12,11 @@ as 0 if the other is known.)
 import math
 from typing import Annotated, ClassVar
 
-import numpy as np
 from msgspec import Meta
 
+from equipoise.contracts.numeric import Array, np
 from equipoise.scorer.decisions.policies.policy import SingleWindowPolicy
-from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, Statistic, expected_load
+from equipoise.scorer.state.arrays import CandidateNodes, Demand, Statistic, expected_load
 
 
 class RiskBalancing(SingleWindowPolicy, frozen=True, kw_only=True, tag="risk_balancing"):

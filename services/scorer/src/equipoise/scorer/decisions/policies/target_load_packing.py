@@ -9,14 +9,14 @@ them. Here they count for as long as the mean lacks them (`load.compensation`).
 
 from typing import Annotated, ClassVar, Literal
 
-import numpy as np
 from msgspec import Meta
 
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.demand import TARGET_LOAD_PACKING, EstimateSource
 from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.numeric import Array, np
 from equipoise.scorer.decisions.policies.policy import SingleWindowPolicy
-from equipoise.scorer.state.arrays import Array, CandidateNodes, Demand, expected_load
+from equipoise.scorer.state.arrays import CandidateNodes, Demand, expected_load
 
 _CPU = RESOURCES.index("cpu")
 

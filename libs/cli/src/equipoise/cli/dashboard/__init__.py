@@ -1,0 +1,1 @@
+"""`equipoise dashboard`: a live page of the cluster."""

@@ -1,0 +1,38 @@
+"""`equipoise dashboard`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from equipoise.cli.options import ClusterOptions, cluster_options, nats_options
+
+if TYPE_CHECKING:
+    from equipoise.runtime.configuration import Nats
+
+
+@click.command()
+@click.option(
+    "--listen",
+    default="127.0.0.1:8765",
+    show_default=True,
+    help="Address and port of the page. It has no login: anybody who reaches it sees the cluster.",
+)
+@click.option(
+    "--allow-host",
+    "hosts",
+    multiple=True,
+    metavar="NAME",
+    help="Further host name under which browsers may open the page, for example that of an ingress. Repeatable.",
+)
+@nats_options
+@cluster_options
+def dashboard(listen: str, hosts: tuple[str, ...], server: "Nats", cluster: ClusterOptions) -> None:
+    """Serve a live page of the cluster: load of all nodes, moves and their reasons, limits, plan, what is unknown.
+
+    It changes nothing. Ctrl-C ends it.
+    """
+    import asyncio
+
+    from equipoise.cli.dashboard.run import run_dashboard
+
+    asyncio.run(run_dashboard(listen, hosts, server, cluster))

@@ -1,0 +1,145 @@
+"""The HTTP server of the page: read only, for the hosts that it was started for, without foreign requests."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from importlib.resources import files
+
+import msgspec
+from aiohttp import web
+
+from equipoise.cli.dashboard.explanations import Explanations, kind_of
+from equipoise.cli.dashboard.viewers import Viewers
+from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.live.state import LiveState
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "Cache-Control": "no-store",
+}
+
+FILES = {
+    "/": ("index.html", "text/html"),
+    "/app.js": ("app.js", "text/javascript"),
+    "/app.css": ("app.css", "text/css"),
+    "/licenses.txt": ("licenses.txt", "text/plain"),
+}
+
+COMMENT_SECONDS = 15.0
+"""Without an event for so long, a comment keeps proxies from closing the stream, and shows a closed one."""
+
+WRITE_SECONDS = 10.0
+"""A browser that reads nothing for so long is dropped."""
+
+SAME_SITE = ("same-origin", "none", "")
+"""Values of Sec-Fetch-Site: the page itself, an address that a person typed, and programs."""
+
+
+def application(
+    state: LiveState,
+    viewers: Viewers,
+    explanations: Explanations,
+    *,
+    hosts: frozenset[str],
+    ready: Callable[[], bool],
+    comment_seconds: float = COMMENT_SECONDS,
+    write_seconds: float = WRITE_SECONDS,
+) -> web.Application:
+    """`hosts`: names and addresses in the header Host, without a port."""
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:  # aiohttp passes `handler` by name
+        if host_of(request.host) not in hosts and request.path not in ("/healthz", "/readyz"):
+            # Another name for this address: a foreign page could read the cluster through it (DNS rebinding).
+            text = f"{request.host} is not a host of this page: allow it with --allow-host\n"
+            return web.Response(status=421, text=text)
+        if request.headers.get("Sec-Fetch-Site", "") not in SAME_SITE and request.path != "/":
+            return web.Response(status=403, text="requests of other sites are refused\n")
+        return await handler(request)
+
+    async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+        response.headers.update(HEADERS)
+
+    async def on_events(request: web.Request) -> web.StreamResponse:
+        # A browser sends the header when it connects again by itself, the page the parameter when it does so.
+        viewer = viewers.open(request.headers.get("Last-Event-ID") or request.query.get("last", ""))
+        if viewer is None:
+            return web.Response(status=503, text="too many browsers watch\n", headers={"Retry-After": "30"})
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
+        try:
+            await response.prepare(request)
+            while True:
+                event = await viewer.next(comment_seconds)
+                if viewer.dropped:
+                    break
+                async with asyncio.timeout(write_seconds):
+                    await response.write(event or b": still here\n\n")
+        except (TimeoutError, ConnectionError):
+            pass
+        finally:
+            viewers.close(viewer)
+            if request.transport is not None:
+                request.transport.abort()  # what waits to be sent is discarded: a slow browser costs no memory
+        return response
+
+    async def on_before(request: web.Request) -> web.StreamResponse:
+        text = request.query.get("at", "")
+        try:
+            frame = state.frame(float(text))
+        except ValueError:
+            return web.Response(status=400, text=f"at={text!r} is no time: use Unix seconds\n")
+        return _json(frame) if frame is not None else web.Response(status=404, text="no node was measured yet\n")
+
+    async def on_explain(request: web.Request) -> web.StreamResponse:
+        try:
+            kind = kind_of(request.match_info["kind"])
+            return _json(await explanations.of(kind, request.query.get("name", "")))
+        except InvalidInput as error:
+            return web.Response(status=400, text=f"{error.message}\n")
+
+    async def on_healthz(_request: web.Request) -> web.StreamResponse:
+        return web.Response(text="ok\n")
+
+    async def on_readyz(_request: web.Request) -> web.StreamResponse:
+        good = ready()
+        return web.json_response({"ready": good, "viewers": len(viewers)}, status=200 if good else 503)
+
+    app = web.Application(middlewares=[guard], client_max_size=1024)
+    app.on_response_prepare.append(add_headers)
+    for path, (file, content_type) in FILES.items():
+        app.router.add_get(path, _static(file, content_type))
+    app.router.add_get("/events", on_events)
+    app.router.add_get("/before", on_before)
+    app.router.add_get("/explain/{kind}", on_explain)
+    app.router.add_get("/healthz", on_healthz)
+    app.router.add_get("/readyz", on_readyz)
+    return app
+
+
+def host_of(header: str) -> str:
+    """The header Host without its port, in lower case: `[::1]:8765` is `::1`."""
+    if header.startswith("["):
+        return header[1:].partition("]")[0].lower()
+    return header.partition(":")[0].lower()
+
+
+def _static(file: str, content_type: str) -> Handler:
+    body = files("equipoise.cli.dashboard").joinpath("static", file).read_bytes()
+
+    async def on_file(_request: web.Request) -> web.StreamResponse:
+        return web.Response(body=body, content_type=content_type, charset="utf-8")
+
+    return on_file
+
+
+def _json(value: msgspec.Struct | Mapping[str, object]) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), content_type="application/json")

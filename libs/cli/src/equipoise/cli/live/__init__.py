@@ -1,0 +1,1 @@
+"""The live view of the cluster, for `equipoise dashboard` and `equipoise top`."""

@@ -1,0 +1,231 @@
+"""Keeps a live state up to date: subscribes to the bus, reads back the last hours, requests plans, reads the ledger."""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing, suppress
+from typing import Any
+
+import msgspec
+import structlog
+
+from equipoise.binder.decisions.status import LedgerStatus, LimitUsage
+from equipoise.binder.settings import BinderSettings
+from equipoise.cli.bus import retained_messages
+from equipoise.cli.bus_cluster import BusCluster, bus_cluster, plan_cluster
+from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.live.rows import Connection, LimitsRow, PlanRow
+from equipoise.cli.live.state import MAX_MOVES, MAX_REVIEW_AGE, LiveState
+from equipoise.cli.options import ClusterOptions
+from equipoise.cli.status.run import configured, read_status
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.bus.channels import CHANNELS
+from equipoise.contracts.bus.subjects import PLAN_PREVIEW, PREFIX
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.messages.advice import ClusterReview
+from equipoise.contracts.messages.descheduling import DescheduleDecision
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
+from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
+from equipoise.runtime.bus import Bus, BusError, Delivery, NoResponders, connect
+from equipoise.runtime.bus.errors import BusErrors
+from equipoise.runtime.configuration import Nats, read_document, read_sections
+from equipoise.runtime.kubernetes.client import KubeError
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.clock import Clock
+
+log = structlog.get_logger()
+
+SHOWN = frozenset(
+    {
+        NodeUtilization, NodePlacement, UtilizationCycle, EvictionIntent, EvictionOutcome, DescheduleDecision,
+        Heartbeat, ClusterReview,
+    }
+)  # fmt: skip
+"""The messages that the view is made of."""
+
+TICK_SECONDS = 1.0
+PLAN_SECONDS, PLAN_TIMEOUT = 30.0, 20.0
+"""Between two plans, and for one: with 5,000 nodes a plan takes seconds."""
+
+LEDGER_SECONDS = 10.0
+DECISIONS_SECONDS, OUTCOMES_SECONDS = 3_600.0, 86_400.0
+"""How far evaluations and outcomes are read back. A day of evaluations has hundreds of MiB in a large cluster."""
+
+READ_BACK_SECONDS = 20.0
+"""For all of that; what is not read by then is missing."""
+
+MAX_EARLY = 50_000
+"""Messages that are kept while the last hours are read back."""
+
+MAX_LIMITS, MAX_PLANNED = 100, 200
+
+
+class LiveFeed:
+    """One state, its sources, and whoever wants its changes."""
+
+    def __init__(self, server: Nats, options: ClusterOptions, clock: Clock) -> None:
+        """Raises InvalidInput and ConfigurationError for invalid options."""
+        self._server, self._options, self._clock = server, options, clock
+        self._limits = configured(options.configuration, os.environ).limits
+        self._errors = BusErrors(clock)
+        self._cluster: BusCluster = bus_cluster(options, server.url)
+        self._lease_uid = ""
+        self._early: list[msgspec.Struct] | None = []
+        self.state = LiveState(_load_settings(options))
+        self.bus: Bus | None = None
+        """None until it is connected."""
+
+    async def run(self, on_tick: Callable[[], object], *, watched: Callable[[], bool]) -> None:
+        """Until it is cancelled. `on_tick`: called each second after the state was brought up to date.
+
+        Plans and the ledger are read only while the view is watched: a plan costs the descheduler seconds. Raises
+        BusError if the server rejects the credentials.
+        """
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow_bus(watched))
+            tasks.create_task(self._follow_ledger(watched))
+            while True:
+                self._show_connection()
+                if self._early is None:
+                    self.state.tick(self._clock.now())
+                on_tick()
+                await self._clock.sleep(TICK_SECONDS)
+
+    @property
+    def ready(self) -> bool:
+        """The bus is connected, and the last hours were read back."""
+        return self.bus is not None and self.bus.connected and self._early is None
+
+    def _show_connection(self) -> None:
+        problem = ""
+        if self.bus is None or not self.bus.connected:
+            reasons = self._errors.problems if self.bus is None else self.bus.problems
+            problem = "; ".join(reasons) or "connecting"
+        elif self._early is not None:
+            problem = "reading the last hours"
+        self.state.show(Connection(cluster=str(self._cluster), server=self._server.url, problem=problem))
+
+    # -- the bus
+
+    async def _follow_bus(self, watched: Callable[[], bool]) -> None:
+        async with connect(self._server, "tap", clock=self._clock, errors=self._errors) as bus:
+            for channel in CHANNELS:
+                if channel.message in SHOWN:
+                    await bus.subscribe(channel.pattern, channel.message, self._on_message)
+            self.bus = bus
+            await self._read_back()
+            early, self._early = self._early or [], None
+            for message in early:
+                self.state.apply(message, self._clock.now())
+            while True:
+                if watched() and bus.connected:
+                    self.state.show(await self._plan(bus))
+                    await self._clock.sleep(PLAN_SECONDS)
+                await self._clock.sleep(TICK_SECONDS)
+
+    async def _on_message(self, delivery: Delivery[Any]) -> None:
+        if self._early is None:
+            self.state.apply(delivery.message, self._clock.now())
+        elif len(self._early) < MAX_EARLY:
+            self._early.append(delivery.message)
+
+    async def _read_back(self) -> None:
+        """The state as it was in the last hours, in the order of time: it gets points and frames of then."""
+        now = self._clock.now()
+        try:
+            async with asyncio.timeout(READ_BACK_SECONDS):
+                async for message in self._retained(f"{PREFIX}.advice.cluster.*.*", now - MAX_REVIEW_AGE):
+                    self.state.apply(message, now)
+                outcomes: deque[msgspec.Struct] = deque(maxlen=MAX_MOVES)
+                async for message in self._retained(f"{PREFIX}.eviction.outcome.*.*", now - OUTCOMES_SECONDS):
+                    outcomes.append(message)
+                for message in outcomes:
+                    self.state.apply(message, now)
+                decisions = self._retained(subjects.decision("descheduler", "*"), now - DECISIONS_SECONDS)
+                async for message in decisions:
+                    assert isinstance(message, DescheduleDecision)
+                    if message.evaluated_at <= now:
+                        self.state.apply(message, message.evaluated_at)
+                        self.state.tick(message.evaluated_at)
+        except (BusError, TimeoutError) as error:
+            log.warning("the last hours could not be read", error=str(error) or "no response in time")
+
+    async def _retained(self, pattern: str, since: float) -> AsyncGenerator[msgspec.Struct, None]:
+        async with aclosing(retained_messages(self._server, pattern, since=since, clock=self._clock)) as messages:
+            async for _, message in messages:
+                yield message
+
+    async def _plan(self, bus: Bus) -> PlanRow:
+        try:
+            plan = await bus.request(PLAN_PREVIEW, PlanRequest(), PlanResponse, timeout=PLAN_TIMEOUT)
+        except NoResponders:
+            return PlanRow(problem="no descheduler leads, and only the leader has a plan")
+        except BusError as error:
+            return PlanRow(problem=str(error))
+        if plan.leader.lease_uid != self._lease_uid:
+            with suppress(InvalidInput):
+                self._cluster = await plan_cluster(self._options, plan.leader.lease_uid, self._server.url)
+                self._lease_uid = plan.leader.lease_uid
+        return plan_row(plan)
+
+    # -- the ledger
+
+    async def _follow_ledger(self, watched: Callable[[], bool]) -> None:
+        try:
+            connection = self._options.connection()
+        except InvalidInput as error:
+            self.state.show(LimitsRow(problem=f"the eviction ledger is in the API server: {error.message}"))
+            return
+        while True:
+            try:
+                async with connect_kube(connection, "live", self._clock) as kube:
+                    while True:
+                        if watched():
+                            status = await read_status(kube, connection.namespace, self._limits, self._clock)
+                            self.state.show(limits_row(status))
+                            await self._clock.sleep(LEDGER_SECONDS)
+                        await self._clock.sleep(TICK_SECONDS)
+            except KubeError as error:
+                self.state.show(LimitsRow(problem=str(error)))
+                await self._clock.sleep(LEDGER_SECONDS)
+
+
+def plan_row(plan: PlanResponse) -> PlanRow:
+    waiting = [node.missing_evaluations for node in plan.nodes if node.missing_evaluations]
+    return PlanRow(
+        planned_at=plan.planned_at,
+        considered=plan.considered,
+        moves=plan.moves[:MAX_PLANNED],
+        refused=plan.refused[:MAX_PLANNED],
+        why=plan.why,
+        waiting=len(waiting),
+        wait=min(waiting, default=0) * plan.interval,
+    )
+
+
+def limits_row(status: LedgerStatus) -> LimitsRow:
+    if status.evictions == "unknown":
+        return LimitsRow(problem=status.why)
+    return LimitsRow(
+        evictions=status.evictions,
+        why=status.why,
+        halved_until=status.halved_until,
+        last_day=status.last_day,
+        dry_runs_last_day=status.dry_runs_last_day,
+        usage=sorted(status.usage, key=fullness, reverse=True)[:MAX_LIMITS],
+    )
+
+
+def fullness(usage: LimitUsage) -> float:
+    """Used share of a limit; 0 if its maximum is no plain number: 20 % of a workload's replicas, for example."""
+    return usage.counted / int(usage.max) if usage.max.isdecimal() and int(usage.max) else 0.0
+
+
+def _load_settings(options: ClusterOptions) -> LoadSettings:
+    plain = {} if options.configuration is None else read_document(options.configuration.read_text())
+    shared, _ = read_sections(plain, {"binder": BinderSettings}, os.environ)
+    return shared.load

@@ -1,0 +1,180 @@
+"""The latest measurement and placement of each node. Pods are kept encoded: a cluster has 150,000 of them."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from equipoise.cli.live.rows import NodeRow, PodRow
+from equipoise.contracts.load.correction import is_fresh, known, load_of
+from equipoise.contracts.load.latest import supersedes, supersedes_measurement
+from equipoise.contracts.messages.descheduling import NodeClassification, NodeState
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization
+
+NOT_MEASURED = "no measurement received yet"
+NOT_READY = "the node is not Ready"
+TOO_OLD = "its newest sample is too old"
+NO_WINDOW = "samples cover no window"
+NO_USAGE = "no value of this resource"
+
+DIGITS = 3
+"""Of loads: a change below 0.1 % is none, and is not sent."""
+
+URGENCY: tuple[NodeState, ...] = ("hot", "sparse", "idle", "between", "unknown")
+"""If strategies classify a node differently, the first of these is shown."""
+
+_PODS = msgspec.msgpack.Decoder(list[tuple[str, str, str, str, float | None, float | None]])
+_USAGE = msgspec.msgpack.Decoder(dict[str, tuple[float | None, float | None]])
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+class Order(msgspec.Struct, frozen=True, gc=False):
+    """What orders the messages of a node."""
+
+    uid: str
+    epoch: int
+    sequence: int
+    queried_at: float = 0.0
+
+
+class KnownNode:
+    """What is known of one node."""
+
+    __slots__ = (
+        "_base", "_classified", "_cordoned", "_load", "_measured", "_missing", "_placed", "_pods", "_ready",
+        "_requests", "_sampled_at", "_usage", "_window", "name", "pod_count", "received_at",
+    )  # fmt: skip
+
+    def __init__(self, name: str, now: float) -> None:
+        self.name = name
+        self.received_at = now
+        """When a message about it was received last."""
+
+        self.pod_count: int | None = None
+        self._measured: Order | None = None
+        self._placed: Order | None = None
+        self._load = Resources()
+        self._base = Resources()
+        self._sampled_at: float | None = None
+        self._window = ""
+        self._requests = Resources()
+        self._ready = True
+        self._cordoned = False
+        self._pods = b""
+        self._usage = b""
+        self._missing = ""
+        self._classified: dict[str, NodeState] = {}
+
+    def measure(self, message: NodeUtilization, now: float) -> bool:
+        """False for a message that is older than the latest one."""
+        latest = self._measured
+        if latest is not None and latest.uid == message.uid and not supersedes_measurement(message, latest):
+            return False
+        self._measured = Order(message.uid, message.epoch, message.sequence, message.queried_at)
+        self.received_at = now
+        self._window, window = next(iter(message.windows.items()), ("", None))
+        self._base = message.base
+        self._load = Resources() if window is None else load_of(window.mean, message.base)
+        self._sampled_at = message.sampled_at if window is None else window.sampled_at
+        self._usage = _ENCODER.encode({uid: (usage.cpu, usage.memory) for uid, usage in message.pods.items()})
+        self._missing = ""
+        return True
+
+    def place(self, message: NodePlacement, now: float) -> bool:
+        """False for a message that is older than the latest one. Not for a removal."""
+        if self._placed is not None and self._placed.uid == message.uid and not supersedes(message, self._placed):
+            return False
+        self._placed = Order(message.uid, message.epoch, message.sequence)
+        self.received_at = now
+        cpu = memory = 0.0
+        for pod in message.pods:  # a request that is not given reserves nothing
+            cpu += pod.requests.cpu or 0.0
+            memory += pod.requests.memory or 0.0
+        self._requests = load_of(Resources(cpu=cpu, memory=memory), message.allocatable)
+        self.pod_count = len(message.pods)
+        self._ready, self._cordoned = message.ready, message.cordoned
+        self._pods = _ENCODER.encode(
+            [
+                (
+                    pod.uid, pod.namespace, pod.name, "" if pod.workload is None else str(pod.workload),
+                    pod.requests.cpu, pod.requests.memory,
+                )
+                for pod in message.pods
+            ]
+        )  # fmt: skip
+        return True
+
+    def is_removed_by(self, message: NodePlacement) -> bool:
+        """Whether this removal is not older than what is known, and about the same node object."""
+        return self._placed is None or (self._placed.uid == message.uid and supersedes(message, self._placed))
+
+    def classify(self, strategy: str, classification: NodeClassification | None) -> None:
+        """None: the strategy did not classify it. Its load is used until a measurement is received."""
+        if classification is None:
+            self._classified.pop(strategy, None)
+            return
+        self._classified[strategy] = classification.state
+        if self._measured is None and classification.sampled_at > (self._sampled_at or 0.0):
+            self._load, self._sampled_at = classification.load, classification.sampled_at
+            self._window = "the last evaluation"
+
+    def expect(self, why_missing: str) -> None:
+        """The collector reports why it has no data of this node; "" when it does not."""
+        self._missing = why_missing
+
+    @property
+    def exists(self) -> bool:
+        """False if no message mentions it any longer, and none was about it alone."""
+        return bool(self._measured or self._placed or self._classified or self._missing)
+
+    def expired_between(self, before: float, now: float, max_age: float) -> bool:
+        """Whether its sample became too old in that time."""
+        return self._sampled_at is not None and before - max_age <= self._sampled_at < now - max_age
+
+    def row(self, now: float, max_age: float) -> NodeRow:
+        """`max_age`: seconds for which a sample is used."""
+        load, why = self._known_load(now, max_age)
+        state = next((state for state in URGENCY if state in self._classified.values()), None)
+        return NodeRow(
+            self.name, _rounded(load.cpu), _rounded(load.memory), why,
+            _rounded(self._requests.cpu), _rounded(self._requests.memory), self.pod_count, state, self._cordoned,
+        )  # fmt: skip
+
+    def _known_load(self, now: float, max_age: float) -> tuple[Resources, str]:
+        if self._sampled_at is None:
+            return Resources(), self._missing or (NOT_READY if not self._ready else NOT_MEASURED)
+        if not is_fresh(self._sampled_at, now, max_age):
+            return Resources(), self._missing or (NOT_READY if not self._ready else TOO_OLD)
+        if known(self._load.cpu) is None or known(self._load.memory) is None:
+            return self._load, self._missing or (NO_USAGE if self._window else NO_WINDOW)
+        return self._load, ""
+
+    def pods(self) -> Iterator[PodRow]:
+        """Its pods; their usage is unknown until it is measured."""
+        usage = _USAGE.decode(self._usage) if self._usage else {}
+        for uid, namespace, name, workload, cpu, memory in _PODS.decode(self._pods) if self._pods else ():
+            used = usage.get(uid, (None, None))
+            yield PodRow(
+                namespace=namespace,
+                pod=name,
+                workload=workload,
+                node=self.name,
+                cpu=known(used[0]),
+                memory=known(used[1]),
+                cpu_requests=cpu,
+                memory_requests=memory,
+            )
+
+    def facts(self) -> dict[str, str | float | None]:
+        """What the rows do not show, for one node: window, time of the sample, base."""
+        return {
+            "window": self._window,
+            "sampledAt": self._sampled_at,
+            "baseCpu": self._base.cpu,
+            "baseMemory": self._base.memory,
+        }
+
+
+def _rounded(share: float | None) -> float | None:
+    return None if known(share) is None or share is None else round(share, DIGITS)

@@ -1,0 +1,32 @@
+"""numpy, imported at its first use, and the types of its arrays.
+
+Policies and strategies are sections of the configuration, which the program `equipoise` also reads where nothing is
+computed: it is installed without numpy, half of the size of everything else (docs/decisions/0021).
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["Array", "Codes", "Flags", "Indexes", "Rows", "np"]
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Array = npt.NDArray[np.float64]
+    Flags = npt.NDArray[np.bool_]
+    Codes = npt.NDArray[np.int16]
+    Indexes = npt.NDArray[np.int64]
+    Rows = npt.NDArray[np.intp]
+else:
+
+    class _Numpy:
+        """Has the attributes of numpy. Each is kept here, so that the next access is as fast as one to the module."""
+
+        def __getattr__(self, name: str) -> Any:
+            value = getattr(import_module("numpy"), name)
+            setattr(self, name, value)
+            return value
+
+    np = _Numpy()
+    Array = Flags = Codes = Indexes = Rows = Any

@@ -1,0 +1,417 @@
+"""The state of the live views: what it shows for the messages it received."""
+
+import random
+from typing import Any
+
+import pytest
+from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, a_window, an_intent
+from hypothesis import given
+from hypothesis import strategies as st
+
+from equipoise.cli.live import state as live
+from equipoise.cli.live.nodes import NO_USAGE, NO_WINDOW, NOT_MEASURED, NOT_READY, TOO_OLD
+from equipoise.cli.live.rows import Changes, Move, NodeRow
+from equipoise.cli.live.state import LiveState
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.messages.advice import ClusterReview
+from equipoise.contracts.messages.descheduling import (
+    DescheduleDecision,
+    LoadReduction,
+    NodeClassification,
+    ProposedMove,
+    ReplacementPlaced,
+)
+from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
+from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import UtilizationCycle
+
+
+def a_state(*messages: Any, now: float = NOW) -> LiveState:
+    state = LiveState(LoadSettings())
+    for message in messages:
+        state.apply(message, now)
+    state.tick(now)
+    return state
+
+
+def a_row(state: LiveState, node: str = "node-a") -> NodeRow:
+    row = state.row(node)
+    assert row is not None
+    return row
+
+
+def the_move(state: LiveState) -> Move:
+    (move,) = state.moves
+    return move
+
+
+def changes_of(state: LiveState) -> Changes:
+    changes = state.take_changes()
+    assert changes is not None
+    return changes
+
+
+def a_cycle(**fields: Any) -> UtilizationCycle:
+    defaults: dict[str, Any] = {"shard": "all", "cycle": 1, "expected": 2, "fresh": 2, "queried_at": NOW}
+    return UtilizationCycle(**(defaults | fields))
+
+
+def an_outcome(outcome: Outcome = Outcome.EVICTED, **fields: Any) -> EvictionOutcome:
+    intent = an_intent()
+    defaults: dict[str, Any] = {
+        "intent_id": intent.id,
+        "outcome": outcome,
+        "pod_uid": intent.pod_uid,
+        "namespace": intent.namespace,
+        "pod": intent.pod,
+        "node": intent.node,
+        "target": intent.target,
+        "reason": intent.reason,
+        "expected_reduction": intent.expected_reduction,
+        "decided_at": intent.decided_at,
+        "settled_at": NOW + 1,
+    }
+    return EvictionOutcome(**(defaults | fields))
+
+
+def a_decision(*states: tuple[str, Any], strategy: str = "low_node_load", **fields: Any) -> DescheduleDecision:
+    nodes = [
+        NodeClassification(node=node, state=state, load=Resources(cpu=0.9, memory=0.4), sampled_at=NOW - 5)
+        for node, state in states
+    ]
+    return DescheduleDecision(
+        **({"strategy": strategy, "evaluated_at": NOW, "nodes": nodes, "intents": []} | fields)  # type: ignore[arg-type]
+    )
+
+
+def a_heartbeat(service: str = "binder", id: str = "binder-1", **fields: Any) -> Heartbeat:
+    return Heartbeat(**({"service": service, "id": id, "version": "1", "ready": True, "at": NOW} | fields))
+
+
+def test_a_node_shows_its_load_and_its_requests() -> None:
+    """Load is a share of the base, requests one of the allocatable amount."""
+    state = a_state(a_node_utilization(cpu=7.5, memory=16 * GIB), a_placement(pods=[a_placed_pod(), a_placed_pod("b")]))
+
+    assert NodeRow("node-a", 0.75, 0.25, "", 0.1, 0.031, 2) == a_row(state)
+
+
+@pytest.mark.parametrize(
+    ("messages", "why"),
+    [
+        ([a_placement()], NOT_MEASURED),
+        ([a_placement(ready=False)], NOT_READY),
+        ([a_node_utilization(sampled_at=NOW - 181)], TOO_OLD),
+        ([a_node_utilization(sampled_at=NOW + 60)], TOO_OLD),
+        ([a_node_utilization(windows={})], NO_WINDOW),
+        ([a_node_utilization(base=Resources(cpu=10))], NO_USAGE),
+        ([a_node_utilization(cpu=float("nan"))], NO_USAGE),
+        ([a_cycle(missing={"node-a": "no sample"})], "no sample"),
+        ([a_placement(), a_cycle(missing={"node-a": "no sample"})], "no sample"),
+    ],
+)
+def test_what_is_not_measured_is_unknown_and_says_why(messages: list[Any], why: str) -> None:
+    """It is never 0."""
+    row = a_row(a_state(*messages))
+
+    assert why == row.unknown
+    assert None in (row.cpu, row.memory)
+    assert 0 not in (row.cpu, row.memory)
+
+
+def test_without_a_placement_requests_and_pods_are_unknown() -> None:
+    """A node without pods has 0 of both."""
+    row, empty = a_row(a_state(a_node_utilization())), a_row(a_state(a_placement()))
+
+    assert (None, None, None) == (row.cpu_requests, row.memory_requests, row.pods)
+    assert (0.0, 0.0, 0) == (empty.cpu_requests, empty.memory_requests, empty.pods)
+
+
+def test_a_sample_becomes_unknown_with_time() -> None:
+    """Without any message."""
+    state = a_state(a_node_utilization())
+    changes_of(state)
+
+    state.tick(NOW + 179)
+    assert state.take_changes() is None or "" == a_row(state).unknown
+    state.tick(NOW + 181)
+
+    assert [NodeRow("node-a", unknown=TOO_OLD)] == changes_of(state).nodes
+
+
+def test_an_older_message_changes_nothing() -> None:
+    """The bus may deliver late."""
+    state = a_state(
+        a_node_utilization(cpu=5.0, sequence=2),
+        a_node_utilization(cpu=1.0, sequence=1),
+        a_placement(pods=[a_placed_pod()], sequence=2),
+        a_placement(sequence=1),
+    )
+
+    assert (0.5, 1) == (a_row(state).cpu, a_row(state).pods)
+
+
+def test_a_removed_node_is_gone() -> None:
+    """An older removal, or one of another node with this name, does not remove it."""
+    state = a_state(a_placement(sequence=5), a_node_utilization())
+    changes_of(state)
+    for late in (a_placement(removed=True, sequence=4), a_placement(removed=True, sequence=6, uid="an earlier node")):
+        state.apply(late, NOW)
+    state.tick(NOW)
+    assert state.row("node-a") is not None
+
+    state.apply(a_placement(removed=True, sequence=6), NOW)
+    state.tick(NOW)
+
+    assert ["node-a"] == changes_of(state).removed
+    assert [] == state.everything().nodes
+
+
+def test_a_node_that_nobody_mentions_any_longer_is_gone() -> None:
+    """While collectors measure; if they are down, all nodes stay, unknown."""
+    state = a_state(a_placement())
+    state.tick(NOW + 3_700)
+    assert state.row("node-a") is not None
+
+    state.apply(a_cycle(queried_at=NOW + 3_700), NOW + 3_700)
+    state.tick(NOW + 3_701)
+
+    assert state.row("node-a") is None
+
+
+def test_only_what_changed_is_sent() -> None:
+    """A load that differs by less than 0.1 % is the same."""
+    state = a_state(a_node_utilization("node-a", cpu=5.0), a_node_utilization("node-b", cpu=5.0))
+    assert ["node-a", "node-b"] == sorted(row.node for row in changes_of(state).nodes)
+
+    state.apply(a_node_utilization("node-a", cpu=5.001, sequence=2), NOW)
+    state.apply(a_node_utilization("node-b", cpu=6.0, sequence=2), NOW)
+    state.tick(NOW)
+
+    assert ["node-b"] == [row.node for row in changes_of(state).nodes]
+    assert state.take_changes() is None
+
+
+def test_a_move_is_followed_from_its_intent_to_its_effect() -> None:
+    """In any order of the messages that the bus may have."""
+    proposed = ProposedMove(
+        intent_id="intent-web-1", namespace="shop", pod="web-1", pod_uid="uid-web-1", node="node-a", target="node-b",
+        reason="hot", expected_reduction=Resources(), sampled_at=NOW, expires_at=NOW + 180,
+    )  # fmt: skip
+    placed = ReplacementPlaced(
+        intent_id="intent-web-1", namespace="shop", pod="web-1", node="node-a", target="node-b",
+        replacement="web-2", placed_on="node-c",
+    )  # fmt: skip
+    reduction = LoadReduction(
+        node="node-a", intents=["intent-web-1"], over=["cpu"], before=Resources(), after=Resources(),
+        expected=Resources(), reduced=True,
+    )  # fmt: skip
+    before = [an_intent(), an_outcome(), a_decision(moves=[proposed])]
+    random.Random(1).shuffle(before)
+
+    move = the_move(a_state(*before, a_decision(replacements=[placed], load_reductions=[reduction])))
+
+    assert ("evicted", "low_node_load", "web-2", "node-c") == (
+        move.outcome, move.strategy, move.replacement, move.placed_on,
+    )  # fmt: skip
+    assert move.reduced
+
+
+def test_a_refused_move_names_the_limit() -> None:
+    """And when it may be tried again."""
+    refused = an_outcome(Outcome.REJECTED_LIMIT, limit="perNamespace", detail="5 of 5", retry_at=NOW + 60)
+
+    move = the_move(a_state(an_intent(), refused))
+
+    assert ("rejected_limit", "perNamespace", "5 of 5", NOW + 60) == (
+        move.outcome, move.limit, move.detail, move.retry_at,
+    )  # fmt: skip
+
+
+def test_a_move_without_an_outcome_is_unknown_after_its_expiry() -> None:
+    """Not refused, and not evicted."""
+    state = a_state(an_intent())
+    state.tick(NOW + 239)
+    assert "" == the_move(state).outcome
+
+    state.tick(NOW + 241)
+    assert "unknown" == the_move(state).outcome
+
+    state.apply(an_outcome(), NOW + 242)
+    assert "evicted" == the_move(state).outcome
+
+
+def test_the_most_urgent_class_of_all_strategies_is_shown() -> None:
+    """And none any longer when no strategy classifies the node."""
+    state = a_state(a_node_utilization(), a_decision(("node-a", "idle"), strategy="bin_pack"))
+    assert "idle" == a_row(state).state
+    state.apply(a_decision(("node-a", "hot")), NOW)
+    state.tick(NOW)
+    assert "hot" == a_row(state).state
+
+    state.apply(a_decision(evaluated_at=NOW + 60), NOW)
+    state.tick(NOW)
+
+    assert "idle" == a_row(state).state
+
+
+def test_the_load_of_an_evaluation_is_used_until_a_measurement_is_received() -> None:
+    """The view of a cluster is not empty for a whole cycle."""
+    state = a_state(a_decision(("node-a", "hot")))
+    assert (0.9, 0.4) == (a_row(state).cpu, a_row(state).memory)
+
+    state.apply(a_node_utilization(cpu=5.0, memory=32 * GIB), NOW)
+    state.apply(a_decision(("node-a", "hot"), evaluated_at=NOW + 60), NOW)
+    state.tick(NOW)
+
+    assert (0.5, 0.5) == (a_row(state).cpu, a_row(state).memory)
+
+
+def test_the_spread_needs_two_nodes() -> None:
+    """Of one node it is unknown."""
+    one = a_state(a_node_utilization("node-a", cpu=9.0))
+    two = a_state(a_node_utilization("node-a", cpu=9.0), a_node_utilization("node-b", cpu=2.0), a_placement("node-c"))
+
+    assert [(None, None)] == [(point.cpu, point.cpu_mean) for point in one.everything().points]
+    assert [(0.7, 0.55)] == [(point.cpu, point.cpu_mean) for point in two.everything().points]
+
+
+def test_the_hours_before_the_start_are_the_reviews_of_scorers() -> None:
+    """Only those that do not overlap: several scorers review the same hour."""
+    hour = NOW - NOW % 3_600 - 3_600
+
+    def review(since: float, until: float, cpu: float) -> ClusterReview:
+        return ClusterReview(
+            since=since, until=until, seen=until - since, nodes=5, spread=Resources(cpu=cpu), high=Resources(cpu=0.65)
+        )
+
+    state = a_state(review(hour, hour + 3_600, 0.5), review(hour + 10, hour + 3_600, 0.4), a_node_utilization())
+
+    assert [0.5, None] == [point.cpu for point in state.everything().points]
+    summary = state.everything().summary
+    assert summary is not None
+    assert Resources(cpu=0.65) == summary.high
+
+
+def test_a_frame_has_the_loads_of_before() -> None:
+    """None is unknown."""
+    state = a_state(a_node_utilization("node-a", cpu=9.0), a_placement("node-b"))
+    state.apply(a_node_utilization("node-a", cpu=1.0, sequence=2, sampled_at=NOW + 300), NOW + 300)
+    state.tick(NOW + 300)
+
+    before, now = state.frame(NOW + 10), state.frame(NOW + 301)
+
+    assert before is not None
+    assert now is not None
+    assert (NOW, {"node-a": (0.9, 0.062), "node-b": (None, None)}) == (before.at, before.loads)
+    assert (NOW + 300, 0.1) == (now.at, now.loads["node-a"][0])
+
+
+def test_whether_evictions_are_real_is_unknown_without_a_binder() -> None:
+    """A binder that is silent for 35 s does not count; if binders differ, real evictions win."""
+    state = a_state(a_node_utilization())
+    assert "whether evictions are real" in {each.what for each in state._make_summary().unknown}
+
+    for id, evictions in (("binder-1", "dry run"), ("binder-2", "real")):
+        state.apply(a_heartbeat(id=id, evictions=evictions), NOW)
+    assert "real" == changes_of(state).summary.evictions  # type: ignore[union-attr]
+
+    state.apply(a_heartbeat(id="binder-1", evictions="dry run"), NOW + 30)
+    state.tick(NOW + 36)
+    assert "dry run" == changes_of(state).summary.evictions  # type: ignore[union-attr]
+
+
+def test_pods_show_their_usage_and_requests() -> None:
+    """A pod that was not measured has an unknown usage; one without requests has none."""
+    state = a_state(
+        a_placement(pods=[a_placed_pod("web-1"), a_placed_pod("web-2", requests=Resources())]),
+        a_node_utilization(pods={"uid-web-1": Resources(cpu=1.5, memory=GIB)}),
+    )
+
+    first, second = state.pods_of("Deployment/shop/web")
+
+    assert ("web-1", 1.5, GIB, 0.5) == (first.pod, first.cpu, first.memory, first.cpu_requests)
+    assert (None, None, None) == (second.cpu, second.memory, second.cpu_requests)
+
+
+def test_memory_is_bounded() -> None:
+    """Whatever is published."""
+    state = LiveState(LoadSettings())
+    for number in range(live.MAX_MOVES + 50):
+        state.apply(an_intent(f"pod-{number}"), NOW)
+    for number in range(live.MAX_NODES + 5):
+        state.apply(a_placement(f"node-{number}"), NOW)
+    for number in range(live.MAX_PROCESSES + 50):
+        state.apply(a_heartbeat(id=f"binder-{number}", evictions="real"), NOW)
+    for number in range(live.MAX_SHARDS + 50):
+        state.apply(a_cycle(shard=f"shard-{number}"), NOW)
+    for number in range(live.MAX_STRATEGIES + 50):
+        state.apply(a_decision(strategy=f"strategy-{number}"), NOW)
+    state.tick(NOW)
+
+    everything = state.everything()
+
+    assert (live.MAX_MOVES, live.MAX_NODES) == (len(everything.moves), len(everything.nodes))
+    assert everything.summary is not None
+    assert live.MAX_PROCESSES == len(everything.summary.services)
+    assert "further nodes" in {each.what for each in everything.summary.unknown}
+    assert (live.MAX_SHARDS, live.MAX_STRATEGIES) == (len(state._cycles), len(state._classified))
+    for _ in range(live.MAX_POINTS + 10):
+        state._points.append(state._points[0])
+        state._frames.append(state._frames[0])
+    assert (live.MAX_POINTS, live.MAX_FRAMES) == (len(state._points), len(state._frames))
+
+
+NODES = st.sampled_from(["node-a", "node-b", "node-c"])
+LOADS = st.one_of(st.none(), st.floats(0, 12))
+MESSAGES = st.one_of(
+    st.builds(
+        lambda node, cpu, sequence, age: a_node_utilization(
+            node, cpu=cpu, sequence=sequence, windows={"5m": a_window(cpu, GIB, NOW - age)}
+        ),
+        NODES, LOADS, st.integers(1, 9), st.sampled_from([0.0, 170.0, 400.0]),
+    ),
+    st.builds(
+        lambda node, pods, sequence, removed: a_placement(
+            node, [a_placed_pod(f"pod-{n}") for n in range(pods)], sequence=sequence, removed=removed
+        ),
+        NODES, st.integers(0, 3), st.integers(1, 9), st.booleans(),
+    ),
+    st.builds(lambda node, why: a_cycle(missing={node: why} if why else {}), NODES, st.sampled_from(["", "no sample"])),
+    st.builds(lambda node, state: a_decision((node, state)), NODES, st.sampled_from(["hot", "idle", "unknown"])),
+    st.builds(an_intent, st.sampled_from(["a", "b"])),
+    st.builds(lambda pod: an_outcome(intent_id=f"intent-{pod}", pod=pod), st.sampled_from(["a", "b"])),
+    st.builds(a_heartbeat, evictions=st.sampled_from(["", "real", "dry run"])),
+)  # fmt: skip
+
+
+@given(st.lists(st.one_of(MESSAGES, st.floats(0, 4_000)), max_size=40))
+def test_all_changes_together_are_the_whole_view(steps: list[Any]) -> None:
+    """Whoever applies every change to the first snapshot sees the same as a new viewer. A number is a pause."""
+    state, now = LiveState(LoadSettings()), NOW
+    nodes: dict[str, NodeRow] = {}
+    moves: dict[str, Move] = {}
+    summary = None
+    for step in [*steps, 1.0]:
+        if not isinstance(step, float):
+            state.apply(step, now)
+            continue
+        now += step
+        state.tick(now)
+        changes = state.take_changes()
+        if changes is None:
+            continue
+        assert nodes.keys() >= set(changes.removed)
+        for name in changes.removed:
+            del nodes[name]
+        nodes |= {row.node: row for row in changes.nodes}
+        moves |= {move.id: move for move in changes.moves}
+        summary = changes.summary or summary
+
+    everything = state.everything()
+
+    assert {row.node: row for row in everything.nodes} == nodes
+    assert {move.id: move for move in everything.moves} == moves
+    assert everything.summary == summary
+    for row in nodes.values():
+        assert bool(row.unknown) == (None in (row.cpu, row.memory))
