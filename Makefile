@@ -11,10 +11,10 @@ ARGS ?=
 export PYTHON
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test test-unit chaos check lock release bench up clean
+.PHONY: help demo test test-unit chaos check lock monitoring release bench up clean
 
 help: ## Show this help
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## Run Equipoise on a throwaway real cluster (TRACE=DIR replays a slice of a trace)
 	@./run equipoise demo $(if $(TRACE),--trace "$(TRACE)") $(ARGS)
@@ -38,6 +38,9 @@ check: ## Check style, types, architecture, and that docs/asyncapi.yaml and docs
 
 lock: ## Write the versions and hashes in requirements/ after a change of dependencies (ARGS=--upgrade for the newest)
 	@requirements/lock.sh $(ARGS)
+
+monitoring: ## Write the alerts, runbooks and dashboards after a change of monitoring/
+	@./run python -m monitoring
 
 release: ## Build wheels, requirements, SBOM, chart and checksums into dist/ (ARGS="--tag v0.1.0" checks the version)
 	@./run python -m requirements.release $(ARGS)

@@ -4,6 +4,7 @@ Installed programs take precedence: first those in KUBEBUILDER_ASSETS, then thos
 are used from there only when all of them are installed in compatible versions. Otherwise the module is built.
 """
 
+import dataclasses
 import hashlib
 import os
 import platform
@@ -89,6 +90,11 @@ PROMETHEUS = Module(
     tags="remove_all_sd",  # half the build time; file and http discovery remain
     link="-s -w -X github.com/prometheus/common/version.Version=3.15.0",
 )
+PROMTOOL = dataclasses.replace(
+    PROMETHEUS, package="github.com/prometheus/prometheus/cmd/promtool", programs={"promtool": (3, 0)}
+)
+"""Checks rules and runs their tests. It is no part of a cluster: `build` omits it, and only tests of rules build it."""
+
 MODULES = (CONTROL_PLANE, KWOK, PROMETHEUS)
 DESCHEDULER = Module(
     source=SOURCES / "descheduler",
