@@ -166,7 +166,7 @@ async def test_a_missing_ledger_is_a_closed_ledger(cluster: HttpCluster) -> None
     assert "evictions: closed" in output
     assert "equipoise resume" in output
     _, encoded = await cluster.run("status", "-o", "json")
-    assert json.loads(encoded)["lastDay"] is None
+    assert json.loads(encoded)["last_day"] is None
 
 
 async def test_a_ledger_that_may_not_be_read_is_unknown(cluster: HttpCluster) -> None:

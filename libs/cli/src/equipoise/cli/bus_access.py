@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
@@ -20,6 +21,8 @@ from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.kubernetes.http import ApiServer
 from equipoise.runtime.kubernetes.port_forward import port_forward
 from equipoise.runtime.process.clock import SystemClock
+
+R = TypeVar("R")
 
 SELECTOR = "app.kubernetes.io/name=nats,app.kubernetes.io/part-of=equipoise"
 CLIENT_PORT = 4222
@@ -107,12 +110,12 @@ NATS_PODS: Resource[NatsPod] = Resource(group="", version="v1", plural="pods", k
 SECRETS: Resource[SecretObject] = Resource(group="", version="v1", plural="secrets", kind="Secret", model=SecretObject)
 
 
-async def with_bus(bus: BusOptions, cluster: ClusterOptions, run: Callable[[Nats], Awaitable[None]]) -> None:
+async def with_bus(bus: BusOptions, cluster: ClusterOptions, run: Callable[[Nats], Awaitable[R]]) -> R:
     """Run a command with a connection that is known to be possible. Raises BusUnavailable and CommandFailed."""
     async with reached(bus, cluster) as server:
         if not isinstance(server, ForwardedNats) and (problem := await connect_problem(server)):
             raise BusUnavailable(f"{problem}; without --nats, the command uses the cluster of the kubeconfig")
-        await run(server)
+        return await run(server)
 
 
 @asynccontextmanager

@@ -85,7 +85,7 @@ def _is_installed(command: str) -> bool:
 @click.group(
     cls=Program,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 success, 1 failure, 2 invalid input, 130 interrupted.",
+    epilog="Exit codes: 0 success, 1 failure, 2 invalid input, 3 moves (plan --exit-code), 130 interrupted.",
 )
 @click.version_option(package_name="equipoise", message="equipoise %(version)s", help="Print the version.")
 def main() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -26,6 +26,37 @@ json_option = click.option(
     help="Output format.",
 )
 """Passed to the command as `as_json`."""
+
+Output = Literal["text", "wide", "json", "yaml"]
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="Output format. Times are in RFC 3339.",
+)
+wide_output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "wide", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="Output format; wide has all rows and more columns. Times are in RFC 3339.",
+)
+"""Both are passed to the command as `output`."""
+
+watch_option = click.option(
+    "-w",
+    "--watch",
+    type=click.FloatRange(min=1),
+    is_flag=False,
+    flag_value=10.0,
+    metavar="[SECONDS]",
+    help="Repeat, every 10 seconds by default, until Ctrl-C.",
+)
+"""Passed to the command as `watch`; None without it."""
 
 context_option = click.option("--context", help="Context of the kubeconfig. Defaults to the current context.")
 kubeconfig_option = click.option(

@@ -8,9 +8,10 @@ from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.options import (
     BusOptions,
     ClusterOptions,
+    Output,
     cluster_options,
-    json_option,
     nats_ca_option,
+    output_option,
     password_option,
     user_option,
 )
@@ -27,7 +28,7 @@ from equipoise.cli.options import (
 @password_option
 @nats_ca_option
 @cluster_options
-@json_option
+@output_option
 def doctor(
     prometheus_url: str | None,
     url: str | None,
@@ -35,7 +36,7 @@ def doctor(
     password_file: str | None,
     ca_file: str | None,
     cluster: ClusterOptions,
-    as_json: bool,
+    output: Output,
 ) -> None:
     """Check everything that Equipoise depends on, and print what is wrong and how to fix it.
 
@@ -73,7 +74,7 @@ def doctor(
             services_nats=services_nats,
             cluster_problem=problem,
             through_cluster=through_cluster,
-            as_json=as_json,
+            output=output,
         )
     )
     if not healthy:

@@ -16,7 +16,7 @@ from equipoise.cli.bus_access import forwarded
 from equipoise.cli.doctor.checks import CHECKS, Check
 from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding, State
 from equipoise.cli.exit_codes import CommandFailed
-from equipoise.cli.options import BusOptions
+from equipoise.cli.options import BusOptions, Output
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
 from equipoise.cli.terminal import print_result
 from equipoise.runtime.configuration import Kubernetes, Logging, Nats
@@ -60,7 +60,7 @@ async def run_doctor(
     services_nats: Nats | None = None,
     cluster_problem: str = "",
     through_cluster: BusOptions | None = None,
-    as_json: bool,
+    output: Output,
 ) -> bool:
     """Print the diagnosis; True if it is healthy.
 
@@ -87,7 +87,7 @@ async def run_doctor(
                 except CommandFailed as error:
                     environment.nats_problem = error.message
         diagnosis = await diagnose(environment)
-    print_result(diagnosis, show, as_json=as_json)
+    print_result(diagnosis, show, output=output)
     return diagnosis.healthy
 
 

@@ -2,7 +2,7 @@
 
 import click
 
-from equipoise.cli.options import BusOptions, ClusterOptions, cluster_options, json_option, nats_options
+from equipoise.cli.options import BusOptions, ClusterOptions, Output, cluster_options, nats_options, wide_output_option
 
 
 @click.group()
@@ -15,8 +15,8 @@ def explain() -> None:
 @click.option("--node", default="", help="Also show the details of this node, whatever its score.")
 @nats_options
 @cluster_options
-@json_option
-def pod(name: str, node: str, bus: BusOptions, cluster: ClusterOptions, as_json: bool) -> None:
+@wide_output_option
+def pod(name: str, node: str, bus: BusOptions, cluster: ClusterOptions, output: Output) -> None:
     """Score the nodes for a pod, as if it were scheduled now, and show the inputs of the scores.
 
     The pod must have been placed on a node.
@@ -27,15 +27,15 @@ def pod(name: str, node: str, bus: BusOptions, cluster: ClusterOptions, as_json:
     from equipoise.cli.explain.scores import pod_request, run_explain
 
     request = pod_request(name, node)
-    asyncio.run(with_bus(bus, cluster, lambda server: run_explain(request, server, cluster, as_json=as_json)))
+    asyncio.run(with_bus(bus, cluster, lambda server: run_explain(request, server, cluster, output=output)))
 
 
 @explain.command()
 @click.argument("name")
 @nats_options
 @cluster_options
-@json_option
-def node(name: str, bus: BusOptions, cluster: ClusterOptions, as_json: bool) -> None:
+@wide_output_option
+def node(name: str, bus: BusOptions, cluster: ClusterOptions, output: Output) -> None:
     """Show the inputs of a node's load, and its score for a pod without requests."""
     import asyncio
 
@@ -44,15 +44,15 @@ def node(name: str, bus: BusOptions, cluster: ClusterOptions, as_json: bool) -> 
     from equipoise.contracts.messages.explanation import ExplainRequest
 
     request = ExplainRequest(node=name)
-    asyncio.run(with_bus(bus, cluster, lambda server: run_explain(request, server, cluster, as_json=as_json)))
+    asyncio.run(with_bus(bus, cluster, lambda server: run_explain(request, server, cluster, output=output)))
 
 
 @explain.command()
 @click.argument("name", metavar="NAMESPACE/NAME")
 @nats_options
 @cluster_options
-@json_option
-def eviction(name: str, bus: BusOptions, cluster: ClusterOptions, as_json: bool) -> None:
+@wide_output_option
+def eviction(name: str, bus: BusOptions, cluster: ClusterOptions, output: Output) -> None:
     """Explain why a pod was evicted, or was not, from the samples to its replacement.
 
     Outcomes are retained for 24 hours.
@@ -64,4 +64,4 @@ def eviction(name: str, bus: BusOptions, cluster: ClusterOptions, as_json: bool)
     from equipoise.cli.explain.scores import pod_name
 
     pod_name(name)  # reports an invalid name first
-    asyncio.run(with_bus(bus, cluster, lambda server: run_explain_eviction(name, server, cluster, as_json=as_json)))
+    asyncio.run(with_bus(bus, cluster, lambda server: run_explain_eviction(name, server, cluster, output=output)))
