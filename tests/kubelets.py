@@ -70,10 +70,10 @@ class Kubelet:
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            writer.close()  # first: this task may be cancelled while it waits for the others
             for each in both:
                 each.cancel()
             await asyncio.gather(*both, return_exceptions=True)
-            writer.close()
 
     def abort(self) -> None:
         """The connections end without a close, as when the API server restarts."""

@@ -82,7 +82,17 @@ def test_the_defaults_are_a_valid_configuration() -> None:
         (HEADER + "scorer: {lsten: x}", "scorer.lsten: there is no such setting: did you mean listen?"),
         (HEADER + "descheduler: {interval: soon}", "descheduler.interval:"),
         ("a: [", "line 1, column 5"),
-        ("kind: Pod", "apiVersion: null is not allowed: expected equipoise.dev/v1alpha1"),
+        ("kind: Pod", 'kind: "Pod" is not allowed: expected EquipoiseConfiguration'),
+        (
+            "kind: Pod\nbinder: {evict: maybe}",
+            "apiVersion: is missing: add the line `apiVersion: equipoise.dev/",
+        ),
+        ("kind: Pod\nbinder: {evict: maybe}", 'binder.evict: "maybe" is not allowed: expected bool'),
+        (HEADER + "scorer: {policy: {name: profil}}", "did you mean profile? expected "),
+        (
+            HEADER + "binder: {limits: {evictionsPerCluster: {max: 1 %}}}",
+            "expected a percentage such as 1% (",
+        ),
     ],
 )
 def test_an_invalid_configuration_is_reported_with_path_value_and_what_is_allowed(text: str, error: str) -> None:
