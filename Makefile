@@ -11,7 +11,7 @@ ARGS ?=
 export PYTHON
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test test-unit chaos check lock monitoring release bench up clean
+.PHONY: help demo test test-unit chaos check lock monitoring release docs bench up clean
 
 help: ## Show this help
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,8 +33,8 @@ chaos: ## Weekly: inject faults on real clusters (SEEDS=1-20 JOBS=2 FAULTS=name,
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SOAK),--soak $(SOAK))) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
 	$(if $(PLANTED)$(SOAK)$(SEEDS)$(FAULTS)$(ARGS),,@./run pytest -m weekly)
 
-check: ## Check style, types, architecture, and that docs/asyncapi.yaml and docs/events.md match the code
-	@./run sh -c 'ruff format --check . && ruff check . && mypy && lint-imports && pytest -q tests/cli/test_events.py'
+check: ## Check style, types, architecture, the links of the docs, and that docs/asyncapi.yaml and docs/events.md match the code
+	@./run sh -c 'ruff format --check . && ruff check . && mypy && lint-imports && pytest -q tests/cli/test_events.py && python docs/build_site.py'
 
 lock: ## Write the versions and hashes in requirements/ after a change of dependencies (ARGS=--upgrade for the newest)
 	@requirements/lock.sh $(ARGS)
@@ -44,6 +44,9 @@ monitoring: ## Write the alerts, runbooks and dashboards after a change of monit
 
 release: ## Build wheels, requirements, SBOM, chart and checksums into dist/ (ARGS="--tag v0.1.0" checks the version)
 	@./run python -m requirements.release $(ARGS)
+
+docs: ## Build the documentation as one site, into site/
+	@./run python docs/build_site.py
 
 bench: ## Measure speed and memory, one JSON line per benchmark (BENCH="name name" selects some)
 	@./run python -m bench $(BENCH)
