@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -112,7 +112,12 @@ class ScorerMetrics:
 
     def on_cluster(self, load: Array, requested: Array) -> None:
         """Both are nodes × resources, as a share of the base. NaN is unknown: of such a node, neither counts."""
-        statistics = {"min": np.min, "mean": np.mean, "max": np.max, "deviation": np.std}
+        statistics: Mapping[str, Callable[[Array], float]] = {
+            "min": np.min,
+            "mean": np.mean,
+            "max": np.max,
+            "deviation": np.std,
+        }
         for index, resource in enumerate(RESOURCES):
             known = ~np.isnan(load[:, index]) & ~np.isnan(requested[:, index])
             loads, requests = load[known, index], requested[known, index]
