@@ -1,1 +1,1 @@
-"""Everything that is installed, with versions and hashes (`make lock`), the SBOM of the image, and the build of a release."""
+"""Versions and hashes of everything that is installed (`make lock`), the SBOM of the image, and the release."""
