@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from builders import NOW
+from descheduler.cluster import a_node_object
 from flow.loop import HOT, IDLE, Loop
 from monitored.promtool import needs_promtool, run_promtool
 from monitored.queries import selectors
@@ -25,7 +26,7 @@ from equipoise.contracts.kubernetes import objects
 from equipoise.runtime.bus.codec import SUBJECT
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.configuration import ConfigurationError
-from equipoise.runtime.kubernetes.client import CONFIG_MAPS, LEASES
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, LEASES, NODES
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.main import refused
 
@@ -46,6 +47,7 @@ class Watched(Loop):
         self.bus.errors = BusErrors(self.clock, self.registries["nats"])  # type: ignore[index]
         self.scrapes: list[Mapping[str, str]] = []
         self.unscraped: set[str] = set()
+        self.unmeasured: set[str] = set()
         self._replaced = 0
 
     async def run_for(self, minutes: int) -> None:
@@ -53,6 +55,10 @@ class Watched(Loop):
             await self.pass_time(60)
             self._replace()
             self.scrapes.append(dict(self._scrape()))
+
+    def _measure(self) -> None:
+        super()._measure()
+        self.source.nodes = {name: usage for name, usage in self.source.nodes.items() if name not in self.unmeasured}
 
     def _replace(self) -> None:
         """A controller creates a pod for each evicted one, and kube-scheduler places it on an idle node."""
@@ -123,6 +129,19 @@ def configuration_refused(loop: Watched) -> None:
     refused(loop.health["binder"], ConfigurationError("binder.limits.rate: expected an object"))
 
 
+def node_unmeasured(loop: Watched) -> None:
+    """One of four, and Ready for more than five minutes: three quarters of the nodes have fresh data."""
+    loop.kube.put(NODES, a_node_object("node-d", loop.clock.now()))
+    loop.unmeasured.add("node-d")
+
+
+def watch_broken(loop: Watched) -> None:
+    """Of the collector alone: of the others, only it watches ReplicaSets."""
+    for verb in ("list", "watch"):
+        loop.kube.fail_next(verb, status=403, resource="replicasets", times=None)
+    loop.kube.end_watches()
+
+
 def message_redirected(loop: Watched) -> None:
     loop.bus.inject(subjects.node_utilization(HOT), b"{}", headers={SUBJECT: "equipoise.utilization.node.other"})
 
@@ -147,6 +166,8 @@ FAULTS: Mapping[str, tuple[Fault, int, set[str]]] = {
     "the scorer is gone": (scorer_gone, 15, {"EquipoiseServiceDown"}),
     "the changed configuration is invalid": (configuration_refused, 15, {"EquipoiseConfigurationRejected"}),
     "a message was published for another subject": (message_redirected, 5, {"EquipoiseMessagesRedirected"}),
+    "a quarter of the nodes has no data": (node_unmeasured, 50, {"EquipoiseEvictionsWithoutCoverage"}),
+    "ReplicaSets may not be watched": (watch_broken, 25, {"EquipoiseWatchBroken"}),
     "another installation is older": (other_installation, 15, {"EquipoiseOtherInstallation"}),
 }
 
@@ -169,6 +190,18 @@ async def test_a_fault_fires_its_alert(name: str, tmp_path: Path) -> None:
 
     assert firing(loop, tmp_path, until=19) == set()
     assert firing(loop, tmp_path, until=19 + minutes) == expected
+
+
+@pytest.mark.weekly
+async def test_services_without_their_admission_policy_are_reported(tmp_path: Path) -> None:
+    """With a ServiceAccount, the annotator and the binder do not start without it."""
+    loop = Watched()
+    loop.kube.as_service_account = True
+    async with loop.running():
+        await loop.run_for(35)
+
+    expected = {"EquipoiseFenceMissing", "EquipoiseReplicaNotReady", "EquipoiseServiceDown"}
+    assert firing(loop, tmp_path, until=34) == expected
 
 
 @pytest.mark.parametrize("minutes", [60, pytest.param(240, marks=pytest.mark.weekly)])
