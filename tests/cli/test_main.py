@@ -49,8 +49,9 @@ def test_every_command_has_a_help_text() -> None:
     """The help of the program shows the first sentence of each."""
     lines = invoke("--help").stdout.partition("Commands:\n")[2].splitlines()
 
-    assert [line.split()[0] for line in lines[: len(COMMANDS)]] == list(COMMANDS)
-    assert all(len(line.split()) > 2 for line in lines[: len(COMMANDS)])
+    named = [line for line in lines if line.startswith("  ") and line[2] != " "]
+    assert [line.split()[0] for line in named[: len(COMMANDS)]] == list(COMMANDS)
+    assert all(len(line.split()) > 2 for line in named[: len(COMMANDS)])
 
 
 def test_it_is_a_kubectl_plugin() -> None:
@@ -223,7 +224,7 @@ def test_completion_completes_commands() -> None:
 def test_the_summaries_of_commands_are_not_cut() -> None:
     """At 80 columns more than half of them once ended in dots."""
     shown = CliRunner().invoke(main, ["--help"], terminal_width=60).output
-    assert "..." not in shown
+    assert "..." not in shown.partition("Commands:")[2]
     assert "Check everything that Equipoise depends on, and print" in " ".join(shown.split())
 
 
