@@ -7,7 +7,7 @@ import click
 if TYPE_CHECKING:
     from equipoise.contracts.kubernetes.objects import Object
 
-TIMEOUT = 3.0
+TIMEOUT = 10.0
 """Seconds. A cluster that does not respond has no names."""
 
 
