@@ -93,7 +93,7 @@ class Installation:
     nats: ClusterNats
 
     def put_pods(self, *pods: dict[str, Any]) -> None:
-        self.cluster.objects[PODS] = {"kind": "PodList", "metadata": {}, "items": list(pods)}
+        self.cluster.objects[PODS] = {"kind": "PodList", "metadata": {}, "items": list(pods) or None}
 
     async def run(self, *arguments: str) -> tuple[int, str]:
         """With the kubeconfig alone."""

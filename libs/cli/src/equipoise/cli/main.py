@@ -20,6 +20,7 @@ COMMANDS = (
     "events",
     "explain",
     "lab",
+    "nodes",
     "pause",
     "plan",
     "report",
@@ -42,7 +43,8 @@ EXTRAS: Mapping[str, tuple[str, str]] = {
     "certificates": ("certificates", "cryptography"),
     "demo": ("lab", "equipoise.lab"),
     "lab": ("lab", "equipoise.lab"),
-    "report": ("lab", "equipoise.lab"),
+    "nodes": ("services", "numpy"),
+    "report": ("services", "numpy"),
     "run": ("services", "numpy"),
     "testbed": ("local", "equipoise.testbed"),
     "up": ("local", "equipoise.testbed"),
@@ -69,6 +71,13 @@ class Program(click.Group):
             )
         command: click.Command = getattr(import_module(f"equipoise.cli.{cmd_name}.command"), cmd_name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The first sentence of each, folded and not cut."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, command.get_short_help_str(limit=1_000)) for name, command in commands if command is not None]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def make_context(self, info_name: str | None, *args: Any, **extra: Any) -> click.Context:
         return super().make_context("kubectl equipoise" if info_name == PLUGIN else info_name, *args, **extra)

@@ -2,6 +2,7 @@
 
 import click
 
+from equipoise.cli.completion import names
 from equipoise.cli.options import BusOptions, ClusterOptions, Output, cluster_options, nats_options, wide_output_option
 
 
@@ -11,8 +12,10 @@ def explain() -> None:
 
 
 @explain.command()
-@click.argument("name", metavar="NAMESPACE/NAME")
-@click.option("--node", default="", help="Also show the details of this node, whatever its score.")
+@click.argument("name", metavar="NAMESPACE/NAME", shell_complete=names.pods)
+@click.option(
+    "--node", default="", shell_complete=names.nodes, help="Also show the details of this node, whatever its score."
+)
 @nats_options
 @cluster_options
 @wide_output_option
@@ -31,7 +34,7 @@ def pod(name: str, node: str, bus: BusOptions, cluster: ClusterOptions, output: 
 
 
 @explain.command()
-@click.argument("name")
+@click.argument("name", shell_complete=names.nodes)
 @nats_options
 @cluster_options
 @wide_output_option
@@ -48,7 +51,7 @@ def node(name: str, bus: BusOptions, cluster: ClusterOptions, output: Output) ->
 
 
 @explain.command()
-@click.argument("name", metavar="NAMESPACE/NAME")
+@click.argument("name", metavar="NAMESPACE/NAME", shell_complete=names.pods)
 @nats_options
 @cluster_options
 @wide_output_option

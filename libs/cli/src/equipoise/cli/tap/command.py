@@ -2,11 +2,12 @@
 
 import click
 
+from equipoise.cli.completion import names
 from equipoise.cli.options import BusOptions, ClusterOptions, cluster_options, json_option, nats_options
 
 
 @click.command()
-@click.argument("subject", default="")
+@click.argument("subject", default="", shell_complete=names.subjects)
 @nats_options
 @cluster_options
 @json_option
