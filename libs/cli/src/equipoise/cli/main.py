@@ -29,6 +29,7 @@ COMMANDS = (
     "status",
     "tap",
     "testbed",
+    "top",
     "up",
     "version",
 )
@@ -45,6 +46,7 @@ EXTRAS: Mapping[str, tuple[str, str]] = {
     "report": ("lab", "equipoise.lab"),
     "run": ("services", "numpy"),
     "testbed": ("local", "equipoise.testbed"),
+    "top": ("top", "textual"),
     "up": ("local", "equipoise.testbed"),
 }
 """Commands that require an extra of the distribution `equipoise`, with a module that the extra installs."""
