@@ -11,10 +11,10 @@ ARGS ?=
 export PYTHON
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test test-unit chaos check lock bench up clean
+.PHONY: help demo test test-unit chaos check lock monitoring release docs bench up clean
 
 help: ## Show this help
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## Run Equipoise on a throwaway real cluster (TRACE=DIR replays a slice of a trace)
 	@./run equipoise demo $(if $(TRACE),--trace "$(TRACE)") $(ARGS)
@@ -33,14 +33,27 @@ chaos: ## Weekly: inject faults on real clusters (SEEDS=1-20 JOBS=2 FAULTS=name,
 		$(if $(SEEDS),--seeds $(SEEDS)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(SOAK),--soak $(SOAK))) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
 	$(if $(PLANTED)$(SOAK)$(SEEDS)$(FAULTS)$(ARGS),,@./run pytest -m weekly)
 
-check: ## Check style, types, architecture, and that docs/asyncapi.yaml and docs/events.md match the code
-	@./run sh -c 'ruff format --check . && ruff check . && mypy && lint-imports && pytest -q tests/cli/test_events.py'
+check: ## Check style, types, architecture, the links of the docs, and that docs/asyncapi.yaml and docs/events.md match the code
+	@./run sh -c 'ruff format --check . && ruff check . && mypy && lint-imports && pytest -q tests/cli/test_events.py && python docs/build_site.py'
 
 lock: ## Write the versions and hashes in requirements/ after a change of dependencies (ARGS=--upgrade for the newest)
 	@requirements/lock.sh $(ARGS)
 
+monitoring: ## Write the alerts, runbooks and dashboards after a change of monitoring/
+	@./run python -m monitoring
+
+release: ## Build wheels, requirements, SBOM, chart and checksums into dist/ (ARGS="--tag v0.1.0" checks the version)
+	@./run python -m requirements.release $(ARGS)
+
+docs: ## Build the documentation as one site, into site/
+	@./run python docs/build_site.py
+
 bench: ## Measure speed and memory, one JSON line per benchmark (BENCH="name name" selects some)
 	@./run python -m bench $(BENCH)
+
+.PHONY: chart
+chart: ## Write charts/equipoise from k8s/base, after a change there, of the rules, the dashboards or charts/generator
+	@./run python -m charts.generator
 
 clean: ## Remove what ./run installed here (not the cache of the testbed, which is elsewhere)
 	@rm -rf .venv .tools

@@ -134,15 +134,15 @@ class World:
         protection: Protection = Protection(),  # noqa: B008  a frozen value
         **more: Any,
     ) -> Binder:
-        metrics = CollectorRegistry()
-        self.health = Health(configuration_hash="", metrics=metrics)
+        self.metrics = CollectorRegistry()
+        self.health = Health(configuration_hash="", metrics=self.metrics)
         own = BinderSettings(evict=evict, limits=limits, **more)
         runtime = Runtime(
             configuration=Configuration(shared=Shared(protection=protection), own=own, hash=""),
             bus=bus or self.bus,
             clock=self.clock,
             health=self.health,
-            metrics=metrics,
+            metrics=self.metrics,
             identity="binder-1",
             api_server=kube or self.kube,
         )

@@ -83,7 +83,7 @@ class Loop:
         self.source = FakeSource(self.clock)
         self.shared = Shared()
         self.health: dict[ServiceName, Health] = {}
-        self._registries: dict[ServiceName, CollectorRegistry] = {}
+        self.registries: dict[ServiceName, CollectorRegistry] = {}
         self.kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name="shop")))
         self._populate()
 
@@ -183,8 +183,8 @@ class Loop:
             assert all(isinstance(result, asyncio.CancelledError) for result in ended), ended
 
     def _health_of(self, service: ServiceName) -> Health:
-        self._registries[service] = CollectorRegistry()
-        self.health[service] = Health(configuration_hash="", metrics=self._registries[service])
+        self.registries[service] = CollectorRegistry()
+        self.health[service] = Health(configuration_hash="", metrics=self.registries[service])
         return self.health[service]
 
     async def _start(self, service: ServiceName, start: Start[Any], settings: Any) -> None:
@@ -196,7 +196,7 @@ class Loop:
                 bus=self.bus,
                 clock=self.clock,
                 health=health,
-                metrics=self._registries[service],
+                metrics=self.registries[service],
                 identity=f"{service}-1",
                 api_server=kube,
             )
@@ -215,7 +215,7 @@ class Loop:
             bus=self.bus,
             clock=self.clock,
             health=health,
-            metrics=self._registries["collector"],
+            metrics=self.registries["collector"],
         )
         await collector.attach()
         await collector.run()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from bus_worlds import PATIENCE, eventually
+from prometheus_client import CollectorRegistry
 from tls_worlds import DAY, NOW, TlsWorld
 
 from equipoise.cli.certificates.issue import new_ca
@@ -16,6 +17,8 @@ from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.bus.tls import client_context
 from equipoise.runtime.configuration import Nats, Tls
 from equipoise.runtime.process.clock import SystemClock
+
+CERTIFICATE_END = "equipoise_bus_certificate_expiry_timestamp_seconds"
 
 
 async def test_a_connection_survives_certificates_that_are_half_renewed(tmp_path: Path) -> None:
@@ -75,9 +78,11 @@ async def test_a_renewal_closes_no_connection(tmp_path: Path) -> None:
     """With the same CA: the server reads its new certificate for the next connections."""
     world = TlsWorld(tmp_path)
     await world.start()
-    errors, clock = BusErrors(SystemClock()), SystemClock()
+    metrics, clock = CollectorRegistry(), SystemClock()
+    errors = BusErrors(clock, metrics)
     try:
         async with open_bus(world.settings, "scorer", clock, None, errors=errors, reconnect_pause=0.1) as bus:
+            assert metrics.get_sample_value(CERTIFICATE_END) == pytest.approx(NOW + DAY, abs=1)
             world.serve(now=NOW + 60)
             await world.reload()
             async with connected_within(PATIENCE, world.settings, "tap", clock) as other:

@@ -19,12 +19,13 @@ from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.main import PERIOD
 from equipoise.scorer.settings import ExtenderTls, ScorerSettings
-from equipoise.scorer.shell.tls import Certificates
+from equipoise.scorer.shell.tls import Certificates, certificate_end
 
 TODAY = SystemClock().now()
 """OpenSSL reads the machine's own time: certificates must be valid today."""
 
 HERE = [ip_address("127.0.0.1")]
+CERTIFICATE_END = "equipoise_scorer_certificate_expiry_timestamp_seconds"
 TWO_PERIODS = 2 * PERIOD
 """One to notice a change, one to notice that it is complete."""
 
@@ -316,3 +317,28 @@ async def test_a_session_cannot_be_resumed(start: Start, world: World) -> None:
             return session is not None and session.has_ticket
 
     assert not await asyncio.to_thread(resumable)
+
+
+@pytest.mark.parametrize("days", [1, 365, 365 * 40])
+def test_the_end_of_a_certificate_is_read_from_its_file(days: int) -> None:
+    """From 2050 on, its time has four digits of the year. Text before the certificate does not matter."""
+    pair = server_pair(new_ca(TODAY), ["scorer.example"], HERE, days, TODAY)
+
+    end = certificate_end("subject=scorer\n" + pair.certificate_text.decode())
+
+    assert end == end_of(pair)
+
+
+async def test_the_end_of_the_certificate_is_exported(start: Start, world: World) -> None:
+    """And that of the next one, when its files are loaded."""
+    running = await start(world.settings)
+    assert running.metrics.get_sample_value(CERTIFICATE_END) == end_of(world.served)
+    fresh = server_pair(world.authority, [], HERE, 2, TODAY)
+    world.files.put(fresh, fresh, world.authority)
+    await running.clock.advance(TWO_PERIODS)
+
+    assert running.metrics.get_sample_value(CERTIFICATE_END) == end_of(fresh)
+
+
+def end_of(pair: CertificatePair) -> float:
+    return pair.certificate.not_valid_after_utc.timestamp()

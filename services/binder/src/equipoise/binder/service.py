@@ -26,6 +26,7 @@ from equipoise.binder.shell.eviction_client import EvictionClient
 from equipoise.binder.shell.ledger_watch import LedgerWatch
 from equipoise.binder.shell.ledger_writer import HandledByAnotherBinder, LedgerWriter
 from equipoise.binder.shell.live_reads import find, has_left
+from equipoise.binder.shell.metrics import BinderMetrics
 from equipoise.binder.shell.outcome_reporter import OutcomeReporter
 from equipoise.binder.shell.validation import Validation, ValidIntent
 from equipoise.binder.state.cluster_state import ClusterState
@@ -79,14 +80,15 @@ class Binder:
             kube, clock, settings.limits, namespace, dry_run=self._dry_run, preempted=lambda: self._cluster.preempted
         )
         evictions = DRY_RUN if self._dry_run else REAL
+        metrics = BinderMetrics(settings.limits, runtime.metrics)
         self._ledger_watch = LedgerWatch(
-            self._ledger, clock, runtime.health, evictions=evictions, installation=self._installation
+            self._ledger, clock, runtime.health, evictions=evictions, installation=self._installation, metrics=metrics
         )
         self._client = EvictionClient(
             kube, clock, runtime.health, sample_lifetime=shared.load.freshness.eviction, random=random
         )
         self._published = PublishedOutcomes()
-        self._reporter = OutcomeReporter(runtime, self._published, now=lambda: self._ledger.latest)
+        self._reporter = OutcomeReporter(runtime, self._published, metrics, now=lambda: self._ledger.latest)
         self._duration = Histogram(
             "equipoise_binder_intent_duration_seconds",
             "Time from the delivery of an intent to its outcome.",

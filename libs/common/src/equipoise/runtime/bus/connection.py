@@ -261,6 +261,7 @@ class NatsConnection:
     async def _on_connected(self) -> None:
         self._forbidden.clear()
         self.errors.set_problem("connection", None)
+        self.errors.certificate_end.set(self.client.certificate_end or 0.0)
         self._up.set()
         log.info("connected to the bus", url=self._settings.url)
 

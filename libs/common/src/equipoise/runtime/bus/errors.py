@@ -35,8 +35,14 @@ class BusErrors:
             ["kind"],
             registry=metrics,
         )
+        self._counter.labels("redirected")  # an alert: `increase()` does not see the first increment of a new series
         problems = prometheus_client.Gauge(
             "equipoise_bus_problems", "Problems of the bus that /readyz reports, by kind.", ["kind"], registry=metrics
+        )
+        self.certificate_end = prometheus_client.Gauge(
+            "equipoise_bus_certificate_expiry_timestamp_seconds",
+            "When the certificate of NATS expires, as of the last connection; 0 without TLS.",
+            registry=metrics,
         )
         for kind in KINDS:
             problems.labels(kind).set_function(partial(self._problems_of, kind))

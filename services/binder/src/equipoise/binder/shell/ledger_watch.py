@@ -6,6 +6,7 @@ It learns the API server's time on the way.
 from dataclasses import dataclass
 
 from equipoise.binder.shell.ledger_writer import LedgerWriter
+from equipoise.binder.shell.metrics import BinderMetrics
 from equipoise.binder.state.ledger import Ledger, LedgerClosed
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.kubernetes.installation import InstallationCheck
@@ -30,6 +31,7 @@ class LedgerWatch:
     """What the heartbeat reports of evictions while they are allowed."""
 
     installation: InstallationCheck
+    metrics: BinderMetrics
 
     async def synchronize(self) -> None:
         """Takes a second; returns also when the API server does not respond."""
@@ -58,5 +60,7 @@ class LedgerWatch:
             ledger = await self.ledger.update()
         except KubeError as error:
             self.health.set_problem("ledger", f"the ledger cannot be read: {error}")
+            self.metrics.on_ledger(None, self.ledger.earliest)
         else:
             self.report(ledger)
+            self.metrics.on_ledger(ledger, self.ledger.earliest)

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 
 import structlog
-from prometheus_client import Counter
 
 from equipoise.binder.decisions.event import intent_event, pod_reference, workload_reference
 from equipoise.binder.decisions.result import Finish
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.live_reads import Unreadable, read_workload
+from equipoise.binder.shell.metrics import BinderMetrics
 from equipoise.binder.state.published_outcomes import PublishedOutcomes
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes.objects import Event, ObjectReference
@@ -22,7 +22,12 @@ log = structlog.get_logger()
 
 class OutcomeReporter:
     def __init__(
-        self, runtime: Runtime[BinderSettings], published: PublishedOutcomes, *, now: Callable[[], float]
+        self,
+        runtime: Runtime[BinderSettings],
+        published: PublishedOutcomes,
+        metrics: BinderMetrics,
+        *,
+        now: Callable[[], float],
     ) -> None:
         """`now`: the API server's time."""
         self._published = published
@@ -30,9 +35,7 @@ class OutcomeReporter:
         self._kube = runtime.kube
         self._now = now
         self._identity = runtime.identity
-        self._outcomes = Counter(
-            "equipoise_binder_outcomes", "Outcomes of intents, by outcome.", ["outcome"], registry=runtime.metrics
-        )
+        self._metrics = metrics
 
     async def publish(self, intent: EvictionIntent, finish: Finish) -> None:
         """One outcome per intent: the bus drops a second message with the same id. Raises BusError."""
@@ -40,7 +43,7 @@ class OutcomeReporter:
         subject = subjects.eviction_outcome(intent.namespace, intent.pod)
         await self._bus.publish(subject, message, message_id=intent.id)
         self._published.add(message)
-        self._outcomes.labels(finish.outcome.value).inc()
+        self._metrics.on_outcome(finish.outcome, finish.limit)
         log.info(
             "intent settled",
             outcome=finish.outcome.value,

@@ -85,6 +85,7 @@ class ExtenderServer:
         if self.settings.tls is not None:
             self._certificates = Certificates(self.settings.tls)
             tls = self._certificates.context
+            self.metrics.certificate_end.set(self._certificates.end)
         application = web.Application(client_max_size=self.settings.max_body_bytes, middlewares=[self._guard])
         application.router.add_post("/prioritize", self._respond)
         application.router.add_post("/filter", self._respond)
@@ -138,6 +139,7 @@ class ExtenderServer:
                 )
             else:
                 valid = True
+                self.metrics.certificate_end.set(self._certificates.end)
                 health.set_problem("certificates", None)
                 log.info("certificates reloaded")
 

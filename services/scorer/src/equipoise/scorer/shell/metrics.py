@@ -35,6 +35,10 @@ class ScorerMetrics:
             "Connections to the extender that were closed: limit (too many), timeout (no request), handshake (TLS).",
             "reason",
         )
+        self.certificate_end = gauge(
+            "equipoise_scorer_certificate_expiry_timestamp_seconds",
+            "When the certificate of the extender expires; 0 without TLS, or if unknown.",
+        )
         self.neutral = counter("equipoise_scorer_neutral_total", "Neutral responses by reason.", "reason")
         self.decisions_dropped = counter(
             "equipoise_scorer_decisions_dropped_total", "Decisions that could not be published."

@@ -1,11 +1,15 @@
 """TLS of the extender server: changed files are loaded while connections are accepted."""
 
 import ssl
+from datetime import UTC, datetime
 from pathlib import Path
 
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.main import FileWatch
 from equipoise.scorer.settings import ExtenderTls
+
+_DER_VERSION, _DER_UTC_TIME = 0xA0, 0x17
+"""Tags: the explicit version of a TBSCertificate, and a time with two digits of the year."""
 
 
 class Certificates:
@@ -20,6 +24,9 @@ class Certificates:
         self._tls = tls
         self._watches = [FileWatch(Path(name)) for name in _names(tls)]
         self._latest = _context(tls)
+        self.end = _end_of_file(tls)
+        """When the certificate expires (Unix seconds); 0 if that is unknown."""
+
         self.context = self._latest
         """The context to listen with."""
 
@@ -36,9 +43,48 @@ class Certificates:
         Raises ConfigurationError if they are invalid; the earlier ones then remain in use.
         """
         self._latest = _context(self._tls)
+        self.end = _end_of_file(self._tls)
 
     def _use_latest(self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, first: ssl.SSLContext) -> None:
         connection.context = self._latest
+
+
+def _end_of_file(tls: ExtenderTls) -> float:
+    """0 if it cannot be read: it may have changed since it was loaded, or contain what only OpenSSL reads."""
+    try:
+        return certificate_end(Path(tls.certificate_file).read_text())
+    except (OSError, ValueError, IndexError):
+        return 0.0
+
+
+def certificate_end(pem: str) -> float:
+    """When the first certificate of a valid PEM file expires (Unix seconds).
+
+    `ssl` reports this only of the other side of a connection. RFC 5280: Certificate and TBSCertificate are sequences;
+    TBSCertificate begins with [0] version, serialNumber, signature, issuer, validity (notBefore, notAfter).
+    """
+    begin, end = (pem.index(f"-----{word} CERTIFICATE-----") for word in ("BEGIN", "END"))
+    der = ssl.PEM_cert_to_DER_cert(pem[begin:end] + "-----END CERTIFICATE-----")
+    _, body, _ = _der_element(der, 0)
+    _, at, _ = _der_element(der, body)
+    tag = der[at]
+    for _ in range(4 if tag == _DER_VERSION else 3):
+        _, _, at = _der_element(der, at)
+    _, validity, _ = _der_element(der, at)
+    _, _, at = _der_element(der, validity)
+    tag, start, end = _der_element(der, at)
+    text = der[start:end].decode()
+    if tag == _DER_UTC_TIME:  # two digits of the year: 50 to 99 are 1950 to 1999
+        text = ("19" if text >= "50" else "20") + text
+    return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp()
+
+
+def _der_element(der: bytes, at: int) -> tuple[int, int, int]:
+    """Tag, start and end of the content of the element at this position. The next element is at its end."""
+    length, start = der[at + 1], at + 2
+    if length >= 0x80:
+        start, length = start + (length & 0x7F), int.from_bytes(der[start : start + (length & 0x7F)])
+    return der[at], start, start + length
 
 
 def _names(tls: ExtenderTls) -> list[str]:

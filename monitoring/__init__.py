@@ -1,0 +1,1 @@
+"""Alerts, their runbooks, and dashboards: `make monitoring` writes the files for Prometheus, Grafana and people."""

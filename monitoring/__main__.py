@@ -1,0 +1,29 @@
+"""Writes all files: `python -m monitoring`, or `make monitoring`."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from monitoring.cases import CASES
+from monitoring.rules import rule_file, rule_object, runbooks, test_file, to_yaml
+
+ROOT = Path(__file__).parents[1]
+
+
+def files() -> Mapping[str, str]:
+    """Path in the repository to content."""
+    return {
+        "k8s/metrics/alerting-rules.yaml": to_yaml(rule_file()),
+        "k8s/metrics/prometheus-rule-alerts.yaml": to_yaml(rule_object()),
+        "tests/monitored/alert-tests.yaml": to_yaml(test_file(CASES, "../../k8s/metrics/alerting-rules.yaml")),
+        "docs/runbooks.md": runbooks(),
+    }
+
+
+def main() -> None:
+    for path, content in files().items():
+        (ROOT / path).write_text(content)
+        print(path)
+
+
+if __name__ == "__main__":
+    main()

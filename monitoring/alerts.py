@@ -1,0 +1,565 @@
+"""The alerts. Each one is an entry of `ALERTS`; rules, tests of rules and runbooks are made of this list.
+
+The severities are those of kube-prometheus-stack. `critical` wakes somebody: no alert does. Whatever fails,
+pods are scheduled as without Equipoise, running pods stay where they are, and the limits of evictions hold without any
+action. `warning` is for working hours: it does not end by itself. `info` is for dashboards and for other alerts.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from equipoise.contracts.configuration.settings import Coverage, Freshness
+
+Severity = Literal["critical", "warning", "info"]
+
+SCOPE = "cluster, namespace"
+"""Labels of an installation. Both may be missing in a Prometheus that scrapes one installation."""
+
+REPLICA = "cluster, namespace, pod, instance"
+"""Labels of a process."""
+
+SERVICE_METRICS = {
+    "collector": "equipoise_collector_nodes_expected",
+    "annotator": "equipoise_annotator_members",
+    "scorer": "equipoise_scorer_reservations",
+    "descheduler": "equipoise_descheduler_nodes_in_cooldown",
+    "binder": "equipoise_binder_ledger",
+}
+"""A metric that only this service has, from its start: a ServiceMonitor renames the label `service` of
+`equipoise_build_info`, because it adds one of this name."""
+
+_DAY = 86_400
+_COVERAGE = Coverage()
+
+
+class Alert(msgspec.Struct, frozen=True, kw_only=True):
+    """Texts are Markdown of one paragraph; only `summary` is a template of Prometheus."""
+
+    name: str
+    expression: str
+    lasts: str
+    """How long the expression must be true: "15m"."""
+
+    severity: Severity
+    summary: str
+    meaning: str
+    action: str
+    heals: str
+    """What ends by itself, and what goes on meanwhile: the reason for the severity."""
+
+
+def _problem(keys: str) -> str:
+    """Problems of /readyz, per replica: the series ends with the problem."""
+    return (
+        f'equipoise_problem{{key=~"{keys}"}} > 0'
+        if "|" in keys or "*" in keys
+        else f'equipoise_problem{{key="{keys}"}} > 0'
+    )
+
+
+def _no_replica(service: str, metric: str) -> str:
+    ready = f"max by ({SCOPE}) (equipoise_ready and on ({REPLICA}) {metric}) == 0"
+    return f'label_replace(({ready}) or absent({metric}), "component", "{service}", "", "")'
+
+
+def _ledger(state: str) -> str:
+    return f'max by ({SCOPE}) (equipoise_binder_ledger{{state="{state}"}}) > 0'
+
+
+def _rejected_by(limit: str) -> str:
+    return f'sum by ({SCOPE}) (increase(equipoise_binder_limit_rejections_total{{limit="{limit}"}}[30m])) > 0'
+
+
+ALERTS: Sequence[Alert] = (
+    Alert(
+        name="EquipoiseServiceDown",
+        expression="\nor ".join(_no_replica(service, metric) for service, metric in SERVICE_METRICS.items()),
+        lasts="10m",
+        severity="warning",
+        summary="No replica of the {{ $labels.component }} is ready",
+        meaning="No replica of this service is ready, or Prometheus scrapes none.",
+        action=(
+            "`kubectl -n equipoise-system get pods` and `/readyz` of the service (`equipoise doctor` requests it) "
+            "state what it waits for. If the pods are ready, Prometheus does not scrape them: label its namespace "
+            "with `equipoise.dev/metrics=true` and check its targets."
+        ),
+        heals=(
+            "Nothing is evicted and scores are neutral without this service, at the latest after 3 minutes; "
+            "kube-scheduler places pods as without Equipoise. A pod that crashed is restarted by its kubelet; after "
+            "10 minutes that has not helped."
+        ),
+    ),
+    Alert(
+        name="EquipoiseReplicaNotReady",
+        expression="equipoise_ready == 0",
+        lasts="30m",
+        severity="info",
+        summary="{{ $labels.pod }} ({{ $labels.instance }}) is not ready",
+        meaning="One replica has not been ready for half an hour. The others of its service do its work.",
+        action="`/readyz` of this replica states what it waits for.",
+        heals="Other replicas take over within 30 s. If all of them fail, `EquipoiseServiceDown` fires.",
+    ),
+    Alert(
+        name="EquipoiseNatsUnreachable",
+        expression=f'max by ({SCOPE}) (equipoise_bus_problems{{kind="connection"}}) > 0',
+        lasts="10m",
+        severity="warning",
+        summary="Services of Equipoise are not connected to NATS",
+        meaning=(
+            "At least one service has not been connected to NATS for 10 minutes. `/readyz` has the address and the "
+            "reason."
+        ),
+        action=(
+            "Check the pod `nats-0`, its certificate and the passwords (Secret `equipoise-nats`). An expired or "
+            "foreign certificate is named in `/readyz`: see [Certificates](operations.md#certificates)."
+        ),
+        heals=(
+            "Scores are neutral and nothing is evicted meanwhile. Services connect within seconds when NATS is "
+            "back, also with a renewed certificate or password."
+        ),
+    ),
+    Alert(
+        name="EquipoiseStreamBroken",
+        expression=f'sum by ({SCOPE}, kind) (equipoise_bus_problems{{kind=~"stream|follow|work"}}) > 0',
+        lasts="15m",
+        severity="warning",
+        summary="Streams of NATS do not work ({{ $labels.kind }})",
+        meaning=(
+            "`stream`: a stream does not take messages, because it is missing, full, or has no majority of its "
+            "servers. `follow`: a service cannot read one. `work`: binders receive no intents."
+        ),
+        action=(
+            "`equipoise doctor` names the stream and the difference. `equipoise setup` (in a cluster: recreate the "
+            "Job) repairs it."
+        ),
+        heals=(
+            "After the loss of a server, streams elect a leader within seconds, and services read again without a "
+            "restart. A deleted, changed or full stream remains so until somebody acts. Meanwhile loads become "
+            "unknown and nothing is evicted."
+        ),
+    ),
+    Alert(
+        name="EquipoiseBusPermissionMissing",
+        expression=f'max by ({SCOPE}, pod, instance) (equipoise_bus_problems{{kind="permission"}}) > 0',
+        lasts="15m",
+        severity="warning",
+        summary="NATS forbids {{ $labels.pod }} ({{ $labels.instance }}) a subject that it needs",
+        meaning=(
+            "The permissions of NATS are those of another version, or the service uses the password of another user."
+        ),
+        action="Apply `permissions.conf` of this version to NATS. `/readyz` names the subject.",
+        heals=(
+            "Nothing: permissions do not change by themselves. What the service cannot read is unknown, so nothing "
+            "unsafe follows."
+        ),
+    ),
+    Alert(
+        name="EquipoiseMessagesRedirected",
+        expression=f'sum by ({SCOPE}) (increase(equipoise_bus_errors_total{{kind="redirected"}}[15m])) > 0',
+        lasts="0m",
+        severity="warning",
+        summary="Messages reached services of Equipoise on subjects for which they were not published",
+        meaning=(
+            "Messages are signed with their subject. These came from a much older version, or from somebody who has "
+            "the password of a service and repeats messages. The services skip and count them."
+        ),
+        action="The log of the service names the subjects. Unless an old version runs, change the passwords of NATS.",
+        heals="The messages have no effect. Whoever sent them still has a password.",
+    ),
+    Alert(
+        name="EquipoiseNatsCertificateExpires",
+        expression=(
+            f"max by ({SCOPE}) (equipoise_bus_certificate_expiry_timestamp_seconds > 0) - time() < {30 * _DAY}"
+        ),
+        lasts="1h",
+        severity="warning",
+        summary="The certificate of NATS expires in {{ $value | humanizeDuration }}",
+        meaning="Once it has expired, connections remain open, but no service that starts or reconnects gets one.",
+        action=(
+            "Renew it ([NATS](operations.md#nats) has the two commands). Services know the certificate of their "
+            "last connection: the alert ends when one of them has connected again, for example after `kubectl -n "
+            "equipoise-system rollout restart deployment equipoise-scorer`."
+        ),
+        heals=(
+            "cert-manager renews it three months before, but NATS reads its files only on `kill -HUP`. There are 30 "
+            "days left to act."
+        ),
+    ),
+    Alert(
+        name="EquipoiseExtenderCertificateExpires",
+        expression=(
+            f"min by ({SCOPE}) (equipoise_scorer_certificate_expiry_timestamp_seconds > 0) - time() < {30 * _DAY}"
+        ),
+        lasts="1h",
+        severity="warning",
+        summary="The certificate of the extender expires in {{ $value | humanizeDuration }}",
+        meaning="Once it has expired, kube-scheduler gets no scores, and ignores that without a message.",
+        action=(
+            "`equipoise certificates --for extender` issues new ones of the same CA ([The "
+            "extender](operations.md#the-extender)). Renew that of kube-scheduler too: it was issued on the same "
+            "day."
+        ),
+        heals=(
+            "Scorers load renewed files while they run, and cert-manager renews them. Without a renewal pods are "
+            "placed without scores."
+        ),
+    ),
+    Alert(
+        name="EquipoiseCertificatesInvalid",
+        expression=_problem("certificates"),
+        lasts="10m",
+        severity="warning",
+        summary="The scorer {{ $labels.pod }} ({{ $labels.instance }}) cannot use its changed certificates",
+        meaning=(
+            "The files of the extender changed and are not a certificate, its key and a CA. The previous ones are "
+            "still used."
+        ),
+        action="`/readyz` of the scorer has the reason. Replace the Secret `equipoise-extender-tls`.",
+        heals=(
+            "A Secret that is being replaced becomes complete within a minute. After a restart, this scorer would "
+            "not start."
+        ),
+    ),
+    Alert(
+        name="EquipoiseConfigurationRejected",
+        expression=_problem("configuration"),
+        lasts="10m",
+        severity="warning",
+        summary="{{ $labels.pod }} ({{ $labels.instance }}) does not use the changed configuration",
+        meaning="The configuration was changed and is invalid. The service continues with the previous one.",
+        action=(
+            "`/readyz` and the log have the reason; `equipoise config validate FILE` checks the file before it is "
+            "applied."
+        ),
+        heals=(
+            "Nothing until the file is corrected; then it is used within a minute. A new pod would not start with "
+            "this file."
+        ),
+    ),
+    Alert(
+        name="EquipoiseFenceMissing",
+        expression=_problem("fence"),
+        lasts="10m",
+        severity="warning",
+        summary="The admission policy of {{ $labels.pod }} ({{ $labels.instance }}) is not in effect",
+        meaning="The annotator or binder writes nothing until the policy that restricts it is in effect.",
+        action=(
+            "`kubectl apply -f k8s/base/fence.yaml`; it needs Kubernetes 1.30, and names the namespace of the "
+            "installation."
+        ),
+        heals="A policy takes effect some seconds after it was applied. Without it nothing is annotated or evicted.",
+    ),
+    Alert(
+        name="EquipoiseOtherInstallation",
+        expression=_problem("installation"),
+        lasts="10m",
+        severity="warning",
+        summary="Another installation of Equipoise works in the cluster, or this cannot be checked",
+        meaning=(
+            "Of two installations the younger one evicts and annotates nothing. `/readyz` names the namespace of "
+            "the other one."
+        ),
+        action="Delete one of the two ([One installation per cluster](operations.md#one-installation-per-cluster)).",
+        heals="Ten minutes after the other one has stopped. Both never evict at the same time.",
+    ),
+    Alert(
+        name="EquipoiseEvictionsWithoutCoverage",
+        expression=(
+            f"sum by ({SCOPE}) (equipoise_collector_nodes_fresh)"
+            f" / sum by ({SCOPE}) (equipoise_collector_nodes_expected)"
+            f" >= {_COVERAGE.score:.2f} < {_COVERAGE.eviction:.2f}"
+        ),
+        lasts="30m",
+        severity="warning",
+        summary="Only {{ $value | humanizePercentage }} of the nodes have fresh data: nothing is evicted",
+        meaning=(
+            f"Below {_COVERAGE.eviction:.0%} (`load.coverage.eviction`) the load of the cluster is not known well "
+            "enough to evict."
+        ),
+        action=(
+            "`equipoise_collector_nodes_unknown` has the number of nodes by reason, `/readyz` of the collector some "
+            "of them, [Metrics](metrics.md#kube-prometheus-stack) what to do for each reason."
+        ),
+        heals=(
+            "Nodes count again with their next fresh sample. Half an hour is more than a restart of Prometheus or "
+            "an upgrade of nodes."
+        ),
+    ),
+    Alert(
+        name="EquipoiseScoresWithoutCoverage",
+        expression=(
+            f"sum by ({SCOPE}) (equipoise_collector_nodes_fresh) < "
+            f"{_COVERAGE.score:.2f} * sum by ({SCOPE}) (equipoise_collector_nodes_expected)\n"
+            f"or sum by ({SCOPE}) (equipoise_collector_nodes_expected) == 0"
+        ),
+        lasts="15m",
+        severity="warning",
+        summary="{{ $value }} nodes have fresh data: scores are neutral and nothing is evicted",
+        meaning=(
+            f"Fewer than {_COVERAGE.score:.0%} of the nodes (`load.coverage.score`) have fresh data, or no collector "
+            "measures. Usually the source of metrics is not reachable, or reports another cluster."
+        ),
+        action=(
+            "`/readyz` of the collector has the reason: Prometheus not reachable, `reports nodes of another "
+            "cluster`, no Lease of a shard. `equipoise doctor` checks the source."
+        ),
+        heals="Collectors retry every few seconds. Meanwhile kube-scheduler places pods as without Equipoise.",
+    ),
+    Alert(
+        name="EquipoiseClockSkew",
+        expression=(
+            f"max by ({SCOPE}) (abs(equipoise_collector_source_skew_seconds)) > {float(Freshness().skew_warning):g}"
+        ),
+        lasts="15m",
+        severity="warning",
+        summary="The clocks of the metric source and of the collector differ by {{ $value | humanizeDuration }}",
+        meaning=(
+            "The age of samples is wrong by as much. Above 10 s (`load.freshness.skewUnknown`) every load is unknown."
+        ),
+        action=(
+            "Check time synchronization (chrony, systemd-timesyncd) on the nodes of the collector and of Prometheus."
+        ),
+        heals="A clock that is corrected. Until 10 s the difference is included in the age of samples.",
+    ),
+    Alert(
+        name="EquipoiseLedgerUnreadable",
+        expression=_ledger("unreadable"),
+        lasts="15m",
+        severity="warning",
+        summary="Binders cannot read the ledger: nothing is evicted",
+        meaning="The API server does not respond, or the binder may not read the ConfigMap `equipoise-ledger`.",
+        action=(
+            "`/readyz` of the binder has the reason. `kubectl auth can-i update configmap/equipoise-ledger -n "
+            "equipoise-system --as system:serviceaccount:equipoise-system:equipoise-binder`."
+        ),
+        heals="Binders read it every 10 s. After an outage every limit is halved for an hour.",
+    ),
+    Alert(
+        name="EquipoiseLedgerClosed",
+        expression=_ledger("closed"),
+        lasts="5m",
+        severity="warning",
+        summary="The ledger is missing or invalid: nothing is evicted",
+        meaning=(
+            "The ConfigMap `equipoise-ledger` was deleted, edited, or written by a later version. Recent evictions "
+            "cannot be counted, so no limit can be checked."
+        ),
+        action=(
+            "`equipoise status` has the reason. Restore the ConfigMap, or accept with `equipoise resume` that "
+            "recent evictions no longer count; `equipoise resume --forget` replaces an invalid ledger."
+        ),
+        heals="Nothing: only a person knows whether the record may be lost. No eviction happens meanwhile.",
+    ),
+    Alert(
+        name="EquipoiseEvictionsPaused",
+        expression=_ledger("paused"),
+        lasts="1d",
+        severity="info",
+        summary="Evictions have been paused for more than a day",
+        meaning="Somebody ran `equipoise pause`, and perhaps forgot it.",
+        action="`equipoise status` shows the reason that was given. `equipoise resume` ends the pause.",
+        heals="A pause never ends by itself. Nodes become uneven meanwhile; new pods are still scored.",
+    ),
+    Alert(
+        name="EquipoiseUnusualEvictionRate",
+        expression=_rejected_by("unusualRate"),
+        lasts="0m",
+        severity="warning",
+        summary="Far more evictions were proposed than on other days; the binders reject them",
+        meaning=(
+            "In 10 minutes there were three times as many evictions as the mean of the last day "
+            "(`binder.limits.unusualRate`)."
+        ),
+        action=(
+            "`equipoise plan` and `equipoise explain eviction NAMESPACE/POD` show why. If they are not intended, "
+            "`equipoise pause`. If they are, for example after new nodes, raise the limit."
+        ),
+        heals="The limit stops the evictions and allows them again when the window has passed. The reason may go on.",
+    ),
+    Alert(
+        name="EquipoiseReplacementsLate",
+        expression=_rejected_by("lateReplacements"),
+        lasts="0m",
+        severity="warning",
+        summary="Replacements of evicted pods are not ready for minutes; nothing more is evicted",
+        meaning=(
+            "Three or more evicted pods have no ready replacement after five minutes "
+            "(`binder.limits.lateReplacements`)."
+        ),
+        action=(
+            "`equipoise status` lists them (pending). Look for pods that are Pending or crash: missing capacity, "
+            "images, volumes. Their workloads have fewer ready replicas, but never fewer than the limits require."
+        ),
+        heals=(
+            "Evictions continue when the replacements are ready. A pod that cannot start would not have started "
+            "after a drain either."
+        ),
+    ),
+    Alert(
+        name="EquipoiseReplacementsFailing",
+        expression=_rejected_by("failingReplacements"),
+        lasts="0m",
+        severity="warning",
+        summary="The replacement of an evicted pod cannot be created; nothing more is evicted",
+        meaning=(
+            "A webhook or a quota rejects the pod that the controller wants to create "
+            "(`binder.limits.failingReplacements`)."
+        ),
+        action=(
+            "`equipoise status` has the message of the API server. Fix the webhook or quota; if the rejection is "
+            "intended, run `equipoise resume`."
+        ),
+        heals="When the replacement is created. The workload lacks one replica until then, and the controller retries.",
+    ),
+    Alert(
+        name="EquipoiseIntentsRefused",
+        expression=(
+            f"sum by ({SCOPE}) (increase(equipoise_binder_outcomes_total"
+            '{outcome=~"rejected_.*|blocked_pdb|failed"}[6h])) > 20\n'
+            f"unless sum by ({SCOPE}) "
+            '(increase(equipoise_binder_outcomes_total{outcome=~"evicted|dry_run"}[6h])) > 0'
+        ),
+        lasts="1h",
+        severity="info",
+        summary="For six hours no proposed eviction was executed ({{ $value | humanize }} were refused)",
+        meaning=(
+            "Nodes are above their thresholds and moves are proposed, but each one is refused by a check or a limit."
+        ),
+        action=(
+            "The dashboard Evictions shows the outcomes by reason and limit, `equipoise explain eviction "
+            "NAMESPACE/POD` the details. [Troubleshooting](operations.md#troubleshooting) has an action for each "
+            "outcome."
+        ),
+        heals=(
+            "Limits allow evictions again when their windows have passed. A refusal does no harm: the nodes only "
+            "stay uneven."
+        ),
+    ),
+    Alert(
+        name="EquipoiseNoEvaluations",
+        expression=f"sum by ({SCOPE}) (increase(equipoise_descheduler_evaluation_duration_seconds_count[15m])) == 0",
+        lasts="15m",
+        severity="warning",
+        summary="No descheduler evaluates the cluster",
+        meaning=(
+            "No replica holds the Lease `equipoise-descheduler`, or the leader has no working watch of the API server."
+        ),
+        action=(
+            "`kubectl -n equipoise-system get lease equipoise-descheduler` shows the holder, `/readyz` of the "
+            "deschedulers the reason. If `descheduler.interval` is longer than 15 minutes, change the rule."
+        ),
+        heals=(
+            "Another replica takes the Lease within 30 s, and a watch is renewed within a minute. Nothing is "
+            "evicted meanwhile."
+        ),
+    ),
+    Alert(
+        name="EquipoiseAnnotationsRefused",
+        expression=_problem("annotate .*|api server"),
+        lasts="30m",
+        severity="warning",
+        summary="The annotator {{ $labels.pod }} ({{ $labels.instance }}) cannot write annotations",
+        meaning=(
+            "The API server refuses annotations of nodes or workloads: a permission is missing, or a policy or "
+            "webhook rejects them."
+        ),
+        action=(
+            "`/readyz` of the annotator names an object and the error. Apply the roles of this version "
+            "(`k8s/base/annotator.yaml`)."
+        ),
+        heals=(
+            "The annotator retries with backoff. Scores and evictions do not use annotations; daily profiles "
+            "survive in them."
+        ),
+    ),
+    Alert(
+        name="EquipoiseWatchBroken",
+        expression=_problem("watch .*"),
+        lasts="15m",
+        severity="warning",
+        summary="The collector {{ $labels.pod }} ({{ $labels.instance }}) does not see changes ({{ $labels.key }})",
+        meaning="A watch of the API server has failed for 15 minutes. The placement of pods that it publishes is old.",
+        action=(
+            "`/readyz` of the collector has the error. Check its role (`k8s/base/collector.yaml`) and the API server."
+        ),
+        heals=(
+            "Watches are renewed with backoff, at most a minute. Binders validate each eviction with reads of their "
+            "own."
+        ),
+    ),
+    Alert(
+        name="EquipoiseExtenderErrors",
+        expression=(
+            f'sum by ({SCOPE}) (rate(equipoise_scorer_requests_total{{result!="ok"}}[10m]))'
+            f" > 0.05 * sum by ({SCOPE}) (rate(equipoise_scorer_requests_total[10m]))"
+        ),
+        lasts="15m",
+        severity="warning",
+        summary="The scorer answers more than 5 % of the requests with an error",
+        meaning="kube-scheduler places these pods without scores, and does not report it.",
+        action=(
+            "The label `result` of `equipoise_scorer_requests_total` is the HTTP status: 400 is a scheduler of "
+            "another configuration, 413 a body above `maxBodyBytes`, 503 too many requests at once (add replicas), "
+            "500 an error of the scorer (its log)."
+        ),
+        heals="503 ends with the burst of pods. Scheduling is never stopped by it.",
+    ),
+    Alert(
+        name="EquipoiseExtenderSlow",
+        expression=(
+            "histogram_quantile(0.99, sum by (cluster, namespace, le) "
+            '(rate(equipoise_scorer_request_duration_seconds_bucket{verb="prioritize"}[10m]))) > 0.1'
+        ),
+        lasts="15m",
+        severity="warning",
+        summary="1 % of the scores take longer than {{ $value | humanizeDuration }}",
+        meaning=(
+            "The scorer is slower than half of the `httpTimeout` of the shipped extender entry. Scheduling of pods "
+            "is delayed."
+        ),
+        action=(
+            "Check the CPU of the scorer and of its node, and `equipoise_event_loop_lag_seconds`. Add replicas, or "
+            "raise its requests."
+        ),
+        heals=(
+            "After its timeout, kube-scheduler places the pod without scores: at most 200 ms per pod are lost. That "
+            "is no outage, but bursts of pods start later, so it should not stay."
+        ),
+    ),
+    Alert(
+        name="EquipoiseExtenderHandshakesFail",
+        expression=(
+            f'sum by ({SCOPE}) (increase(equipoise_scorer_connections_dropped_total{{reason="handshake"}}[15m])) > 5'
+        ),
+        lasts="15m",
+        severity="warning",
+        summary="TLS handshakes with the extender fail",
+        meaning=(
+            "A client without a valid certificate connects. If it is kube-scheduler, pods are placed without scores."
+        ),
+        action=(
+            "Check the certificate of kube-scheduler: `openssl x509 -noout -enddate -in FILE`. If "
+            "`equipoise_scorer_requests_total` grows as usual, it is another client: restrict the NetworkPolicy "
+            "`equipoise-scorer`."
+        ),
+        heals="Nothing renews the files of kube-scheduler by itself: it reads them only at start.",
+    ),
+    Alert(
+        name="EquipoiseScoresNeutral",
+        expression=(
+            f'sum by ({SCOPE}) (rate(equipoise_scorer_neutral_total{{reason=~"coverage|late"}}[15m]))'
+            f' > 0.5 * sum by ({SCOPE}) (rate(equipoise_scorer_requests_total{{verb="prioritize"}}[15m]))'
+        ),
+        lasts="30m",
+        severity="warning",
+        summary="Most scores are neutral: the load of the cluster has no effect on the placement of pods",
+        meaning="The scorer has no fresh data of enough nodes (`coverage`), or requests arrive too late (`late`).",
+        action=(
+            "`/readyz` of the scorer states which data are missing. See also `EquipoiseScoresWithoutCoverage` and "
+            "`EquipoiseNatsUnreachable`."
+        ),
+        heals="Scores return with fresh data. Meanwhile kube-scheduler decides alone.",
+    ),
+)

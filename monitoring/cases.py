@@ -1,0 +1,408 @@
+"""For each alert, series for which it fires and series for which it is silent, as `promtool test rules` reads them."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+INTERVAL = "1m"
+"""Between two samples."""
+
+EVALUATION_INTERVAL = "5m"
+"""Between two evaluations of the rules."""
+
+_OWN = 'namespace="equipoise-system"'
+_NAMESPACE = {"namespace": "equipoise-system"}
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    alert: str
+    about: str
+    series: Mapping[str, str]
+    """Selector to values: "1x60" is 1 for an hour, "0+2x60" grows by 2 each minute."""
+
+    at: str
+    fires: Mapping[str, str] | None = None
+    """The labels of the alert, without its severity; None: it is silent."""
+
+    value: str = ""
+    """As the summary shows it."""
+
+
+def _pod(name: str, number: int = 0) -> str:
+    return f'{_OWN},pod="{name}-{number}",instance="10.0.0.{number}:8081"'
+
+
+def _labels(name: str, number: int = 0, **more: str) -> dict[str, str]:
+    return {**_NAMESPACE, "pod": f"{name}-{number}", "instance": f"10.0.0.{number}:8081", **more}
+
+
+def _services(*, not_ready: str = "", without: str = "") -> dict[str, str]:
+    """Two replicas of each service."""
+    metrics = {
+        "collector": "equipoise_collector_nodes_expected{%s}",
+        "annotator": "equipoise_annotator_members{%s}",
+        "scorer": "equipoise_scorer_reservations{%s}",
+        "descheduler": "equipoise_descheduler_nodes_in_cooldown{%s}",
+        "binder": 'equipoise_binder_ledger{%s,state="allowed"}',
+    }
+    series = {}
+    for service in metrics.keys() - {without}:
+        for number in range(2):
+            series[metrics[service] % _pod(service, number)] = "1x90"
+            series[f"equipoise_ready{{{_pod(service, number)}}}"] = "0x90" if service == not_ready else "1x90"
+    return dict(sorted(series.items()))
+
+
+def _problem(alert: str, key: str, service: str, *, lasts: int) -> Sequence[Case]:
+    """Fires for a problem of a replica after this time, and not if the problem ends before."""
+    name = f'equipoise_problem{{{_pod(service)},key="{key}"}}'
+    return (
+        Case(
+            alert=alert,
+            about=f"the {service} reports the problem {key}",
+            series={name: "1x90"},
+            at=f"{lasts + 1}m",
+            fires=_labels(service, key=key),
+        ),
+        Case(
+            alert=alert,
+            about="the problem ends, and another one goes on",
+            series={
+                name: f"1x{lasts - 2} stale",
+                f'equipoise_problem{{{_pod(service)},key="cooldown"}}': "1x90",
+            },
+            at=f"{lasts + 1}m",
+        ),
+    )
+
+
+def _ledger(state: str, other: str, *, fires_at: str) -> Sequence[Case]:
+    alert = {"unreadable": "LedgerUnreadable", "closed": "LedgerClosed", "paused": "EvictionsPaused"}[state]
+    values = {state: "1x1500", other: "0x1500"}
+    return (
+        Case(
+            alert=f"Equipoise{alert}",
+            about=f"the ledger is {state}",
+            series={f'equipoise_binder_ledger{{{_pod("binder")},state="{each}"}}': values[each] for each in values},
+            at=fires_at,
+            fires=_NAMESPACE,
+        ),
+        Case(
+            alert=f"Equipoise{alert}",
+            about=f"the ledger is {other}",
+            series={
+                f'equipoise_binder_ledger{{{_pod("binder")},state="{state}"}}': "0x1500",
+                f'equipoise_binder_ledger{{{_pod("binder")},state="{other}"}}': "1x1500",
+            },
+            at=fires_at,
+        ),
+    )
+
+
+def _rejected(alert: str, limit: str) -> Sequence[Case]:
+    name = 'equipoise_binder_limit_rejections_total{%s,limit="%s"}'
+    return (
+        Case(
+            alert=alert,
+            about=f"{limit} rejected an intent, and later none",
+            series={name % (_pod("binder"), limit): "0x10 1x80"},
+            at="20m",
+            fires=_NAMESPACE,
+        ),
+        Case(
+            alert=alert,
+            about="other limits rejected intents, and this one an hour ago",
+            series={
+                name % (_pod("binder"), limit): "0x10 1x80",
+                name % (_pod("binder"), "evictionsPerCluster"): "0+1x90",
+            },
+            at="60m",
+        ),
+    )
+
+
+def _certificate(alert: str, metric: str, service: str) -> Sequence[Case]:
+    """At time 0 a certificate that is valid for 29 days, or for 31."""
+    days = {29: "29d", 31: "31d"}
+    return (
+        Case(
+            alert=alert,
+            about="29 days are left, and a replica without TLS reports 0",
+            series={
+                f"{metric}{{{_pod(service, 1)}}}": f"{29 * 86_400}x90",
+                f"{metric}{{{_pod(service, 2)}}}": "0x90",
+            },
+            at="61m",
+            fires=_NAMESPACE,
+            value="28d 23h 0m 0s",
+        ),
+        Case(
+            alert=alert,
+            about=f"{days[31]} are left, or there is no TLS",
+            series={
+                f"{metric}{{{_pod(service, 1)}}}": f"{31 * 86_400}x90",
+                f"{metric}{{{_pod(service, 2)}}}": "0x90",
+            },
+            at="61m",
+        ),
+    )
+
+
+def _bus(alert: str, kind: str, *, at: str, fires: Mapping[str, str]) -> Sequence[Case]:
+    problem = f'equipoise_bus_problems{{{_pod("scorer")},kind="%s"}}'
+    return (
+        Case(
+            alert=alert,
+            about=f"problems of the kind {kind}",
+            series={problem % kind: "1x90"},
+            at=at,
+            fires=fires,
+        ),
+        Case(
+            alert=alert,
+            about="only problems of another kind, and one that ended",
+            series={problem % kind: "1x5 0x90", problem % "slow": "1x90"},
+            at=at,
+        ),
+    )
+
+
+def _coverage(fresh: int, second: str = "0x90") -> dict[str, str]:
+    """Of 100 nodes; a standby counts none."""
+    return {
+        f"equipoise_collector_nodes_fresh{{{_pod('collector', 1)}}}": f"{fresh}x90",
+        f"equipoise_collector_nodes_expected{{{_pod('collector', 1)}}}": "100x90",
+        f"equipoise_collector_nodes_fresh{{{_pod('collector', 2)}}}": second,
+        f"equipoise_collector_nodes_expected{{{_pod('collector', 2)}}}": second,
+    }
+
+
+def _requests(result: str) -> str:
+    return f'equipoise_scorer_requests_total{{{_pod("scorer")},verb="prioritize",result="{result}"}}'
+
+
+def _buckets(fast: int, slow: int) -> dict[str, str]:
+    """Requests per minute of at most 0.05 s, and of at most 0.2 s."""
+    name = f'equipoise_scorer_request_duration_seconds_bucket{{{_pod("scorer")},verb="prioritize",le="%s"}}'
+    return {
+        name % "0.05": f"0+{fast}x90",
+        name % "0.1": f"0+{fast}x90",
+        name % "0.2": f"0+{fast + slow}x90",
+        name % "+Inf": f"0+{fast + slow}x90",
+    }
+
+
+_OUTCOMES = f'equipoise_binder_outcomes_total{{{_pod("binder")},outcome="%s"}}'
+_EVALUATIONS = f"equipoise_descheduler_evaluation_duration_seconds_count{{{_pod('descheduler', 1)}}}"
+_HANDSHAKES = f'equipoise_scorer_connections_dropped_total{{{_pod("scorer")},reason="%s"}}'
+_NEUTRAL = f'equipoise_scorer_neutral_total{{{_pod("scorer")},reason="%s"}}'
+_REDIRECTED = f'equipoise_bus_errors_total{{{_pod("binder")},kind="%s"}}'
+_SKEW = f"equipoise_collector_source_skew_seconds{{{_pod('collector')}}}"
+
+CASES: Sequence[Case] = (
+    Case(
+        alert="EquipoiseServiceDown",
+        about="both replicas of the scorer are not ready",
+        series=_services(not_ready="scorer"),
+        at="11m",
+        fires={**_NAMESPACE, "component": "scorer"},
+    ),
+    Case(
+        alert="EquipoiseServiceDown",
+        about="no binder is scraped",
+        series=_services(without="binder"),
+        at="11m",
+        fires={"component": "binder"},
+    ),
+    Case(
+        alert="EquipoiseServiceDown",
+        about="one of two replicas is not ready",
+        series=_services() | {f"equipoise_ready{{{_pod('scorer', 1)}}}": "0x90"},
+        at="60m",
+    ),
+    Case(
+        alert="EquipoiseReplicaNotReady",
+        about="a replica is not ready for half an hour",
+        series={f"equipoise_ready{{{_pod('scorer', 1)}}}": "0x90", f"equipoise_ready{{{_pod('scorer', 2)}}}": "1x90"},
+        at="31m",
+        fires=_labels("scorer", 1),
+    ),
+    Case(
+        alert="EquipoiseReplicaNotReady",
+        about="a replica starts within half an hour",
+        series={f"equipoise_ready{{{_pod('scorer', 1)}}}": "0x20 1x90"},
+        at="60m",
+    ),
+    *_bus("EquipoiseNatsUnreachable", "connection", at="11m", fires=_NAMESPACE),
+    *_bus("EquipoiseStreamBroken", "stream", at="16m", fires={**_NAMESPACE, "kind": "stream"}),
+    *_bus("EquipoiseBusPermissionMissing", "permission", at="16m", fires=_labels("scorer")),
+    Case(
+        alert="EquipoiseMessagesRedirected",
+        about="a message was redirected",
+        series={_REDIRECTED % "redirected": "0x10 1x80"},
+        at="15m",
+        fires=_NAMESPACE,
+    ),
+    Case(
+        alert="EquipoiseMessagesRedirected",
+        about="connections are lost, and a message was redirected before",
+        series={_REDIRECTED % "redirected": "3x90", _REDIRECTED % "connection": "0+1x90"},
+        at="60m",
+    ),
+    *_certificate("EquipoiseNatsCertificateExpires", "equipoise_bus_certificate_expiry_timestamp_seconds", "binder"),
+    *_certificate(
+        "EquipoiseExtenderCertificateExpires", "equipoise_scorer_certificate_expiry_timestamp_seconds", "scorer"
+    ),
+    *_problem("EquipoiseCertificatesInvalid", "certificates", "scorer", lasts=10),
+    *_problem("EquipoiseConfigurationRejected", "configuration", "binder", lasts=10),
+    *_problem("EquipoiseFenceMissing", "fence", "annotator", lasts=10),
+    *_problem("EquipoiseOtherInstallation", "installation", "binder", lasts=10),
+    Case(
+        alert="EquipoiseEvictionsWithoutCoverage",
+        about="75 of 100 nodes have fresh data",
+        series=_coverage(75),
+        at="31m",
+        fires=_NAMESPACE,
+        value="75%",
+    ),
+    Case(
+        alert="EquipoiseEvictionsWithoutCoverage",
+        about="80 of 100 nodes have fresh data",
+        series=_coverage(80),
+        at="60m",
+    ),
+    Case(
+        alert="EquipoiseEvictionsWithoutCoverage",
+        about="so few nodes have fresh data that EquipoiseScoresWithoutCoverage fires",
+        series=_coverage(60),
+        at="60m",
+    ),
+    Case(
+        alert="EquipoiseScoresWithoutCoverage",
+        about="69 of 100 nodes have fresh data",
+        series=_coverage(69),
+        at="16m",
+        fires=_NAMESPACE,
+        value="69",
+    ),
+    Case(
+        alert="EquipoiseScoresWithoutCoverage",
+        about="no collector measures",
+        series=dict.fromkeys(_coverage(0), "0x90"),
+        at="16m",
+        fires=_NAMESPACE,
+        value="0",
+    ),
+    Case(
+        alert="EquipoiseScoresWithoutCoverage",
+        about="two collectors share the nodes, and 70 % have fresh data",
+        series=_coverage(40, second="100x90"),
+        at="60m",
+    ),
+    Case(
+        alert="EquipoiseClockSkew",
+        about="the clock of the source is 3 s late",
+        series={_SKEW: "-3x90"},
+        at="16m",
+        fires=_NAMESPACE,
+        value="3s",
+    ),
+    Case(
+        alert="EquipoiseClockSkew",
+        about="the clocks differ by 1 s, and did by 5 s for a moment",
+        series={_SKEW: "1x5 5x2 -1x90"},
+        at="60m",
+    ),
+    *_ledger("unreadable", "allowed", fires_at="16m"),
+    *_ledger("closed", "allowed", fires_at="6m"),
+    *_ledger("paused", "allowed", fires_at="1441m"),
+    *_rejected("EquipoiseUnusualEvictionRate", "unusualRate"),
+    *_rejected("EquipoiseReplacementsLate", "lateReplacements"),
+    *_rejected("EquipoiseReplacementsFailing", "failingReplacements"),
+    Case(
+        alert="EquipoiseIntentsRefused",
+        about="intents are refused for hours, and none is executed",
+        series={
+            _OUTCOMES % "rejected_limit": "0+1x500",
+            _OUTCOMES % "evicted": "7x500",
+            _OUTCOMES % "dry_run": "0x500",
+        },
+        at="450m",
+        fires=_NAMESPACE,
+        value="360",
+    ),
+    Case(
+        alert="EquipoiseIntentsRefused",
+        about="most intents are refused, and one in six hours is executed",
+        series={_OUTCOMES % "rejected_limit": "0+1x500", _OUTCOMES % "evicted": "7x200 8x300"},
+        at="450m",
+    ),
+    Case(
+        alert="EquipoiseNoEvaluations",
+        about="the evaluations of the leader have stopped",
+        series={_EVALUATIONS: "0+1x20 20x70"},
+        at="60m",
+        fires=_NAMESPACE,
+    ),
+    Case(
+        alert="EquipoiseNoEvaluations",
+        about="another replica leads now",
+        series={_EVALUATIONS: "0+1x20 20x70", _EVALUATIONS.replace("-1", "-2"): "0x20 0+1x70"},
+        at="60m",
+    ),
+    *_problem("EquipoiseAnnotationsRefused", "annotate Node", "annotator", lasts=30),
+    *_problem("EquipoiseWatchBroken", "watch pods", "collector", lasts=15),
+    Case(
+        alert="EquipoiseExtenderErrors",
+        about="one of ten requests is refused",
+        series={_requests("ok"): "0+90x90", _requests("503"): "0+10x90"},
+        at="30m",
+        fires=_NAMESPACE,
+    ),
+    Case(
+        alert="EquipoiseExtenderErrors",
+        about="two of a hundred requests are refused",
+        series={_requests("ok"): "0+98x90", _requests("503"): "0+2x90"},
+        at="60m",
+    ),
+    Case(
+        alert="EquipoiseExtenderSlow",
+        about="one of ten scores takes up to 0.2 s",
+        series=_buckets(90, 10),
+        at="30m",
+        fires=_NAMESPACE,
+        value="190ms",
+    ),
+    Case(
+        alert="EquipoiseExtenderSlow",
+        about="one of 200 scores takes up to 0.2 s",
+        series=_buckets(199, 1),
+        at="60m",
+    ),
+    Case(
+        alert="EquipoiseExtenderHandshakesFail",
+        about="a client without a valid certificate connects every minute",
+        series={_HANDSHAKES % "handshake": "0+1x90"},
+        at="30m",
+        fires=_NAMESPACE,
+    ),
+    Case(
+        alert="EquipoiseExtenderHandshakesFail",
+        about="one handshake failed, and connections were idle",
+        series={_HANDSHAKES % "handshake": "0x20 1x70", _HANDSHAKES % "timeout": "0+1x90"},
+        at="60m",
+    ),
+    Case(
+        alert="EquipoiseScoresNeutral",
+        about="no score has fresh data",
+        series={_requests("ok"): "0+10x90", _NEUTRAL % "coverage": "0+10x90"},
+        at="45m",
+        fires=_NAMESPACE,
+    ),
+    Case(
+        alert="EquipoiseScoresNeutral",
+        about="loads are alike, and few requests are late",
+        series={_requests("ok"): "0+10x90", _NEUTRAL % "alike": "0+9x90", _NEUTRAL % "late": "0+1x90"},
+        at="60m",
+    ),
+)

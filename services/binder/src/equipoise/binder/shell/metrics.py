@@ -1,0 +1,62 @@
+"""The binder's metrics of the ledger, which are the same for all binders, and of its own outcomes."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from equipoise.binder.decisions.limits import Limits
+from equipoise.binder.decisions.status import ledger_status
+from equipoise.binder.state.ledger import Ledger, LedgerClosed
+from equipoise.contracts.messages.eviction import Outcome
+
+LEDGER_STATES = ("allowed", "paused", "closed", "unreadable")
+
+
+class BinderMetrics:
+    """All values of a label exist from the start: `increase()` does not see the first increment of a new series."""
+
+    def __init__(self, limits: Limits, registry: CollectorRegistry) -> None:
+        self._limits = limits
+        self._outcomes = Counter(
+            "equipoise_binder_outcomes", "Outcomes of intents, by outcome.", ["outcome"], registry=registry
+        )
+        self._rejections = Counter(
+            "equipoise_binder_limit_rejections", "Intents that a limit rejected, by limit.", ["limit"],
+            registry=registry,
+        )  # fmt: skip
+        self._ledger = Gauge(
+            "equipoise_binder_ledger",
+            "1 for the state of the ledger: allowed, paused, closed (missing or invalid) or unreadable.",
+            ["state"],
+            registry=registry,
+        )
+        self._limit_used = Gauge(
+            "equipoise_binder_limit_used",
+            "What a limit counts now, for the object with the highest count. Of dry runs while there are no evictions.",
+            ["limit"],
+            registry=registry,
+        )
+        for outcome in Outcome:
+            self._outcomes.labels(outcome.value)
+        for limit in limits.table:
+            self._rejections.labels(limit)
+        self.on_ledger(None, 0.0)
+
+    def on_outcome(self, outcome: Outcome, limit: str) -> None:
+        """`limit`: the one that rejected the intent, or ""."""
+        self._outcomes.labels(outcome.value).inc()
+        if limit:
+            self._rejections.labels(limit).inc()
+
+    def on_ledger(self, ledger: Ledger | LedgerClosed | None, now: float) -> None:
+        """As it was read at API server time `now`; None when it could not be read, which makes every count unknown."""
+        state = "unreadable"
+        self._limit_used.clear()  # an old count would look like a current one
+        if isinstance(ledger, LedgerClosed):
+            state = "unreadable" if ledger.unreadable else "closed"
+        elif ledger is not None:
+            status = ledger_status(ledger, self._limits, now)
+            state = status.evictions
+            for limit in self._limits.table:
+                counts = [usage.counted for usage in status.usage if usage.limit == limit]
+                self._limit_used.labels(limit).set(max(counts, default=0))
+        for each in LEDGER_STATES:
+            self._ledger.labels(each).set(each == state)

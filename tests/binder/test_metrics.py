@@ -1,0 +1,65 @@
+"""The metrics of the ledger and of outcomes."""
+
+from binder.worlds import GENEROUS, OWN, World
+from msgspec.structs import replace
+
+from equipoise.binder.decisions.limits import EvictionsPerWorkload
+from equipoise.binder.shell.ledger_store import NAME, pause, resume
+from equipoise.contracts.messages.eviction import Outcome
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS
+
+
+def ledger_state(world: World) -> str:
+    """The one state that is 1."""
+    [state] = [
+        sample.labels["state"]
+        for family in world.metrics.collect()
+        for sample in family.samples
+        if sample.name == "equipoise_binder_ledger" and sample.value == 1
+    ]
+    return state
+
+
+def value(world: World, name: str, **labels: str) -> float | None:
+    return world.metrics.get_sample_value(f"equipoise_binder_{name}", labels)
+
+
+async def test_the_state_of_the_ledger_is_exported(world: World) -> None:
+    """A ledger that cannot be read is not a closed one."""
+    await world.start(world.binder())
+    states = [ledger_state(world)]
+    await pause(world.kube, OWN, "deploying")
+    await world.clock.advance(11)
+    states.append(ledger_state(world))
+    await resume(world.kube, OWN, world.clock)
+    await world.clock.advance(11)
+    states.append(ledger_state(world))
+    world.kube.fail_next("get", status=403, resource="configmaps", times=None)
+    await world.clock.advance(11)
+    states.append(ledger_state(world))
+
+    assert states == ["allowed", "paused", "allowed", "unreadable"]
+    assert value(world, "limit_used", limit="evictionsPerWorkload") is None
+
+
+async def test_a_missing_ledger_is_closed(world: World) -> None:
+    await world.start(world.binder())
+    world.kube.remove(CONFIG_MAPS, NAME, OWN)
+    await world.clock.advance(11)
+
+    assert ledger_state(world) == "closed"
+
+
+async def test_what_limits_count_and_reject_is_exported(world: World) -> None:
+    """Of the workload with the most evictions. A limit that rejected nothing is 0, not missing."""
+    limits = replace(GENEROUS, evictions_per_workload=EvictionsPerWorkload(max=1))
+    await world.start(world.binder(limits=limits))
+    assert value(world, "outcomes_total", outcome=Outcome.EVICTED.value) == 0
+    await world.propose("web-1", "web-2", "db-1")
+    await world.clock.advance(11)
+
+    assert value(world, "outcomes_total", outcome=Outcome.EVICTED.value) == 2
+    assert value(world, "limit_rejections_total", limit="evictionsPerWorkload") == 1
+    assert value(world, "limit_rejections_total", limit="unusualRate") == 0
+    assert value(world, "limit_used", limit="evictionsPerWorkload") == 1
+    assert value(world, "limit_used", limit="evictionsPerCluster") == 2

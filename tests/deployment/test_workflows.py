@@ -1,0 +1,115 @@
+"""The workflows of .github: no action, permission or input that can be changed by somebody else."""
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from deployment.base import ROOT
+from requirements.release import parser
+
+FILES = sorted((ROOT / ".github" / "workflows").glob("*"))
+RELEASE = ROOT / ".github" / "workflows" / "release.yml"
+PERMISSIONS = {
+    "ci.yml": {"test": {"contents": "read"}},
+    "release.yml": {
+        "test": {"contents": "read"},
+        "check": {"contents": "read"},
+        "image": {"contents": "read", "packages": "write"},
+        "publish": {"attestations": "write", "contents": "write", "id-token": "write", "packages": "write"},
+        "wheels": {"contents": "read", "id-token": "write"},
+    },
+}
+"""What each job needs, and no more."""
+
+
+def workflow(path: Path) -> dict[Any, Any]:
+    document: dict[Any, Any] = yaml.safe_load(path.read_text())
+    return document
+
+
+def steps(path: Path) -> Iterator[dict[str, Any]]:
+    for job in workflow(path)["jobs"].values():
+        yield from job.get("steps", [])
+
+
+def scripts(path: Path) -> list[str]:
+    return [step["run"] for step in steps(path) if "run" in step]
+
+
+def test_there_are_no_other_workflows() -> None:
+    assert [path.name for path in FILES] == list(PERMISSIONS)
+
+
+def test_every_action_is_pinned_by_its_commit() -> None:
+    """A tag can be moved. The comment is the version of the commit; an action has one version everywhere."""
+    pinned: dict[str, set[tuple[str, str]]] = {}
+    for path in FILES:
+        for line in re.findall(r"uses: (.*)", path.read_text()):
+            if line != "./.github/workflows/ci.yml":
+                match = re.fullmatch(r"([\w-]+/[\w-]+)@([0-9a-f]{40}) # (v\d+\.\d+\.\d+)", line)
+                assert match, f"{path.name}: {line}"
+                pinned.setdefault(match[1], set()).add((match[2], match[3]))
+
+    assert len(pinned) == 5
+    assert [name for name, found in pinned.items() if len(found) > 1] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_job_has_the_least_permissions(path: Path) -> None:
+    """None by default; a test of a pull request can write nothing."""
+    document = workflow(path)
+
+    assert document["permissions"] == {}
+    assert {name: job["permissions"] for name, job in document["jobs"].items()} == PERMISSIONS[path.name]
+
+
+def test_only_a_tag_of_a_version_publishes() -> None:
+    """PyYAML reads the key `on` as true."""
+    assert workflow(RELEASE)[True] == {"push": {"tags": ["v*"]}}
+    assert all(job["environment"] for name, job in workflow(RELEASE)["jobs"].items() if name in ("publish", "wheels"))
+    needs = {name: job.get("needs", []) for name, job in workflow(RELEASE)["jobs"].items()}
+    assert needs == {"test": [], "check": [], "image": ["test", "check"], "publish": "image", "wheels": "publish"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_nothing_is_inserted_into_a_script(path: Path) -> None:
+    """A name of a branch or tag in `${{ }}` would run as code; a variable does not."""
+    assert [script for script in scripts(path) if "${{" in script] == []
+    assert set(re.findall(r"\$\{\{ *(\w+)", path.read_text())) <= {"github", "matrix", "needs", "steps"}, "no secrets"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_script_is_valid_shell(path: Path) -> None:
+    for script in scripts(path):
+        subprocess.run(["bash", "-n", "-c", script], check=True)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_no_step_keeps_the_token_and_no_job_runs_for_ever(path: Path) -> None:
+    checkouts = [step for step in steps(path) if step.get("uses", "").startswith("actions/checkout@")]
+    assert all(step["with"]["persist-credentials"] is False for step in checkouts)
+    jobs = [job for job in workflow(path)["jobs"].values() if "uses" not in job]
+    assert all(0 < job["timeout-minutes"] <= 60 for job in jobs)
+    assert [job["runs-on"] for job in jobs if "latest" in job["runs-on"]] == []
+
+
+def test_the_release_is_built_by_the_tested_command() -> None:
+    """Each time with the tag, which must be the version; the one that is published also with the image."""
+    text = RELEASE.read_text()
+    arguments = [shlex.split(found) for found in re.findall(r'make release ARGS="(.*)"', text)]
+
+    assert [vars(parser().parse_args(each)) for each in arguments] == [
+        {**vars(parser().parse_args([])), "tag": "$GITHUB_REF_NAME"},
+        {**vars(parser().parse_args([])), "tag": "$GITHUB_REF_NAME", "image": "$IMAGE"},
+    ]
+    assert 'cosign sign --yes --recursive "$IMAGE"' in text
+    assert "uv publish --trusted-publishing always" in text
+
+
+def test_the_tests_are_those_of_the_readme() -> None:
+    assert scripts(ROOT / ".github" / "workflows" / "ci.yml") == ["make check", ".ci/run"]
