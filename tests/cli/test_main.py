@@ -26,6 +26,7 @@ HEAVY = (
     "prometheus_api_client",
     "kubernetes_asyncio",
     "rich",
+    "textual",
     "yaml",
     "structlog",
 )
