@@ -1,6 +1,7 @@
 """`python docs/build_site.py` builds the documentation as one site, into site/. A broken link or anchor is an error.
 
 README, CONTRIBUTING and CHANGELOG become pages. Pages that SECTIONS does not list are added, so that none is missing.
+The generator is Zensical, by the authors of Material for MkDocs, whose support ends in May 2027.
 """
 
 import argparse
