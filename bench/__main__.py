@@ -23,7 +23,9 @@ MODULES = {
     "weeks": "weeks",
     "level_vs_descheduler": "level_vs_descheduler",
     "live_5000": "live_5000",
+    "live_page": "live_page",
     "resources": "resources",
+    "first_insight": "first_insight",
     "lab_replay": "lab",
     "lab_memory": "lab",
 }

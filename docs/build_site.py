@@ -1,6 +1,7 @@
 """`python docs/build_site.py` builds the documentation as one site, into site/. A broken link or anchor is an error.
 
 README, CONTRIBUTING and CHANGELOG become pages. Pages that SECTIONS does not list are added, so that none is missing.
+The generator is Zensical, by the authors of Material for MkDocs, whose support ends in May 2027.
 """
 
 import argparse
@@ -19,7 +20,7 @@ OUTSIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANG
 """Files outside of docs/, and their pages."""
 
 SECTIONS = {
-    "Use": ("operations", "upgrading", "metrics", "lab", "traces", "security", "reliability"),
+    "Use": ("operations", "runbooks", "upgrading", "metrics", "lab", "traces", "security", "reliability"),
     "Understand": ("architecture", "glossary", "events", "peers", "benchmarks"),
     "Change": ("extending", "contributing", "changelog"),
 }

@@ -1,1 +1,1 @@
-"""Everything that is installed, with versions and hashes (`make lock`), and the SBOM of the image."""
+"""Versions and hashes of everything that is installed (`make lock`), the SBOM of the image, and the release."""

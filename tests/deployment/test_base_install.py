@@ -6,6 +6,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
+import pytest
+from deployment.base import ROOT
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -62,7 +64,7 @@ sys.modules["numpy"] = None
 packages, extras = json.loads(sys.argv[1])
 for package in packages:
     for module in pkgutil.walk_packages([*importlib.import_module(package).__path__], package + "."):
-        if not module.name.startswith(tuple(extras)):
+        if not module.name.startswith(tuple(extras)) and not module.name.endswith(".__main__"):
             importlib.import_module(module.name)
 from equipoise.cli.main import main
 main(["config", "defaults"])
@@ -79,3 +81,14 @@ main(["config", "defaults"])
 
     assert (0, "") == (result.returncode, result.stderr)
     assert "policy:\n" in result.stdout
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_service_imports_numpy_at_its_start_if_it_computes_with_it(service: str) -> None:
+    """Not during the first request, which would be answered late; and the others save its memory."""
+    script = f"import sys, equipoise.{service}.__main__; print('numpy' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=100)
+    files = (ROOT / "services" / service).rglob("*.py")
+    computes = any("equipoise.contracts.numeric" in file.read_text() for file in files)
+
+    assert result.stdout == f"{computes}\n"

@@ -5,6 +5,8 @@ from equipoise.runtime.process.arguments import read_arguments
 if __name__ == "__main__":
     read_arguments("descheduler")  # before the imports below, which take a second
 
+import numpy  # noqa: F401  now, not during the first request: it takes a tenth of a second
+
 from equipoise.descheduler.service import Descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.process.lifecycle import Runtime

@@ -5,6 +5,8 @@ from equipoise.runtime.process.arguments import read_arguments
 if __name__ == "__main__":
     read_arguments("scorer")  # before the imports below, which take a second
 
+import numpy  # noqa: F401  now, not during the first request: it takes a tenth of a second
+
 from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.runtime.process.main import run
 from equipoise.scorer.service import Scorer

@@ -1,0 +1,24 @@
+"""`equipoise nodes`."""
+
+import click
+
+from equipoise.cli.options import ClusterOptions, Output, cluster_options, watch_option, wide_output_option
+
+
+@click.command()
+@click.option("--prometheus", "prometheus_url", help="URL of Prometheus. Defaults to the configuration.")
+@cluster_options
+@watch_option
+@wide_output_option
+def nodes(prometheus_url: str | None, cluster: ClusterOptions, watch: float | None, output: Output) -> None:
+    """List all nodes with their real load beside what their pods request, the most loaded first.
+
+    Reads Prometheus and the API server; needs nothing else, and writes nothing.
+    """
+    import asyncio
+
+    from equipoise.cli.cluster_now.command import NowOptions
+    from equipoise.cli.nodes.run import run_nodes
+
+    options = NowOptions(prometheus_url=prometheus_url, cluster=cluster)
+    asyncio.run(run_nodes(options, output=output, watch=watch))
