@@ -13,8 +13,7 @@ from kube_objects import a_deployment, a_pod
 from equipoise.binder.decisions.limits import EvictionRate, Limits, Maintenance
 from equipoise.binder.decisions.limits.maintenance import WeeklyTimes
 from equipoise.binder.decisions.result import Finish
-from equipoise.binder.service import MAX_READ_AGE
-from equipoise.binder.shell.ledger_writer import LedgerWriter
+from equipoise.binder.shell.ledger_writer import MAX_READ_AGE, LedgerWriter
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes import objects
@@ -314,3 +313,39 @@ async def test_a_pod_that_leaves_while_its_reservation_is_taken_over_was_evicted
     assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
     assert world.kube.evictions == []
     assert world.ledger.entries[0].counted
+
+
+class _SuspendedAfterRead:
+    """The process is suspended when the response to a read of the ledger has arrived, while another binder evicts."""
+
+    def __init__(self, world: World, seconds: float) -> None:
+        self._world = world
+        self._seconds = seconds
+        self.reads_until_then = 0
+        """0: the process is not suspended."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._world.kube, name)
+
+    async def get(self, resource: Any, *args: Any) -> Any:
+        response = await self._world.kube.get(resource, *args)
+        if resource is CONFIG_MAPS and self.reads_until_then:
+            self.reads_until_then -= 1
+            if not self.reads_until_then:
+                self._world.write_ledger(msgspec.json.encode(a_ledger(an_entry())).decode())
+                self._world.kube.remove(PODS, "web-1", "shop")
+                await self._world.clock.sleep(self._seconds)
+        return response
+
+
+@pytest.mark.parametrize("reads", [1, 2])
+async def test_a_binder_that_was_suspended_does_not_contradict_the_one_that_evicted(world: World, reads: int) -> None:
+    """A refusal is based on a recent read of the ledger, too."""
+    kube: Any = _SuspendedAfterRead(world, 30.0)
+    await world.start(world.binder(kube=kube))
+    kube.reads_until_then = reads
+    (intent,) = await world.propose("web-1", expires_at=world.clock.now() + 20)
+    await world.clock.advance(60)
+    assert kube.reads_until_then == 0
+    assert intent.id == an_entry().intent_id
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]

@@ -126,7 +126,7 @@ class Weeks(Loop):
         found = [each for each in gc.get_objects() if isinstance(each, tuple(SERVICES.values()))]
         mine = [each for each in found if _clock_of(each) is self.clock]
         services = {
-            name: state_size(*(each for each in mine if type(each) is kind), self._registries[name], self.health[name])
+            name: state_size(*(each for each in mine if type(each) is kind), self.registries[name], self.health[name])
             for name, kind in SERVICES.items()
         }
         return DaySize(services=services, streams=dict(map(self._stream_size, self.bus._streams)))

@@ -24,7 +24,7 @@ from equipoise.binder.decisions.result import (
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.eviction_client import EvictionClient
 from equipoise.binder.shell.ledger_watch import LedgerWatch
-from equipoise.binder.shell.ledger_writer import HandledByAnotherBinder, LedgerWriter
+from equipoise.binder.shell.ledger_writer import MAX_READ_AGE, HandledByAnotherBinder, LedgerWriter
 from equipoise.binder.shell.live_reads import find, has_left
 from equipoise.binder.shell.metrics import BinderMetrics
 from equipoise.binder.shell.outcome_reporter import OutcomeReporter
@@ -47,10 +47,6 @@ log = structlog.get_logger()
 
 _FENCE = "equipoise-binder-fence"
 """The admission policy without which a ServiceAccount evicts nothing."""
-
-MAX_READ_AGE = 2.0
-"""Seconds. No eviction is requested on a read that began earlier, whatever the binder waited for since: the rate,
-conflicts, a slow write, a slow read, or being suspended."""
 
 _VALIDATIONS = 3
 """How often an intent with a reservation is validated anew before its reservation is returned: an API server that needs

@@ -29,6 +29,10 @@ from equipoise.runtime.process.clock import Clock
 _CAS_ATTEMPTS = 30
 """Conflicts in a row after which an intent is retried later. A binder writes one at a time, so few occur."""
 
+MAX_READ_AGE = 2.0
+"""Seconds. No eviction is requested on a read that began earlier, whatever the binder waited for since: the rate,
+conflicts, a slow write, a slow read, or being suspended. Refusals use a recent read of the ledger, too."""
+
 Recheck = Callable[[Ledger], Finish | None]
 
 
@@ -65,6 +69,14 @@ class LedgerWriter:
         return stored if isinstance(stored, LedgerClosed) else stored.ledger
 
     async def _read(self) -> StoredLedger | LedgerClosed:
+        """Read again once if the process was suspended, or the API server slow: other binders may have decided since."""
+        started_at = self._clock.monotonic()
+        stored = await self._read_once()
+        if self._clock.monotonic() - started_at < MAX_READ_AGE:
+            return stored
+        return await self._read_once()
+
+    async def _read_once(self) -> StoredLedger | LedgerClosed:
         started_at = self._clock.monotonic()
         try:
             stored = await self._store.read()
