@@ -58,7 +58,7 @@ class ShownCluster:
         for number, name in enumerate(self.names):
             self.state.apply(self._placement(name, number, now), now)
         for minute in range(-60 * HOURS, 1):
-            self.measure(now + 60 * minute, level=1 - 0.55 * (minute + 60 * HOURS) / (60 * HOURS), ending=minute == 0)
+            self.measure(now + 60 * minute, level=0.45 - 0.55 * minute / (60 * HOURS), ending=minute == 0)
         self._moves(now)
         self._rest(now)
         self.state.tick(now)

@@ -89,18 +89,19 @@ async def test_nodes_are_sorted_by_keys() -> None:
 
 async def test_a_change_is_shown_and_the_cursor_stays_on_its_node() -> None:
     """The load of another node may change its row."""
-    state = a_state(a_node_utilization("node-a", cpu=9.0), a_node_utilization("node-b", cpu=5.0))
+    loads = {"node-a": 9.0, "node-b": 5.0, "node-c": 3.0}
+    state = a_state(*(a_node_utilization(node, cpu=cpu) for node, cpu in loads.items()))
     async with a_screen(state) as screen:
-        await screen.pilot.press("down")
+        await screen.pilot.press("down", "down")
         state.apply(a_node_utilization("node-b", cpu=9.5, sequence=2), NOW)
         state.tick(NOW)
         screen.ticked()
         await screen.pilot.pause()
         table = screen.app.query_one("#node-table", DataTable)
 
-        assert ["node-b", "node-a"] == screen.cells()
+        assert ["node-b", "node-a", "node-c"] == screen.cells()
         assert "95.0%" in screen.cells(column=1)[0]
-        assert "node-b" == table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
+        assert "node-c" == table.coordinate_to_cell_key(table.cursor_coordinate).row_key.value
 
 
 async def test_enter_explains_a_node_and_escape_returns() -> None:

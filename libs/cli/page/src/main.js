@@ -65,7 +65,7 @@ function useModel() {
       }
       waiting = [];
       setView((before) => ({ ...before, version: before.version + 1 }));
-      setTimeout(() => {  // after the effects, which paint the canvas
+      setTimeout(() => { // after the layout effects, which paint the canvas
         const stats = window.equipoise, took = performance.now() - begin;
         stats.updates += 1;
         stats.lastUpdate = took;
