@@ -136,11 +136,11 @@ class ShownCluster:
             )  # fmt: skip
             self.state.apply(intent, at)
             if outcome is not None:
-                told = converted(
+                result = converted(
                     intent, EvictionOutcome, intent_id=intent.id, outcome=outcome, detail=detail, limit=limit,
                     settled_at=at + 1,
                 )  # fmt: skip
-                self.state.apply(told, at)
+                self.state.apply(result, at)
             if outcome is Outcome.EVICTED:
                 placed = ReplacementPlaced(
                     intent_id=intent.id, namespace="shop", pod=pod, node=node, target=target, replacement=f"{pod}-new",

@@ -151,7 +151,7 @@ async def test_a_filter_shows_the_nodes_whose_name_contains_it() -> None:
 
 
 async def test_a_large_cluster_shows_its_first_nodes() -> None:
-    """And says that these are not all."""
+    """And a note that these are not all."""
     state = a_state(*(a_node_utilization(f"node-{number}") for number in range(MAX_ROWS + 1)))
     async with a_screen(state) as screen:
         assert MAX_ROWS == len(screen.cells())
@@ -202,7 +202,7 @@ def test_the_summary_has_the_spread_and_what_is_known() -> None:
 
 
 async def test_once_prints_all_nodes_as_soon_as_they_are_known(bus: Bus) -> None:
-    """A cycle says how many there are. Loads of the last evaluation count."""
+    """A cycle has the number of nodes. Loads of the last evaluation count."""
     now = SystemClock().now()
     decision = a_decision(("node-y", "hot"), ("node-z", "idle"), evaluated_at=now - 5)
     access = ("--nats", bus.url, "--user", "tap", "--password-file", bus.password_file("tap"))
@@ -222,13 +222,13 @@ async def test_once_prints_all_nodes_as_soon_as_they_are_known(bus: Bus) -> None
             )
             await asyncio.wait({running}, timeout=0.2)
         code, output = running.result()
-        asked = await run("top", "--wait", "0.5", "-o", "json", *access, KUBECONFIG="/nowhere")
+        encoded = await run("top", "--wait", "0.5", "-o", "json", *access, KUBECONFIG="/nowhere")
 
     assert 0 == code, output
     lines = [line.split() for line in output.splitlines()]
     assert ["node-y", "90.0%", "?", "40.0%", "?", "?", "hot"] in lines
     assert ["node-z", "90.0%", "?", "40.0%", "?", "?", "idle"] in lines
-    assert {"node-y", "node-z"} == {row[0] for row in json.loads(asked[1])["nodes"]}
+    assert {"node-y", "node-z"} == {row[0] for row in json.loads(encoded[1])["nodes"]}
 
 
 async def test_once_without_any_node_fails_and_says_why() -> None:

@@ -192,8 +192,8 @@ function tooltipStyle(cells, index) {
   return { left: `${left}px`, top: `${top}px` };
 }
 
-// The map of an earlier time: a picture without keys.
-export function Picture({ title, names, cellOf, version }) {
+// The map of an earlier time: without keys.
+export function EarlierMap({ title, names, cellOf, version }) {
   const canvas = useRef(), box = useRef();
   const [width, setWidth] = useState(0);
   const [theme, setTheme] = useState(scheme());
