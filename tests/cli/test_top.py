@@ -239,7 +239,7 @@ async def test_once_prints_all_nodes_as_soon_as_they_are_known(bus: Bus) -> None
     lines = [line.split() for line in output.splitlines()]
     assert ["node-y", "90.0%", "?", "40.0%", "?", "?", "hot"] in lines
     assert ["node-z", "90.0%", "?", "40.0%", "?", "?", "idle"] in lines
-    assert {"node-y", "node-z"} == {row[0] for row in json.loads(encoded[1])["nodes"]}
+    assert {"node-y", "node-z"} == {row["node"] for row in json.loads(encoded[1])["nodes"]}
 
 
 def test_without_the_extra_it_names_the_command_that_installs_it() -> None:
