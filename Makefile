@@ -51,5 +51,9 @@ docs: ## Build the documentation as one site, into site/
 bench: ## Measure speed and memory, one JSON line per benchmark (BENCH="name name" selects some)
 	@./run python -m bench $(BENCH)
 
+.PHONY: chart
+chart: ## Write charts/equipoise from k8s/base, after a change there, of the rules, the dashboards or charts/generator
+	@./run python -m charts.generator
+
 clean: ## Remove what ./run installed here (not the cache of the testbed, which is elsewhere)
 	@rm -rf .venv .tools

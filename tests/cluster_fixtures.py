@@ -1,12 +1,24 @@
 """Fixtures for tests on a real cluster; a conftest imports them."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from equipoise.testbed.binaries.build import Binaries, build
+from equipoise.testbed.binaries.build import (
+    HELM,
+    Binaries,
+    BuildError,
+    Module,
+    build,
+    build_module,
+    default_cache,
+    installed_programs,
+)
+from equipoise.testbed.binaries.toolchain import NoGoError, Progress
 from equipoise.testbed.cluster import Cluster
 
 StartCluster = Callable[..., Cluster]
@@ -15,6 +27,20 @@ StartCluster = Callable[..., Cluster]
 @pytest.fixture(scope="session")
 def testbed_binaries() -> Binaries:
     return build()
+
+
+@pytest.fixture(scope="session")
+def helm_program() -> Path:
+    """helm 4. Its first build takes minutes, for which only the tests that use it wait."""
+    return installed_programs(HELM, os.environ).get("helm") or built_helm(HELM)
+
+
+def built_helm(module: Module) -> Path:
+    with Progress() as progress:
+        try:
+            return build_module(module, cache=default_cache(), progress=progress) / "helm"
+        except (BuildError, NoGoError) as error:
+            pytest.skip(f"{module.name} cannot be built: {error}")
 
 
 @pytest.fixture(scope="module")

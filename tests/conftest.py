@@ -4,13 +4,15 @@ import os
 from typing import Any
 
 import pytest
-from cluster_fixtures import start_cluster, testbed_binaries
+from cluster_fixtures import helm_program, start_cluster, testbed_binaries
 from hypothesis import settings
 from lanes import FIRST_WORKER, WORKER, Lanes, send_units
 
 from equipoise.testbed.binaries.build import build
 
-__all__ = ["start_cluster", "testbed_binaries"]
+__all__ = ["helm_program", "start_cluster", "testbed_binaries"]
+
+PROGRAMS = {testbed_binaries.__name__, helm_program.__name__}
 
 settings.register_profile("ci", settings.get_profile("ci"), max_examples=50)
 """The same examples in every run; `pytest --hypothesis-profile=default` looks for new ones, and for twice as many."""
@@ -22,7 +24,7 @@ CURRENT_TEST = pytest.StashKey[pytest.Item]()
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark every test that uses a program of the testbed, before `-m` is evaluated; leave out what is run weekly."""
     for item in items:
-        if testbed_binaries.__name__ in getattr(item, "fixturenames", ()):
+        if PROGRAMS & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.cluster)
     if "weekly" not in config.option.markexpr:
         weekly = [item for item in items if item.get_closest_marker("weekly")]

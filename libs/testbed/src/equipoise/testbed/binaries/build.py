@@ -53,6 +53,8 @@ class Module:
     """Names of the binary, each with the oldest installed version that may replace it."""
     tags: str = ""
     link: str = "-s -w"
+    version: Sequence[str] = ("--version",)
+    """Arguments with which a program prints its version."""
 
     @property
     def name(self) -> str:
@@ -106,6 +108,24 @@ DESCHEDULER = Module(
     "-X sigs.k8s.io/descheduler/pkg/descheduler/client.K8sPodCAFilePath=ca.crt",
 )
 """The upstream descheduler. It is no part of a cluster: `build` omits it, and only comparisons build it."""
+
+HELM = Module(
+    source=SOURCES / "helm",
+    package="helm.sh/helm/v4/cmd/helm",
+    programs={"helm": (4, 3)},
+    link="-s -w -X helm.sh/helm/v4/internal/version.version=v4.3.1",
+    version=("version", "--short"),
+)
+HELM_3 = Module(
+    source=SOURCES / "helm3",
+    package="helm.sh/helm/v3/cmd/helm",
+    programs={"helm": (3, 22)},
+    link="-s -w -X helm.sh/helm/v3/internal/version.version=v3.22.0 "
+    # Without these, `helm template` renders for the oldest version of Kubernetes that it knows.
+    "-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=36",
+    version=("version", "--short"),
+)
+"""Only the tests of the chart build them."""
 
 
 def default_cache(environment: Mapping[str, str] = os.environ) -> Path:
@@ -176,7 +196,7 @@ def installed_programs(module: Module, environment: Mapping[str, str]) -> dict[s
     releases = set()
     for program, oldest in module.programs.items():
         path = shutil.which(program, path=search)
-        version = _version(Path(path)) if path else ()
+        version = _version(Path(path), module.version) if path else ()
         if path is None or version[:2] < oldest:
             return {}
         found[program] = Path(path)
@@ -185,9 +205,9 @@ def installed_programs(module: Module, environment: Mapping[str, str]) -> dict[s
     return found if len(releases) <= 1 else {}
 
 
-def _version(program: Path) -> tuple[int, ...]:
+def _version(program: Path, arguments: Sequence[str]) -> tuple[int, ...]:
     try:
-        result = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=10, check=False)
+        result = subprocess.run([program, *arguments], capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ()
     numbers = re.search(r"(\d+)\.(\d+)\.(\d+)", result.stdout + result.stderr)

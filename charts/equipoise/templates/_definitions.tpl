@@ -1,0 +1,118 @@
+{{- define "equipoise.name" -}}
+{{ .Values.nameOverride | default "equipoise" }}
+{{- end }}
+
+{{- /* Not the name of the release: only one installation works in a cluster. */}}
+{{- define "equipoise.fullname" -}}
+{{ .Values.fullnameOverride | default "equipoise" }}
+{{- end }}
+
+{{- define "equipoise.labels" -}}
+{{- $labels := dict
+  "helm.sh/chart" (print .Chart.Name "-" (.Chart.Version | replace "+" "_"))
+  "app.kubernetes.io/instance" .Release.Name
+  "app.kubernetes.io/version" .Chart.AppVersion
+  "app.kubernetes.io/managed-by" .Release.Service
+  "app.kubernetes.io/part-of" "equipoise" }}
+{{- merge $labels .Values.commonLabels | toYaml }}
+{{- end }}
+
+{{- /* Of (list image the-default-of-its-tag root). A digest replaces the tag. */}}
+{{- define "equipoise.imageReference" -}}
+{{- $image := index . 0 }}
+{{- $registry := (index . 2).Values.global.imageRegistry | default $image.registry }}
+{{- with $registry }}{{ . }}/{{ end }}{{ $image.repository }}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default (index . 1) }}{{ end }}
+{{- end }}
+
+{{- define "equipoise.image" -}}
+{{ include "equipoise.imageReference" (list .Values.image .Chart.AppVersion .) | toJson }}
+{{- end }}
+
+{{- define "equipoise.natsImage" -}}
+{{ include "equipoise.imageReference" (list .Values.nats.image "" .) | toJson }}
+{{- end }}
+
+{{- /* Without what a vendor appends: v1.33.4-gke.100 is Kubernetes v1.33.4. */}}
+{{- define "equipoise.schedulerImage" -}}
+{{- $version := regexFind "^v[0-9]+\\.[0-9]+\\.[0-9]+" .Capabilities.KubeVersion.Version }}
+{{- include "equipoise.imageReference" (list .Values.secondScheduler.image $version .) | toJson }}
+{{- end }}
+
+{{- define "equipoise.pullSecrets" -}}
+{{- with concat .Values.global.imagePullSecrets .Values.image.pullSecrets }}{{ toYaml . }}{{ end }}
+{{- end }}
+
+{{- /* Of (list root service constraints): the constraints, each with the selector of the service. */}}
+{{- define "equipoise.spread" -}}
+{{- $selector := dict "matchLabels" (dict
+  "app.kubernetes.io/name" (include "equipoise.name" (index . 0))
+  "app.kubernetes.io/component" (index . 1)) }}
+{{- range index . 2 }}
+{{ list (merge (dict "labelSelector" $selector) .) | toYaml }}
+{{- end }}
+{{- end }}
+
+{{- /* Of the NATS servers in nats.url, separated by commas. */}}
+{{- define "equipoise.natsPorts" -}}
+{{- $ports := list }}
+{{- range splitList "," .Values.nats.url }}
+{{- $ports = append $ports (regexFind ":[0-9]+/?$" . | default ":4222" | trimSuffix "/" | trimPrefix ":") }}
+{{- end }}
+{{- $ports | uniq | join "," }}
+{{- end }}
+
+{{- /* equipoise.yaml. What is set here cannot be set in `config`. */}}
+{{- define "equipoise.configuration" -}}
+{{- $nats := dict "url" (ternary "tls://nats:4222" .Values.nats.url .Values.nats.enabled) "replicas" .Values.nats.replicas }}
+{{- if .Values.nats.tls.existingSecret }}
+{{- $_ := set $nats "tls" (dict "caFile" "/run/secrets/nats/ca.crt") }}
+{{- end }}
+{{- $scorer := dict }}
+{{- if not .Values.extender.enabled }}
+{{- $scorer = dict "listen" "127.0.0.1:8888" }}
+{{- else if .Values.extender.tls.existingSecret }}
+{{- $scorer = dict "extender" (dict "tls" (dict
+  "certificateFile" "/run/secrets/extender/tls.crt"
+  "keyFile" "/run/secrets/extender/tls.key"
+  "clientCaFile" "/run/secrets/extender/ca.crt")) }}
+{{- end }}
+{{- $ours := dict
+  "apiVersion" "equipoise.dev/v1alpha1"
+  "kind" "EquipoiseConfiguration"
+  "nats" $nats
+  "kubernetes" (dict "namespace" .Release.Namespace)
+  "annotator" (dict "crane" .Values.crane.enabled)
+  "scorer" $scorer
+  "binder" (dict "evict" (eq .Values.mode "evict")) }}
+{{- if and .Values.namespaces (not .Values.config.namespaces) }}
+{{- $_ := set $ours "namespaces" (dict "include" .Values.namespaces) }}
+{{- end }}
+{{- mergeOverwrite (deepCopy .Values.config) $ours | toYaml }}
+{{- end }}
+
+{{- /* Of kube-scheduler: k8s/scheduler/extender.yaml has the same entry. `serverName` is a name of the certificate. */}}
+{{- define "equipoise.schedulerConfiguration" -}}
+{{- $secured := .Values.extender.tls.existingSecret -}}
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: false
+profiles:
+  - schedulerName: equipoise
+extenders:
+  - urlPrefix: http{{ if $secured }}s{{ end }}://{{ include "equipoise.fullname" . }}-scorer.{{ .Release.Namespace }}.svc:8888
+    {{- if $secured }}
+    enableHTTPS: true
+    tlsConfig:
+      caFile: /etc/equipoise/extender/ca.crt
+      certFile: /etc/equipoise/extender/tls.crt
+      keyFile: /etc/equipoise/extender/tls.key
+      serverName: equipoise-scorer.equipoise-system.svc
+    {{- end }}
+    prioritizeVerb: prioritize
+    weight: 5
+    nodeCacheCapable: true
+    ignorable: true
+    httpTimeout: 200ms
+{{- end }}

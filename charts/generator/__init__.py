@@ -1,0 +1,2 @@
+"""`python -m charts.generator` writes charts/equipoise from k8s/base. See"
+" docs/decisions/0016-the-chart-is-generated.md."""

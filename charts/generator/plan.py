@@ -1,0 +1,445 @@
+"""What in k8s/base becomes a template expression: a list of (kind, name, path, expression).
+
+An entry that changes nothing is an error, so that the plan follows k8s/base. Some objects get a condition; and the same
+few strings are replaced everywhere: the namespace, the label of the name, and the first part of some names.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+import yaml
+from charts.generator.manifests import ROOT, Document, Manifests
+from charts.generator.template import Each, More, Node, Text, When, Yaml
+from charts.generator.values import SERVICES
+
+NAMESPACE = "equipoise-system"
+RELEASE_NAMESPACE = Text("{{ $.Release.Namespace }}")
+
+Rewrite = Callable[[Any], Node]
+
+
+@dataclass(frozen=True)
+class Change:
+    """`path` is separated by `/`; a list's `-` appends an item. A `value` that is a function gets the old value."""
+
+    kind: str
+    name: str
+    path: str
+    value: Node | Rewrite
+
+
+def value_of(expression: str) -> Text:
+    """A scalar. `toJson` writes a string with quotation marks, and everything else as YAML has it, too."""
+    return Text(f"{{{{ {expression} | toJson }}}}")
+
+
+def filled(expression: str) -> When:
+    """A mapping or list that is left out when it is empty."""
+    return When(expression, Yaml(f"toYaml {expression}"))
+
+
+def _pod(kind: str, name: str, values: str, *, template: str = "spec/template") -> Iterator[Change]:
+    """What the pods of all programs have in common. `values`: the expression of their section."""
+
+    def change(path: str, value: Node | Rewrite) -> Change:
+        return Change(kind, name, f"{template}/{path}", value)
+
+    yield change("spec/nodeSelector", filled(f"{values}.nodeSelector"))
+    yield change("spec/tolerations", filled(f"{values}.tolerations"))
+    yield change("spec/affinity", filled(f"{values}.affinity"))
+    yield change(
+        "spec/imagePullSecrets", When('include "equipoise.pullSecrets" $', Yaml('include "equipoise.pullSecrets" $'))
+    )
+    if name not in ("equipoise-setup", "equipoise-scheduler"):
+        yield change(
+            "spec/priorityClassName", When("$.Values.priorityClass.name", value_of("$.Values.priorityClass.name"))
+        )
+    yield change("spec/containers/0/imagePullPolicy", value_of("$.Values.image.pullPolicy"))
+    yield change("spec/containers/0/resources", Yaml(f"toYaml {values}.resources"))
+    yield change("spec/containers/0/securityContext", Yaml("toYaml $.Values.containerSecurityContext"))
+    pod_context = f"{values}.podSecurityContext" if name == "nats" else "$.Values.podSecurityContext"
+    yield change("spec/securityContext", Yaml(f"toYaml {pod_context}"))
+
+
+def _secrets_of_the_bus(kind: str, name: str) -> Iterator[Change]:
+    """In the projected volume `nats` of a service."""
+
+    def sources(volumes: list[Document]) -> Node:
+        changed = deepcopy(volumes)
+        (volume,) = (each for each in changed if each["name"] == "nats")
+        passwords, certificate = volume["projected"]["sources"]
+        passwords["secret"]["name"] = value_of("$.Values.nats.existingSecret")
+        certificate["secret"]["name"] = value_of("$.Values.nats.tls.existingSecret")
+        volume["projected"]["sources"] = [passwords, When("$.Values.nats.tls.existingSecret", certificate)]
+        return changed
+
+    yield Change(kind, name, "spec/template/spec/volumes", sources)
+
+
+def _service(service: str) -> Iterator[Change]:
+    name, values = f"equipoise-{service}", f"$.Values.{service}"
+    kind = "Deployment"
+    annotations = {
+        "checksum/config": Text('{{ include "equipoise.configuration" $ | sha256sum }}'),
+        "more": More(f"{values}.podAnnotations"),
+    }
+    yield Change(kind, name, "spec/replicas", value_of(f"{values}.replicas"))
+    yield Change(kind, name, "spec/revisionHistoryLimit", value_of("$.Values.revisionHistoryLimit"))
+    yield Change(kind, name, "spec/template/metadata/annotations", annotations)
+    yield Change(
+        kind, name, "spec/template/metadata/labels/more", More(f"merge (dict) {values}.podLabels $.Values.commonLabels")
+    )
+    yield from _pod(kind, name, values)
+    yield from _secrets_of_the_bus(kind, name)
+    pod = "spec/template/spec"
+    yield Change(kind, name, f"{pod}/containers/0/image", Text('{{ include "equipoise.image" $ }}'))
+    yield Change(kind, name, f"{pod}/containers/0/args", filled(f"{values}.extraArgs"))
+    yield Change(kind, name, f"{pod}/containers/0/env/-", More(f"{values}.extraEnv"))
+    yield Change(kind, name, f"{pod}/containers/0/volumeMounts/-", More(f"{values}.extraVolumeMounts"))
+    yield Change(kind, name, f"{pod}/volumes/-", More(f"{values}.extraVolumes"))
+    yield Change(
+        kind, name, f"{pod}/terminationGracePeriodSeconds", value_of(f"{values}.terminationGracePeriodSeconds")
+    )
+    spread = f'include "equipoise.spread" (list $ "{service}" {values}.topologySpreadConstraints)'
+    yield Change(
+        kind, name, f"{pod}/topologySpreadConstraints", When(f"{values}.topologySpreadConstraints", Yaml(spread))
+    )
+    yield Change(
+        "PodDisruptionBudget", name, "spec/maxUnavailable", value_of(f"{values}.podDisruptionBudget.maxUnavailable")
+    )
+    yield Change("ServiceAccount", name, "metadata/annotations", filled(f"{values}.serviceAccount.annotations"))
+
+
+def _scorer() -> Iterator[Change]:
+    """The port of the extender, and its certificate."""
+    name, pod = "equipoise-scorer", "spec/template/spec"
+    enabled = "$.Values.extender.enabled"
+    secret = "and $.Values.extender.enabled $.Values.extender.tls.existingSecret"  # noqa: S105  an expression
+
+    def port(ports: list[Document]) -> Node:
+        return [When(enabled, each) if each["name"] == "extender" else each for each in ports]
+
+    def mount(mounts: list[Node]) -> Node:
+        return [When(secret, each) if _is(each, "extender-tls") else each for each in mounts]
+
+    def volume(volumes: list[Node]) -> Node:
+        changed = deepcopy(volumes)
+        (found,) = (each for each in changed if _is(each, "extender-tls"))
+        found["secret"]["secretName"] = value_of("$.Values.extender.tls.existingSecret")
+        return [When(secret, each) if each is found else each for each in changed]
+
+    yield Change("Deployment", name, f"{pod}/containers/0/ports", port)
+    yield Change("Deployment", name, f"{pod}/containers/0/volumeMounts", mount)
+    yield Change("Deployment", name, f"{pod}/volumes", volume)
+    service = "$.Values.extender.service"
+    yield Change("Service", name, "metadata/annotations", filled(f"{service}.annotations"))
+    yield Change("Service", name, "spec/type", value_of(f"{service}.type"))
+    yield Change("Service", name, "spec/clusterIP", When(f"{service}.clusterIP", value_of(f"{service}.clusterIP")))
+    policy = "NetworkPolicy"
+    cidrs = [Each("$.Values.networkPolicy.schedulerCidrs", {"ipBlock": {"cidr": Text("{{ . | toJson }}")}})]
+    yield Change(policy, name, "spec/ingress/0/from", cidrs)
+    yield Change(
+        policy, name, "spec/ingress", lambda rules: When(f"and {enabled} $.Values.networkPolicy.schedulerCidrs", rules)
+    )
+
+    def egress(rules: list[Document]) -> Node:
+        bus, dns = rules
+        yours = {"ports": [Each('include "equipoise.natsPorts" $ | splitList ","', {"port": Text("{{ . }}")})]}
+        return [
+            When("$.Values.nats.enabled", bus),
+            When("not $.Values.nats.enabled", yours),
+            dns,
+            More("$.Values.networkPolicy.extraEgress"),
+        ]
+
+    yield Change(policy, name, "spec/egress", egress)
+
+
+def _is(item: Node, name: str) -> bool:
+    return isinstance(item, Mapping) and item.get("name") == name
+
+
+def _setup() -> Iterator[Change]:
+    kind, name, values = "Job", "equipoise-setup", "$.Values.setup"
+    yield Change(kind, name, "spec/backoffLimit", value_of(f"{values}.backoffLimit"))
+    yield Change(kind, name, "spec/ttlSecondsAfterFinished", value_of(f"{values}.ttlSecondsAfterFinished"))
+    annotations = {"checksum/config": Text('{{ include "equipoise.configuration" $ | sha256sum }}')}
+    yield Change(kind, name, "spec/template/metadata/annotations", annotations)
+    yield Change(kind, name, "spec/template/metadata/labels/more", More("$.Values.commonLabels"))
+    yield Change(kind, name, "spec/template/spec/containers/0/image", Text('{{ include "equipoise.image" $ }}'))
+    yield from _pod(kind, name, values)
+    yield from _secrets_of_the_bus(kind, name)
+
+
+def _nats() -> Iterator[Change]:
+    kind, name, values = "StatefulSet", "nats", "$.Values.nats"
+
+    def passwords(variables: list[Document]) -> Node:
+        changed = deepcopy(variables)
+        for each in changed:
+            if "valueFrom" in each:
+                each["valueFrom"]["secretKeyRef"]["name"] = value_of(f"{values}.existingSecret")
+        return changed
+
+    def volumes(old: list[Document]) -> Node:
+        changed = deepcopy(old)
+        (certificate,) = (each for each in changed if each["name"] == "tls")
+        certificate["secret"]["secretName"] = value_of(f"{values}.tls.existingSecret")
+        return [*changed, When(f"not {values}.persistence.enabled", {"name": "data", "emptyDir": {}})]
+
+    pod = "spec/template/spec"
+    checksum = '{{ print ($.Files.Get "files/nats.conf") ($.Files.Get "files/permissions.conf") | sha256sum }}'
+    annotations = {"checksum/config": Text(checksum), "more": More(f"{values}.podAnnotations")}
+    labels = More(f"merge (dict) {values}.podLabels $.Values.commonLabels")
+    yield Change(kind, name, "spec/template/metadata/annotations", annotations)
+    yield Change(kind, name, "spec/template/metadata/labels/more", labels)
+    yield Change(kind, name, f"{pod}/containers/0/image", Text('{{ include "equipoise.natsImage" $ }}'))
+    yield Change(kind, name, f"{pod}/containers/0/env", passwords)
+    yield Change(kind, name, f"{pod}/volumes", volumes)
+    yield from _pod(kind, name, values)
+    claim = "spec/volumeClaimTemplates"
+    storage = f"{values}.persistence.storageClass"
+    class_name = Text(f'{{{{ ternary "" {storage} (eq {storage} "-") | toJson }}}}')
+    yield Change(kind, name, f"{claim}/0/spec/storageClassName", When(storage, class_name))
+    yield Change(kind, name, f"{claim}/0/spec/resources/requests/storage", value_of(f"{values}.persistence.size"))
+    yield Change(kind, name, claim, lambda claims: When(f"{values}.persistence.enabled", claims))
+
+
+def _second_scheduler() -> Iterator[Change]:
+    kind, name, values = "Deployment", "equipoise-scheduler", "$.Values.secondScheduler"
+
+    def volumes(old: list[Document]) -> Node:
+        changed = deepcopy(old)
+        (certificate,) = (each for each in changed if each["name"] == "extender-client")
+        certificate["secret"]["secretName"] = value_of("$.Values.extender.tls.clientSecret")
+        return [
+            each if each is not certificate else When("$.Values.extender.tls.existingSecret", each) for each in changed
+        ]
+
+    def mounts(old: list[Document]) -> Node:
+        return [
+            When("$.Values.extender.tls.existingSecret", each) if _is(each, "extender-client") else each for each in old
+        ]
+
+    pod = "spec/template/spec"
+    yield Change(kind, name, f"{pod}/containers/0/image", Text('{{ include "equipoise.schedulerImage" $ }}'))
+    yield Change(kind, name, f"{pod}/containers/0/volumeMounts", mounts)
+    yield Change(kind, name, f"{pod}/volumes", volumes)
+    yield Change(kind, name, "spec/revisionHistoryLimit", value_of("$.Values.revisionHistoryLimit"))
+    checksum = '{{ include "equipoise.schedulerConfiguration" $ | sha256sum }}'
+    yield Change(kind, name, "spec/template/metadata/annotations", {"checksum/config": Text(checksum)})
+    yield Change(kind, name, "spec/template/metadata/labels/more", More("$.Values.commonLabels"))
+    yield Change(
+        "ConfigMap", name, "data", {"scheduler.yaml": Yaml('include "equipoise.schedulerConfiguration" $ | toYaml')}
+    )
+    yield from _pod(kind, name, values)
+
+
+def _certificates() -> Iterator[Change]:
+    for name, secret in (
+        ("equipoise-nats", "nats.tls.existingSecret"),
+        ("equipoise-extender-tls", "extender.tls.existingSecret"),
+        ("equipoise-extender-client", "extender.tls.clientSecret"),
+    ):
+        yield Change("Certificate", name, "spec/secretName", value_of(f"$.Values.{secret}"))
+        yield Change("Certificate", name, "spec/duration", value_of("$.Values.certManager.duration"))
+        yield Change("Certificate", name, "spec/renewBefore", value_of("$.Values.certManager.renewBefore"))
+
+    def names(old: list[str]) -> Node:
+        """Those of k8s stay: the entry of kube-scheduler verifies one of them, whatever the namespace is."""
+        own = [Text(each.replace(NAMESPACE, RELEASE_NAMESPACE.text)) for each in old if NAMESPACE in each]
+        elsewhere = f'ne $.Release.Namespace "{NAMESPACE}"'
+        return [*(Text(each) for each in old), *(When(elsewhere, each) for each in own)]
+
+    for name in ("equipoise-nats", "equipoise-extender-tls"):
+        yield Change("Certificate", name, "spec/dnsNames", names)
+
+
+def _policies() -> Iterator[Change]:
+    overlay = yaml.safe_load((ROOT / "k8s" / "overlays" / "crane" / "kustomization.yaml").read_text())
+    (patch,) = overlay["patches"]
+    (operation,) = yaml.safe_load(patch["patch"])
+
+    def own_annotations(variables: list[Document]) -> Node:
+        crane, base = "$.Values.crane.enabled", "not $.Values.crane.enabled"
+        return [When(crane, operation["value"]), When(base, variables[0]), *variables[1:]]
+
+    yield Change(patch["target"]["kind"], patch["target"]["name"], "spec/variables", own_annotations)
+    yield Change(
+        "NetworkPolicy",
+        "equipoise-metrics",
+        "spec/ingress/0/from/0/namespaceSelector/matchLabels",
+        Yaml("toYaml $.Values.networkPolicy.metricsNamespaceLabels"),
+    )
+    yield Change("PriorityClass", "equipoise", "metadata/name", value_of("$.Values.priorityClass.name"))
+    yield Change("PriorityClass", "equipoise", "value", value_of("int64 $.Values.priorityClass.value"))
+    shares = "spec/limited/nominalConcurrencyShares"
+    yield Change(
+        "PriorityLevelConfiguration", "equipoise", shares, value_of("$.Values.flowControl.nominalConcurrencyShares")
+    )
+
+
+def plan() -> list[Change]:
+    return [
+        *(change for service in SERVICES for change in _service(service)),
+        *_scorer(),
+        *_setup(),
+        *_nats(),
+        *_second_scheduler(),
+        *_certificates(),
+        *_policies(),
+    ]
+
+
+CONDITIONS: list[tuple[str, str, str, str]] = [
+    # file, kind, name, condition; of several that match, all must hold
+    *(
+        ("*", "PodDisruptionBudget", f"equipoise-{name}", f"$.Values.{name}.podDisruptionBudget.enabled")
+        for name in SERVICES
+    ),
+    *(("*", "ServiceAccount", f"equipoise-{name}", f"$.Values.{name}.serviceAccount.create") for name in SERVICES),
+    *(
+        ("*", kind, "*", "$.Values.rbac.create")
+        for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+    ),
+    ("*", "ClusterRoleBinding", "equipoise-evict", 'and (ne $.Values.mode "observe") (not $.Values.namespaces)'),
+    ("*", "RoleBinding", "equipoise-evict", 'ne $.Values.mode "observe"'),
+    ("base/annotator.yaml", "*", "*", "$.Values.annotator.enabled"),
+    ("base/nats.yaml", "*", "*", "$.Values.nats.enabled"),
+    ("*", "NetworkPolicy", "*", "$.Values.networkPolicy.enabled"),
+    ("*", "NetworkPolicy", "equipoise-nats", "$.Values.nats.enabled"),
+    ("*", "Service", "equipoise-scorer", "$.Values.extender.enabled"),
+    ("*", "PriorityClass", "*", "and $.Values.priorityClass.create $.Values.priorityClass.name"),
+    ("base/flow-control.yaml", "*", "*", "$.Values.flowControl.enabled"),
+    ("scheduler/*", "*", "*", "$.Values.secondScheduler.enabled"),
+    ("cert-manager/*", "*", "*", "$.Values.certManager.enabled"),
+    ("cert-manager/*", "*", "equipoise-nats*", "$.Values.nats.enabled"),
+    (
+        "cert-manager/*",
+        "*",
+        "equipoise-extender*",
+        "and $.Values.extender.enabled $.Values.extender.tls.existingSecret",
+    ),
+]
+
+RENAMED = {"Deployment", "ConfigMap", "Service", "Job", "PodDisruptionBudget", "NetworkPolicy"}
+"""Kinds whose objects `fullnameOverride` renames, except for NATS."""
+
+
+def template_objects(manifests: Manifests) -> dict[str, list[Node]]:
+    """The templates of the objects by file. Raises ValueError if an entry of the plan or a condition is not used."""
+    objects = {file: [deepcopy(each) for each in documents] for file, documents in manifests.files.items()}
+    for change in plan():
+        matches = [
+            each
+            for documents in objects.values()
+            for each in documents
+            if (each["kind"], each["metadata"]["name"]) == (change.kind, change.name)
+            or (change.kind == each["kind"] == "PriorityClass")
+        ]
+        if len(matches) != 1:
+            raise ValueError(f"not one object {change.kind} {change.name} in k8s, but {len(matches)}")
+        _apply(matches[0], change)
+    unused = set(CONDITIONS)
+    result: dict[str, list[Node]] = {}
+    for file, documents in objects.items():
+        result[file] = []
+        for document in documents:
+            if document["kind"] == "Namespace":
+                continue  # `helm install --create-namespace` creates it
+            kind, name = document["kind"], document["metadata"]["name"]
+            name = name if isinstance(name, str) else "equipoise"
+            if (kind, name) == ("ClusterRoleBinding", "equipoise-evict"):
+                result[file].append(_namespaced_binding(unused))
+            node = _everywhere(document, kind)
+            result[file].append(_conditional(node, file, kind, name, unused))
+    if unused:
+        raise ValueError(f"no object in k8s has these conditions: {sorted(unused)}")
+    return result
+
+
+def _conditional(node: Node, file: str, kind: str, name: str, unused: set[tuple[str, str, str, str]]) -> Node:
+    conditions = []
+    for entry in CONDITIONS:
+        *patterns, condition = entry
+        if all(map(fnmatchcase, (file, kind, name), patterns)):
+            unused.discard(entry)
+            conditions.append(f"({condition})" if " " in condition else condition)
+    if not conditions:
+        return node
+    condition = (
+        conditions[0].removeprefix("(").removesuffix(")") if len(conditions) == 1 else " ".join(["and", *conditions])
+    )
+    return When(condition, node)
+
+
+def _namespaced_binding(unused: set[tuple[str, str, str, str]]) -> Node:
+    """Of the overlay `namespaced`, once per namespace."""
+    binding = yaml.safe_load((ROOT / "k8s" / "overlays" / "namespaced" / "eviction.yaml").read_text())
+    binding["metadata"]["namespace"] = Text("{{ . | toJson }}")
+    node = _everywhere(binding, "RoleBinding")
+    return _conditional(Each("$.Values.namespaces", node), "base/binder.yaml", "RoleBinding", "equipoise-evict", unused)
+
+
+def _apply(document: Document, change: Change) -> None:
+    *path, last = change.path.split("/")
+    place: Any = document
+    for key in path:
+        place = place[int(key) if isinstance(place, list) else key]
+    if isinstance(place, list):
+        place.append(change.value)
+    elif callable(change.value):
+        place[last] = change.value(place[last])
+    else:
+        place[last] = change.value
+
+
+def _everywhere(document: Document, kind: str) -> Node:
+    """The namespace, names and labels."""
+    changed: Any = _replace(document, ())
+    metadata = changed["metadata"]
+    name = metadata["name"]
+    if kind in RENAMED and isinstance(name, str) and name.startswith("equipoise"):
+        metadata["name"] = _full_name(name)
+    labels = {"app.kubernetes.io/name": _NAME, **metadata.pop("labels", {})}
+    labels.pop("app.kubernetes.io/part-of", None)
+    metadata["labels"] = {**labels, "more": More('include "equipoise.labels" $ | fromYaml')}
+    if "template" in changed.get("spec", {}):
+        template = changed["spec"]["template"]["metadata"]
+        instance = Text("{{ $.Release.Name | toJson }}")
+        template["labels"] = {**template["labels"], "app.kubernetes.io/instance": instance}
+        template["labels"]["more"] = template["labels"].pop("more")
+    return changed
+
+
+_NAME = Text('{{ include "equipoise.name" $ }}')
+
+
+def _full_name(name: str) -> Text:
+    return Text('{{ include "equipoise.fullname" $ }}' + name.removeprefix("equipoise"))
+
+
+def _replace(node: Node, path: tuple[str, ...]) -> Node:
+    """With the namespace of the release, the label of the name, and the names of ConfigMaps. Raises ValueError."""
+    match node:
+        case Mapping():
+            return {key: _replace(value, (*path, str(key))) for key, value in node.items()}
+        case list():
+            return [_replace(item, path) for item in node]
+        case When(condition, value):
+            return When(condition, _replace(value, path))
+        case Each(items, value):
+            return Each(items, _replace(value, path))
+        case "equipoise" if path[-1] == "app.kubernetes.io/name":
+            return _NAME
+        case "equipoise" | "equipoise-scheduler" if path[-2:] == ("configMap", "name"):
+            return _full_name(node)
+        case str() if node == NAMESPACE:
+            return RELEASE_NAMESPACE
+        case str() if NAMESPACE in node:
+            raise ValueError(f"{'/'.join(path)}: the plan has no entry for the namespace in {node!r}")
+        case _:
+            return node

@@ -1,0 +1,543 @@
+"""The values of the chart: the one source of values.yaml, values.schema.json and the table in the README.
+
+Defaults that k8s/base has too are taken from there.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from charts.generator.manifests import Manifests
+
+SERVICES = ("collector", "annotator", "scorer", "descheduler", "binder")
+
+Schema = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value, with its JSON schema. A text of several lines is joined with spaces."""
+
+    default: Any
+    schema: Schema
+    text: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """A section of values. `rule`: more of its schema, for what concerns several of its values."""
+
+    values: Mapping[str, "Value | Group"]
+    text: str
+    rule: Schema | None = None
+
+
+def closed(properties: Mapping[str, Schema], *required: str) -> Schema:
+    """An object with these properties only."""
+    schema: Schema = {"type": "object", "properties": dict(properties), "additionalProperties": False}
+    return schema | ({"required": list(required)} if required else {})
+
+
+def list_of(item: Schema) -> Schema:
+    return {"type": "array", "items": item}
+
+
+BOOLEAN: Schema = {"type": "boolean"}
+TEXT: Schema = {"type": "string"}
+NAME: Schema = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"}
+OPTIONAL_NAME: Schema = {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"}
+COUNT: Schema = {"type": "integer", "minimum": 0}
+QUANTITY: Schema = {
+    "anyOf": [
+        {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$"},
+        {"type": "number", "minimum": 0},
+    ]
+}
+COUNT_OR_SHARE: Schema = {"anyOf": [COUNT, {"type": "string", "pattern": "^[0-9]+%$"}]}
+DURATION: Schema = {"type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$"}
+ANY_OBJECT: Schema = {"type": "object"}
+"""The API server judges it."""
+
+TEXTS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
+LABELS: Schema = TEXTS | {"patternProperties": {"^(app\\.kubernetes\\.io|helm\\.sh)/": False}}
+"""Not those of the chart, which selectors use."""
+
+RESOURCES = closed({kind: {"type": "object", "additionalProperties": QUANTITY} for kind in ("requests", "limits")})
+TOLERATIONS = list_of(
+    closed(
+        {
+            "key": TEXT,
+            "operator": {"enum": ["Exists", "Equal", "Lt", "Gt"]},
+            "value": TEXT,
+            "effect": {"enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]},
+            "tolerationSeconds": {"type": "integer"},
+        }
+    )
+)
+AFFINITY = closed(dict.fromkeys(("nodeAffinity", "podAffinity", "podAntiAffinity"), ANY_OBJECT))
+SPREAD = list_of(
+    closed(
+        {
+            "maxSkew": {"type": "integer", "minimum": 1},
+            "topologyKey": TEXT,
+            "whenUnsatisfiable": {"enum": ["DoNotSchedule", "ScheduleAnyway"]},
+            "minDomains": {"type": "integer", "minimum": 1},
+            "nodeAffinityPolicy": {"enum": ["Honor", "Ignore"]},
+            "nodeTaintsPolicy": {"enum": ["Honor", "Ignore"]},
+            "matchLabelKeys": list_of(TEXT),
+        },
+        "maxSkew",
+        "topologyKey",
+        "whenUnsatisfiable",
+    )
+)
+VARIABLES = list_of(closed({"name": TEXT, "value": TEXT, "valueFrom": ANY_OBJECT}, "name"))
+NAMED = list_of({"type": "object", "properties": {"name": TEXT}, "required": ["name"]})
+MOUNTS = list_of({"type": "object", "properties": {"name": TEXT, "mountPath": TEXT}, "required": ["name", "mountPath"]})
+EGRESS = list_of(closed({"to": list_of(ANY_OBJECT), "ports": list_of(ANY_OBJECT)}))
+
+
+def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Schema) -> Group:
+    """`config`: the default of the value of that name."""
+    second = base.at("Deployment", "equipoise-scheduler", "spec.template.spec.containers.0")
+    repository, _, _ = str(second["image"]).rpartition(":")
+    values: dict[str, Value | Group] = {
+        "mode": Value(
+            "observe",
+            {"enum": ["observe", "advise", "evict"]},
+            "What Equipoise may do. `observe`: it measures, scores, annotates and proposes moves, and has no"
+            " permission to"
+            " evict. `advise`: it has that permission, and the API server judges its evictions as dry runs, but"
+            " no pod is"
+            " evicted. `evict`: it evicts.",
+        ),
+        "namespaces": Value(
+            [],
+            list_of(NAME),
+            "Namespaces with the permission to evict, which must exist; empty: all. Unless `config.namespaces` is set,"
+            " moves are proposed in them only.",
+        ),
+        "config": Value(
+            dict(config),
+            config_schema,
+            "The configuration, as in k8s/base/equipoise.yaml; `equipoise config defaults` prints every setting."
+            " Not here, because other values set them: `binder.evict` (`mode`), `annotator.crane` (`crane.enabled`),"
+            " `nats` (`nats`), `kubernetes`, the addresses on which services listen, and `scorer.extender.tls`"
+            " (`extender`).",
+        ),
+        "image": _image(
+            base, "equipoise-collector", "Image of the services; its tag defaults to the version of the chart's app."
+        ),
+        "crane": Group(
+            {"enabled": Value(False, BOOLEAN, "Write crane-scheduler's annotations on nodes, too, and permit it.")},
+            "Annotations for crane-scheduler.",
+        ),
+        "extender": Group(
+            {
+                "enabled": Value(
+                    True, BOOLEAN, "Serve scores to kube-scheduler. If false, the scorer only explains and reports."
+                ),
+                "service": Group(
+                    {
+                        "type": Value(
+                            "ClusterIP", {"enum": ["ClusterIP", "NodePort", "LoadBalancer"]}, "Type of the Service."
+                        ),
+                        "clusterIP": Value(
+                            "", TEXT, "A fixed address for the configuration of kube-scheduler; empty: any free one."
+                        ),
+                        "annotations": Value({}, TEXTS, "Annotations of the Service."),
+                    },
+                    "The Service of the extender.",
+                ),
+                "tls": Group(
+                    {
+                        "existingSecret": Value(
+                            "equipoise-extender-tls",
+                            OPTIONAL_NAME,
+                            "Secret with `tls.crt`, `tls.key` and `ca.crt`, by `equipoise certificates --for"
+                            " extender` or"
+                            " cert-manager. Empty: plain HTTP, which needs"
+                            " `config.scorer.extender.allowUnauthenticated`.",
+                        ),
+                        "clientSecret": Value(
+                            "equipoise-extender-client", NAME, "Secret with the files of kube-scheduler."
+                        ),
+                    },
+                    "Certificates of the extender.",
+                ),
+            },
+            "The scheduler extender.",
+        ),
+        "secondScheduler": Group(
+            {
+                "enabled": Value(
+                    False,
+                    BOOLEAN,
+                    "Run a second kube-scheduler with the extender; pods select it by `schedulerName: equipoise`.",
+                ),
+                "image": Group(
+                    {
+                        "registry": Value("registry.k8s.io", TEXT, "Registry."),
+                        "repository": Value(repository, TEXT, "Repository."),
+                        "tag": Value("", TEXT, "Tag; empty: the version of the cluster."),
+                        "digest": Value("", TEXT, "Digest; replaces the tag."),
+                    },
+                    "Image of kube-scheduler.",
+                ),
+                **_pod(second["resources"]),
+            },
+            "A scheduler of its own, for clusters whose kube-scheduler you cannot configure.",
+        ),
+        "nats": _nats(base),
+        "certManager": Group(
+            {
+                "enabled": Value(
+                    False,
+                    BOOLEAN,
+                    "Let cert-manager issue the certificates. If false, the Secrets must exist: `equipoise"
+                    " certificates`.",
+                ),
+                "duration": Value("8760h", DURATION, "Validity of a certificate."),
+                "renewBefore": Value("2160h", DURATION, "Time before its end at which it is renewed."),
+            },
+            "Certificates by cert-manager.",
+        ),
+        **{service: _service(base, service) for service in SERVICES},
+        "setup": Group(
+            {
+                "backoffLimit": Value(
+                    base.at("Job", "equipoise-setup", "spec.backoffLimit"), COUNT, "Attempts before the Job fails."
+                ),
+                "ttlSecondsAfterFinished": Value(
+                    base.at("Job", "equipoise-setup", "spec.ttlSecondsAfterFinished"),
+                    COUNT,
+                    "Seconds for which the finished Job remains.",
+                ),
+                **_pod(base.at("Job", "equipoise-setup", "spec.template.spec.containers.0.resources")),
+            },
+            "The Job that creates the streams and the ledger, at every install and upgrade.",
+        ),
+        "rbac": Group(
+            {
+                "create": Value(
+                    True, BOOLEAN, "Create roles and bindings. If false, somebody else did, by those of k8s/base."
+                )
+            },
+            "Permissions.",
+        ),
+        "priorityClass": Group(
+            {
+                "create": Value(True, BOOLEAN, "Create the PriorityClass."),
+                "name": Value(
+                    "equipoise", OPTIONAL_NAME, "PriorityClass of the services and of NATS; empty: that of the cluster."
+                ),
+                "value": Value(
+                    base.at("PriorityClass", "equipoise", "value"),
+                    {"type": "integer", "maximum": 1000000000},
+                    "Its priority.",
+                ),
+            },
+            "Priority of the pods.",
+        ),
+        "flowControl": Group(
+            {
+                "enabled": Value(
+                    True, BOOLEAN, "A priority level of their own in the API server for the services' requests."
+                ),
+                "nominalConcurrencyShares": Value(
+                    base.at("PriorityLevelConfiguration", "equipoise", "spec.limited.nominalConcurrencyShares"),
+                    COUNT,
+                    "Share of that level.",
+                ),
+            },
+            "API Priority and Fairness.",
+        ),
+        "networkPolicy": Group(
+            {
+                "enabled": Value(True, BOOLEAN, "Deny all ingress to the namespace except what the services need."),
+                "schedulerCidrs": Value(
+                    [
+                        source["ipBlock"]["cidr"]
+                        for source in base.at("NetworkPolicy", "equipoise-scorer", "spec.ingress.0.from")
+                    ],
+                    list_of({"type": "string", "pattern": "^[0-9a-fA-F.:]+/[0-9]+$"}),
+                    "Addresses of kube-scheduler: replace them by those of your control-plane nodes.",
+                ),
+                "metricsNamespaceLabels": Value(
+                    base.at(
+                        "NetworkPolicy", "equipoise-metrics", "spec.ingress.0.from.0.namespaceSelector.matchLabels"
+                    ),
+                    TEXTS,
+                    "Labels of the namespaces whose pods may read metrics and health.",
+                ),
+                "extraEgress": Value(
+                    [], EGRESS, "More rules for the egress of the scorer, the only service with restricted egress."
+                ),
+            },
+            "NetworkPolicies.",
+        ),
+        "serviceMonitor": Group(
+            {
+                "enabled": Value(False, BOOLEAN, "Create a ServiceMonitor, and a Service for it."),
+                "labels": Value({}, TEXTS, "Labels by which your Prometheus selects it, for example `release`."),
+                "interval": Value("30s", DURATION, "Time between two scrapes."),
+                "scrapeTimeout": Value("10s", DURATION, "Timeout of a scrape."),
+                "relabelings": Value([], list_of(ANY_OBJECT), "More relabelings of targets."),
+                "metricRelabelings": Value([], list_of(ANY_OBJECT), "Relabelings of samples."),
+            },
+            "Metrics of the services, for the Prometheus operator.",
+        ),
+        "prometheusRule": Group(
+            {
+                "enabled": Value(False, BOOLEAN, "Create a PrometheusRule for each file in `files/rules`."),
+                "labels": Value({}, TEXTS, "Labels by which your Prometheus selects them."),
+                "files": Value(
+                    ["alerting-rules"],
+                    list_of(TEXT),
+                    "Names of the files, without `.yaml`; `recording-rules` are for the metrics profile of that name."
+                    " Empty: all.",
+                ),
+            },
+            "Rules for the Prometheus operator.",
+        ),
+        "dashboards": Group(
+            {
+                "enabled": Value(False, BOOLEAN, "Create a ConfigMap for each dashboard in `files/dashboards`."),
+                "labels": Value({"grafana_dashboard": "1"}, TEXTS, "Labels by which Grafana's sidecar finds them."),
+                "annotations": Value(
+                    {"grafana_folder": "Equipoise"}, TEXTS, "Annotations, for example the folder in Grafana."
+                ),
+            },
+            "Grafana dashboards.",
+        ),
+        "test": Group(
+            {
+                "enabled": Value(True, BOOLEAN, "`helm test` runs `equipoise doctor` in the cluster."),
+                "timeoutSeconds": Value(300, COUNT, "Seconds after which the Job fails."),
+            },
+            "The test of an installation.",
+        ),
+        "podSecurityContext": Value(
+            base.at("Deployment", "equipoise-collector", "spec.template.spec.securityContext"),
+            ANY_OBJECT,
+            "Security context of all pods; that of NATS has its own.",
+        ),
+        "containerSecurityContext": Value(
+            base.at("Deployment", "equipoise-collector", "spec.template.spec.containers.0.securityContext"),
+            ANY_OBJECT,
+            "Security context of all containers.",
+        ),
+        "revisionHistoryLimit": Value(10, COUNT, "Old ReplicaSets that are kept per Deployment."),
+        "commonLabels": Value({}, LABELS, "Labels of all objects and pods."),
+        "nameOverride": Value(
+            "",
+            OPTIONAL_NAME,
+            "The label `app.kubernetes.io/name`; empty: equipoise. Selectors use it: not to be changed later.",
+        ),
+        "fullnameOverride": Value(
+            "",
+            OPTIONAL_NAME,
+            "First part of the names of Deployments, Services, ConfigMaps, Jobs, budgets and network policies; empty:"
+            " equipoise. Accounts, roles, policies, Leases and the ledger keep their names, which the services check.",
+        ),
+        "extraObjects": Value(
+            [],
+            list_of({"anyOf": [ANY_OBJECT, TEXT]}),
+            "More objects, each a mapping or a text; template expressions in them are evaluated.",
+        ),
+        "global": Group(
+            {
+                "imageRegistry": Value("", TEXT, "Registry of all images; overrides theirs."),
+                "imagePullSecrets": Value([], NAMED, "Pull secrets of all pods, in addition to `image.pullSecrets`."),
+            },
+            "Values that other charts may share; others than these two are accepted and have no effect.",
+            rule={"additionalProperties": True},
+        ),
+    }
+    return Group(values, "Values of the chart equipoise.", rule=_CONFLICTS)
+
+
+_CONFLICTS: Schema = {
+    "allOf": [
+        {
+            "if": {"properties": {"secondScheduler": {"properties": {"enabled": {"const": True}}}}},
+            "then": {"properties": {"extender": {"properties": {"enabled": {"const": True}}}}},
+        },
+    ]
+}
+"""Also held by templates/validation.yaml, with the reason."""
+
+
+def _image(base: Manifests, deployment: str, text: str) -> Group:
+    repository, _, _ = str(base.at("Deployment", deployment, "spec.template.spec.containers.0.image")).rpartition(":")
+    return Group(
+        {
+            "registry": Value("", TEXT, "Registry; empty: that of the container runtime, or `global.imageRegistry`."),
+            "repository": Value(repository, {"type": "string", "minLength": 1}, "Repository."),
+            "tag": Value("", TEXT, "Tag."),
+            "digest": Value("", {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"}, "Digest; replaces the tag."),
+            "pullPolicy": Value("IfNotPresent", {"enum": ["Always", "IfNotPresent", "Never"]}, "Pull policy."),
+            "pullSecrets": Value([], NAMED, "Pull secrets, for example `[{name: registry}]`."),
+        },
+        text,
+    )
+
+
+def _pod(resources: Mapping[str, Any]) -> dict[str, Value | Group]:
+    return {
+        "resources": Value(dict(resources), RESOURCES, "Requests and limits."),
+        "nodeSelector": Value({}, TEXTS, "Node selector."),
+        "tolerations": Value([], TOLERATIONS, "Tolerations."),
+        "affinity": Value({}, AFFINITY, "Affinity."),
+    }
+
+
+def _nats(base: Manifests) -> Group:
+    image, _, tag = str(base.at("StatefulSet", "nats", "spec.template.spec.containers.0.image")).rpartition(":")
+    claim = base.at("StatefulSet", "nats", "spec.volumeClaimTemplates.0.spec.resources.requests.storage")
+    return Group(
+        {
+            "enabled": Value(
+                True,
+                BOOLEAN,
+                "Run a NATS server. If false, `url` names yours, which has the users of files/permissions.conf.",
+            ),
+            "url": Value(
+                "",
+                {"type": "string", "pattern": "^((tls|nats|wss|ws)://[^,]+(,(tls|nats|wss|ws)://[^,]+)*)?$"},
+                "Address of your NATS servers, separated by commas; only with `enabled: false`.",
+            ),
+            "replicas": Value(
+                1, {"enum": [1, 3, 5]}, "Copies of each stream: more than 1 only with that many servers of your own."
+            ),
+            "existingSecret": Value(
+                "equipoise-nats",
+                NAME,
+                "Secret with a password per user: setup, collector, annotator, scorer, descheduler, binder, tap.",
+            ),
+            "tls": Group(
+                {
+                    "existingSecret": Value(
+                        "equipoise-nats-tls",
+                        OPTIONAL_NAME,
+                        "Secret with `ca.crt`, and for the server of the chart `tls.crt` and `tls.key`, by"
+                        " `equipoise certificates"
+                        " --for nats` or cert-manager. Empty, only with your own servers: the CAs of the image,"
+                        " or no TLS.",
+                    )
+                },
+                "TLS to NATS.",
+            ),
+            "image": Group(
+                {
+                    "registry": Value("", TEXT, "Registry."),
+                    "repository": Value(image, {"type": "string", "minLength": 1}, "Repository."),
+                    "tag": Value(tag, TEXT, "Tag."),
+                    "digest": Value(
+                        "", {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"}, "Digest; replaces the tag."
+                    ),
+                },
+                "Image of the server.",
+            ),
+            "persistence": Group(
+                {
+                    "enabled": Value(True, BOOLEAN, "Keep streams in a volume. If false, they end with the pod."),
+                    "storageClass": Value(
+                        "", TEXT, "StorageClass; empty: that of the cluster, `-`: none. Not to be changed later."
+                    ),
+                    "size": Value(claim, QUANTITY, "Size of the volume. Not to be changed later."),
+                },
+                "The volume of the server.",
+            ),
+            "podSecurityContext": Value(
+                base.at("StatefulSet", "nats", "spec.template.spec.securityContext"),
+                ANY_OBJECT,
+                "Security context of the pod.",
+            ),
+            "podAnnotations": Value({}, TEXTS, "Annotations of the pod."),
+            "podLabels": Value({}, LABELS, "Labels of the pod."),
+            **_pod(base.at("StatefulSet", "nats", "spec.template.spec.containers.0.resources")),
+        },
+        "NATS.",
+        rule={
+            "allOf": [
+                {
+                    "if": {"properties": {"enabled": {"const": True}}},
+                    "then": {
+                        "properties": {
+                            "url": {"const": ""},
+                            "replicas": {"const": 1},
+                            "tls": {"properties": {"existingSecret": {"minLength": 1}}},
+                        }
+                    },
+                    "else": {"properties": {"url": {"minLength": 1}}},
+                }
+            ]
+        },
+    )
+
+
+def _service(base: Manifests, name: str) -> Group:
+    def at(path: str) -> Any:
+        return base.at("Deployment", f"equipoise-{name}", path)
+
+    container = at("spec.template.spec.containers.0")
+    spread = [
+        {key: value for key, value in each.items() if key != "labelSelector"}
+        for each in at("spec.template.spec.topologySpreadConstraints")
+    ]
+    budget = base.at("PodDisruptionBudget", f"equipoise-{name}", "spec.maxUnavailable")
+    enabled = {"enabled": Value(True, BOOLEAN, "Write loads to annotations of nodes and workloads.")}
+    values: dict[str, Value | Group] = {
+        **(enabled if name == "annotator" else {}),
+        "replicas": Value(at("spec.replicas"), COUNT, "Number of pods."),
+        **_pod(container["resources"]),
+        "topologySpreadConstraints": Value(spread, SPREAD, "Spread of the pods; selectors are added."),
+        "podDisruptionBudget": Group(
+            {
+                "enabled": Value(True, BOOLEAN, "Create a PodDisruptionBudget."),
+                "maxUnavailable": Value(budget, COUNT_OR_SHARE, "Pods that may be disrupted at a time."),
+            },
+            "Voluntary disruptions.",
+        ),
+        "serviceAccount": Group(
+            {
+                "create": Value(True, BOOLEAN, f"Create the ServiceAccount `equipoise-{name}`."),
+                "annotations": Value({}, TEXTS, "Its annotations."),
+            },
+            "Its account.",
+        ),
+        "terminationGracePeriodSeconds": Value(
+            at("spec.template.spec.terminationGracePeriodSeconds"), COUNT, "Time for its shutdown."
+        ),
+        "podAnnotations": Value({}, TEXTS, "Annotations of its pods."),
+        "podLabels": Value({}, LABELS, "Labels of its pods."),
+        "extraArgs": Value([], list_of(TEXT), "More arguments."),
+        "extraEnv": Value([], VARIABLES, "More environment variables."),
+        "extraVolumes": Value([], NAMED, "More volumes."),
+        "extraVolumeMounts": Value([], MOUNTS, "More volume mounts."),
+    }
+    return Group(values, f"The {name}.")
+
+
+def leaves(group: Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Value]]:
+    """Every value with its path."""
+    for name, value in group.values.items():
+        if isinstance(value, Group):
+            yield from leaves(value, (*path, name))
+        else:
+            yield (*path, name), value
+
+
+def schema_of(group: Group) -> Schema:
+    properties = {
+        name: schema_of(value) if isinstance(value, Group) else {**value.schema, "description": value.text}
+        for name, value in group.values.items()
+    }
+    return {**closed(properties), "description": group.text, **(group.rule or {})}
+
+
+def nested(group: Group, leaf: Callable[[Value], Any]) -> dict[str, Any]:
+    return {
+        name: nested(value, leaf) if isinstance(value, Group) else leaf(value) for name, value in group.values.items()
+    }

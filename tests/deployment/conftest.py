@@ -1,0 +1,11 @@
+"""Helm for the tests of the chart."""
+
+from pathlib import Path
+
+import pytest
+from deployment.helm import Helm
+
+
+@pytest.fixture(scope="session")
+def helm(helm_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    return Helm(program=helm_program, home=tmp_path_factory.mktemp("helm"))

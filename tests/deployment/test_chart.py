@@ -1,0 +1,423 @@
+"""What the chart renders: the objects of k8s, every mode, every value."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from charts.generator.chart import generated_files
+from charts.generator.configuration import config_default, config_schema
+from charts.generator.manifests import ROOT, Manifests
+from charts.generator.values import Group, Value, chart_values, leaves
+from deployment.base import base_documents
+from deployment.chart_differences import DIFFERENCES, comparable, settings_of
+from deployment.helm import CHART, SETUP, Helm, HelmError, documents_in, merged, nested
+from deployment.kustomize import Document, identity, named, read_documents, read_kustomization
+
+from equipoise.contracts.configuration.settings import Namespaces
+
+pytestmark = pytest.mark.timeout(1800)  # only for the first build of helm
+
+OVERLAYS = ROOT / "k8s" / "overlays"
+
+
+def values_of_chart() -> Group:
+    schema, _ = config_schema()
+    return chart_values(Manifests(), config_default(ROOT), schema)
+
+
+def test_without_values_it_only_observes(helm: Helm) -> None:
+    """The same objects as k8s/overlays/observe."""
+    assert DIFFERENCES
+    assert comparable(helm.template()) == comparable(read_kustomization(OVERLAYS / "observe"))
+
+
+def test_advise_is_the_base(helm: Helm) -> None:
+    """With the permission to evict, and without evictions."""
+    assert comparable(helm.template({"mode": "advise"})) == comparable(base_documents())
+
+
+def test_evict_is_the_base_that_evicts(helm: Helm) -> None:
+    rendered = helm.template({"mode": "evict"})
+    binder = settings_of(named(rendered, "ConfigMap", "equipoise")).binder
+    assert binder.evict
+    assert without_config(comparable(rendered)) == without_config(comparable(base_documents()))
+
+
+@pytest.mark.parametrize("mode", ["advise", "evict"])
+def test_namespaces_restrict_the_permission_to_evict(helm: Helm, mode: str) -> None:
+    """As k8s/overlays/namespaced; moves are proposed in them only, unless the configuration says otherwise."""
+    rendered = helm.template({"mode": mode, "namespaces": ["default"]})
+    overlay = read_kustomization(OVERLAYS / "namespaced")
+    assert without_config(comparable(rendered)) == without_config(comparable(overlay))
+    assert settings_of(named(rendered, "ConfigMap", "equipoise")).shared.namespaces == Namespaces(include=("default",))
+    config = {"namespaces": {"exclude": ["kube-system"]}}
+    rendered = helm.template({"mode": mode, "namespaces": ["default"], "config": config})
+    assert settings_of(named(rendered, "ConfigMap", "equipoise")).shared.namespaces == Namespaces(
+        exclude=("kube-system",)
+    )
+
+
+def test_observe_never_has_the_permission_to_evict(helm: Helm) -> None:
+    rendered = helm.template({"mode": "observe", "namespaces": ["default"]})
+    bindings = [each for each in rendered if each["kind"].endswith("Binding") and "roleRef" in each]
+    assert bindings
+    assert "equipoise-evict" not in {each["roleRef"]["name"] for each in bindings}
+
+
+def test_crane_is_the_overlay(helm: Helm) -> None:
+    """Its annotations are permitted, and written."""
+    rendered = helm.template({"mode": "advise", "crane": {"enabled": True}})
+    overlay = read_kustomization(OVERLAYS / "crane")
+    assert without_config(comparable(rendered)) == without_config(comparable(overlay))
+    assert settings_of(named(rendered, "ConfigMap", "equipoise")).annotator.crane
+
+
+@pytest.mark.parametrize(
+    ("value", "file"),
+    [("secondScheduler", "scheduler/second-scheduler.yaml"), ("certManager", "cert-manager/certificates.yaml")],
+)
+def test_other_files_of_k8s_are_switches(helm: Helm, value: str, file: str) -> None:
+    rendered = comparable(helm.template({"mode": "advise", value: {"enabled": True}}))
+    assert rendered == comparable([*base_documents(), *read_documents(ROOT / "k8s" / file)])
+
+
+def without_config(objects: Mapping[tuple[str, str, str], Any]) -> dict[tuple[str, str, str], Any]:
+    return {key: value for key, value in objects.items() if key[0] != "ConfigMap" or key[2] != "equipoise"}
+
+
+def test_another_namespace_is_named_everywhere(helm: Helm) -> None:
+    """Accounts, policies, certificates and the configuration follow the release."""
+    switches = {"secondScheduler": {"enabled": True}, "certManager": {"enabled": True}, "mode": "advise"}
+    rendered = helm.template(switches, namespace="elsewhere")
+    verified = "equipoise-scorer.equipoise-system.svc"  # a name in the certificate, which kube-scheduler verifies
+    text = yaml.safe_dump(rendered)
+    assert f"serverName: {verified}" in text
+    assert "urlPrefix: https://equipoise-scorer.elsewhere.svc:8888" in text
+    for document in rendered:
+        if document["kind"] == "Certificate":
+            names = document["spec"].get("dnsNames", [])
+            assert [name.replace("equipoise-system", "elsewhere") for name in names if "equipoise-system" in name] == [
+                name for name in names if "elsewhere" in name
+            ]
+            document["spec"]["dnsNames"] = []
+    text = yaml.safe_dump(rendered).replace(verified, "")
+    assert "equipoise-system" not in text
+    assert settings_of(named(rendered, "ConfigMap", "equipoise")).shared.kubernetes.namespace == "elsewhere"
+
+
+def test_the_setup_job_has_another_name_with_another_pod(helm: Helm) -> None:
+    """It is immutable: an upgrade with the same name would fail until the Job is deleted."""
+
+    def name(values: Mapping[str, Any] | None = None) -> str:
+        (job,) = (each for each in helm.template(values) if each["kind"] == "Job")
+        return str(job["metadata"]["name"])
+
+    names = [
+        name(),
+        name({"image": {"tag": "0.2.0"}}),
+        name({"config": {"load": {"base": "capacity"}}}),
+        name({"setup": {"nodeSelector": {"a": "b"}}}),
+        name({"commonLabels": {"team": "a"}}),
+    ]
+    assert all(SETUP.fullmatch(each) for each in names)
+    assert len(set(names)) == len(names)
+    assert name() == names[0]
+
+
+def test_another_configuration_replaces_the_pods(helm: Helm) -> None:
+    """Of all services, as with kustomize."""
+
+    def checksums(values: Mapping[str, Any] | None = None) -> dict[str, str]:
+        pods = [each for each in helm.template(values) if each["kind"] == "Deployment"]
+        return {
+            each["metadata"]["name"]: each["spec"]["template"]["metadata"]["annotations"]["checksum/config"]
+            for each in pods
+        }
+
+    before, after = checksums(), checksums({"config": {"load": {"base": "capacity"}}})
+    assert len(before) == 5
+    assert all(before[name] != after[name] for name in before)
+
+
+def test_nats_of_your_own(helm: Helm) -> None:
+    """Nothing of the server is there, and the services use its address, its ports and its CA."""
+    nats = {"enabled": False, "url": "tls://a.example:4333,tls://b.example", "replicas": 3}
+    rendered = helm.template({"nats": nats})
+    assert not [identity(each) for each in rendered if each["metadata"]["name"] == "nats"]
+    settings = settings_of(named(rendered, "ConfigMap", "equipoise")).shared.nats
+    assert (settings.url, settings.replicas) == (nats["url"], 3)
+    assert settings.tls is not None
+    ports = named(rendered, "NetworkPolicy", "equipoise-scorer")["spec"]["egress"][0]["ports"]
+    assert ports == [{"port": 4333}, {"port": 4222}]
+    rendered = helm.template({"nats": nats | {"url": "nats://a:4222", "tls": {"existingSecret": ""}}})
+    assert settings_of(named(rendered, "ConfigMap", "equipoise")).shared.nats.tls is None
+    assert "equipoise-nats-tls" not in yaml.safe_dump(rendered)
+
+
+def test_without_the_extender_the_scorer_listens_on_loopback_only(helm: Helm) -> None:
+    """And needs no certificate."""
+    rendered = helm.template({"extender": {"enabled": False}})
+    assert "equipoise-extender-tls" not in yaml.safe_dump(rendered)
+    assert settings_of(named(rendered, "ConfigMap", "equipoise")).scorer.listen == "127.0.0.1:8888"
+    assert not [each for each in rendered if identity(each)[::2] == ("Service", "equipoise-scorer")]
+    assert "ingress" not in named(rendered, "NetworkPolicy", "equipoise-scorer")["spec"]
+
+
+def test_rules_and_dashboards_are_taken_from_files(helm: Helm, tmp_path: Path) -> None:
+    """Whatever is there, unchanged: expressions of Prometheus are not those of helm. Without files, there are none."""
+    switches = {
+        "prometheusRule": {"enabled": True},
+        "dashboards": {"enabled": True},
+        "serviceMonitor": {"enabled": True},
+    }
+    chart = tmp_path / "chart"
+    for path, text in generated_files(ROOT).items():
+        if path.parent.name not in ("rules", "dashboards"):
+            write(chart / path.relative_to(CHART), text)
+    for path in (CHART / "templates").iterdir():
+        write(chart / "templates" / path.name, path.read_text())
+
+    def kinds() -> list[tuple[str, str]]:
+        rendered = documents_in(helm.run("template", "equipoise", chart, values=switches))
+        return [
+            identity(each)[::2]
+            for each in rendered
+            if each and each["metadata"]["labels"].get(COMPONENT) == "monitoring"
+        ]
+
+    monitors = [("Service", "equipoise-metrics"), ("ServiceMonitor", "equipoise")]
+    assert kinds() == monitors
+    rule = {"groups": [{"name": "a", "rules": [{"alert": "B", "annotations": {"text": "{{ $value }} of {{ .x }}"}}]}]}
+    write(chart / "files" / "rules" / "alerts.yaml", yaml.safe_dump(rule))
+    write(chart / "files" / "dashboards" / "fleet.json", '{"title": "{{instance}}"}\n')
+    assert sorted(kinds()) == sorted(
+        [*monitors, ("PrometheusRule", "equipoise-alerts"), ("ConfigMap", "equipoise-dashboard-fleet")]
+    )
+    rendered = documents_in(helm.run("template", "equipoise", chart, values=switches))
+    assert named(rendered, "PrometheusRule", "equipoise-alerts")["spec"] == rule
+    assert named(rendered, "ConfigMap", "equipoise-dashboard-fleet")["data"] == {
+        "fleet.json": '{"title": "{{instance}}"}\n'
+    }
+
+
+COMPONENT = "app.kubernetes.io/component"
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+ALL_ON = {
+    "mode": "advise",
+    "secondScheduler": {"enabled": True},
+    "certManager": {"enabled": True},
+    "serviceMonitor": {"enabled": True},
+    "prometheusRule": {"enabled": True},
+    "dashboards": {"enabled": True},
+}
+
+
+def text_of(helm: Helm, values: Mapping[str, Any]) -> str:
+    """All objects, also those of `helm test`."""
+    return helm.run("template", "equipoise", CHART, "--namespace", "equipoise-system", values=values)
+
+
+UNUSED = {
+    f"dashboards.{name}"
+    for name in ("enabled", "labels", "annotations")
+    if not (CHART / "files" / "dashboards").exists()
+}
+"""Values without an effect as long as the chart has no such files."""
+
+ALONE: Mapping[str, tuple[Mapping[str, Any], Any]] = {
+    "mode": ({}, "evict"),
+    "config": ({}, {"load": {"base": "capacity"}}),
+    "image.digest": ({}, "sha256:" + "a" * 64),
+    "nats.image.digest": ({}, "sha256:" + "b" * 64),
+    "secondScheduler.image.digest": ({}, "sha256:" + "c" * 64),
+    "global.imageRegistry": ({}, "changed.example"),
+    "prometheusRule.files": ({}, ["recording-rules"]),
+    "podSecurityContext": ({}, {"runAsUser": 12345}),
+    "nats.podSecurityContext": ({}, {"runAsUser": 12345}),
+    "containerSecurityContext": ({}, {"readOnlyRootFilesystem": False}),
+    "nats.url": ({"nats": {"enabled": False, "url": "tls://first:4222"}}, "tls://second:4222"),
+    "nats.replicas": ({"nats": {"enabled": False, "url": "tls://first:4222"}}, 3),
+    "nats.enabled": ({"nats": {"enabled": False, "url": "tls://first:4222"}}, None),
+    "extender.enabled": ({"secondScheduler": {"enabled": False}}, False),
+}
+"""Values that are set alone, besides switches: what is set with them, and to what. `nats.enabled`: to its default."""
+
+
+def another(path: str, value: Value, number: int) -> Any:
+    """A value that the schema accepts, with a text or number that is found nowhere else."""
+    word, schema, default = f"changed-{number}", value.schema, value.default
+    if isinstance(default, int):
+        return number
+    if isinstance(default, list):
+        return [item(path.rsplit(".", 1)[-1], word, number)]
+    if isinstance(default, dict):
+        if path.endswith("resources"):
+            return {"requests": {"cpu": f"{number}m"}}
+        return {"podAntiAffinity": {"x": word}} if path.endswith("affinity") else {"example.com/changed": word}
+    if schema.get("pattern", "").endswith("(ms|s|m|h|d)$"):
+        return f"{number}h"
+    return f"{number}Gi" if path.endswith("size") else word
+
+
+def item(name: str, word: str, number: int) -> Any:
+    """Of a list of this name."""
+    match name:
+        case "tolerations":
+            return {"key": word, "operator": "Exists"}
+        case "topologySpreadConstraints":
+            return {"maxSkew": 2, "topologyKey": word, "whenUnsatisfiable": "DoNotSchedule"}
+        case "extraVolumeMounts":
+            return {"name": word, "mountPath": "/changed"}
+        case "extraVolumes":
+            return {"name": word, "emptyDir": {}}
+        case "extraEnv":
+            return {"name": word, "value": "changed"}
+        case "relabelings" | "metricRelabelings":
+            return {"action": "labeldrop", "regex": word}
+        case "pullSecrets" | "imagePullSecrets":
+            return {"name": word}
+        case "schedulerCidrs":
+            return f"{number}::/32"
+        case "extraEgress":
+            return {"ports": [{"port": number}]}
+        case "extraObjects":
+            metadata = {"name": word, "labels": {"app.kubernetes.io/name": "{{ .Release.Name }}-more"}}
+            return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        case _:
+            return word
+
+
+def test_every_value_has_an_effect(helm: Helm) -> None:
+    """Switches and words of a list are changed one by one, all others together, each to what is found nowhere else."""
+    shown: dict[str, str] = {}
+
+    def rendered(values: Mapping[str, Any]) -> str:
+        return shown.get(str(values)) or shown.setdefault(str(values), text_of(helm, values))
+
+    without_effect = []
+    together: dict[str, Any] = dict(ALL_ON)
+    numbers: dict[str, int] = {}
+    for path, value in leaves(values_of_chart()):
+        name = ".".join(path)
+        if name in ALONE:
+            needed, changed = ALONE[name]
+            before = merged(ALL_ON, needed)
+            after = ALL_ON if changed is None else merged(before, nested(path, changed))
+        elif isinstance(value.default, bool):
+            before, after = (merged(ALL_ON, nested(path, state)) for state in (True, False))
+        elif "enum" in value.schema:
+            other = next(each for each in value.schema["enum"] if each != value.default)
+            before, after = ALL_ON, merged(ALL_ON, nested(path, other))
+        else:
+            numbers[name] = 7000 + len(numbers)
+            together = merged(together, nested(path, another(name, value, numbers[name])))
+            continue
+        if rendered(before) == rendered(after):
+            without_effect.append(name)
+    text = rendered(together)
+    without_effect += [name for name, number in numbers.items() if str(number) not in text]
+    assert "equipoise-more" in text
+    assert sorted(without_effect) == sorted(UNUSED)
+
+
+def test_values_yaml_has_the_defaults(helm: Helm) -> None:
+    """And the table of the README every value."""
+    committed = yaml.safe_load((CHART / "values.yaml").read_text())
+    readme = (CHART / "README.md").read_text()
+    for path, value in leaves(values_of_chart()):
+        found = committed
+        for name in path:
+            found = found[name]
+        assert found == value.default
+        assert f"| `{'.'.join(path)}` |" in readme
+    assert yaml.safe_load(helm.run("show", "values", CHART)) == committed
+
+
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    ({"mode": "on"}, "/mode", "value must be one of"),
+    ({"colector": {}}, "''", "additional properties 'colector' not allowed"),
+    ({"collector": {"replica": 1}}, "/collector", "'replica' not allowed"),
+    ({"collector": {"replicas": -1}}, "/collector/replicas", "minimum"),
+    ({"image": {"tag": 1.5}}, "/image/tag", "got number, want string"),
+    ({"image": {"digest": "sha256:12"}}, "/image/digest", "does not match pattern"),
+    ({"scorer": {"resources": {"request": {}}}}, "/scorer/resources", "'request' not allowed"),
+    ({"binder": {"resources": {"limits": {"memory": "1 GB"}}}}, "/binder/resources/limits/memory", "match"),
+    ({"config": {"collector": {"promtheus": {}}}}, "/config/collector", "'promtheus' not allowed"),
+    ({"config": {"collector": {"shards": 99}}}, "/config/collector/shards", "maximum"),
+    ({"config": {"binder": {"evict": True}}}, "/config/binder", "'evict' not allowed"),
+    ({"config": {"load": {"base": "requests"}}}, "/config/load/base", "value must be one of"),
+    ({"nats": {"enabled": False}}, "/nats/url", "minLength"),
+    ({"nats": {"url": "tls://mine:4222"}}, "/nats/url", "must be ''"),
+    ({"nats": {"replicas": 3}}, "/nats/replicas", "must be 1"),
+    ({"nats": {"enabled": False, "url": "mine:4222"}}, "/nats/url", "does not match pattern"),
+    ({"secondScheduler": {"enabled": True}, "extender": {"enabled": False}}, "/extender/enabled", "must be true"),
+    ({"extender": {"tls": {"existingSecret": ""}}}, "extender.tls.existingSecret", "is empty"),
+    ({"namespaces": ["kube-system"]}, "namespaces", "pods in kube-system are never evicted"),
+    ({"commonLabels": {"app.kubernetes.io/name": "x"}}, "/commonLabels/app.kubernetes.io~1name", "false schema"),
+]
+
+
+@pytest.mark.parametrize(("values", "path", "message"), WRONG, ids=[f"{path}: {message}" for _, path, message in WRONG])
+def test_a_wrong_value_is_refused_with_its_path(helm: Helm, values: dict[str, Any], path: str, message: str) -> None:
+    with pytest.raises(HelmError) as refusal:
+        helm.template(values)
+    line = next((line for line in str(refusal.value).splitlines() if path in line and message in line), None)
+    assert line is not None, str(refusal.value)
+
+
+def test_a_cluster_that_is_too_old_is_refused(helm: Helm) -> None:
+    """ValidatingAdmissionPolicies exist since Kubernetes 1.30; versions of vendors are compared by their number."""
+    assert helm.template(options=["--kube-version", "v1.30.1-gke.200"])
+    with pytest.raises(HelmError, match="chart requires kubeVersion"):
+        helm.template(options=["--kube-version", "v1.29.9"])
+
+
+def test_unknown_global_values_are_accepted(helm: Helm) -> None:
+    """An umbrella chart passes its own to all charts."""
+    assert helm.template({"global": {"of": {"another": "chart"}}}) == helm.template()
+
+
+def test_every_setting_of_the_configuration_can_be_set(helm: Helm) -> None:
+    """As equipoise.yaml has it: numbers stay numbers, also large ones."""
+    config = {
+        "scorer": {"extender": {"maxBodyBytes": 2097153}, "advice": {"perSecond": 0.5}},
+        "binder": {
+            "limits": {"maintenance": {"only": [{"from": "22:00", "to": "05:00", "timeZone": "Europe/Berlin"}]}}
+        },
+        "collector": {"prometheus": {"url": "http://p:9090"}, "shards": 4},
+    }
+    settings = settings_of(named(helm.template({"config": config}), "ConfigMap", "equipoise"))
+    assert settings.scorer.extender.max_body_bytes == 2097153
+    assert settings.scorer.advice.per_second == 0.5
+    assert settings.scorer.extender.tls is not None
+    assert settings.collector.shards == 4
+    assert settings.binder.limits.maintenance.only
+    assert not settings.binder.evict
+
+
+def test_the_chart_passes_lint(helm: Helm) -> None:
+    assert "0 chart(s) failed" in helm.run("lint", CHART, "--strict")
+
+
+def test_accounts_and_policies_keep_their_names(helm: Helm) -> None:
+    """The services check them; other objects get the name that is chosen."""
+    rendered = helm.template({"fullnameOverride": "level", "nameOverride": "level", "mode": "advise"})
+    before = helm.template({"mode": "advise"})
+    renamed = {identity(each)[0] for each in rendered} - {
+        kind for kind in {identity(each)[0] for each in before} if names(rendered, kind) == names(before, kind)
+    }
+    assert renamed == {"ConfigMap", "Deployment", "Job", "NetworkPolicy", "PodDisruptionBudget", "Service"}
+    selectors = [each["spec"]["selector"]["matchLabels"] for each in rendered if each["kind"] == "Deployment"]
+    assert {each["app.kubernetes.io/name"] for each in selectors} == {"level"}
+
+
+def names(documents: list[Document], kind: str) -> set[str]:
+    return {each["metadata"]["name"] for each in documents if each["kind"] == kind}

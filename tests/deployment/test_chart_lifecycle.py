@@ -1,0 +1,230 @@
+"""The chart on a real API server: installed, upgraded, rolled back and removed. Pods are run by fake kubelets."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_fixtures import StartCluster, built_helm
+from deployment.base import NAMESPACE
+from deployment.helm import CHART, RELEASE, SETUP, Helm, HelmError, documents_in
+from deployment.kustomize import Document, identity
+
+from equipoise.testbed.api import Api, ApiError
+from equipoise.testbed.binaries.build import HELM_3
+from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.objects import node
+
+pytestmark = pytest.mark.timeout(1800)  # only for the first build of helm
+
+CLAIM = "data-nats-0"
+WITHOUT_BUS = {"kubernetes", "permissions"}
+"""Checks of doctor that need the API server only."""
+
+Objects = set[tuple[str, str, str]]
+
+OPERATORS = ("monitoring.coreos.com/v1", "cert-manager.io/v1")
+"""Kinds that the API server of the testbed does not have."""
+
+ALL_ON = {
+    "mode": "advise",
+    "crane": {"enabled": True},
+    "secondScheduler": {"enabled": True},
+    "certManager": {"enabled": True},
+    "serviceMonitor": {"enabled": True},
+    "prometheusRule": {"enabled": True},
+    "dashboards": {"enabled": True},
+}
+
+
+@pytest.fixture(scope="module")
+async def cluster(start_cluster: StartCluster) -> Cluster:
+    """With nodes for the pods."""
+    cluster = start_cluster()
+    await cluster.add_nodes([node("alpha"), node("beta")])
+    return cluster
+
+
+def namespace(name: str) -> Document:
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def volume(name: str) -> Document:
+    """For the claim of NATS: the testbed has no StorageClass. A volume that was used is not bound again."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "4Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "hostPath": {"path": "/data"},
+        },
+    }
+
+
+async def dry_run(api: Api, document: Document) -> None:
+    """As `kubectl apply --dry-run=server --validate=strict`. Raises ApiError."""
+    path = f"{await api.path(document)}?fieldManager=test&force=true&dryRun=All&fieldValidation=Strict"
+    await api.request("PATCH", path, document, content_type="application/apply-patch+yaml")
+
+
+def pod_of(document: Document) -> Document:
+    """The pod of a Deployment, StatefulSet or Job, without what must exist for a pod alone."""
+    template = document["spec"]["template"]
+    spec = {key: value for key, value in template["spec"].items() if key != "priorityClassName"}
+    claims = document["spec"].get("volumeClaimTemplates", [])
+    spec["volumes"] = spec["volumes"] + [{"name": each["metadata"]["name"], "emptyDir": {}} for each in claims]
+    metadata = template["metadata"] | {"name": document["metadata"]["name"], "namespace": NAMESPACE}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+async def test_the_api_server_accepts_every_object(cluster: Cluster, helm: Helm) -> None:
+    """Strictly, with everything switched on; and Pod Security `restricted` every pod. It refuses what is wrong."""
+    rendered = documents_in(helm.run("template", RELEASE, CHART, "--namespace", NAMESPACE, values=ALL_ON))
+    known = [each for each in rendered if each["apiVersion"] not in OPERATORS]
+    assert {each["kind"] for each in rendered} > {"ServiceMonitor", "PrometheusRule", "Certificate"}
+    programs = [each for each in known if "template" in each.get("spec", {})]
+    assert len(programs) == 9
+    async with cluster.api() as api:
+        await api.apply([namespace(NAMESPACE)])
+        async with asyncio.TaskGroup() as group:
+            for document in [*known, *map(pod_of, programs)]:
+                group.create_task(dry_run(api, document))
+        deployment = next(each for each in known if each["kind"] == "Deployment")
+        with pytest.raises(ApiError, match="replica"):
+            await dry_run(api, deployment | {"spec": deployment["spec"] | {"replica": 2}})
+        pod = pod_of(deployment)
+        with pytest.raises(ApiError, match="restricted"):
+            await dry_run(api, pod | {"spec": pod["spec"] | {"hostNetwork": True}})
+
+
+async def objects(api: Api) -> Objects:
+    """Everything in the cluster but Events, and what the API server and its controllers keep for themselves."""
+    groups = ["/api/v1"]
+    for group in (await api.request("GET", "/apis"))["groups"]:
+        groups.append(f"/apis/{group['preferredVersion']['groupVersion']}")
+    found: Objects = set()
+
+    async def collect(root: str, resource: Mapping[str, Any]) -> None:
+        for item in (await api.request("GET", f"{root}/{resource['name']}")).get("items") or ():
+            found.add((resource["kind"], item["metadata"].get("namespace", ""), item["metadata"]["name"]))
+
+    async with asyncio.TaskGroup() as tasks:
+        for root in groups:
+            for resource in (await api.request("GET", root))["resources"]:
+                if "list" in resource["verbs"] and resource["kind"] not in ("Event", "Lease", "ComponentStatus"):
+                    tasks.create_task(collect(root, resource))
+    return found
+
+
+async def until_left(api: Api, before: Objects, expected: Objects) -> None:
+    """Waits until nothing else is left than expected: pods and their slices end after the objects that own them."""
+    left: Objects = set()
+    for _ in range(300):
+        left = await objects(api) - before
+        if left == expected:
+            return
+        await asyncio.sleep(0.1)
+    raise AssertionError(f"left: {sorted(left - expected)}; missing: {sorted(expected - left)}")
+
+
+async def job_names(api: Api) -> list[str]:
+    jobs = await api.request("GET", f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs")
+    return [each["metadata"]["name"] for each in jobs["items"] if SETUP.fullmatch(each["metadata"]["name"])]
+
+
+async def doctor(cluster: Cluster, api: Api, helm: Helm, folder: Path) -> list[Document]:
+    """What `equipoise doctor` finds with the account, the command and the variables of the Job of `helm test`."""
+    rendered = documents_in(helm.run("template", RELEASE, CHART, "--namespace", NAMESPACE, values={}))
+    tests = [each for each in rendered if "helm.sh/hook" in each["metadata"].get("annotations", {})]
+    (job,) = (each for each in tests if each["kind"] == "Job")
+    await api.apply([each for each in tests if each is not job])
+    token = await cluster.service_account_token(NAMESPACE, job["spec"]["template"]["spec"]["serviceAccountName"])
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    program, *arguments = container["command"]
+    (config,) = (each for each in rendered if each["kind"] == "ConfigMap" and "equipoise.yaml" in each["data"])
+    files = {"/etc/equipoise": config["data"]["equipoise.yaml"], "/run/secrets/nats": "password"}
+    environment = {"PATH": os.environ["PATH"], **cluster.in_cluster_environment}
+    environment["EQUIPOISE_KUBERNETES__SERVICE_ACCOUNT"] = str(token.parent)
+    for variable in container["env"]:
+        path = Path(variable["value"])
+        environment[variable["name"]] = str(folder / path.name) if str(path.parent) in files else variable["value"]
+        if str(path.parent) in files:
+            (folder / path.name).write_text(files[str(path.parent)])
+    process = await asyncio.create_subprocess_exec(
+        Path(sys.executable).with_name(program),
+        *arguments,
+        *("-o", "json"),
+        env=environment,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate()
+    findings: list[Document] = json.loads(output)["findings"]
+    return findings
+
+
+async def live_and_die(cluster: Cluster, helm: Helm, folder: Path, pv: str) -> None:
+    """Install, test, upgrade, roll back, uninstall."""
+    release = (RELEASE, CHART, "--namespace", NAMESPACE, "--wait", "--timeout", "60s")
+    async with cluster.api() as api:
+        await api.apply([namespace(NAMESPACE), volume(pv)])
+        before = await objects(api)
+        notes = await asyncio.to_thread(helm.run, "install", *release, "--wait-for-jobs", values={})
+        assert "has no permission to evict" in notes
+        assert "Secret equipoise-nats: one password per NATS user" in notes
+        assert f"PersistentVolumeClaim {CLAIM}" in notes
+        installed = await objects(api)
+        assert {identity(each) for each in helm.template()} <= installed
+        [first] = await job_names(api)
+
+        findings = [each for each in await doctor(cluster, api, helm, folder) if each["check"] in WITHOUT_BUS]
+        assert {each["check"] for each in findings} == WITHOUT_BUS
+        assert [each for each in findings if each["state"] in ("error", "unknown")] == []
+        tested = await asyncio.to_thread(helm.run, "test", RELEASE, "--namespace", NAMESPACE, "--timeout", "60s")
+        assert "Succeeded" in tested
+        assert not [
+            each for each in await objects(api) if each[2] == "equipoise-test" and each[0].startswith("Cluster")
+        ]
+
+        with pytest.raises(HelmError, match="installed in this cluster already, as release equipoise in namespace"):
+            await asyncio.to_thread(helm.run, "install", "second", CHART, "--namespace", "default", values={})
+
+        changed = {"mode": "advise", "image": {"tag": "0.2.0"}, "config": {"load": {"base": "capacity"}}}
+        await asyncio.to_thread(helm.run, "upgrade", *release, "--wait-for-jobs", values=changed)
+        [second] = await job_names(api)
+        assert second != first
+        assert ("ClusterRoleBinding", "", "equipoise-evict") in await objects(api)
+
+        await asyncio.to_thread(
+            helm.run, "rollback", RELEASE, "1", "--namespace", NAMESPACE, "--wait", "--timeout", "60s"
+        )
+        assert await job_names(api) == [first]
+        assert ("ClusterRoleBinding", "", "equipoise-evict") not in await objects(api)
+        pods = await api.request("GET", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/equipoise-binder")
+        assert pods["spec"]["template"]["spec"]["containers"][0]["image"] == "equipoise:0.1.0"
+
+        await asyncio.to_thread(helm.run, "uninstall", RELEASE, "--namespace", NAMESPACE, "--wait", "--timeout", "60s")
+        await api.request(
+            "DELETE", f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/equipoise-test?propagationPolicy=Background"
+        )
+        await until_left(api, before, {("PersistentVolumeClaim", NAMESPACE, CLAIM)})
+        await api.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/persistentvolumeclaims/{CLAIM}")
+
+
+async def test_it_is_installed_upgraded_rolled_back_and_removed(cluster: Cluster, helm: Helm, tmp_path: Path) -> None:
+    """Nothing remains but the claim that the notes name, and for five minutes the Job of `helm test` with its log."""
+    await live_and_die(cluster, replace(helm, kubeconfig=cluster.kubeconfig), tmp_path, "first")
+
+
+@pytest.mark.weekly
+async def test_helm_3_does_the_same(cluster: Cluster, tmp_path: Path) -> None:
+    helm = Helm(program=built_helm(HELM_3), home=tmp_path, kubeconfig=cluster.kubeconfig)
+    await live_and_die(cluster, helm, tmp_path, "third")
