@@ -242,10 +242,10 @@ EMPTY = ProfileMatch(nodes={"cpu": 0, "memory": 0})
         ({"kubelet": MATCH}, "ok", "cpu of 3 nodes, memory of 3 nodes, usage of 7 pods", ""),
         ({"kubelet": msgspec.structs.replace(MATCH, pods=0)}, "warning", "0 pods", "scrape the pods"),
         ({"kubelet": ProfileMatch(nodes={"cpu": 3}, pods=7)}, "ok", "memory of nodes is not measured", ""),
-        ({"kubelet": EMPTY}, "error", "has no metrics", "no profile matches"),
+        ({"kubelet": EMPTY}, "error", "has no metrics", "missing: node_cpu_usage_seconds_total and"),
         ({"kubelet": EMPTY, "other": MATCH}, "error", "has no metrics", "profile to other"),
         ({"kubelet": msgspec.structs.replace(EMPTY, foreign_series='node="x"')}, "error", 'has node="x"', "nodeLabels"),
-        ({"kubelet": ProfileMatch(problem="too slow")}, "error", "too slow", "no profile matches"),
+        ({"kubelet": ProfileMatch(problem="too slow")}, "error", "too slow", "check the limits"),
     ],
 )
 def test_a_profile_matches_or_the_finding_names_one(

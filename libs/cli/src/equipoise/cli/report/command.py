@@ -5,23 +5,48 @@ from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.cli.options import json_option, nats_options
+from equipoise.cli.options import ClusterOptions, cluster_options, json_option, nats_options
 
 if TYPE_CHECKING:
     from equipoise.runtime.configuration import Nats
 
 
 @click.command()
+@click.option("--now", is_flag=True, help="Report the cluster as it is now: requires only Prometheus, no services.")
+@click.option("--prometheus", "prometheus_url", help="URL of Prometheus, for --now. Defaults to the configuration.")
 @click.option("--since", default="7d", show_default=True, help="Period: 30m, 12h, 7d. Advice is retained for 8 days.")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Also write the report to this file.")
 @nats_options
+@cluster_options
 @json_option
-def report(since: str, html: Path | None, server: "Nats", as_json: bool) -> None:
+def report(
+    now: bool,
+    prometheus_url: str | None,
+    since: str,
+    html: Path | None,
+    server: "Nats",
+    cluster: ClusterOptions,
+    as_json: bool,
+) -> None:
     """Report where the scorer would have placed the pods of the past days.
 
     Needs no extender entry in kube-scheduler and no permission to evict.
+
+    With --now: report which nodes of the cluster of the kubeconfig are uneven now, which workloads make them so, and
+    what the descheduler would change. Reads Prometheus and the API server; needs nothing else, and writes nothing.
     """
     import asyncio
+
+    if now:
+        from equipoise.cli.cluster_now.command import NowOptions
+        from equipoise.cli.report.now.run import run_report_now
+
+        if html is not None:
+            raise click.UsageError("--html is of the report of the past days: omit it, or --now")
+        asyncio.run(run_report_now(NowOptions(prometheus_url=prometheus_url, cluster=cluster), as_json=as_json))
+        return
+    if prometheus_url is not None:
+        raise click.UsageError("--prometheus is only used with --now")
 
     from equipoise.cli.report.run import run_report
     from equipoise.contracts.configuration.duration import Duration

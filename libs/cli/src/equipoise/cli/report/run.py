@@ -1,5 +1,6 @@
 """Reads placement advice and cluster reviews from the bus, and prints the report."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -9,7 +10,6 @@ from equipoise.cli.bus import retained_messages
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.report import sentences
 from equipoise.cli.report.figures import MAX_ROWS, PlacementReport, ReportTotals
-from equipoise.cli.report.page import page
 from equipoise.cli.terminal import print_result, print_section, table
 from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.contracts.configuration.duration import Duration
@@ -26,6 +26,8 @@ async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path
 
     Raises BusError, OSError if the file cannot be written, and CommandFailed if there is no advice.
     """
+    if html is not None and find_spec("equipoise.lab") is None:
+        raise CommandFailed("`equipoise report --html` is not installed here: run pip install 'equipoise[lab]'")
     configure_logging(Logging(level="error"), "report")
     clock = SystemClock()
     now = clock.now()
@@ -42,6 +44,8 @@ async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path
         )
     report = totals.report(now - since, now)
     if html is not None:
+        from equipoise.cli.report.page import page  # of the lab
+
         html.write_text(page(report), encoding="utf-8")  # noqa: ASYNC240  one small file
     print_result(report, show, as_json=as_json)
 

@@ -1,12 +1,18 @@
 """Watches the objects of the API server that a move depends on."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 from equipoise.contracts.fit import FitPod, fit_pod
-from equipoise.contracts.kubernetes.objects import NodeSelector, Pod, WorkloadObject
+from equipoise.contracts.kubernetes.objects import (
+    NodeSelector,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    WorkloadObject,
+)
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
@@ -79,15 +85,9 @@ class ClusterWatch:
             namespaces={name: value for (_, name), value in self._namespaces.objects.items()},
             budgets=list(self._budgets.objects.values()),
             workloads=dict(self._owners),
-            volume_nodes=dict(self._volume_nodes()),
+            volume_nodes=nodes_of_volumes(self._claims.objects.values(), self._volumes.objects.values()),
             fits=dict(self._fits),
         )
-
-    def _volume_nodes(self) -> Iterator[tuple[tuple[str, str], NodeSelector | None]]:
-        for key, claim in self._claims.objects.items():
-            volume = self._volumes.objects.get(("", claim.spec.volume_name))
-            if volume is not None:
-                yield key, volume.spec.node_affinity.required if volume.spec.node_affinity is not None else None
 
     def _on_workload(
         self, resource: Resource[WorkloadObject], before: WorkloadObject | None, after: WorkloadObject | None
@@ -109,3 +109,17 @@ class ClusterWatch:
             self._fits.pop(pod.metadata.uid, None)
         else:
             self._fits[pod.metadata.uid] = fit_pod(after)
+
+
+def nodes_of_volumes(
+    claims: Iterable[PersistentVolumeClaim], volumes: Iterable[PersistentVolume]
+) -> dict[tuple[str, str], NodeSelector | None]:
+    """By namespace and claim: the nodes that can reach its volume; None: all. Claims without a volume are absent."""
+    by_name = {volume.metadata.name: volume.spec.node_affinity for volume in volumes}
+    found: dict[tuple[str, str], NodeSelector | None] = {}
+    for claim in claims:
+        if claim.spec.volume_name in by_name:
+            affinity = by_name[claim.spec.volume_name]
+            key = claim.metadata.namespace, claim.metadata.name
+            found[key] = affinity.required if affinity is not None else None
+    return found

@@ -1,16 +1,18 @@
 """The metrics source responds and has the metrics of the configured profile."""
 
-from collections.abc import Mapping
-
-import msgspec
+from collections.abc import Collection, Mapping
 
 from equipoise.cli.doctor.environment import Environment, Finding
-from equipoise.collector.decisions.profiles import PROFILES
-from equipoise.collector.decisions.profiles.custom import CustomQueries
-from equipoise.collector.decisions.query import MetricQuery, ResourceName, Sample, SourceError, Subject
-from equipoise.collector.settings import CollectorSettings
-from equipoise.collector.sources import MetricSource
-from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.cli.prometheus_profiles import (
+    LABEL_FIX,
+    ProfileMatch,
+    best_profile,
+    match_profile,
+    match_profiles,
+    no_profile_problem,
+)
+from equipoise.collector.decisions.profiles.query_profile import MemoryKind
+from equipoise.collector.decisions.query import SourceError
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import KubeError
@@ -28,31 +30,8 @@ _POLLED_FIXES: Mapping[str, str] = {
 """For sources without profiles."""
 
 
-class ProfileMatch(msgspec.Struct, frozen=True, kw_only=True):
-    """The metrics of a profile that the source has."""
-
-    nodes: Mapping[str, int] = {}
-    """Nodes with a live series, by resource that the profile measures."""
-
-    foreign_series: str = ""
-    """Labels of a series of an unknown node, if no series belongs to a known one."""
-
-    pods: int = 0
-    """Pods with live series of cpu and memory; 0 if one of them is not measured."""
-
-    unsupported: tuple[str, ...] = ()
-    """Why queries were skipped that this profile does not support."""
-
-    problem: str = ""
-    """Why nothing is known."""
-
-    @property
-    def matches(self) -> bool:
-        return not self.problem and not self.foreign_series and bool(self.nodes) and all(self.nodes.values())
-
-
 async def prometheus(environment: Environment) -> list[Finding]:
-    settings = environment.settings.collector
+    settings, memory = environment.settings.collector, environment.settings.shared.load.memory
     has_profiles = settings.source == "prometheus"
     subject, chosen = (settings.prometheus.url, settings.prometheus.profile) if has_profiles else (settings.source,) * 2
     try:
@@ -67,8 +46,8 @@ async def prometheus(environment: Environment) -> list[Finding]:
     except SourceError as error:
         return [Finding("error", subject, f"does not respond: {error}", UNREACHABLE_FIXES[settings.source])]
     if has_profiles and not profiles[chosen].matches:
-        profiles |= await _other_profiles(environment, names, at)
-    return [Finding("ok", subject, "responds"), profile_finding(subject, chosen, profiles)]
+        profiles |= await _other_profiles(environment, names)
+    return [Finding("ok", subject, "responds"), profile_finding(subject, chosen, profiles, memory)]
 
 
 async def _node_names(environment: Environment) -> frozenset[str] | None:
@@ -79,62 +58,19 @@ async def _node_names(environment: Environment) -> frozenset[str] | None:
         return None
 
 
-async def _other_profiles(environment: Environment, names: frozenset[str] | None, at: float) -> dict[str, ProfileMatch]:
-    settings, load = environment.settings.collector, environment.settings.shared.load
-    found: dict[str, ProfileMatch] = {}
-    for name in PROFILES:
-        if name in (settings.prometheus.profile, "custom"):  # custom has no queries unless it is configured
-            continue
-        try:
-            async with environment.open_source(*with_profile(name, settings, load)) as source:
-                found[name] = await match_profile(source, names, at)
-        except ConfigurationError:
-            continue  # it needs settings that are missing
-    return found
-
-
-def with_profile(name: str, settings: CollectorSettings, load: LoadSettings) -> tuple[CollectorSettings, LoadSettings]:
-    """The settings with this profile, and with a kind of memory that it measures."""
-    changed = msgspec.structs.replace(settings.prometheus, profile=name, custom=CustomQueries())
-    kinds = PROFILES[name](changed.custom).memory
-    memory = load.memory if load.memory in kinds else next(iter(kinds))
-    return msgspec.structs.replace(settings, prometheus=changed), msgspec.structs.replace(load, memory=memory)
-
-
-async def match_profile(source: MetricSource, names: frozenset[str] | None, at: float) -> ProfileMatch:
-    """`names`: the nodes of the cluster; None if they are unknown, then any node counts."""
-    nodes: dict[str, int] = {}
-    foreign_series = ""
-    pods: list[set[tuple[str, str]]] = []
-    unsupported: list[str] = []
-
-    async def live(subject: Subject, resource: ResourceName) -> list[Sample] | None:
-        query = MetricQuery(subject=subject, resource=resource, aggregate="newest", length=0.0, at=at)
-        if reason := source.unsupported(query):
-            unsupported.append(reason)
-            return None
-        return await source.query(query)
-
+async def _other_profiles(environment: Environment, names: Collection[str] | None) -> dict[str, ProfileMatch]:
+    settings, memory = environment.settings.collector.prometheus, environment.settings.shared.load.memory
     try:
-        for resource in RESOURCES:
-            if (samples := await live("node", resource)) is not None:
-                known = {sample.node for sample in samples if names is None or sample.node in names}
-                nodes[resource] = len(known)
-                if samples and not known:
-                    foreign_series = samples[0].series
-            samples = await live("pod", resource)
-            pods.append({(sample.namespace, sample.pod) for sample in samples or ()})
-    except SourceError as error:
-        return ProfileMatch(problem=str(error))
-    return ProfileMatch(
-        nodes=nodes,
-        foreign_series=foreign_series,
-        pods=len(set.intersection(*pods)),
-        unsupported=tuple(dict.fromkeys(unsupported)),
-    )
+        return await match_profiles(
+            settings, names, memory=memory, clock=environment.clock, without=(settings.profile,)
+        )
+    except SourceError:
+        return {}  # it has just responded
 
 
-def profile_finding(subject: str, chosen: str, profiles: Mapping[str, ProfileMatch]) -> Finding:
+def profile_finding(
+    subject: str, chosen: str, profiles: Mapping[str, ProfileMatch], memory: MemoryKind = "workingSet"
+) -> Finding:
     """Of the chosen profile, or of a source without profiles; with another profile that matches, if there is one."""
     match = profiles[chosen]
     name = chosen if chosen in _POLLED_FIXES else f"profile {chosen}"
@@ -157,16 +93,14 @@ def profile_finding(subject: str, chosen: str, profiles: Mapping[str, ProfileMat
         message = f"{name}: no series has a node of this cluster; one has {match.foreign_series}"
     else:
         message = f"{name} has no metrics: {counts}"
-    others = [name for name, other in profiles.items() if other.matches]
-    if others:
-        fix = f"set collector.prometheus.profile to {others[0]}, which matches"
+    if (best := best_profile(profiles)) is not None:
+        fix = f"set collector.prometheus.profile to {best}, which matches"
     elif chosen in _POLLED_FIXES:
         fix = _POLLED_FIXES[chosen]
     elif match.foreign_series:
-        fix = (
-            "add the label that has the node's name to collector.prometheus.nodeLabels, or to the scrape job; check "
-            "that this Prometheus has this cluster (collector.prometheus.matchers)"
-        )
+        fix = LABEL_FIX
     else:
-        fix = f"no profile matches ({', '.join(profiles)}): scrape the kubelets' /metrics/resource with a node label"
+        shipped = {name: each for name, each in profiles.items() if name != "custom"}
+        problem, fix = no_profile_problem(shipped, memory)
+        fix = fix if match.problem else f"{problem}: {fix}"
     return Finding("error", subject, message, fix)

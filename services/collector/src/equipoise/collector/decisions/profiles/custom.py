@@ -53,6 +53,10 @@ class CustomUsage(msgspec.Struct, frozen=True, kw_only=True):
     custom: CustomQuery
     subject: Subject
 
+    @property
+    def metric(self) -> str:
+        return self.custom.samples
+
     def promql(self, query: MetricQuery, _: Mapping[str, str]) -> str | None:
         if query.aggregate == "spacing" and self.subject == "pod":
             return None  # raw samples of all pods are too many: the spacing of the nodes is used

@@ -14,6 +14,11 @@ MemoryKind = Literal["workingSet", "anonymous"]
 class UsageQueries(Protocol):
     """One resource of nodes, or of pods."""
 
+    @property
+    def metric(self) -> str:
+        """The name of the series that must exist, for messages."""
+        ...
+
     def promql(self, query: MetricQuery, matchers: Mapping[str, str]) -> str | None:
         """The PromQL for a query, restricted to series with the labels `matchers`; None: not supported.
 

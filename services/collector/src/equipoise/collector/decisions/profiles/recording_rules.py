@@ -72,6 +72,10 @@ class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
     raw: UsageQueries
 
     @property
+    def metric(self) -> str:
+        return self.recorded
+
+    @property
     def newest(self) -> str:
         """Rule that records the time of the raw sample behind the recorded one."""
         return f"{self.name}:newest"

@@ -181,7 +181,7 @@ def _planned_nodes(
                 node=each.node,
                 state=each.state,
                 before=each.load,
-                after=_load_after(node, result.window, moves),
+                after=load_after(node, result.window, moves),
                 abnormal_evaluations=count,
                 missing_evaluations=max(0, settings.consecutive_abnormalities - count) if each.abnormal else 0,
                 why=(each.abnormal and node.source_refusal) or each.why,
@@ -190,7 +190,7 @@ def _planned_nodes(
     return sorted(found, key=lambda each: (each.node not in touched, -_highest(each.before), each.node))
 
 
-def _load_after(node: ClusterNode, window: str, moves: Sequence[PodMove]) -> Resources:
+def load_after(node: ClusterNode, window: str, moves: Sequence[PodMove]) -> Resources:
     """Load once the pending moves and these are done."""
     usage = node.projected(window)
     for move in moves:

@@ -1,0 +1,127 @@
+"""Which workloads make nodes uneven. Pure.
+
+The load of a node above the mean of all nodes is the sum over workloads of (the load of its pods there − the mean load
+of its pods on a node), and of the same difference for what is no measured pod. So the parts of all workloads add up to
+the whole, and a DaemonSet with the same usage everywhere has none, however much it uses.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from equipoise.cli.cluster_now.nodes import NodeNow
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.correction import known, load_of
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization
+
+UNDERSTATED = 1.5
+"""Usage as a multiple of the request from which the request is the cause."""
+
+Resource = Literal["cpu", "memory"]
+Reason = Literal["no request", "request too low", "placement"]
+
+
+class UnevenWorkload(msgspec.Struct, frozen=True, kw_only=True):
+    """A workload that makes nodes uneven."""
+
+    workload: Workload
+    resource: Resource
+    share: float
+    """Its part (0..1) of the load above the mean, summed over the nodes above the mean."""
+
+    pods: int
+    """Running pods whose usage is known, on nodes that count."""
+
+    pods_above: int
+    """Those on nodes above the mean."""
+
+    nodes_above: int
+    """Nodes above the mean on which they are."""
+
+    usage: float
+    """Per pod: cores or bytes, measured."""
+
+    request: float | None
+    """Per pod; None: it requests nothing of this resource."""
+
+    reason: Reason
+
+
+def most_uneven(spread: Resources) -> Resource:
+    """The resource with the larger spread."""
+    return "memory" if (spread.memory or 0.0) > (spread.cpu or 0.0) else "cpu"
+
+
+def causes(
+    nodes: Sequence[NodeNow],
+    resource: Resource,
+    placements: Mapping[str, NodePlacement],
+    utilization: Mapping[str, NodeUtilization],
+    limit: int,
+) -> list[UnevenWorkload]:
+    """The workloads with the largest parts, largest first. `nodes`: those that count for the spread."""
+    loads = {node.node: load for node in nodes if (load := getattr(node.load, resource)) is not None}
+    if not loads:
+        return []
+    mean = sum(loads.values()) / len(loads)
+    above = {name for name, load in loads.items() if load > mean}
+    total = sum(loads[name] - mean for name in above)
+    if total <= 0:
+        return []
+    found: defaultdict[Workload, _Pods] = defaultdict(_Pods)
+    for name in loads:
+        measured = utilization[name].pods if name in utilization else {}
+        for pod in placements[name].pods if name in placements else ():
+            usage = measured.get(pod.uid, Resources())
+            load = getattr(load_of(usage, utilization[name].base), resource) if measured else None
+            if load is not None:
+                found[_workload_of(pod)].add(name, load, getattr(usage, resource), getattr(pod.requests, resource))
+    parts = {
+        workload: sum(pods.load.get(name, 0.0) - sum(pods.load.values()) / len(loads) for name in above) / total
+        for workload, pods in found.items()
+    }
+    largest = sorted(parts, key=lambda workload: (-parts[workload], workload))[:limit]
+    return [found[each].cause(each, resource, parts[each], above) for each in largest if parts[each] > 0]
+
+
+class _Pods:
+    """The measured pods of a workload, of one resource."""
+
+    def __init__(self) -> None:
+        self.load: defaultdict[str, float] = defaultdict(float)
+        """By node."""
+
+        self._count: defaultdict[str, int] = defaultdict(int)
+        self._usage = self._requests = 0.0
+
+    def add(self, node: str, load: float, usage: float, request: float | None) -> None:
+        self.load[node] += load
+        self._count[node] += 1
+        self._usage += usage
+        self._requests += known(request) or 0.0
+
+    def cause(self, workload: Workload, resource: Resource, share: float, above: set[str]) -> UnevenWorkload:
+        pods = sum(self._count.values())
+        usage, request = self._usage / pods, self._requests / pods
+        reason: Reason = "placement" if usage < UNDERSTATED * request else "request too low"
+        here = above & self._count.keys()
+        return UnevenWorkload(
+            workload=workload,
+            resource=resource,
+            share=share,
+            pods=pods,
+            pods_above=sum(self._count[name] for name in here),
+            nodes_above=len(here),
+            usage=usage,
+            request=request or None,
+            reason=reason if request else "no request",
+        )
+
+
+def _workload_of(pod: PlacedPod) -> Workload:
+    """A bare or static pod is a workload of its own."""
+    return pod.workload or Workload(kind="Pod", group="", namespace=pod.namespace, name=pod.name)

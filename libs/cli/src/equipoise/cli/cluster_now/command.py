@@ -1,0 +1,106 @@
+"""The options of the commands that read the cluster once, and the reading itself."""
+
+import os
+import shlex
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
+
+import msgspec
+from rich.console import Console
+
+from equipoise.cli.cluster_now.reading import ClusterNow, ClusterSources, connected, read_cluster
+from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.kubeconfig import ClusterName, cluster_name
+from equipoise.cli.options import ClusterOptions
+from equipoise.cli.prometheus_profiles import configured_profile
+from equipoise.cli.service_settings import AllSettings, all_settings, read_file
+from equipoise.contracts.configuration.settings import Window
+from equipoise.runtime.configuration import Kubernetes, Logging
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.clock import Clock, SystemClock
+from equipoise.runtime.process.logging import configure_logging
+
+NO_PROMETHEUS = (
+    "give the Prometheus of this cluster: --prometheus URL. For one inside the cluster run `kubectl -n NAMESPACE "
+    "port-forward service/NAME 9090`, then --prometheus http://localhost:9090"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NowOptions:
+    """--prometheus, --config, --kubeconfig and --context."""
+
+    prometheus_url: str | None
+    cluster: ClusterOptions
+
+    @cached_property
+    def kubernetes(self) -> Kubernetes:
+        return self.cluster.connection()
+
+    @property
+    def cluster_name(self) -> ClusterName:
+        return cluster_name(self.kubernetes, os.environ)
+
+    @property
+    def words(self) -> list[str]:
+        """As they would be given to another command."""
+        given = {
+            "--prometheus": self.prometheus_url,
+            "--config": self.cluster.configuration,
+            "--kubeconfig": self.cluster.kubeconfig,
+            "--context": self.cluster.context,
+        }
+        return [shlex.quote(str(word)) for name, value in given.items() if value for word in (name, value)]
+
+    def settings(self) -> tuple[AllSettings, str | None]:
+        """With the profile that is configured; None: none is. Raises ConfigurationError and InvalidInput."""
+        document = read_file(self.cluster.configuration)
+        settings = all_settings(document, os.environ)
+        collector = settings.collector
+        profile = configured_profile(document, os.environ)
+        if self.prometheus_url is not None:
+            prometheus = msgspec.structs.replace(collector.prometheus, url=self.prometheus_url)
+            collector = msgspec.structs.replace(collector, source="prometheus", prometheus=prometheus)
+        elif collector.source != "prometheus" or collector.prometheus.url == type(collector.prometheus)().url:
+            raise InvalidInput(NO_PROMETHEUS)
+        shared = msgspec.structs.replace(settings.shared, kubernetes=self.kubernetes)
+        return msgspec.structs.replace(settings, shared=shared, collector=collector), profile
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """An open connection, for one or several readings."""
+
+    connection: ClusterSources
+    clock: Clock
+    progress: Callable[[str], None]
+
+    @property
+    def settings(self) -> AllSettings:
+        return self.connection.settings
+
+    @property
+    def profile_detected(self) -> bool:
+        return self.connection.profile_detected
+
+    async def cluster(self, *, windows: tuple[Window, ...] = (), days: bool = False) -> ClusterNow:
+        return await read_cluster(self.connection, self.clock, self.progress, windows=windows, days=days)
+
+
+@asynccontextmanager
+async def reading(options: NowOptions, profile: str | None = None) -> AsyncIterator[Reading]:
+    """Shows on a terminal what is being read. `profile`: one that was detected before.
+
+    Raises CommandFailed, InvalidInput, ConfigurationError and KubeError."""
+    # What fails is in the result: client libraries need not log it too.
+    configure_logging(Logging(level="error"), "report")
+    settings, configured = options.settings()
+    clock, console = SystemClock(), Console(stderr=True, highlight=False)
+    with console.status("connecting") as status:
+        async with (
+            connect_kube(settings.shared.kubernetes, "report", clock) as kube,
+            connected(kube, settings, clock, status.update, profile=profile or configured) as connection,
+        ):
+            yield Reading(connection=connection, clock=clock, progress=status.update)

@@ -1,0 +1,134 @@
+"""The load of every node beside what its pods request, and how uneven the nodes are. Pure."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from equipoise.cli.terminal import percent
+from equipoise.collector.decisions.sample_validation import UnknownUsage
+from equipoise.contracts.load.correction import RESOURCES, load_of
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.resources import Resources
+from equipoise.descheduler.state.cluster import ClusterNode
+
+RESOURCE_NAMES = {"cpu": "CPU", "memory": "memory"}
+
+CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
+
+
+class NodeNow(msgspec.Struct, frozen=True, kw_only=True):
+    """A node."""
+
+    node: str
+    load: Resources
+    """Real usage as a share (0..1) of what is allocatable, mean of the shortest window; unknown without a sample."""
+
+    requested: Resources
+    """Requests of its pods as a share of what is allocatable."""
+
+    usage: Resources
+    """Cores and bytes."""
+
+    requests: Resources
+    allocatable: Resources
+    pods: int
+    sampled_at: float | None = None
+    """Time of the newest sample."""
+
+    unknown: str = ""
+    """Why its load is not known."""
+
+    set_apart: str = ""
+    """Why the scheduler places no ordinary pods on it: it does not count for the spread."""
+
+
+class Spread(msgspec.Struct, frozen=True, kw_only=True):
+    """How uneven the nodes are. Loads 0..1."""
+
+    nodes: int
+    """Measured nodes that count."""
+
+    mean: Resources
+    spread: Resources
+    """The load of the most loaded node minus that of the least loaded one; unknown with fewer than two nodes."""
+
+
+def nodes_now(
+    nodes: Sequence[ClusterNode],
+    placements: Mapping[str, NodePlacement],
+    unknown: Mapping[str, UnknownUsage],
+    not_expected: Mapping[str, str],
+    window: str,
+) -> list[NodeNow]:
+    """In the order of `sort_key`. `unknown`, `not_expected`: by node, why its load is not known."""
+    found = []
+    for node in nodes:
+        requested, available = node.fit.requested, node.fit.allocatable
+        requests = Resources(cpu=requested.get("cpu", 0.0), memory=requested.get("memory", 0.0))
+        allocatable = Resources(cpu=available.get("cpu"), memory=available.get("memory"))
+        why = unknown[node.name].text if node.name in unknown else not_expected.get(node.name, node.unknown)
+        found.append(
+            NodeNow(
+                node=node.name,
+                load=node.load(window),
+                requested=load_of(requests, allocatable),
+                usage=node.usage.get(window, Resources()),
+                requests=requests,
+                allocatable=allocatable,
+                pods=len(node.fit.pods),
+                sampled_at=node.sampled_at.get(window),
+                unknown=why if node.load(window) == Resources() else "",
+                set_apart=_set_apart(node, placements.get(node.name)),
+            )
+        )
+    return sorted(found, key=sort_key)
+
+
+def sort_key(node: NodeNow) -> tuple[bool, float, str]:
+    """The most loaded node first, by its more loaded resource; nodes of unknown load last."""
+    loads = [load for resource in RESOURCES if (load := getattr(node.load, resource)) is not None]
+    return not loads, -max(loads, default=0.0), node.node
+
+
+def _set_apart(node: ClusterNode, placement: NodePlacement | None) -> str:
+    if any(taint.key in CONTROL_PLANE for taint in node.fit.taints):
+        return "control plane"
+    if node.fit.cordoned:
+        return "cordoned"
+    return "not Ready" if placement is not None and not placement.ready else ""
+
+
+def counted(nodes: Iterable[NodeNow]) -> list[NodeNow]:
+    """The nodes that count for the spread: ordinary pods may be placed on them, and their load is known."""
+    return [node for node in nodes if not node.set_apart and node.load != Resources()]
+
+
+def spread_of(loads: Sequence[Resources]) -> Spread:
+    """Of the nodes that count."""
+    mean, spread = {}, {}
+    for resource in RESOURCES:
+        known = [load for each in loads if (load := getattr(each, resource)) is not None]
+        mean[resource] = sum(known) / len(known) if known else None
+        spread[resource] = max(known) - min(known) if len(known) > 1 else None
+    return Spread(nodes=len(loads), mean=Resources(**mean), spread=Resources(**spread))
+
+
+def spread_text(spread: Spread) -> Iterator[str]:
+    """A line per resource."""
+    for resource in RESOURCES:
+        points, mean = getattr(spread.spread, resource), getattr(spread.mean, resource)
+        name = RESOURCE_NAMES[resource]
+        if mean is None:
+            yield f"{name}: unknown"
+        elif points is None:
+            yield f"{name}: {percent(mean)}; one node has no spread"
+        else:
+            yield f"{name}: spread {100 * points:.1f} points (hottest − idlest node), mean {percent(mean)}"
+
+
+def node_cells(node: NodeNow) -> Sequence[str]:
+    """Name, load and requests of CPU, load and requests of memory, number of pods."""
+    return (
+        node.node, percent(node.load.cpu), percent(node.requested.cpu), percent(node.load.memory),
+        percent(node.requested.memory), str(node.pods),
+    )  # fmt: skip

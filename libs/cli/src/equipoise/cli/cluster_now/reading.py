@@ -1,0 +1,229 @@
+"""Reads the cluster once, with the collector's measurement: the snapshot that a descheduler would evaluate."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from equipoise.cli.cluster_now.objects import ListedObjects, list_nodes_and_pods
+from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.prometheus_profiles import best_profile, match_profiles, no_profile_problem
+from equipoise.cli.service_settings import AllSettings
+from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
+from equipoise.collector.decisions.query import SourceError
+from equipoise.collector.decisions.sample_validation import UnknownUsage
+from equipoise.collector.settings import WHOLE_CLUSTER, CollectorSettings, PrometheusSettings
+from equipoise.collector.shell.measurement import Measurement
+from equipoise.collector.shell.profile_learning import ProfileLearning
+from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
+from equipoise.collector.state.placement import ClusterPlacement
+from equipoise.collector.state.pod_times import trimmed
+from equipoise.contracts.configuration.settings import LoadSettings, Window
+from equipoise.contracts.eviction.protection import Rules
+from equipoise.contracts.load.daily_profile import SLOTS
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.utilization import WorkloadUtilization
+from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
+from equipoise.descheduler.state.latest_messages import LatestMessages
+from equipoise.runtime.kubernetes.client import Kube
+from equipoise.runtime.process.clock import Clock
+
+ORDER = {"epoch": 1, "sequence": 1}
+
+Progress = Callable[[str], None]
+"""Called with what is done next."""
+
+
+class ClusterNow(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster at one time."""
+
+    snapshot: Snapshot
+    placements: Mapping[str, NodePlacement]
+    """By node, with all of its pods. Those of the snapshot have only the pods that windows must be corrected for."""
+
+    unknown: Mapping[str, UnknownUsage]
+    """By node: why its load is not known, though it should be."""
+
+    not_expected: Mapping[str, str]
+    """By node: why no load of it is expected."""
+
+    missing: tuple[str, ...]
+    """Resources that this user may not list; without them no move can be planned."""
+
+    problem: str
+    """What went wrong in a measurement that has values all the same; empty when nothing did."""
+
+    hours: int
+    """Hours of the past day of which the usage of a workload is known."""
+
+
+class ClusterSources(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reading reads from. `profile_detected`: the profile of the settings was found, not configured."""
+
+    kube: Kube
+    source: PrometheusSource
+    objects: ListedObjects
+    settings: AllSettings
+    profile_detected: bool
+
+
+@asynccontextmanager
+async def connected(
+    kube: Kube, settings: AllSettings, clock: Clock, progress: Progress, *, profile: str | None
+) -> AsyncIterator[ClusterSources]:
+    """Lists the objects, and opens Prometheus. `profile`: the configured one; None: it is detected.
+
+    Raises CommandFailed with what to do: without permissions, without Prometheus, and when no profile fits.
+    """
+    progress("reading nodes and pods from the API server")
+    volumes = settings.shared.protection.persistent_volumes
+    objects = await list_nodes_and_pods(kube, settings.descheduler.workloads, volumes=volumes)
+    prometheus, memory = settings.collector.prometheus, settings.shared.load.memory
+    if profile is None:
+        progress("detecting the metrics of Prometheus")
+        names = frozenset(node.metadata.name for node in objects.watched.nodes)
+        profile = await detected_profile(prometheus, settings.shared.load, names, clock)
+        detected, prometheus = True, msgspec.structs.replace(prometheus, profile=profile)
+    else:
+        detected = False
+    collector = msgspec.structs.replace(settings.collector, prometheus=prometheus)
+    source = PrometheusSource(prometheus, memory=memory, clock=clock)
+    try:
+        await source.time()
+    except SourceError as error:
+        source.close()
+        raise unreachable(prometheus, error) from None
+    try:
+        yield ClusterSources(
+            kube=kube, source=source, objects=objects, profile_detected=detected,
+            settings=msgspec.structs.replace(settings, collector=collector),
+        )  # fmt: skip
+    finally:
+        source.close()
+
+
+def unreachable(prometheus: PrometheusSettings, error: SourceError) -> CommandFailed:
+    return CommandFailed(
+        f"Prometheus at {prometheus.url} does not respond ({error}): check --prometheus URL from this machine; for one "
+        "inside the cluster run `kubectl -n NAMESPACE port-forward service/NAME 9090`, then "
+        "--prometheus http://localhost:9090"
+    )
+
+
+async def detected_profile(
+    prometheus: PrometheusSettings, load: LoadSettings, names: frozenset[str], clock: Clock
+) -> str:
+    """Raises CommandFailed, with what to do, if Prometheus does not respond or no profile fits."""
+    try:
+        matches = await match_profiles(prometheus, names, memory=load.memory, clock=clock)
+    except SourceError as error:
+        raise unreachable(prometheus, error) from None
+    best = best_profile(matches)
+    if best is None:
+        problem, fix = no_profile_problem(matches, load.memory)
+        raise CommandFailed(f"Prometheus at {prometheus.url}: {problem}. {fix[0].upper()}{fix[1:]}")
+    return best
+
+
+def evaluation_settings(settings: AllSettings) -> EvaluationSettings:
+    """As the descheduler has them."""
+    shared = settings.shared
+    rules = Rules(protection=shared.protection, namespaces=shared.namespaces, own_namespace=shared.kubernetes.namespace)
+    return settings.descheduler.evaluation(shared.load, shared.thresholds, rules)
+
+
+async def read_cluster(
+    connection: ClusterSources, clock: Clock, progress: Progress, *, windows: tuple[Window, ...], days: bool
+) -> ClusterNow:
+    """Measure these windows; the shortest always. `days`: also the 24-hour profiles of workloads.
+
+    Raises CommandFailed if nothing can be measured.
+    """
+    settings, load = connection.settings.collector, connection.settings.shared.load
+    placement = _placement(settings, load, connection.objects, clock.now())
+    measurement = Measurement(
+        settings=settings, load=load, source=connection.source, placement=placement, clock=clock,
+        known_nodes=lambda: (node.metadata.name for node in connection.objects.watched.nodes),
+    )  # fmt: skip
+    for window in windows:
+        if window != load.shortest:
+            progress(f"measuring the last {window.name}")
+            await measurement.round(window)
+    if settings.profile.enabled and days:
+        # The first round finds the scrape interval, without which no profile is measured.
+        await measurement.round(load.shortest)
+        learning = ProfileLearning(settings=settings, load=load, measurement=measurement, clock=clock)
+        await _measure_days(learning, progress)
+    # Last, so that its samples are new when they are evaluated.
+    progress(f"measuring the last {load.shortest.name}")
+    await measurement.round(load.shortest)
+    if measurement.outage:
+        raise CommandFailed(f"nothing can be measured: {measurement.outage}")
+    return await _assembled(connection, measurement, placement, clock)
+
+
+def _placement(settings: CollectorSettings, load: LoadSettings, objects: ListedObjects, now: float) -> ClusterPlacement:
+    placement = ClusterPlacement(
+        windows=[window.length for window in load.windows], start_timeout=load.pod_start_timeout, owner_retention=0.0,
+        owner_of=objects.owners.__getitem__, selector=settings.node_selector,
+    )  # fmt: skip
+    for node in objects.watched.nodes:
+        placement.on_node(None, node)
+    for pod in objects.watched.pods:
+        placement.on_pod(None, trimmed(pod), now)
+    return placement
+
+
+async def _measure_days(learning: ProfileLearning, progress: Progress) -> None:
+    """Measure every hour of the past day, newest first, until Prometheus refuses one."""
+    for number in range(SLOTS):
+        slot = learning.next_slot()
+        progress(f"measuring the past day of workloads: hour {number + 1} of {SLOTS}")
+        if slot is None or await learning.measure(slot):
+            return
+
+
+async def _assembled(
+    connection: ClusterSources, measurement: Measurement, placement: ClusterPlacement, clock: Clock
+) -> ClusterNow:
+    load, names = connection.settings.shared.load, sorted(placement.nodes)
+    longest, now = load.longest, clock.now()
+    latest = LatestMessages()
+    begin = now - longest.length - load.lifetime(longest)
+    placements = {name: found for name in names if (found := placement.placement(name)) is not None}
+    for each in placements.values():
+        latest.on_placement(each, begin=begin)
+    for message in measurement.node_messages(names, **ORDER):
+        latest.on_node(message)
+    store = measurement.workload_store
+    for usage in store.messages(store.measured, measurement.source_now(), **ORDER):
+        latest.on_workload(usage)
+    cycle, unknown = await measurement.cycle(names, shard=WHOLE_CLUSTER, number=1)
+    latest.on_cycle(msgspec.structs.replace(cycle, **ORDER))
+    snapshot = Snapshot(
+        now=now,
+        watched=connection.objects.watched,
+        nodes=latest.nodes,
+        workloads=latest.workloads,
+        cycles=list(latest.cycles.values()),
+        placements=latest.placements,
+    )
+    settling = load.coverage.node_settling_period
+    not_expected = {
+        name: why
+        for name, node in placement.nodes.items()
+        if (why := not_yet_expected(node, now, settling) or (name not in latest.nodes and unmeasurable(node)))
+    }
+    return ClusterNow(
+        snapshot=snapshot,
+        placements=placements,
+        unknown=unknown,
+        not_expected=not_expected,
+        missing=connection.objects.missing,
+        problem="; ".join(filter(None, (measurement.problem, measurement.pods_problem, measurement.clock_warning))),
+        hours=max((_known_hours(usage) for usage in latest.workloads.values()), default=0),
+    )
+
+
+def _known_hours(usage: WorkloadUtilization) -> int:
+    return max((sum(hour is not None for hour in hours) for hours in usage.profile.values()), default=0)

@@ -1,0 +1,101 @@
+"""Reads the cluster once, or again and again, and prints its nodes."""
+
+import click
+import msgspec
+import yaml
+from rich.console import Console
+from rich.text import Text
+
+from equipoise.cli.cluster_now.command import NowOptions, reading
+from equipoise.cli.cluster_now.nodes import NodeNow, Spread, counted, node_cells, nodes_now, spread_of, spread_text
+from equipoise.cli.cluster_now.reading import evaluation_settings
+from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.kubeconfig import ClusterName
+from equipoise.cli.terminal import GIB, RESOURCES, day_and_time, duration, result_console, table
+from equipoise.contracts.messages.resources import Resources
+from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
+from equipoise.runtime.kubernetes.client import KubeError
+from equipoise.runtime.process.clock import SystemClock
+
+
+class NodeList(msgspec.Struct, frozen=True, kw_only=True):
+    """All nodes, the most loaded first. Loads 0..1."""
+
+    cluster: ClusterName
+    at: float
+    window: str
+    spread: Spread
+    nodes: list[NodeNow]
+
+
+async def run_nodes(options: NowOptions, *, output: str, watch: bool) -> None:
+    """Raises CommandFailed, with what to do, if the first reading fails; of later ones only the error is printed."""
+    found, profile, period = await read_nodes(options, None)
+    _print(found, output, watch=watch)
+    clock = SystemClock()
+    while watch:
+        await clock.sleep(period)
+        try:
+            found, _, _ = await read_nodes(options, profile)
+        except (CommandFailed, KubeError) as error:
+            click.echo(f"not measured: {error.message}", err=True)
+        else:
+            _print(found, output, watch=watch)
+
+
+async def read_nodes(options: NowOptions, profile: str | None) -> tuple[NodeList, str, float]:
+    """The nodes, the profile with which they were measured, and after how many seconds there are newer values."""
+    async with reading(options, profile) as read:
+        settings = evaluation_settings(read.settings)
+        shortest = settings.load.shortest
+        now = await read.cluster()
+        view = ClusterBuilder(now.snapshot, settings).cluster()
+        nodes = nodes_now(view.nodes, now.placements, now.unknown, now.not_expected, shortest.name)
+        spread = spread_of([node.load for node in counted(nodes)])
+        found = NodeList(
+            cluster=options.cluster_name, at=now.snapshot.now, window=shortest.name, spread=spread, nodes=nodes
+        )
+        return found, read.settings.collector.prometheus.profile, float(shortest.refresh_period)
+
+
+def _print(found: NodeList, output: str, *, watch: bool) -> None:
+    """A list per line in JSON, and a document per list in YAML."""
+    if output == "json":
+        print(msgspec.json.encode(found).decode(), flush=True)
+    elif output == "yaml":
+        document = yaml.safe_dump(msgspec.to_builtins(found), sort_keys=False)
+        print(f"---\n{document}" if watch else document, end="", flush=True)
+    else:
+        console = result_console()
+        if watch and console.is_terminal:
+            console.clear()
+        show(found, console, wide=output == "wide")
+        if watch and not console.is_terminal:
+            console.print()
+
+
+def show(found: NodeList, to: Console, *, wide: bool) -> None:
+    """The cluster, how uneven its nodes are, and a row per node."""
+    to.print(Text(f"{found.cluster}, mean of the last {found.window}, at {day_and_time(found.at)}"))
+    for line in spread_text(found.spread):
+        to.print(Text(line))
+    to.print()
+    columns = ["node", "cpu load>", "cpu requested>", "memory load>", "memory requested>", "pods>"]
+    if wide:
+        columns += ["cores>", "of>", "GiB>", "of>", "sample age>"]
+    made = table(*columns, "note")
+    for node in found.nodes:
+        cells = [*node_cells(node), *(_wide_cells(node, found.at) if wide else ())]
+        made.add_row(*cells, node.set_apart if not node.unknown else f"unknown: {node.unknown}")
+    to.print(made)
+
+
+def _wide_cells(node: NodeNow, now: float) -> list[str]:
+    age = "" if node.sampled_at is None else duration(max(0.0, now - node.sampled_at))
+    amounts = (_amount(each, name) for name in RESOURCES for each in (node.usage, node.allocatable))
+    return [*amounts, age]
+
+
+def _amount(of: Resources, resource: str) -> str:
+    value = getattr(of, resource)
+    return "?" if value is None else f"{value if resource == 'cpu' else value / GIB:.1f}"

@@ -1,0 +1,228 @@
+"""The figures of `report --now`. Pure."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from equipoise.cli.cluster_now.causes import Resource, UnevenWorkload, causes, most_uneven
+from equipoise.cli.cluster_now.nodes import NodeNow, Spread, counted, nodes_now, spread_of
+from equipoise.cli.cluster_now.reading import ClusterNow
+from equipoise.cli.doctor.checks.nodes import FIXES
+from equipoise.cli.kubeconfig import ClusterName
+from equipoise.contracts.load.daily_profile import SLOTS
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.plan import PlannedMove
+from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
+from equipoise.descheduler.decisions.evaluation.messages import load_after, plan_response
+from equipoise.descheduler.decisions.evaluation.pipeline import Evaluation, evaluate
+from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
+from equipoise.descheduler.state.cluster import IntentLimits
+
+MOST = 3
+"""Of the hottest nodes, the idlest nodes, and the workloads."""
+
+MAX_MOVES = 500
+"""Of the moves after which the spread is estimated."""
+
+_LIFTED = IntentLimits(per_evaluation=MAX_MOVES, per_node=MAX_MOVES, per_workload=MAX_MOVES)
+_NOBODY = LeaseEpoch(lease_uid="", transitions=0, holder="")
+
+
+class NotKnown(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that is not known."""
+
+    what: str
+    why: str
+    fix: str = ""
+
+
+class NextStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A command, and what it shows or does."""
+
+    command: str
+    purpose: str
+
+
+class Prospect(msgspec.Struct, frozen=True, kw_only=True):
+    """What the descheduler would change, if it were running and nodes stayed as they are."""
+
+    problem: str = ""
+    """Why nothing can be planned; empty when a plan was made."""
+
+    moves: list[PlannedMove] = []
+    """Those of the next evaluation, with the limits on moves in one evaluation."""
+
+    all_moves: int = 0
+    """Those of all evaluations until no move is left, at most 500."""
+
+    after: Spread | None = None
+    """After all of them."""
+
+    hottest_after: float | None = None
+    """The highest load of the most uneven resource (0..1), after all of them."""
+
+    why: Mapping[str, str] = {}
+    """By strategy: why it would move nothing."""
+
+
+class NowReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The report. Loads 0..1."""
+
+    cluster: ClusterName
+    prometheus: str
+    profile: str
+    profile_detected: bool
+    at: float
+    window: str
+    nodes: int
+    hot: int
+    """Nodes above their high threshold."""
+
+    set_apart: int
+    """Nodes that do not count for the spread: of the control plane, cordoned, or not Ready."""
+
+    pods: int
+    pods_measured: int
+    before: Spread
+    resource: Resource
+    """The more uneven one, of which the causes and the hottest node are."""
+
+    hottest: list[NodeNow]
+    idlest: list[NodeNow]
+    causes: list[UnevenWorkload]
+    prospect: Prospect
+    unknown: list[NotKnown]
+    next: list[NextStep]
+
+
+def now_report(
+    now: ClusterNow,
+    settings: EvaluationSettings,
+    *,
+    cluster: ClusterName,
+    prometheus: str,
+    profile: str,
+    profile_detected: bool,
+    options: Sequence[str],
+) -> NowReport:
+    """`options`: those that connect other commands in the same way, for the commands that the report names."""
+    snapshot, window = now.snapshot, settings.load.shortest.name
+    evaluation = None if now.missing else evaluate(snapshot, settings, needed=1)
+    view = ClusterBuilder(snapshot, settings).cluster() if evaluation is None else evaluation.cluster
+    every = nodes_now(view.nodes, now.placements, now.unknown, now.not_expected, window)
+    counting = counted(every)
+    before = spread_of([node.load for node in counting])
+    resource = most_uneven(before.spread)
+    by_load = sorted(
+        (node for node in counting if getattr(node.load, resource) is not None),
+        key=lambda node: (-getattr(node.load, resource), node.node),
+    )
+    hot = {each.node for result in (evaluation.results if evaluation else ()) for each in result.classifications
+           if each.over}  # fmt: skip
+    running = [
+        (node, pod.uid) for node, placement in now.placements.items() for pod in placement.pods if pod.running_since
+    ]
+    measured = sum(node in snapshot.nodes and uid in snapshot.nodes[node].pods for node, uid in running)
+    return NowReport(
+        cluster=cluster,
+        prometheus=prometheus,
+        profile=profile,
+        profile_detected=profile_detected,
+        at=snapshot.now,
+        window=window,
+        nodes=len(every),
+        hot=len(hot),
+        set_apart=sum(bool(node.set_apart) for node in every),
+        pods=len(running),
+        pods_measured=measured,
+        before=before,
+        resource=resource,
+        hottest=by_load[:MOST],
+        idlest=by_load[max(MOST, len(by_load) - MOST) :],
+        causes=causes(counting, resource, now.placements, snapshot.nodes, MOST),
+        prospect=_prospect(now, settings, evaluation, {node.node for node in counting}, resource),
+        unknown=[*_unknown_nodes(every, now), *_unknown_otherwise(now, len(running), measured)],
+        next=_next_steps(options, unknown=bool(now.unknown or now.problem)),
+    )
+
+
+def _prospect(
+    now: ClusterNow,
+    settings: EvaluationSettings,
+    evaluation: Evaluation | None,
+    counting: set[str],
+    resource: Resource,
+) -> Prospect:
+    if evaluation is None:
+        return Prospect(problem=f"this user may not list {', '.join(now.missing)}, which may protect pods")
+    if evaluation.problem:
+        return Prospect(problem=evaluation.problem)
+    response = plan_response(evaluation, now.snapshot, settings, evictions="", leader=_NOBODY)
+    moves = [move for move in response.moves if not move.later]
+    if not moves:
+        return Prospect(why=response.why)
+    window = settings.load.shortest.name
+    every = evaluate(now.snapshot, msgspec.structs.replace(settings, limits=_LIFTED), needed=1)
+    last = every.results[-1]
+    wanted = [*last.plan.moves, *last.plan.later]
+    loads = [load_after(node, window, wanted) for node in last.cluster.nodes if node.name in counting]
+    after = [load for load in (getattr(each, resource) for each in loads) if load is not None]
+    return Prospect(
+        moves=moves,
+        all_moves=sum(len(result.plan.moves) for result in every.results) + len(last.plan.later),
+        after=spread_of(loads),
+        hottest_after=max(after, default=None),
+        why=response.why,
+    )
+
+
+def _unknown_nodes(nodes: Sequence[NodeNow], now: ClusterNow) -> list[NotKnown]:
+    """One entry for each reason, with up to three nodes."""
+    groups: dict[str, list[NodeNow]] = {}
+    for node in nodes:
+        if node.unknown:
+            reason: str = now.unknown[node.node].reason if node.node in now.unknown else ""
+            groups.setdefault(reason, []).append(node)
+    found = []
+    for why, members in sorted(groups.items(), key=lambda item: -len(item[1])):
+        named = "; ".join(f"{node.node}: {node.unknown}" for node in members[:MOST])
+        more = f"; and {len(members) - MOST} more" if len(members) > MOST else ""
+        what = f"the load of {_count(len(members), 'node')}"
+        fix = next((text for kind, text in FIXES.items() if kind == why), "")
+        found.append(NotKnown(what=what, why=named + more, fix=fix))
+    return found
+
+
+def _unknown_otherwise(now: ClusterNow, pods: int, measured: int) -> list[NotKnown]:
+    found = []
+    if now.problem:
+        found.append(NotKnown(what="a part of the measurement", why=now.problem))
+    if measured < pods:
+        why = "a pod is measured once it has samples of the whole window"
+        found.append(NotKnown(what=f"the usage of {pods - measured} of {_count(pods, 'pod')}", why=why))
+    if now.hours < SLOTS:
+        found.append(
+            NotKnown(
+                what=f"{SLOTS - now.hours} of the past {SLOTS} hours",
+                why="Prometheus has no usage of workloads of that time; the plan takes their present usage as constant",
+            )
+        )
+    return found
+
+
+def _next_steps(options: Sequence[str], *, unknown: bool) -> list[NextStep]:
+    given = " ".join(("", *options))
+    steps = [
+        NextStep(command=f"equipoise nodes{given}", purpose="all nodes, with their load and requests"),
+        NextStep(
+            command=f"equipoise lab record{given} --out week",
+            purpose="record the past week; then `equipoise lab whatif week` compares the scheduler with each policy",
+        ),
+        NextStep(command=f"equipoise up{given}", purpose="run Equipoise on this machine; every eviction is a dry run"),
+    ]
+    doctor = NextStep(command=f"equipoise doctor{given}", purpose="find out why something is not known")
+    return [doctor, *steps] if unknown else steps
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,28 @@
+"""Reads the cluster once and prints the report. Writes nothing anywhere."""
+
+from equipoise.cli.cluster_now.command import NowOptions, reading
+from equipoise.cli.cluster_now.reading import evaluation_settings
+from equipoise.cli.report.now.figures import now_report
+from equipoise.cli.report.now.show import show
+from equipoise.cli.terminal import print_result
+
+
+async def run_report_now(options: NowOptions, *, as_json: bool) -> None:
+    """Raises CommandFailed, with what to do, if the cluster or Prometheus cannot be read."""
+    async with reading(options) as read:
+        evaluation = evaluation_settings(read.settings)
+        used = {name for strategy in read.settings.descheduler.strategies for name in strategy.windows}
+        windows = tuple(window for window in evaluation.load.windows if window.name in used)
+        now = await read.cluster(windows=windows, days=True)
+        read.progress("planning")
+        prometheus = read.settings.collector.prometheus
+        report = now_report(
+            now,
+            evaluation,
+            cluster=options.cluster_name,
+            prometheus=prometheus.url,
+            profile=prometheus.profile,
+            profile_detected=read.profile_detected,
+            options=options.words,
+        )
+    print_result(report, show, as_json=as_json)

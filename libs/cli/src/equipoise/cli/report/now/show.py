@@ -1,0 +1,146 @@
+"""The text of `report --now`."""
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from equipoise.cli.cluster_now.causes import UnevenWorkload
+from equipoise.cli.cluster_now.nodes import RESOURCE_NAMES, node_cells, spread_text
+from equipoise.cli.report.now.figures import NowReport, Prospect
+from equipoise.cli.terminal import GIB, UNIT, amounts, day_and_time, percent, table
+from equipoise.contracts.messages.resources import Resources
+
+
+def show(report: NowReport, to: Console) -> None:
+    """What is uneven, which workloads make it so, what would be won, what is not known, and what to do next."""
+    found = " (detected)" if report.profile_detected else ""
+    to.print(Text(f"{report.cluster}: {_count(report.nodes, 'node')}, {_count(report.pods, 'pod')}"))
+    to.print(Text(f"Prometheus {report.prometheus}, profile {report.profile}{found}"))
+    to.print(Text(f"Mean of the last {report.window}, at {day_and_time(report.at)}"))
+    _title(to, "What is uneven")
+    for line in _uneven(report):
+        to.print(Text(line))
+    if report.hottest:
+        to.print()
+        to.print(_nodes(report))
+    _title(to, "Which workloads make it so")
+    _show_causes(report, to)
+    _title(to, "What would be won")
+    _show_prospect(report, to)
+    if report.unknown:
+        _title(to, "What is not known")
+        for each in report.unknown:
+            to.print(Text.assemble((f"{each.what}: ", "yellow"), each.why))
+            if each.fix:
+                to.print(Text(f"  → {each.fix}"))
+    _title(to, "What to do next")
+    for step in report.next:
+        to.print(Text(step.command, style="bold"), soft_wrap=True)
+        to.print(Text(f"  {step.purpose}"))
+
+
+def _title(to: Console, title: str) -> None:
+    to.print()
+    to.print(Text(title, style="bold"))
+
+
+def _uneven(report: NowReport) -> Iterator[str]:
+    yield from spread_text(report.before)
+    if report.hot:
+        yield f"{_count(report.hot, 'node')} above the high threshold."
+    if report.set_apart:
+        yield f"{_count(report.set_apart, 'node')} not counted: control plane, cordoned or not Ready."
+
+
+def _nodes(report: NowReport) -> object:
+    made = table("node", "cpu load>", "cpu requested>", "memory load>", "memory requested>", "pods>")
+    for node in report.hottest:
+        made.add_row(*node_cells(node))
+    if report.idlest and report.before.nodes > len(report.hottest) + len(report.idlest):
+        made.add_row("…")
+    for node in report.idlest:
+        made.add_row(*node_cells(node))
+    return made
+
+
+def _show_causes(report: NowReport, to: Console) -> None:
+    if not report.causes:
+        why = "the nodes are even" if report.pods_measured else "the usage of no pod is known"
+        to.print(Text(f"None: {why}."))
+        return
+    name = RESOURCE_NAMES[report.resource]
+    to.print(Text(f"Of the {name} load of the nodes above the mean, as far as it is above the mean:"))
+    made = table("workload", "part>", "usage of a pod>", "request>", "reason")
+    for cause in report.causes:
+        request = "none" if cause.request is None else _amount(cause.request, cause.resource)
+        made.add_row(
+            str(cause.workload),
+            f"{min(1.0, cause.share):.0%}",
+            _amount(cause.usage, cause.resource),
+            request,
+            reason(cause),
+        )
+    to.print(made)
+
+
+def reason(cause: UnevenWorkload) -> str:
+    """Why the workload makes nodes uneven."""
+    name, where = RESOURCE_NAMES[cause.resource], _where(cause)
+    if cause.request is None:
+        return f"it requests no {name}, so the scheduler counts it as nothing; {where}"
+    times = cause.usage / cause.request
+    if cause.reason == "request too low":
+        return f"it uses {times:.1f} times its {name} request, by which the scheduler places it; {where}"
+    return f"it uses {times:.0%} of its {name} request; {where}"
+
+
+def _where(cause: UnevenWorkload) -> str:
+    if cause.pods == 1:
+        return "its pod is on a node above the mean"
+    return f"{cause.pods_above} of its {cause.pods} pods are on {_count(cause.nodes_above, 'node')} above the mean"
+
+
+def _show_prospect(report: NowReport, to: Console) -> None:
+    prospect = report.prospect
+    if prospect.problem:
+        to.print(Text(f"Not known: {prospect.problem}."))
+        return
+    if not prospect.moves:
+        to.print(Text("The descheduler would move no pod."))
+        for strategy, why in prospect.why.items():
+            to.print(Text(f"{strategy}: {why}", style="yellow"))
+    else:
+        for line in _won(report, prospect):
+            to.print(Text(line))
+        to.print()
+        made = table("pod", "from", "to", "usage", "reason")
+        for move in prospect.moves:
+            made.add_row(
+                f"{move.namespace}/{move.pod}", move.node, move.target, amounts(move.expected_reduction), move.reason
+            )
+        to.print(made)
+
+
+def _won(report: NowReport, prospect: Prospect) -> Iterator[str]:
+    name = RESOURCE_NAMES[report.resource]
+    after = getattr(prospect.after.spread if prospect.after else Resources(), report.resource)
+    before = getattr(report.before.spread, report.resource)
+    hottest = getattr(report.hottest[0].load, report.resource) if report.hottest else None
+    if before is not None and after is not None:
+        yield (
+            f"{name} spread {100 * before:.1f} → {100 * after:.1f} points, hottest node {percent(hottest)} → "
+            f"{percent(prospect.hottest_after)}, by moving {_count(prospect.all_moves, 'pod')} in all (an estimate)."
+        )
+    yield (
+        f"First {_count(len(prospect.moves), 'pod')} would move, once a node has been above its threshold for long "
+        "enough. The better placement of new pods is not included."
+    )
+
+
+def _amount(value: float, resource: str) -> str:
+    return f"{value if resource == 'cpu' else value / GIB:.2f} {UNIT[resource]}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"

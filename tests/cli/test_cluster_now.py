@@ -1,0 +1,261 @@
+"""Nodes, causes and the report of the cluster as it is now, without I/O."""
+
+import io
+from typing import Any
+
+import msgspec
+import pytest
+from builders import GIB, a_node_utilization, a_placed_pod, a_placement, a_workload
+from descheduler.snapshots import a_pod, a_snapshot, cluster_of, evaluation_settings, placements_of
+from rich.console import Console
+
+from equipoise.cli.cluster_now.causes import UnevenWorkload, causes, most_uneven
+from equipoise.cli.cluster_now.nodes import NodeNow, counted, nodes_now, spread_of
+from equipoise.cli.cluster_now.reading import ClusterNow
+from equipoise.cli.kubeconfig import ClusterName
+from equipoise.cli.main import COMMANDS
+from equipoise.cli.prometheus_profiles import ProfileMatch, best_profile, configured_profile, no_profile_problem
+from equipoise.cli.report.now.figures import NowReport, now_report
+from equipoise.cli.report.now.show import reason, show
+from equipoise.collector.decisions.sample_validation import UnknownUsage
+from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.messages.resources import Resources
+
+CLUSTER = ClusterName(context="home", cluster="castle", server="https://castle")
+
+
+def a_node(name: str, cpu: float | None, **fields: Any) -> NodeNow:
+    defaults: dict[str, Any] = {
+        "load": Resources(cpu=cpu), "requested": Resources(cpu=0.5), "usage": Resources(), "requests": Resources(),
+        "allocatable": Resources(), "pods": 1,
+    }  # fmt: skip
+    return NodeNow(node=name, **(defaults | fields))
+
+
+# nodes
+
+
+def test_nodes_are_sorted_by_load_and_those_of_unknown_load_come_last() -> None:
+    """With the reason; requests are a share of what is allocatable."""
+    view = cluster_of(a_pod("web-1", "node-a"), a_pod("web-2", "node-b"), nodes=("node-b", "node-a", "node-c"))
+    nodes = [node for node in view.nodes if node.name != "node-c"]
+    silent = next(node for node in view.nodes if node.name == "node-c")
+    silent = msgspec.structs.replace(silent, usage={}, unknown="its newest sample is 500.0 s old")
+
+    found = nodes_now([silent, *nodes], {}, {"node-c": UnknownUsage("stale", "newest sample is 500 s old")}, {}, "5m")
+
+    assert ["node-b", "node-a", "node-c"] == [node.node for node in found]
+    assert "newest sample is 500 s old" == found[-1].unknown
+    assert (Resources(cpu=0.8, memory=0.0625), Resources(cpu=0.01)) == (
+        found[0].load, msgspec.structs.replace(found[0].requested, memory=None),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [({"cordoned": True}, "cordoned"), ({"taints": ["node-role.kubernetes.io/control-plane"]}, "control plane")],
+)
+def test_nodes_without_ordinary_pods_do_not_count(fields: dict[str, Any], why: str) -> None:
+    """Their low load is not uneven."""
+    node = cluster_of().nodes[0]
+    taints = [Taint(key=key, effect="NoSchedule") for key in fields.pop("taints", ())]
+    node = msgspec.structs.replace(node, fit=msgspec.structs.replace(node.fit, taints=taints, **fields))
+    found = nodes_now([node], {}, {}, {}, "5m")
+
+    assert (why, []) == (found[0].set_apart, counted(found))
+
+
+def test_a_node_that_is_not_ready_does_not_count() -> None:
+    found = nodes_now(cluster_of().nodes, {"node-a": a_placement("node-a", ready=False)}, {}, {}, "5m")
+    assert {"node-a": "not Ready", "node-b": ""} == {node.node: node.set_apart for node in found}
+
+
+def test_the_spread_is_the_highest_minus_the_lowest_load() -> None:
+    """An unknown load does not count as 0; one node has no spread."""
+    found = spread_of([Resources(cpu=0.9), Resources(cpu=0.2, memory=0.5), Resources(cpu=0.4)])
+    assert pytest.approx(0.7) == found.spread.cpu
+    assert (None, 0.5, pytest.approx(0.5)) == (found.spread.memory, found.mean.memory, found.mean.cpu)
+    assert "cpu" == most_uneven(found.spread)
+    assert "memory" == most_uneven(Resources(memory=0.1))
+
+
+# causes
+
+
+def the_causes(
+    usage: dict[str, dict[str, float]], loads: dict[str, float], request: float | None = 0.1
+) -> list[UnevenWorkload]:
+    """`usage`: cores by node and pod; a pod `web-1` is of the workload `web`. Nodes have ten cores."""
+    placements, utilization = {}, {}
+    for node, pods in usage.items():
+        placed = [
+            a_placed_pod(
+                pod, uid=f"{node}/{pod}", workload=a_workload(pod.rpartition("-")[0]), requests=Resources(cpu=request)
+            )
+            for pod in pods
+        ]
+        placements[node] = a_placement(node, placed)
+        measured = {f"{node}/{pod}": Resources(cpu=cores, memory=GIB) for pod, cores in pods.items()}
+        utilization[node] = a_node_utilization(node, cpu=10 * loads[node], pods=measured)
+    nodes = [a_node(name, load) for name, load in loads.items()]
+    return causes(nodes, "cpu", placements, utilization, 3)
+
+
+def test_the_parts_of_all_workloads_add_up_to_the_load_above_the_mean() -> None:
+    """Also of those that use less on these nodes than elsewhere; a DaemonSet is no cause, however much it uses."""
+    usage = {
+        "a": {"web-1": 4.0, "web-2": 2.0, "agent-1": 3.0},
+        "b": {"web-3": 1.0, "agent-2": 3.0, "batch-1": 1.0},
+        "c": {"agent-3": 3.0, "batch-2": 0.0},
+    }
+    found = the_causes(usage, {"a": 0.9, "b": 0.5, "c": 0.3})
+
+    assert ["web"] == [cause.workload.name for cause in found]
+    web = 6 / 10 - 7 / 30
+    batch = 0 - 1 / 30
+    assert pytest.approx(web / (web + batch)) == found[0].share
+    assert (3, 2, 1) == (found[0].pods, found[0].pods_above, found[0].nodes_above)
+    assert pytest.approx(7 / 3) == found[0].usage
+
+
+@pytest.mark.parametrize(
+    ("request_", "text"),
+    [
+        (None, "it requests no CPU, so the scheduler counts it as nothing; its pod is on a node above the mean"),
+        (0.5, "it uses 8.0 times its CPU request, by which the scheduler places it; its pod"),
+        (4.0, "it uses 100% of its CPU request; its pod"),
+    ],
+)
+def test_a_cause_compares_usage_and_request(request_: float | None, text: str) -> None:
+    found = the_causes({"a": {"web-1": 4.0}, "b": {}}, {"a": 0.4, "b": 0.0}, request_)
+    assert reason(found[0]).startswith(text)
+
+
+def test_even_nodes_and_unmeasured_pods_have_no_cause() -> None:
+    """A pod of unknown usage is not counted as 0 either."""
+    assert [] == the_causes({"a": {"web-1": 1.0}, "b": {"web-2": 1.0}}, {"a": 0.1, "b": 0.1})
+    assert [] == causes([a_node("a", 0.9), a_node("b", 0.1)], "cpu", {}, {}, 3)
+
+
+# the report
+
+
+def the_report(**fields: Any) -> NowReport:
+    """node-a has 8 of 10 cores, two of them of each of its four pods."""
+    pods = [a_pod(f"web-{number}", "node-a") for number in range(4)]
+    measured = {pod.metadata.uid: Resources(cpu=2.0, memory=GIB) for pod in pods}
+    snapshot = a_snapshot(*pods)
+    utilization = {
+        "node-a": a_node_utilization("node-a", cpu=8.0, pods=measured), "node-b": a_node_utilization("node-b", cpu=1.0)
+    }  # fmt: skip
+    snapshot = msgspec.structs.replace(snapshot, nodes=utilization)
+    defaults: dict[str, Any] = {
+        "snapshot": snapshot, "placements": placements_of(("node-a", "node-b"), pods), "unknown": {},
+        "not_expected": {}, "missing": (), "problem": "", "hours": 24,
+    }  # fmt: skip
+    return now_report(
+        ClusterNow(**(defaults | fields)), evaluation_settings(), cluster=CLUSTER, prometheus="http://prometheus",
+        profile="kubelet", profile_detected=True, options=["--prometheus", "http://prometheus"],
+    )  # fmt: skip
+
+
+def text_of(report: NowReport, width: int = 400) -> str:
+    to = io.StringIO()
+    show(report, Console(file=to, width=width))
+    return to.getvalue()
+
+
+def test_the_report_estimates_the_spread_after_all_moves() -> None:
+    """The next evaluation moves one pod of a workload; the estimate is of all moves."""
+    report = the_report()
+    assert (1, 2) == (len(report.prospect.moves), report.prospect.all_moves)
+    assert report.prospect.after is not None
+    assert pytest.approx(0.7) == report.before.spread.cpu
+    assert pytest.approx(0.1) == report.prospect.after.spread.cpu
+    assert pytest.approx(0.5) == report.prospect.hottest_after
+    assert "CPU spread 70.0 → 10.0 points, hottest node 80.0% → 50.0%, by moving 2 pods in all" in text_of(report)
+    assert [] == report.unknown
+
+
+def test_without_the_right_to_list_budgets_nothing_is_planned() -> None:
+    """All else is reported."""
+    report = the_report(missing=("poddisruptionbudgets.policy",))
+    assert ([], "poddisruptionbudgets.policy" in report.prospect.problem) == (report.prospect.moves, True)
+    assert ["web"] == [cause.workload.name for cause in report.causes]
+    assert "Not known: this user may not list poddisruptionbudgets.policy" in text_of(report)
+
+
+def test_what_is_not_known_has_a_reason_and_a_fix() -> None:
+    """Then the first command to run is doctor."""
+    silent = a_snapshot(nodes=("node-a", "node-b", "node-c"))
+    nodes = {name: each for name, each in silent.nodes.items() if name != "node-c"}
+    report = the_report(
+        snapshot=msgspec.structs.replace(silent, nodes=nodes),
+        placements=placements_of(("node-a", "node-b", "node-c"), ()),
+        unknown={"node-c": UnknownUsage("no sample", "cpu: no sample")}, hours=3, problem="memory of pods: too slow",
+    )  # fmt: skip
+    text = text_of(report)
+    assert "the load of 1 node: node-c: cpu: no sample" in text
+    assert "→ check that the node is scraped" in text
+    assert "21 of the past 24 hours" in text
+    assert "memory of pods: too slow" in text
+    assert report.next[0].command == "equipoise doctor --prometheus http://prometheus"
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 200])
+def test_a_narrow_terminal_cuts_no_cell(width: int) -> None:
+    text = " ".join(text_of(the_report(), width).split())
+    assert "…" not in text
+    for cell in ("node-a", "80.0%", "Deployment/shop/web", "shop/web-0", "threshold"):
+        assert cell in "".join(text.split()), f"{cell} is cut at {width} columns"
+
+
+def test_the_report_names_commands_that_exist() -> None:
+    """Each with the options with which this one was run."""
+    commands = [step.command.split()[1] for step in the_report().next]
+    assert {"nodes", "lab", "up"} == set(commands)
+    assert set(commands) <= set(COMMANDS)
+    assert all(" --prometheus http://prometheus" in step.command for step in the_report().next)
+
+
+# profiles
+
+
+FITS = ProfileMatch(nodes={"cpu": 8, "memory": 8}, pods=9)
+NONE = ProfileMatch(nodes={"cpu": 0, "memory": 0})
+
+
+@pytest.mark.parametrize(
+    ("matches", "best"),
+    [
+        ({"kubelet": FITS, "kube-prometheus": FITS}, "kubelet"),
+        ({"kubelet": NONE, "kube-prometheus": FITS}, "kube-prometheus"),
+        ({"kubelet": ProfileMatch(nodes={"cpu": 8, "memory": 8}), "kube-prometheus": FITS}, "kube-prometheus"),
+        ({"kubelet": ProfileMatch(nodes={"cpu": 1, "memory": 8}, pods=9), "kube-prometheus": FITS}, "kube-prometheus"),
+        ({"kubelet": NONE, "kube-prometheus": ProfileMatch(problem="too slow")}, None),
+    ],
+)
+def test_the_profile_with_pods_and_most_nodes_is_best(matches: dict[str, ProfileMatch], best: str | None) -> None:
+    assert best == best_profile(matches)
+
+
+def test_the_missing_series_are_named_in_one_sentence() -> None:
+    matches = {"kubelet": NONE, "kube-prometheus": ProfileMatch(nodes={"cpu": 3, "memory": 0}), "recording-rules": NONE}
+    problem, fix = no_profile_problem(matches, "workingSet")
+    assert problem == (
+        "no profile fits, because these series are missing: node_cpu_usage_seconds_total and "
+        "node_memory_working_set_bytes (kubelet), node_memory_MemTotal_bytes (kube-prometheus), "
+        "equipoise:node_cpu_seconds:sum and equipoise:node_memory_working_set_bytes (recording-rules)"
+    )
+    assert "/metrics/resource" in fix
+    foreign = ProfileMatch(nodes={"cpu": 0, "memory": 0}, foreign_series='node="other"')
+    assert 'one has node="other"' in no_profile_problem({"kubelet": foreign}, "workingSet")[0]
+
+
+def test_a_profile_is_configured_in_the_file_or_by_a_variable() -> None:
+    """A default is no choice."""
+    assert configured_profile({}, {}) is None
+    assert configured_profile({"collector": {"prometheus": {"url": "http://p"}}}, {}) is None
+    document = {"collector": {"prometheus": {"profile": "kube-prometheus"}}}
+    assert "kube-prometheus" == configured_profile(document, {})
+    assert "kubelet" == configured_profile(document, {"EQUIPOISE_COLLECTOR__PROMETHEUS__PROFILE": "kubelet"})

@@ -1,0 +1,235 @@
+"""`equipoise report --now` on a real API server and a real Prometheus."""
+
+import asyncio
+import json
+import re
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cli.programs import run, started
+from cluster_fixtures import StartCluster
+from collector.exporter import Exporter, a_job, a_node, prometheus
+
+from equipoise.testbed.binaries.build import Binaries
+from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.objects import constant_usage_annotations, deployment, node, pod_template
+from equipoise.testbed.processes.configuration import PrometheusConfiguration
+
+pytestmark = pytest.mark.timeout(300)
+
+# Prometheus scrapes four times a second, so five minutes are five seconds.
+QUICK: dict[str, Any] = {
+    "apiVersion": "equipoise.dev/v1alpha1",
+    "kind": "EquipoiseConfiguration",
+    "load": {
+        "windows": [{"name": "5m", "length": "5s", "refreshPeriod": "1s"}],
+        "coverage": {"nodeSettlingPeriod": "1s"},
+    },
+    "protection": {"replicasSettlingPeriod": "1s"},
+    "collector": {"profile": {"day": "48s"}},
+}
+
+READER = ("nodes", "pods", "namespaces", "replicationcontrollers")
+APPS = ("deployments", "replicasets", "statefulsets")
+
+
+@pytest.fixture(scope="module")
+def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("now") / "equipoise.yaml"
+    file.write_text(json.dumps(QUICK))
+    return file
+
+
+@pytest.fixture(scope="module")
+async def cluster(start_cluster: StartCluster) -> Cluster:
+    """`hot`: four pods of `greedy` use 3.6 of its 4 cores and request 0.4; `idle` has a pod of `calm`."""
+    cluster = await asyncio.to_thread(start_cluster, prometheus=PrometheusConfiguration(scrape_interval=0.25))
+    await cluster.add_nodes([node("hot", cpu=4)])
+    greedy = pod_template("greedy", annotations=constant_usage_annotations(900, 256))
+    await cluster.apply([deployment("greedy", greedy, replicas=4)])
+    await all_run(cluster, 4)
+    await cluster.add_nodes([node("idle", cpu=4), node("plane", cpu=4, taints=[CONTROL_PLANE])])
+    calm = pod_template("calm", cpu="2", annotations=constant_usage_annotations(100, 256))
+    await cluster.apply([deployment("calm", calm)])
+    await all_run(cluster, 5)
+    return cluster
+
+
+CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
+
+
+async def all_run(cluster: Cluster, pods: int) -> None:
+    await cluster.wait(
+        "/api/v1/namespaces/default/pods",
+        lambda found: [pod["status"].get("phase") for pod in found["items"]] == pods * ["Running"],
+    )
+
+
+async def reported(
+    cluster: Cluster, configuration: Path, wanted: Callable[[dict[str, Any]], object], kubeconfig: Path | None = None
+) -> dict[str, Any]:
+    """The report once it is as wanted: Prometheus has just begun to scrape."""
+    async with asyncio.timeout(100):
+        while True:
+            code, output = await now(cluster, configuration, "-o", "json", kubeconfig=kubeconfig)
+            if code == 0:
+                found: dict[str, Any] = json.loads(output)
+                if wanted(found):
+                    return found
+            await asyncio.sleep(0.5)
+
+
+async def now(
+    cluster: Cluster, configuration: Path, *arguments: str, kubeconfig: Path | None = None, **variables: str
+) -> tuple[int, str]:
+    return await run(
+        "report", "--now", "--config", configuration, "--prometheus", cluster.prometheus_url, *arguments,
+        KUBECONFIG=str(kubeconfig or cluster.kubeconfig), **variables,
+    )  # fmt: skip
+
+
+def rights(*core: str, apps: Sequence[str] = APPS, policy: Sequence[str] = ("poddisruptionbudgets",)) -> list[Any]:
+    """Rules that only permit to list."""
+    groups = {"": core, "apps": apps, "policy": policy, "batch": ("jobs",)}
+    return [
+        {"apiGroups": [group], "resources": list(resources), "verbs": ["list"]}
+        for group, resources in groups.items()
+        if resources
+    ]
+
+
+async def a_reader(cluster: Cluster, name: str, rules: list[Any], folder: Path) -> Path:
+    """A kubeconfig of a user with only these rights."""
+    account = {"kind": "ServiceAccount", "name": name, "namespace": "default"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name}
+    rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": name}}
+    await cluster.apply(
+        [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": "default"}},
+            {**rbac, "kind": "ClusterRole", "rules": rules},
+            {**rbac, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [account]},
+        ]
+    )
+    token = (await cluster.service_account_token("default", name)).read_text()
+    file = folder / f"{name}.kubeconfig"
+    server = {"server": cluster.url, "certificate-authority": str(cluster.ca_file)}
+    document = {
+        "current-context": "reader",
+        "contexts": [{"name": "reader", "context": {"cluster": "production", "user": name}}],
+        "clusters": [{"name": "production", "cluster": server}],
+        "users": [{"name": name, "user": {"token": token}}],
+    }
+    file.write_text(json.dumps(document))
+    return file
+
+
+async def test_a_user_that_may_only_list_gets_the_whole_report(
+    cluster: Cluster, configuration: Path, tmp_path: Path
+) -> None:
+    """The profile is detected. Nothing is written: the user could not."""
+    kubeconfig = await a_reader(cluster, "reader", rights(*READER), tmp_path)
+    report = await reported(
+        cluster, configuration, lambda found: found["pods_measured"] == 5 and found["prospect"]["moves"], kubeconfig
+    )
+
+    assert ("kubelet", True) == (report["profile"], report["profile_detected"])
+    assert ("reader", 3, 1, 1) == (report["cluster"]["context"], report["nodes"], report["set_apart"], report["hot"])
+    assert ["hot", "idle"] == [each["node"] for each in report["hottest"]]
+    assert pytest.approx(0.9, abs=0.05) == report["hottest"][0]["load"]["cpu"]
+    assert pytest.approx(0.1) == report["hottest"][0]["requested"]["cpu"]
+    assert ["greedy"] == [each["workload"]["name"] for each in report["causes"]]
+    assert "request too low" == report["causes"][0]["reason"]
+    assert [("hot", "idle")] == [(move["node"], move["target"]) for move in report["prospect"]["moves"]]
+    assert report["prospect"]["after"]["spread"]["cpu"] < 0.2 < 0.8 < report["before"]["spread"]["cpu"]
+
+    code, text = await now(cluster, configuration, kubeconfig=kubeconfig)
+    assert 0 == code
+    assert "it uses 9.0 times its CPU request" in text
+    assert f"equipoise lab record --prometheus {cluster.prometheus_url} --config {configuration} --out week" in text
+
+
+@pytest.mark.parametrize(
+    ("rules", "code", "text"),
+    [
+        (rights("nodes", "namespaces"), 1, "this user may not list pods in all namespaces"),
+        (rights(*READER, policy=()), 0, "Not known: this user may not list poddisruptionbudgets.policy"),
+    ],
+)
+async def test_a_missing_right_is_named(
+    cluster: Cluster, configuration: Path, tmp_path: Path, rules: list[Any], code: int, text: str
+) -> None:
+    """Without nodes or pods there is no report, without others no plan."""
+    kubeconfig = await a_reader(cluster, f"reader-{code}", rules, tmp_path)
+    await reported(cluster, configuration, lambda found: True)
+    found = await now(cluster, configuration, kubeconfig=kubeconfig)
+
+    assert code == found[0], found[1]
+    assert text in found[1]
+
+
+@pytest.fixture(scope="module")
+def empty(testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Prometheus that scrapes nothing."""
+    with prometheus(testbed_binaries.prometheus, tmp_path_factory.mktemp("empty"), []) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def foreign(testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Prometheus of another cluster."""
+    exporter = Exporter()
+    exporter.show("page", a_node(1.0))
+    jobs = [a_job("elsewhere", exporter, "page", node="elsewhere")]
+    with prometheus(testbed_binaries.prometheus, tmp_path_factory.mktemp("foreign"), jobs) as url:
+        yield url
+    exporter.close()
+
+
+async def fails(cluster: Cluster, *arguments: str, text: str) -> str:
+    """Exit code 1, once the message contains the text: Prometheus may just have started."""
+    async with asyncio.timeout(100):
+        while True:
+            code, output = await run("report", "--now", *arguments, KUBECONFIG=str(cluster.kubeconfig))
+            assert code == 1, output
+            if text in output:
+                return output
+
+
+async def test_a_prometheus_without_our_metrics_is_named(cluster: Cluster, empty: str, foreign: str) -> None:
+    """With the series that were looked for, and with what to do."""
+    output = await fails(cluster, "--prometheus", empty, text="no profile fits")
+    assert "node_cpu_usage_seconds_total and node_memory_working_set_bytes (kubelet)" in output
+    assert 'one has instance="' not in output
+    await fails(cluster, "--prometheus", foreign, text="no series has a node of this cluster; one has")
+    output = await fails(cluster, "--prometheus", "http://127.0.0.1:9", text="does not respond")
+    assert "port-forward" in output
+
+
+async def test_the_prometheus_must_be_given(cluster: Cluster) -> None:
+    code, output = await run("report", "--now", KUBECONFIG=str(cluster.kubeconfig))
+    assert 2 == code
+    assert "--prometheus URL" in output
+
+
+async def test_nodes_are_listed_with_load_and_requests(cluster: Cluster, configuration: Path) -> None:
+    """In every format, and again and again."""
+    await reported(cluster, configuration, lambda found: found["pods_measured"] == 5)
+    options = ("--config", configuration, "--prometheus", cluster.prometheus_url)
+    access = {"KUBECONFIG": str(cluster.kubeconfig)}
+
+    code, text = await run("nodes", *options, "-o", "yaml", **access)
+    assert 0 == code, text
+    listed = yaml.safe_load(text)
+    assert ["hot", "idle", "plane"] == [each["node"] for each in listed["nodes"]]
+    assert pytest.approx(0.9, abs=0.05) == listed["nodes"][0]["load"]["cpu"]
+    code, text = await run("nodes", *options, "-o", "wide", **access)
+    assert re.search(r"hot +\d+\.\d% +10\.0% .* 3\.6 +4\.0 ", text), text
+    assert "control plane" in text
+    watching = await started("nodes", "--watch", *options, "-o", "json", **access)
+    await watching.prints(r'(?s)"window":"5m".*\n.*"window":"5m"')
+    watching.process.send_signal(signal.SIGINT)
+    assert 130 == await watching.ends()
