@@ -168,7 +168,7 @@ def test_without_the_extender_the_scorer_listens_on_loopback_only(helm: Helm) ->
 def test_rules_and_dashboards_are_taken_from_files(helm: Helm, tmp_path: Path) -> None:
     """Whatever is there, unchanged: expressions of Prometheus are not those of helm. Without files, there are none."""
     switches = {
-        "prometheusRule": {"enabled": True},
+        "prometheusRule": {"enabled": True, "files": []},
         "dashboards": {"enabled": True},
         "serviceMonitor": {"enabled": True},
     }

@@ -4,10 +4,13 @@ import io
 import json
 
 import pytest
+from monitored.on_prometheus import Queries, panels_without_data, true_for
+from monitoring.alerts import ALERTS
 from rich.console import Console
 
 from equipoise.cli.demo.live_view import Screen
-from equipoise.cli.demo.run import DemoOptions, run_demo
+from equipoise.cli.demo.run import Demo, DemoOptions, run_demo
+from equipoise.runtime.process.clock import SystemClock
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("testbed_binaries")]
 
@@ -24,7 +27,8 @@ async def test_the_demo_runs_to_its_end() -> None:
     A day of 36 s is too short to judge the load: the deployed services are judged for that, and weekly the whole demo.
     """
     console = Console(file=io.StringIO(), force_terminal=False, width=200)
-    result = await run_demo(DemoOptions(nodes=NODES, steps=STEPS, burst_pods=BURST_PODS), Screen(console))
+    options = DemoOptions(nodes=NODES, steps=STEPS, burst_pods=BURST_PODS)
+    result = await run_demo(options, Screen(console), at_end=check_monitoring)
     output = console.file.getvalue()  # type: ignore[attr-defined]
 
     assert (result.nodes, result.limit_violations, result.protected_evictions) == (NODES, 0, 0)
@@ -35,3 +39,14 @@ async def test_the_demo_runs_to_its_end() -> None:
     assert json.loads(result.encoded())["evictions"] == result.evictions
     for text in ("time is compressed 225 times", "compressed limits", "hottest node", f"{BURST_PODS} pods placed on"):
         assert text in output
+
+
+async def check_monitoring(demo: Demo) -> None:
+    """Every panel of the dashboards has data. No alert fires, even if its expression need not be true for minutes."""
+    queries = Queries(demo.session, demo.cluster.prometheus_url)
+    assert await panels_without_data(queries) == {}
+
+    seconds = await true_for(queries, demo.running_since, SystemClock().now())
+    # How fast scores are depends on what else the machine does.
+    assert [name for name, each in seconds.items() if each > 20 and name != "EquipoiseExtenderSlow"] == []
+    assert [alert.name for alert in ALERTS if alert.lasts == "0m" and alert.name in seconds] == []

@@ -1,7 +1,8 @@
 """The metrics of the scorer."""
 
-from math import isnan
+from math import isnan, nan
 
+import numpy as np
 from prometheus_client import CollectorRegistry
 
 from equipoise.scorer.shell.metrics import ScorerMetrics
@@ -33,3 +34,22 @@ def test_the_followed_ratio_is_that_of_the_last_thousand_pods() -> None:
     ) == (1_000, 0.25, 0.25)
     assert registry.get_sample_value(FOLLOWED) == 0.25
     assert registry.get_sample_value(BY_CHANCE) == 0.25
+
+
+def test_the_load_of_the_cluster_is_that_of_the_nodes_of_known_load() -> None:
+    """Unknown is neither 0 nor full; of a node of unknown load the requests do not count either."""
+    registry = CollectorRegistry()
+    metrics = ScorerMetrics(registry)
+    load = np.array([[0.25, nan], [0.75, nan], [nan, nan]])
+    metrics.on_cluster(load, np.array([[0.5, 0.1], [0.7, 0.1], [0.9, 0.1]]))
+
+    def value(name: str, **labels: str) -> float:
+        return registry.get_sample_value(f"equipoise_scorer_cluster_{name}", labels) or 0.0
+
+    loads = [value("load_ratio", resource="cpu", statistic=each) for each in ("min", "mean", "max", "deviation")]
+    buckets = [value("nodes_by_load", resource="cpu", le=le) for le in ("0.2", "0.3", "0.8", "+Inf")]
+    assert loads == [0.25, 0.5, 0.75, 0.25]
+    assert value("requests_ratio", resource="cpu", statistic="mean") == 0.6
+    assert buckets == [0, 1, 2, 2]
+    assert isnan(value("load_ratio", resource="memory", statistic="max"))
+    assert value("nodes_by_load", resource="memory", le="+Inf") == 0

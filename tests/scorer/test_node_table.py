@@ -48,6 +48,19 @@ def test_a_node_is_known_when_utilization_and_placement_are_received(table: Node
     assert table.why_unknown("node-b", NOW) == "no utilization was received for it"
 
 
+def test_requests_are_a_share_of_the_base_in_the_order_of_the_loads(table: NodeTable) -> None:
+    """Of a node whose pods request nothing they are 0, not unknown."""
+    pods = [a_placed_pod("web-1", requests=Resources(cpu=4.0, memory=16 * GIB))]
+    for node, placed in (("node-a", pods), ("node-b", [])):
+        table.on_utilization(a_node_utilization(node, 3.0), NOW)
+        table.on_placement(a_placement(node, placed), NOW)
+    names, load = table.current_load(NOW)
+
+    assert names == ["node-a", "node-b"]
+    assert load[:, 0].tolist() == [0.3, 0.3]
+    assert table.requested().tolist() == [[0.4, 0.25], [0.0, 0.0]]
+
+
 def test_a_node_without_messages_is_unknown(table: NodeTable) -> None:
     """Also in an empty table."""
     assert np.isnan(cpu_of(table, "nowhere")).all()

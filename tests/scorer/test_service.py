@@ -109,6 +109,17 @@ async def test_outdated_messages_are_dropped_and_counted(start: Start) -> None:
     assert score(running, cpu=0.5) == [10, 5, 1]
 
 
+async def test_the_load_of_the_cluster_is_exported(start: Start) -> None:
+    """As of the last ten seconds."""
+    running = await start()
+    await fill(running)
+    await running.clock.advance(11)
+
+    name = "equipoise_scorer_cluster_load_ratio"
+    values = [running.metrics.get_sample_value(name, {"resource": "cpu", "statistic": each}) for each in ("min", "max")]
+    assert values == [0.2, 0.9]
+
+
 async def test_messages_of_the_far_future_are_dropped_and_counted(start: Start) -> None:
     """A single one could make all scores neutral until then: the collectors publish lower epochs, and other shards."""
     running = await start()

@@ -243,6 +243,7 @@ class Scorer:
             await self.clock.sleep(_REVIEW_INTERVAL)
             now = self.clock.now()
             names, load = self._state.nodes.current_load(now)
+            self._metrics.on_cluster(load, self._state.nodes.requested())
             for review in self._reviewer.observe(names, load, now, known=not self._state.coverage_problem(now)):
                 message = msgspec.structs.replace(review, scores=self._metrics.scores_followed())
                 # The next review includes one that is dropped, except an hour's last.

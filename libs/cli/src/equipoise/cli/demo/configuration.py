@@ -100,6 +100,15 @@ def scheduler_configuration(extender_url: str | None, *, timeout: str = "200ms")
     return {"extenders": [extender]}
 
 
+def services_scrape(ports: Mapping[str, int]) -> Document:
+    """For Prometheus: the metrics of the services, so that alerts and dashboards can be tried."""
+    targets = [
+        {"targets": [f"127.0.0.1:{ports[service]}"], "labels": {"namespace": "equipoise-system", "pod": service}}
+        for service in SERVICES
+    ]
+    return {"job_name": "equipoise", "static_configs": targets}
+
+
 def equipoise_document(
     *, kubeconfig: str, prometheus_url: str, nats_url: str, ports: Mapping[str, int], neutral: bool, sliced: bool
 ) -> Document:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from equipoise.cli.demo.configuration import (
     differences,
     equipoise_document,
     scheduler_configuration,
+    services_scrape,
     window_limits,
 )
 from equipoise.cli.demo.example import STEPS, example_trace
@@ -45,6 +46,7 @@ from equipoise.runtime.configuration import Nats
 from equipoise.testbed.api import Api
 from equipoise.testbed.binaries.build import build
 from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.processes.configuration import PrometheusConfiguration
 
 MIN_DAYS = 0.5
 """Days between the start of Equipoise and the second measurement: on a busy machine five services start slowly."""
@@ -70,8 +72,13 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     keep: bool = False
 
 
-async def run_demo(options: DemoOptions, screen: Screen) -> DemoResult:
-    """Raises InvalidInput for an invalid trace, and the errors of a cluster or service that does not start."""
+async def run_demo(
+    options: DemoOptions, screen: Screen, *, at_end: Callable[["Demo"], Awaitable[None]] | None = None
+) -> DemoResult:
+    """`at_end` is called before the cluster and the services are stopped.
+
+    Raises InvalidInput for an invalid trace, and the errors of a cluster or service that does not start.
+    """
     trace = _trace(options)
     binaries = await asyncio.to_thread(build)
     began = time.monotonic()
@@ -87,6 +94,8 @@ async def run_demo(options: DemoOptions, screen: Screen) -> DemoResult:
             after = await demo.level(before, supervisor)
             result = demo.result(before, after, time.monotonic() - began)
             demo.print_result(before, after)
+            if at_end is not None:
+                await at_end(demo)
             if options.keep:
                 await demo.keep_running(result)
     return result
@@ -123,6 +132,9 @@ class Demo:
         self.view = LiveView("Equipoise levels a real cluster", self.period)
         self.measured_at = 0.0
         """Unix second of the measurement before."""
+
+        self.running_since = 0.0
+        """Unix second at which all services were ready."""
 
         self.before_burst: dict[str, float] = {}
 
@@ -188,6 +200,7 @@ class Demo:
         self.screen.print(f"compressed limits: {json.dumps(self.document['binder']['limits'])}")
         configuration = self.cluster.directory / "equipoise.yaml"
         configuration.write_text(yaml.safe_dump(self.document, sort_keys=False))
+        self.cluster.configure_prometheus(PrometheusConfiguration(scrape_configs=[services_scrape(ports)]))
         await create_resources(configuration)
         health = {service: f"http://127.0.0.1:{ports[service]}" for service in SERVICES}
         async with Supervisor(
@@ -202,6 +215,7 @@ class Demo:
             extender = scheduler_configuration(f"http://127.0.0.1:{ports['extender']}", timeout=EXTENDER_TIMEOUT)
             await asyncio.to_thread(self.cluster.restart_scheduler, extender)
             self.screen.print("Equipoise runs")
+            self.running_since = time.time()  # noqa: TID251  Prometheus scrapes with the same clock
             yield supervisor
 
     async def level(self, before: dict[str, float], supervisor: Supervisor) -> dict[str, float]:

@@ -301,7 +301,7 @@ class MemoryBus:
     def disconnect(self) -> None:
         """Lose the connection: nothing can be published or received until `reconnect`."""
         self._connected = False
-        self.errors.set_problem("connection", "not connected to the bus")
+        self.errors.set_problem("connection", "not connected to the bus", lasting=True)
 
     async def reconnect(self) -> None:
         """Restore the connection; `subscribe_latest` delivers the last values again."""

@@ -38,7 +38,8 @@ class BinderMetrics:
             self._outcomes.labels(outcome.value)
         for limit in limits.table:
             self._rejections.labels(limit)
-        self.on_ledger(None, 0.0)
+        for state in LEDGER_STATES:
+            self._ledger.labels(state)  # 0 before the first read: while the binder waits for its fence, none is known
 
     def on_outcome(self, outcome: Outcome, limit: str) -> None:
         """`limit`: the one that rejected the intent, or ""."""

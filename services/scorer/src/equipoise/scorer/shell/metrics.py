@@ -2,14 +2,18 @@
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.advice import ScoresFollowed
+from equipoise.contracts.numeric import Array, np
 
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
 _MAX_PLACED = 1_000
+_LOAD_BUCKETS = (*(round(tenth / 10, 1) for tenth in range(1, 11)), math.inf)
+"""Upper bounds of load, as a share of the node."""
 
 
 class ScorerMetrics:
@@ -71,6 +75,24 @@ class ScorerMetrics:
             "equipoise_scores_followed_by_chance_ratio",
             "The share that a random choice among the candidates would have reached; NaN without any.",
         )
+        self._cluster_load = gauge(
+            "equipoise_scorer_cluster_load_ratio",
+            "Load of the nodes of known load, as a share of their base, by statistic: min, mean, max or deviation.",
+            "resource",
+            "statistic",
+        )
+        self._cluster_requests = gauge(
+            "equipoise_scorer_cluster_requests_ratio",
+            "What the pods of the same nodes request, as a share of their base, by statistic.",
+            "resource",
+            "statistic",
+        )
+        self._nodes_by_load = gauge(
+            "equipoise_scorer_cluster_nodes_by_load",
+            "Nodes whose load is at most `le`, as a share of their base.",
+            "resource",
+            "le",
+        )
         self.extender_requests = 0
         """Requests of kube-scheduler."""
 
@@ -87,6 +109,24 @@ class ScorerMetrics:
         return ScoresFollowed(
             requests=self.extender_requests, placed=len(followed), followed=_mean(followed), by_chance=_mean(chance)
         )
+
+    def on_cluster(self, load: Array, requested: Array) -> None:
+        """Both are nodes × resources, as a share of the base. NaN is unknown: of such a node, neither counts."""
+        statistics: Mapping[str, Callable[[Array], float]] = {
+            "min": np.min,
+            "mean": np.mean,
+            "max": np.max,
+            "deviation": np.std,
+        }
+        for index, resource in enumerate(RESOURCES):
+            known = ~np.isnan(load[:, index]) & ~np.isnan(requested[:, index])
+            loads, requests = load[known, index], requested[known, index]
+            for name, function in statistics.items():
+                self._cluster_load.labels(resource, name).set(function(loads) if len(loads) else math.nan)
+                self._cluster_requests.labels(resource, name).set(function(requests) if len(loads) else math.nan)
+            for bound in _LOAD_BUCKETS:
+                label = "+Inf" if bound == math.inf else str(bound)
+                self._nodes_by_load.labels(resource, label).set(int(np.count_nonzero(loads <= bound)))
 
     def on_placed(self, *, followed: bool, chance: float) -> None:
         """A scored pod was placed."""

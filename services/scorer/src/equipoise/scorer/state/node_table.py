@@ -257,6 +257,13 @@ class NodeTable:
         names = list(self._rows)
         return names, shortest_known(self.candidates(names, self.rows(names), now).load)
 
+    def requested(self) -> Array:
+        """nodes × resources, in the order of `current_load`: what the pods request, as a share of the base."""
+        rows = self.rows(list(self._rows))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share: Array = self._table.requests[rows] / self._table.base[rows]
+        return np.where(np.isfinite(share), share, np.nan)
+
     def fresh_count(self, now: float) -> int:
         """Number of nodes with a fresh load."""
         return self.cluster_load(now).fresh_count

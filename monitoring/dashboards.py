@@ -1,0 +1,737 @@
+"""The dashboards for Grafana, and their JSON.
+
+Every query is of one installation (the variable `namespace`), sums over its replicas, and works whatever Prometheus
+adds to the labels. Written without a library of builders: the version of Grafana's own is in the epoch of the package
+version, and it would be one more dependency for four documents.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+Kind = Literal["timeseries", "stat", "heatmap"]
+
+WIDTH = 24
+"""Columns of Grafana's grid."""
+
+DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
+
+_REPLICA = "namespace, pod, instance"
+
+
+class Query(msgspec.Struct, frozen=True):
+    expression: str
+    legend: str = ""
+
+
+class Panel(msgspec.Struct, frozen=True, kw_only=True):
+    title: str
+    text: str
+    """For people: what it shows, and what is usual."""
+
+    queries: Sequence[Query]
+    unit: str = "short"
+    """Of Grafana: percentunit, s, bytes, reqps."""
+
+    kind: Kind = "timeseries"
+    width: int = 12
+    height: int = 8
+    stacked: bool = False
+    empty_when: str = ""
+    """When the queries return nothing, although all is well."""
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    title: str
+    panels: Sequence[Panel]
+
+
+class Dashboard(msgspec.Struct, frozen=True, kw_only=True):
+    uid: str
+    title: str
+    text: str
+    rows: Sequence[Row]
+
+    @property
+    def panels(self) -> list[Panel]:
+        return [panel for row in self.rows for panel in row.panels]
+
+
+def _of(metric: str, **labels: str) -> str:
+    matchers = ['namespace=~"$namespace"', *(f'{label}="{value}"' for label, value in labels.items())]
+    return f"{metric}{{{', '.join(matchers)}}}"
+
+
+def _rate(metric: str, **labels: str) -> str:
+    return f"rate({_of(metric, **labels)}[$__rate_interval])"
+
+
+def _hourly(metric: str) -> str:
+    return f"increase({_of(metric)}[1h])"
+
+
+def _quantile(share: float, metric: str, *, by: str = "", **labels: str) -> str:
+    kept = f"le, {by}" if by else "le"
+    return f"histogram_quantile({share:g}, sum by ({kept}) ({_rate(f'{metric}_bucket', **labels)}))"
+
+
+def _ours(expression: str, metric: str = "equipoise_ready") -> str:
+    """Series that every program has, of ours: of the processes with this metric."""
+    return f"{expression} and on ({_REPLICA}) {_of(metric)}"
+
+
+def _cluster(kind: str, resource: str, statistic: str) -> str:
+    """Every scorer computes the same."""
+    return f"avg({_of(f'equipoise_scorer_cluster_{kind}_ratio', resource=resource, statistic=statistic)})"
+
+
+def _spread(resource: str) -> str:
+    return f"{_cluster('load', resource, 'max')} - {_cluster('load', resource, 'min')}"
+
+
+def _beside_requests(resource: str, title: str) -> Panel:
+    return Panel(
+        title=f"{title}: real load beside requests",
+        text="Mean of the nodes, and the most and the least loaded one. The distance between requests and load is what "
+        "kube-scheduler does not see.",
+        unit="percentunit",
+        queries=[
+            Query(_cluster("requests", resource, "mean"), "requested, mean"),
+            Query(_cluster("load", resource, "mean"), "used, mean"),
+            Query(_cluster("load", resource, "max"), "used, most loaded node"),
+            Query(_cluster("load", resource, "min"), "used, least loaded node"),
+        ],
+    )
+
+
+def _heat(resource: str, title: str) -> Panel:
+    return Panel(
+        title=f"{title}: nodes by load",
+        text="Number of nodes in each tenth of load. A level cluster is one narrow band.",
+        kind="heatmap",
+        unit="percentunit",
+        queries=[Query(f"max by (le) ({_of('equipoise_scorer_cluster_nodes_by_load', resource=resource)})", "{{le}}")],
+    )
+
+
+FLEET = Dashboard(
+    uid="equipoise-fleet",
+    title="Equipoise / Fleet",
+    text="How level the cluster is: real load beside requests, the spread over time, and the heat of the nodes.",
+    rows=[
+        Row(
+            title="Now",
+            panels=[
+                Panel(
+                    title="Spread of CPU",
+                    text="Load of the most loaded node minus that of the least loaded one.",
+                    kind="stat",
+                    unit="percentunit",
+                    width=4,
+                    height=4,
+                    queries=[Query(_spread("cpu"))],
+                ),
+                Panel(
+                    title="Spread of memory",
+                    text="Load of the most loaded node minus that of the least loaded one.",
+                    kind="stat",
+                    unit="percentunit",
+                    width=4,
+                    height=4,
+                    queries=[Query(_spread("memory"))],
+                ),
+                Panel(
+                    title="CPU used",
+                    text="Mean of the nodes.",
+                    kind="stat",
+                    unit="percentunit",
+                    width=4,
+                    height=4,
+                    queries=[Query(_cluster("load", "cpu", "mean"))],
+                ),
+                Panel(
+                    title="CPU requested",
+                    text="Mean of the nodes.",
+                    kind="stat",
+                    unit="percentunit",
+                    width=4,
+                    height=4,
+                    queries=[Query(_cluster("requests", "cpu", "mean"))],
+                ),
+                Panel(
+                    title="Hot nodes",
+                    text="Nodes above a high threshold at the last evaluation, of the strategy with the most.",
+                    kind="stat",
+                    width=4,
+                    height=4,
+                    queries=[Query(f"max({_of('equipoise_descheduler_nodes', state='hot')})")],
+                ),
+                Panel(
+                    title="Nodes with fresh data",
+                    text="Below 80 % nothing is evicted, below 70 % scores are neutral.",
+                    kind="stat",
+                    unit="percentunit",
+                    width=4,
+                    height=4,
+                    queries=[
+                        Query(
+                            f"sum({_of('equipoise_collector_nodes_fresh')}) / "
+                            f"sum({_of('equipoise_collector_nodes_expected')})"
+                        )
+                    ],
+                ),
+            ],
+        ),
+        Row(
+            title="Real load beside requests",
+            panels=[_beside_requests("cpu", "CPU"), _beside_requests("memory", "Memory")],
+        ),
+        Row(
+            title="Spread over time",
+            panels=[
+                Panel(
+                    title="Spread",
+                    text="Load of the most loaded node minus that of the least loaded one. Equipoise makes it smaller.",
+                    unit="percentunit",
+                    queries=[Query(_spread("cpu"), "CPU"), Query(_spread("memory"), "memory")],
+                ),
+                Panel(
+                    title="Standard deviation",
+                    text="Of the load of all nodes. One node alone hardly changes it, unlike the spread.",
+                    unit="percentunit",
+                    queries=[
+                        Query(_cluster("load", "cpu", "deviation"), "CPU"),
+                        Query(_cluster("load", "memory", "deviation"), "memory"),
+                    ],
+                ),
+            ],
+        ),
+        Row(title="Heat of the nodes", panels=[_heat("cpu", "CPU"), _heat("memory", "Memory")]),
+        Row(
+            title="Classification and data",
+            panels=[
+                Panel(
+                    title="Nodes by state",
+                    text="As the strategies of the descheduler classify them.",
+                    stacked=True,
+                    queries=[
+                        Query(
+                            f"max by (strategy, state) ({_of('equipoise_descheduler_nodes')})",
+                            "{{strategy}}: {{state}}",
+                        )
+                    ],
+                ),
+                Panel(
+                    title="Nodes of unknown load, by reason",
+                    text="docs/metrics.md has an action for each reason.",
+                    stacked=True,
+                    queries=[Query(f"sum by (reason) ({_of('equipoise_collector_nodes_unknown')})", "{{reason}}")],
+                ),
+            ],
+        ),
+    ],
+)
+
+SERVICES = Dashboard(
+    uid="equipoise-services",
+    title="Equipoise / Services",
+    text="Whether the services work, what they cost, and what they report.",
+    rows=[
+        Row(
+            title="State",
+            panels=[
+                Panel(
+                    title="Ready",
+                    text="1 while /readyz of the replica returns 200.",
+                    queries=[Query(_of("equipoise_ready"), "{{pod}} {{instance}}")],
+                ),
+                Panel(
+                    title="Leading",
+                    text="1 while a replica leads: one descheduler, and a collector for each shard.",
+                    queries=[Query(_of("equipoise_leader"), "{{pod}} {{instance}}")],
+                ),
+                Panel(
+                    title="Problems",
+                    text="What /readyz reports, by key. docs/runbooks.md has an action for each alert.",
+                    stacked=True,
+                    empty_when="no service reports a problem",
+                    queries=[Query(f"sum by (key) ({_of('equipoise_problem')})", "{{key}}")],
+                ),
+                Panel(
+                    title="Problems of the bus",
+                    text="Of connections, permissions and streams, by kind.",
+                    stacked=True,
+                    queries=[Query(f"sum by (kind) ({_of('equipoise_bus_problems')})", "{{kind}}")],
+                ),
+                Panel(
+                    title="Versions",
+                    text="Replicas by version: two during an upgrade.",
+                    stacked=True,
+                    queries=[Query(f"count by (version) ({_of('equipoise_build_info')})", "{{version}}")],
+                ),
+                Panel(
+                    title="Errors of the bus",
+                    text="By kind. Errors of connections are usual while NATS restarts.",
+                    unit="ops",
+                    queries=[Query(f"sum by (kind) ({_rate('equipoise_bus_errors_total')})", "{{kind}}")],
+                ),
+            ],
+        ),
+        Row(
+            title="Cost",
+            panels=[
+                Panel(
+                    title="CPU",
+                    text="Cores. docs/operations.md has what was measured for 100, 1,000 and 5,000 nodes.",
+                    queries=[Query(_ours(_rate("process_cpu_seconds_total")), "{{pod}} {{instance}}")],
+                ),
+                Panel(
+                    title="Memory",
+                    text="Resident memory.",
+                    unit="bytes",
+                    queries=[Query(_ours(_of("process_resident_memory_bytes")), "{{pod}} {{instance}}")],
+                ),
+                Panel(
+                    title="Lag of the event loop",
+                    text="99th percentile of how late a task is resumed. Above 0.1 s, the CPU is too busy.",
+                    unit="s",
+                    queries=[
+                        Query(
+                            _quantile(0.99, "equipoise_event_loop_lag_seconds", by="pod, instance"),
+                            "{{pod}} {{instance}}",
+                        )
+                    ],
+                ),
+                Panel(
+                    title="Open files",
+                    text="Connections, mostly.",
+                    queries=[Query(_ours(_of("process_open_fds")), "{{pod}} {{instance}}")],
+                ),
+            ],
+        ),
+        Row(
+            title="Collector and annotator",
+            panels=[
+                Panel(
+                    title="Rounds of measurement",
+                    text="By window and result.",
+                    unit="ops",
+                    queries=[
+                        Query(
+                            f"sum by (window, result) ({_rate('equipoise_collector_rounds_total')})",
+                            "{{window}} {{result}}",
+                        )
+                    ],
+                ),
+                Panel(
+                    title="Duration of a round",
+                    text="95th percentile. It should be shorter than the refresh period of the window.",
+                    unit="s",
+                    queries=[
+                        Query(_quantile(0.95, "equipoise_collector_round_duration_seconds", by="window"), "{{window}}")
+                    ],
+                ),
+                Panel(
+                    title="Writes of annotations",
+                    text="By kind of object and result.",
+                    unit="ops",
+                    queries=[
+                        Query(
+                            f"sum by (kind, result) ({_rate('equipoise_annotator_writes_total')})",
+                            "{{kind}} {{result}}",
+                        )
+                    ],
+                ),
+                Panel(
+                    title="Objects that wait",
+                    text="To be read or written by the annotators.",
+                    queries=[
+                        Query(f"sum({_of('equipoise_annotator_objects_unread')})", "to be read"),
+                        Query(f"sum({_of('equipoise_annotator_writes_pending')})", "to be written"),
+                    ],
+                ),
+                Panel(
+                    title="Clock of the metric source",
+                    text="Its difference to the collector. Above 10 s every load is unknown.",
+                    unit="s",
+                    queries=[Query(_of("equipoise_collector_source_skew_seconds"), "{{pod}} {{instance}}")],
+                ),
+                Panel(
+                    title="Time until certificates expire",
+                    text="Of NATS, as of the last connection, and of the extender.",
+                    unit="s",
+                    empty_when="NATS and the extender have no TLS",
+                    queries=[
+                        Query(f"max({_of('equipoise_bus_certificate_expiry_timestamp_seconds')} > 0) - time()", "NATS"),
+                        Query(
+                            f"min({_of('equipoise_scorer_certificate_expiry_timestamp_seconds')} > 0) - time()",
+                            "extender",
+                        ),
+                    ],
+                ),
+            ],
+        ),
+    ],
+)
+
+EVICTIONS = Dashboard(
+    uid="equipoise-evictions",
+    title="Equipoise / Evictions",
+    text="What was proposed, what became of it and why, and how much of each limit is in use.",
+    rows=[
+        Row(
+            title="Outcomes",
+            panels=[
+                Panel(
+                    title="Proposed per hour",
+                    text="Intents of the leading descheduler, by strategy.",
+                    stacked=True,
+                    empty_when="no node was above its threshold",
+                    queries=[
+                        Query(f"sum by (strategy) ({_hourly('equipoise_descheduler_intents_total')})", "{{strategy}}")
+                    ],
+                ),
+                Panel(
+                    title="Outcomes per hour",
+                    text="`equipoise explain eviction NAMESPACE/POD` has the reason of each.",
+                    stacked=True,
+                    queries=[Query(f"sum by (outcome) ({_hourly('equipoise_binder_outcomes_total')})", "{{outcome}}")],
+                ),
+                Panel(
+                    title="Rejected by a limit, per hour",
+                    text="Usual, but for unusualRate, lateReplacements and failingReplacements.",
+                    stacked=True,
+                    queries=[
+                        Query(f"sum by (limit) ({_hourly('equipoise_binder_limit_rejections_total')})", "{{limit}}")
+                    ],
+                ),
+                Panel(
+                    title="Ledger",
+                    text="1 for its state. Only in the state `allowed` pods are evicted.",
+                    queries=[Query(f"max by (state) ({_of('equipoise_binder_ledger')})", "{{state}}")],
+                ),
+            ],
+        ),
+        Row(
+            title="Limits",
+            panels=[
+                Panel(
+                    title="Limits in use",
+                    text="What each limit counts now, for the workload, namespace or node with the highest count, or "
+                    "for the cluster. `equipoise status` has the maximum of each.",
+                    queries=[Query(f"max by (limit) ({_of('equipoise_binder_limit_used')})", "{{limit}}")],
+                ),
+                Panel(
+                    title="Time from an intent to its outcome",
+                    text="It waits for limits.rate and for the API server.",
+                    unit="s",
+                    queries=[
+                        Query(_quantile(share, "equipoise_binder_intent_duration_seconds"), f"{share:.0%}")
+                        for share in (0.5, 0.99)
+                    ],
+                ),
+            ],
+        ),
+        Row(
+            title="Effect",
+            panels=[
+                Panel(
+                    title="Load after evictions, per day",
+                    text="Nodes whose load fell as expected one window after evictions (reduced), or did not.",
+                    stacked=True,
+                    empty_when="no load was compared yet",
+                    queries=[
+                        Query(
+                            f"sum by (result) (increase({_of('equipoise_descheduler_load_reductions_total')}[1d]))",
+                            "{{result}}",
+                        )
+                    ],
+                ),
+                Panel(
+                    title="Returns and cooldowns",
+                    text="Replacements that returned to the node of the evicted pod, in a day; nodes in cooldown, as "
+                    "evictions did not reduce their load; moves of dry runs.",
+                    queries=[
+                        Query(
+                            f"sum(increase({_of('equipoise_descheduler_same_node_returns_total')}[1d]))",
+                            "returns per day",
+                        ),
+                        Query(f"max({_of('equipoise_descheduler_nodes_in_cooldown')})", "nodes in cooldown"),
+                        Query(f"max({_of('equipoise_descheduler_dry_run_moves')})", "dry-run moves"),
+                    ],
+                ),
+                Panel(
+                    title="Evaluations per hour",
+                    text="Of the leading descheduler: 30 by default.",
+                    queries=[
+                        Query(
+                            f"sum({_hourly('equipoise_descheduler_evaluation_duration_seconds_count')})", "evaluations"
+                        )
+                    ],
+                ),
+                Panel(
+                    title="Duration of an evaluation",
+                    text="95th percentile.",
+                    unit="s",
+                    queries=[Query(_quantile(0.95, "equipoise_descheduler_evaluation_duration_seconds"), "evaluation")],
+                ),
+            ],
+        ),
+    ],
+)
+
+SCORING = Dashboard(
+    uid="equipoise-scoring",
+    title="Equipoise / Scoring",
+    text="What scores cost kube-scheduler, and whether it uses them.",
+    rows=[
+        Row(
+            title="Cost",
+            panels=[
+                Panel(
+                    title="Requests of kube-scheduler",
+                    text="By verb and result. None although pods are placed: it does not reach the scorer.",
+                    unit="reqps",
+                    stacked=True,
+                    queries=[
+                        Query(
+                            f"sum by (verb, result) ({_rate('equipoise_scorer_requests_total')})",
+                            "{{verb}} {{result}}",
+                        )
+                    ],
+                ),
+                Panel(
+                    title="Time of a score",
+                    text="From the last byte of the request to the response. kube-scheduler waits for at most 0.2 s.",
+                    unit="s",
+                    queries=[
+                        Query(
+                            _quantile(share, "equipoise_scorer_request_duration_seconds", verb="prioritize"),
+                            f"{share:.0%}",
+                        )
+                        for share in (0.5, 0.9, 0.99)
+                    ],
+                ),
+                Panel(
+                    title="CPU time per request",
+                    text="Of the scorers, with everything that they do besides.",
+                    unit="s",
+                    queries=[
+                        Query(
+                            f"sum({_ours(_rate('process_cpu_seconds_total'), 'equipoise_scorer_reservations')}) / "
+                            f"sum({_rate('equipoise_scorer_requests_total')})",
+                            "per request",
+                        )
+                    ],
+                ),
+                Panel(
+                    title="Connections closed",
+                    text="limit: too many; timeout: no request; handshake: TLS.",
+                    unit="ops",
+                    empty_when="no connection was closed",
+                    queries=[
+                        Query(f"sum by (reason) ({_rate('equipoise_scorer_connections_dropped_total')})", "{{reason}}")
+                    ],
+                ),
+            ],
+        ),
+        Row(
+            title="Effect",
+            panels=[
+                Panel(
+                    title="Scores followed",
+                    text="Share of the last 1,000 placed pods on a best node of their response, and what chance would "
+                    "have reached. Close together: another plugin outweighs the scores.",
+                    unit="percentunit",
+                    queries=[
+                        Query(f"max({_of('equipoise_scores_followed_ratio')})", "followed"),
+                        Query(f"max({_of('equipoise_scores_followed_by_chance_ratio')})", "by chance"),
+                    ],
+                ),
+                Panel(
+                    title="Neutral scores",
+                    text="alike: the nodes are level. coverage: too few nodes have fresh data. late: the request was.",
+                    unit="reqps",
+                    stacked=True,
+                    empty_when="no response was neutral",
+                    queries=[Query(f"sum by (reason) ({_rate('equipoise_scorer_neutral_total')})", "{{reason}}")],
+                ),
+                Panel(
+                    title="Nodes",
+                    text="By whether the scorer knows their load.",
+                    stacked=True,
+                    queries=[Query(f"max by (load) ({_of('equipoise_scorer_nodes')})", "{{load}}")],
+                ),
+                Panel(
+                    title="Reservations",
+                    text="Scored pods that are not placed yet, by replica.",
+                    queries=[Query(_of("equipoise_scorer_reservations"), "{{pod}} {{instance}}")],
+                ),
+            ],
+        ),
+        Row(
+            title="Advice and shadow policy",
+            panels=[
+                Panel(
+                    title="Advice",
+                    text="Placed pods by what happened to their advice, for the weekly report.",
+                    unit="ops",
+                    stacked=True,
+                    queries=[
+                        Query(f"sum by (result) ({_rate('equipoise_scorer_placement_advice_total')})", "{{result}}")
+                    ],
+                ),
+                Panel(
+                    title="Disagreement of the shadow policy",
+                    text="Share of the requests without a best node in common.",
+                    unit="percentunit",
+                    empty_when="there is no shadow policy",
+                    queries=[
+                        Query(
+                            f"sum({_rate('equipoise_scorer_shadow_disagreements_total')}) / "
+                            f"(sum({_rate('equipoise_scorer_shadow_requests_total')}) > 0)",
+                            "disagreement",
+                        )
+                    ],
+                ),
+            ],
+        ),
+    ],
+)
+
+DASHBOARDS: Sequence[Dashboard] = (FLEET, SERVICES, EVICTIONS, SCORING)
+
+
+def document(dashboard: Dashboard) -> dict[str, Any]:
+    """The JSON model of Grafana, of version 11."""
+    return {
+        "uid": dashboard.uid,
+        "title": dashboard.title,
+        "description": dashboard.text,
+        "tags": ["equipoise"],
+        "schemaVersion": 41,
+        "editable": False,
+        "graphTooltip": 1,
+        "refresh": "30s",
+        "time": {"from": "now-6h", "to": "now"},
+        "timezone": "browser",
+        "links": [
+            {
+                "type": "dashboards",
+                "title": "Equipoise",
+                "tags": ["equipoise"],
+                "asDropdown": True,
+                "includeVars": True,
+                "keepTime": True,
+            }
+        ],
+        "templating": {
+            "list": [
+                {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
+                {
+                    "name": "namespace",
+                    "label": "Namespace",
+                    "type": "query",
+                    "datasource": DATASOURCE,
+                    "query": {"query": "label_values(equipoise_ready, namespace)", "refId": "namespace"},
+                    "refresh": 2,
+                    "sort": 1,
+                    "includeAll": True,
+                    "allValue": ".*",
+                    "current": {"text": "All", "value": "$__all"},
+                },
+            ]
+        },
+        "panels": list(_panels(dashboard)),
+    }
+
+
+def _panels(dashboard: Dashboard) -> Iterator[dict[str, Any]]:
+    """Rows one below the other; the panels of a row side by side, as many as fit."""
+    number, y = 0, 0
+    for row in dashboard.rows:
+        number += 1
+        place = {"x": 0, "y": y, "w": WIDTH, "h": 1}
+        yield {"id": number, "type": "row", "title": row.title, "collapsed": False, "gridPos": place, "panels": []}
+        x, y, height = 0, y + 1, 0
+        for panel in row.panels:
+            if x + panel.width > WIDTH:
+                x, y, height = 0, y + height, 0
+            number += 1
+            place = {"x": x, "y": y, "w": panel.width, "h": panel.height}
+            yield {"id": number, "gridPos": place, **_panel(panel)}
+            x, height = x + panel.width, max(height, panel.height)
+        y += height
+
+
+def _panel(panel: Panel) -> dict[str, Any]:
+    targets = [
+        {
+            "refId": chr(ord("A") + index),
+            "datasource": DATASOURCE,
+            "expr": query.expression,
+            "legendFormat": query.legend or "__auto",
+            "range": panel.kind != "stat",
+            "instant": panel.kind == "stat",
+            "format": "heatmap" if panel.kind == "heatmap" else "time_series",
+        }
+        for index, query in enumerate(panel.queries)
+    ]
+    return {
+        "type": panel.kind,
+        "title": panel.title,
+        "description": panel.text,
+        "datasource": DATASOURCE,
+        "targets": targets,
+        **_appearance(panel),
+    }
+
+
+def _appearance(panel: Panel) -> dict[str, Any]:
+    match panel.kind:
+        case "heatmap":
+            return {
+                "fieldConfig": {"defaults": {"unit": "short"}, "overrides": []},
+                "options": {
+                    "calculate": False,
+                    "cellGap": 1,
+                    "color": {"mode": "scheme", "scheme": "Oranges", "steps": 64},
+                    "legend": {"show": True},
+                    "rowsFrame": {"layout": "le"},
+                    "tooltip": {"mode": "single", "yHistogram": True},
+                    "yAxis": {"unit": panel.unit, "axisPlacement": "left"},
+                },
+            }
+        case "stat":
+            return {
+                "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []},
+                "options": {"colorMode": "none", "graphMode": "none", "reduceOptions": {"calcs": ["lastNotNull"]}},
+            }
+        case "timeseries":
+            stacking = "normal" if panel.stacked else "none"
+            custom = {"fillOpacity": 10, "showPoints": "never", "stacking": {"group": "A", "mode": stacking}}
+            return {
+                "fieldConfig": {"defaults": {"unit": panel.unit, "custom": custom}, "overrides": []},
+                "options": {
+                    "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
+                    "tooltip": {"mode": "multi", "sort": "desc"},
+                },
+            }
+
+
+def kustomization() -> dict[str, Any]:
+    """A ConfigMap for each dashboard, with the label that the sidecar of Grafana reads."""
+    return {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "configMapGenerator": [
+            {"name": dashboard.uid, "files": [f"{name(dashboard)}.json"]} for dashboard in DASHBOARDS
+        ],
+        "generatorOptions": {"disableNameSuffixHash": True, "labels": {"grafana_dashboard": "1"}},
+    }
+
+
+def name(dashboard: Dashboard) -> str:
+    """Of its file."""
+    return dashboard.uid.removeprefix("equipoise-")

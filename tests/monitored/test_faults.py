@@ -1,0 +1,236 @@
+"""Alerts on the real services: they run in one process for hours of simulated time.
+
+Prometheus' own engine evaluates the rules on what they exported meanwhile.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from builders import NOW
+from descheduler.cluster import a_node_object
+from flow.loop import HOT, IDLE, Loop
+from monitored.promtool import needs_promtool, run_promtool
+from monitored.queries import selectors
+from monitoring.__main__ import ROOT
+from monitoring.alerts import ALERTS
+from prometheus_client import CollectorRegistry
+
+from equipoise.binder.shell.ledger_store import NAME as LEDGER
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.kubernetes import objects
+from equipoise.runtime.bus.codec import SUBJECT
+from equipoise.runtime.bus.errors import BusErrors
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS, LEASES, NODES
+from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
+from equipoise.runtime.process.main import refused
+
+pytestmark = needs_promtool
+
+RULES = ROOT / "k8s" / "metrics" / "alerting-rules.yaml"
+OWN = "equipoise-system"
+
+METRICS = {selector.metric for alert in ALERTS for selector in selectors(alert.expression)}
+
+
+class Watched(Loop):
+    """The five services, scraped once a minute of simulated time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.registries["nats"] = CollectorRegistry()  # type: ignore[index]  # of the one connection of all services
+        self.bus.errors = BusErrors(self.clock, self.registries["nats"])  # type: ignore[index]
+        self.scrapes: list[Mapping[str, str]] = []
+        self.unscraped: set[str] = set()
+        self.unmeasured: set[str] = set()
+        self._replaced = 0
+
+    async def run_for(self, minutes: int) -> None:
+        for _ in range(minutes):
+            await self.pass_time(60)
+            self._replace()
+            self.scrapes.append(dict(self._scrape()))
+
+    def _measure(self) -> None:
+        super()._measure()
+        self.source.nodes = {name: usage for name, usage in self.source.nodes.items() if name not in self.unmeasured}
+
+    def _replace(self) -> None:
+        """A controller creates a pod for each evicted one, and kube-scheduler places it on an idle node."""
+        for name in self.evicted()[self._replaced :]:
+            self._replaced += 1
+            self.place(name.split("-")[0], f"{name.split('-')[0]}-1-r{self._replaced}", IDLE[self._replaced % 2])
+
+    def _scrape(self) -> Iterator[tuple[str, str]]:
+        for service, registry in self.registries.items():
+            if service in self.unscraped:
+                continue
+            place = {"namespace": OWN, "pod": f"{service}-0", "instance": f"10.0.0.1:{len(service)}"}
+            for family in registry.collect():
+                for sample in family.samples:
+                    if sample.name in METRICS:
+                        labels = ",".join(f'{name}="{value}"' for name, value in (place | sample.labels).items())
+                        yield f"{sample.name}{{{labels}}}", f"{sample.value:.6f}"
+
+    def series(self) -> list[dict[str, str]]:
+        """As promtool reads them. A series that is no longer exported is stale, as after a scrape without it."""
+        names = sorted({name for scrape in self.scrapes for name in scrape})
+        return [{"series": name, "values": " ".join(self._values(name))} for name in names]
+
+    def _values(self, name: str) -> Iterator[str]:
+        before = False
+        for scrape in self.scrapes:
+            value = scrape.get(name)
+            yield value if value is not None else "stale" if before else "_"
+            before = value is not None
+
+
+Fault = Callable[[Watched], None]
+
+
+def source_down(loop: Watched) -> None:
+    loop.source.down = "connection refused"
+
+
+def skewed(loop: Watched) -> None:
+    loop.source.skew = -4.0
+
+
+def bus_lost(loop: Watched) -> None:
+    loop.bus.disconnect()
+
+
+def ledger_deleted(loop: Watched) -> None:
+    loop.kube.remove(CONFIG_MAPS, LEDGER, OWN)
+
+
+def ledger_forbidden(loop: Watched) -> None:
+    loop.kube.fail_next("get", status=403, resource="configmaps", times=None)
+
+
+def annotations_forbidden(loop: Watched) -> None:
+    loop.kube.fail_next("annotate", status=403, times=None)
+
+
+def lease_lost(loop: Watched) -> None:
+    loop.kube.fail_next("replace", status=500, resource="leases", name=DESCHEDULER_LEASE, times=None)
+
+
+def scorer_gone(loop: Watched) -> None:
+    loop.unscraped.add("scorer")
+
+
+def configuration_refused(loop: Watched) -> None:
+    refused(loop.health["binder"], ConfigurationError("binder.limits.rate: expected an object"))
+
+
+def node_unmeasured(loop: Watched) -> None:
+    """One of four, and Ready for more than five minutes: three quarters of the nodes have fresh data."""
+    loop.kube.put(NODES, a_node_object("node-d", loop.clock.now()))
+    loop.unmeasured.add("node-d")
+
+
+def watch_broken(loop: Watched) -> None:
+    """Of the collector alone: of the others, only it watches ReplicaSets."""
+    for verb in ("list", "watch"):
+        loop.kube.fail_next(verb, status=403, resource="replicasets", times=None)
+    loop.kube.end_watches()
+
+
+def message_redirected(loop: Watched) -> None:
+    loop.bus.inject(subjects.node_utilization(HOT), b"{}", headers={SUBJECT: "equipoise.utilization.node.other"})
+
+
+def other_installation(loop: Watched) -> None:
+    """Older than this one, in another namespace."""
+    created, renewed = (datetime.fromtimestamp(at, UTC) for at in (NOW - 86_400, NOW + 86_400))
+    metadata = objects.ObjectMeta(name=DESCHEDULER_LEASE, namespace="other", creation_timestamp=created)
+    spec = objects.LeaseSpec(holder_identity="other", renew_time=renewed)
+    lease = loop.kube.put(LEASES, objects.Lease(metadata=metadata, spec=spec))
+    assert lease.metadata.creation_timestamp == created
+
+
+FAULTS: Mapping[str, tuple[Fault, int, set[str]]] = {
+    "the metric source does not respond": (source_down, 25, {"EquipoiseScoresWithoutCoverage"}),
+    "the clock of the metric source is late": (skewed, 25, {"EquipoiseClockSkew"}),
+    "the connection to NATS is lost": (bus_lost, 15, {"EquipoiseNatsUnreachable"}),
+    "the ledger is deleted": (ledger_deleted, 10, {"EquipoiseLedgerClosed"}),
+    "the ledger may not be read": (ledger_forbidden, 20, {"EquipoiseLedgerUnreadable"}),
+    "annotations may not be written": (annotations_forbidden, 70, {"EquipoiseAnnotationsRefused"}),
+    "the descheduler loses its Lease": (lease_lost, 40, {"EquipoiseNoEvaluations"}),
+    "the scorer is gone": (scorer_gone, 15, {"EquipoiseServiceDown"}),
+    "the changed configuration is invalid": (configuration_refused, 15, {"EquipoiseConfigurationRejected"}),
+    "a message was published for another subject": (message_redirected, 5, {"EquipoiseMessagesRedirected"}),
+    "a quarter of the nodes has no data": (node_unmeasured, 50, {"EquipoiseEvictionsWithoutCoverage"}),
+    "ReplicaSets may not be watched": (watch_broken, 25, {"EquipoiseWatchBroken"}),
+    "another installation is older": (other_installation, 15, {"EquipoiseOtherInstallation"}),
+}
+
+
+FAST = ("the scorer is gone", "the changed configuration is invalid")
+"""The others take several seconds each, and are run weekly."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in FAST else [pytest.mark.weekly]) for name in FAULTS]
+)
+async def test_a_fault_fires_its_alert(name: str, tmp_path: Path) -> None:
+    """After 20 minutes without a fault, in which none fires."""
+    fault, minutes, expected = FAULTS[name]
+    loop = Watched()
+    async with loop.running():
+        await loop.run_for(20)
+        fault(loop)
+        await loop.run_for(minutes)
+
+    assert firing(loop, tmp_path, until=19) == set()
+    assert firing(loop, tmp_path, until=19 + minutes) == expected
+
+
+@pytest.mark.weekly
+async def test_services_without_their_admission_policy_are_reported(tmp_path: Path) -> None:
+    """With a ServiceAccount, the annotator and the binder do not start without it."""
+    loop = Watched()
+    loop.kube.as_service_account = True
+    async with loop.running():
+        await loop.run_for(35)
+
+    expected = {"EquipoiseFenceMissing", "EquipoiseReplicaNotReady", "EquipoiseServiceDown"}
+    assert firing(loop, tmp_path, until=34) == expected
+
+
+@pytest.mark.parametrize("minutes", [60, pytest.param(240, marks=pytest.mark.weekly)])
+async def test_no_alert_fires_without_a_fault(minutes: int, tmp_path: Path) -> None:
+    """Pods are evicted and replaced meanwhile, and limits reject intents."""
+    loop = Watched()
+    async with loop.running():
+        await loop.run_for(minutes)
+
+    assert loop.evicted()
+    assert firing(loop, tmp_path, until=minutes - 1) == set()
+
+
+def firing(loop: Watched, folder: Path, *, until: int) -> set[str]:
+    """The alerts that fired up to this minute, as Prometheus evaluates them once a minute."""
+    expression = f'count by (alertname) (count_over_time(ALERTS{{alertstate="firing"}}[{until + 1}m]))'
+    document: dict[str, Any] = {
+        "rule_files": [str(RULES)],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": loop.series(),
+                "promql_expr_test": [{"expr": expression, "eval_time": f"{until}m", "exp_samples": []}],
+            }
+        ],
+    }
+    file = folder / "run.yaml"
+    file.write_text(yaml.safe_dump(document, width=1_000_000))
+    result = run_promtool("test", "rules", file)
+    assert result.returncode == 0 or "got:" in result.stderr, result.stderr
+    return set(re.findall(r'alertname="(\w+)"', result.stderr.partition("got:")[2]))
