@@ -23,6 +23,7 @@ MODULES = {
     "weeks": "weeks",
     "level_vs_descheduler": "level_vs_descheduler",
     "live_5000": "live_5000",
+    "live_page": "live_page",
     "resources": "resources",
     "lab_replay": "lab",
     "lab_memory": "lab",

@@ -124,6 +124,8 @@ def _values_lines(group: Group, depth: int = 0) -> Iterator[str]:
     if depth == 0:
         yield f"# {HEADER} The same texts are in README.md."
     for name, value in group.values.items():
+        if depth == 0:
+            yield ""
         yield from _comment(value.text, pad) if isinstance(value, Value) or depth == 0 else ()
         if isinstance(value, Group):
             yield f"{pad}{name}:"

@@ -274,7 +274,6 @@ def _policies() -> Iterator[Change]:
         "spec/ingress/0/from/0/namespaceSelector/matchLabels",
         Yaml("toYaml $.Values.networkPolicy.metricsNamespaceLabels"),
     )
-    yield Change("PriorityClass", "equipoise", "metadata/name", value_of("$.Values.priorityClass.name"))
     yield Change("PriorityClass", "equipoise", "value", value_of("int64 $.Values.priorityClass.value"))
     shares = "spec/limited/nominalConcurrencyShares"
     yield Change(
@@ -338,7 +337,6 @@ def template_objects(manifests: Manifests) -> dict[str, list[Node]]:
             for documents in objects.values()
             for each in documents
             if (each["kind"], each["metadata"]["name"]) == (change.kind, change.name)
-            or (change.kind == each["kind"] == "PriorityClass")
         ]
         if len(matches) != 1:
             raise ValueError(f"not one object {change.kind} {change.name} in k8s, but {len(matches)}")
@@ -351,7 +349,6 @@ def template_objects(manifests: Manifests) -> dict[str, list[Node]]:
             if document["kind"] == "Namespace":
                 continue  # `helm install --create-namespace` creates it
             kind, name = document["kind"], document["metadata"]["name"]
-            name = name if isinstance(name, str) else "equipoise"
             if (kind, name) == ("ClusterRoleBinding", "equipoise-evict"):
                 result[file].append(_namespaced_binding(unused))
             node = _everywhere(document, kind)
@@ -370,10 +367,7 @@ def _conditional(node: Node, file: str, kind: str, name: str, unused: set[tuple[
             conditions.append(f"({condition})" if " " in condition else condition)
     if not conditions:
         return node
-    condition = (
-        conditions[0].removeprefix("(").removesuffix(")") if len(conditions) == 1 else " ".join(["and", *conditions])
-    )
-    return When(condition, node)
+    return When(conditions[0] if len(conditions) == 1 else " ".join(["and", *conditions]), node)
 
 
 def _namespaced_binding(unused: set[tuple[str, str, str, str]]) -> Node:
@@ -402,8 +396,10 @@ def _everywhere(document: Document, kind: str) -> Node:
     changed: Any = _replace(document, ())
     metadata = changed["metadata"]
     name = metadata["name"]
-    if kind in RENAMED and isinstance(name, str) and name.startswith("equipoise"):
+    if kind in RENAMED and name.startswith("equipoise"):
         metadata["name"] = _full_name(name)
+    elif kind == "PriorityClass":
+        metadata["name"] = value_of("$.Values.priorityClass.name")
     labels = {"app.kubernetes.io/name": _NAME, **metadata.pop("labels", {})}
     labels.pop("app.kubernetes.io/part-of", None)
     metadata["labels"] = {**labels, "more": More('include "equipoise.labels" $ | fromYaml')}

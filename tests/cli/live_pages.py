@@ -1,20 +1,29 @@
-"""A cluster as the live views show it, and the page of it on a real port. Also a program: python -m cli.live_pages."""
+"""A cluster as the live views show it, and the page of it on a real port.
+
+Also a program, in tests/: `python -m cli.live_pages NODES PORT` serves the page, `… measure NODES` measures it.
+"""
 
 import asyncio
+import json
 import math
 import random
+import statistics
+import sys
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from builders import GIB, a_placed_pod, a_workload, an_intent
+from cli.browsers import chromium
 
 from equipoise.binder.decisions.status import LimitUsage
-from equipoise.cli.dashboard.explanations import Explanations
 from equipoise.cli.dashboard.run import LOCAL, serving
 from equipoise.cli.dashboard.server import application
 from equipoise.cli.dashboard.viewers import Viewers
+from equipoise.cli.live.explanations import Explanations
 from equipoise.cli.live.rows import Connection, LimitsRow, PlanRow
 from equipoise.cli.live.state import LiveState
 from equipoise.contracts.configuration.settings import LoadSettings
@@ -34,6 +43,7 @@ from equipoise.testbed.memory.bus import MemoryBus
 
 HOT, CORES, MEMORY = 0.72, 16.0, 64 * GIB
 HOURS = 2
+UPDATES = 12
 
 
 class ShownCluster:
@@ -141,7 +151,11 @@ class ShownCluster:
     def _decision(self, now: float, replacements: list[ReplacementPlaced]) -> DescheduleDecision:
         nodes = [
             NodeClassification(
-                node=row.node, state=state_of(row.cpu), load=Resources(cpu=row.cpu, memory=row.memory), sampled_at=now
+                node=row.node,
+                state=state_of(row.cpu),
+                load=Resources(cpu=row.cpu, memory=row.memory),
+                sampled_at=now,
+                why="" if row.cpu is not None else "no sample within 180 s",
             )
             for row in self.state.rows
         ]
@@ -215,7 +229,39 @@ async def main(nodes: int, port: int) -> None:
             publish(cluster, viewers)
 
 
-if __name__ == "__main__":
-    import sys
+async def measure(nodes: int) -> None:
+    """Print the times of the page in a real browser: milliseconds of its main thread, as one JSON object."""
+    clock = SystemClock()
+    cluster = ShownCluster(nodes, clock.now())
+    with tempfile.TemporaryDirectory() as profile:
+        async with shown_page(cluster) as (url, viewers), chromium(Path(profile)) as browser:
+            await browser.size(1360, 900)
+            await browser.open("about:blank")  # the browser itself has started
+            await browser.open(url)
+            await browser.until("window.equipoise && window.equipoise.firstPaint > 0")
+            first = await browser.run("return window.equipoise.firstPaint")
+            times, changed = [], 0
+            for _ in range(UPDATES):
+                before = await browser.run("return window.equipoise.updates")
+                cluster.measure(clock.now(), level=0.3 + 0.4 * (len(times) % 2))
+                changes = cluster.state.take_changes()
+                assert changes is not None
+                changed = len(changes.nodes)
+                viewers.publish(msgspec.json.encode(changes))
+                await browser.until(f"window.equipoise.updates > {before}")
+                times.append(await browser.run("return window.equipoise.lastUpdate"))
+    found = {
+        "first_paint": first,
+        "update_median": statistics.median(times),
+        "update_worst": max(times),
+        "updates": len(times),
+        "changed": changed,
+    }
+    print(json.dumps(found))
 
-    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2])))
+
+if __name__ == "__main__":
+    if sys.argv[1] == "measure":
+        asyncio.run(measure(int(sys.argv[2])))
+    else:
+        asyncio.run(main(int(sys.argv[1]), int(sys.argv[2])))

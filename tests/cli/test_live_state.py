@@ -267,6 +267,13 @@ def test_the_load_of_an_evaluation_is_used_until_a_measurement_is_received() -> 
     assert (0.5, 0.5) == (a_row(state).cpu, a_row(state).memory)
 
 
+def test_a_node_that_is_unknown_in_an_evaluation_says_why() -> None:
+    """The reason of the descheduler."""
+    node = NodeClassification(node="node-a", state="unknown", load=Resources(), why="no placement", sampled_at=NOW - 5)
+
+    assert "no placement" == a_row(a_state(a_decision(nodes=[node]))).unknown
+
+
 def test_the_spread_needs_two_nodes() -> None:
     """Of one node it is unknown."""
     one = a_state(a_node_utilization("node-a", cpu=9.0))

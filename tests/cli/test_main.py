@@ -23,6 +23,7 @@ HEAVY = (
     "prometheus_api_client",
     "kubernetes_asyncio",
     "rich",
+    "textual",
     "yaml",
     "structlog",
 )

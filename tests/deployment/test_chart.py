@@ -312,7 +312,8 @@ def test_every_value_has_an_effect(helm: Helm) -> None:
             before = merged(ALL_ON, needed)
             after = ALL_ON if changed is None else merged(before, nested(path, changed))
         elif isinstance(value.default, bool):
-            before, after = (merged(ALL_ON, nested(path, state)) for state in (True, False))
+            on = value.default or path[0] in ALL_ON
+            before, after = ALL_ON, merged(ALL_ON, nested(path, not on))
         elif "enum" in value.schema:
             other = next(each for each in value.schema["enum"] if each != value.default)
             before, after = ALL_ON, merged(ALL_ON, nested(path, other))

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cluster_fixtures import StartCluster, built_helm
-from deployment.base import NAMESPACE
+from deployment.base import NAMESPACE, base_documents
 from deployment.helm import CHART, RELEASE, SETUP, Helm, HelmError, documents_in
 from deployment.kustomize import Document, identity
 
@@ -228,3 +228,21 @@ async def test_it_is_installed_upgraded_rolled_back_and_removed(cluster: Cluster
 async def test_helm_3_does_the_same(cluster: Cluster, tmp_path: Path) -> None:
     helm = Helm(program=built_helm(HELM_3), home=tmp_path, kubeconfig=cluster.kubeconfig)
     await live_and_die(cluster, helm, tmp_path, "third")
+
+
+@pytest.mark.weekly
+async def test_it_takes_over_an_installation_by_kustomize(cluster: Cluster, helm: Helm) -> None:
+    """Without the flags of docs/operations.md it is refused."""
+    helm = replace(helm, kubeconfig=cluster.kubeconfig)
+    release = (RELEASE, CHART, "--namespace", NAMESPACE, "--wait", "--timeout", "60s")
+    async with cluster.api() as api:
+        await api.apply([*base_documents(), volume("taken-over")])
+        with pytest.raises(HelmError, match="cannot be imported into the current release"):
+            await asyncio.to_thread(helm.run, "install", *release)
+        flags = ("--take-ownership", "--force-conflicts")
+        await asyncio.to_thread(helm.run, "install", *release, *flags, values={"image": {"tag": "0.2.0"}})
+        binder = await api.request("GET", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/equipoise-binder")
+        assert binder["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
+        assert binder["spec"]["template"]["spec"]["containers"][0]["image"] == "equipoise:0.2.0"
+        await asyncio.to_thread(helm.run, "uninstall", RELEASE, "--namespace", NAMESPACE, "--wait", "--timeout", "60s")
+        assert "equipoise-binder" not in {name for _, _, name in await objects(api)}

@@ -5,7 +5,7 @@ import uPlot from "uplot";
 import { dark, scheme, token } from "./colors.js";
 import { points } from "./format.js";
 
-const HEIGHT = 238;
+const HEIGHT = 256;
 
 function options(width, onCursor) {
   const axis = { stroke: token("--quiet"), grid: { stroke: token("--line"), width: 1 }, ticks: { show: false }, font: "11px ui-sans-serif, system-ui, sans-serif" };

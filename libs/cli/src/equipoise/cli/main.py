@@ -30,6 +30,7 @@ COMMANDS = (
     "status",
     "tap",
     "testbed",
+    "top",
     "up",
     "version",
 )
@@ -47,6 +48,7 @@ EXTRAS: Mapping[str, tuple[str, str]] = {
     "report": ("services", "numpy"),
     "run": ("services", "numpy"),
     "testbed": ("local", "equipoise.testbed"),
+    "top": ("top", "textual"),
     "up": ("local", "equipoise.testbed"),
 }
 """Commands that require an extra of the distribution `equipoise`, with a module that the extra installs."""

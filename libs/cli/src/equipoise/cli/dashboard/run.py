@@ -8,10 +8,10 @@ import click
 import msgspec
 from aiohttp import web
 
-from equipoise.cli.dashboard.explanations import Explanations
 from equipoise.cli.dashboard.server import application
 from equipoise.cli.dashboard.viewers import Viewers
 from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.live.explanations import Explanations
 from equipoise.cli.live.feed import LiveFeed
 from equipoise.cli.options import ClusterOptions
 from equipoise.runtime.configuration import Logging, Nats

@@ -7,9 +7,9 @@ from importlib.resources import files
 import msgspec
 from aiohttp import web
 
-from equipoise.cli.dashboard.explanations import Explanations, kind_of
 from equipoise.cli.dashboard.viewers import Viewers
 from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.live.explanations import Explanations, kind_of
 from equipoise.cli.live.state import LiveState
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

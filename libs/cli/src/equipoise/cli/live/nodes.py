@@ -43,7 +43,7 @@ class KnownNode:
 
     __slots__ = (
         "_base", "_classified", "_cordoned", "_load", "_measured", "_missing", "_placed", "_pods", "_ready",
-        "_requests", "_sampled_at", "_usage", "_window", "name", "pod_count", "received_at",
+        "_requests", "_sampled_at", "_unknown_in_evaluation", "_usage", "_window", "name", "pod_count", "received_at",
     )  # fmt: skip
 
     def __init__(self, name: str, now: float) -> None:
@@ -64,6 +64,7 @@ class KnownNode:
         self._pods = b""
         self._usage = b""
         self._missing = ""
+        self._unknown_in_evaluation = ""
         self._classified: dict[str, NodeState] = {}
 
     def measure(self, message: NodeUtilization, now: float) -> bool:
@@ -118,6 +119,7 @@ class KnownNode:
         if self._measured is None and classification.sampled_at > (self._sampled_at or 0.0):
             self._load, self._sampled_at = classification.load, classification.sampled_at
             self._window = "the last evaluation"
+            self._unknown_in_evaluation = classification.why if classification.state == "unknown" else ""
 
     def expect(self, why_missing: str) -> None:
         """The collector reports why it has no data of this node; "" when it does not."""
@@ -147,7 +149,8 @@ class KnownNode:
         if not is_fresh(self._sampled_at, now, max_age):
             return Resources(), self._missing or (NOT_READY if not self._ready else TOO_OLD)
         if known(self._load.cpu) is None or known(self._load.memory) is None:
-            return self._load, self._missing or (NO_USAGE if self._window else NO_WINDOW)
+            why = self._missing or (self._unknown_in_evaluation if self._measured is None else "")
+            return self._load, why or (NO_USAGE if self._window else NO_WINDOW)
         return self._load, ""
 
     def pods(self) -> Iterator[PodRow]:

@@ -357,6 +357,12 @@ class LiveState:
             **self._parts,  # type: ignore[arg-type]  # each name has its own type
         )
 
+    @property
+    def is_complete(self) -> bool:
+        """The load of every node is known that collectors expect, and they have reported how many that is."""
+        expected = sum(cycle.expected for cycle in self._cycles.values())
+        return 0 < expected <= len(self._rows) and not any(row.unknown for row in self._rows.values())
+
     def frame(self, at: float) -> Frame | None:
         """The last frame at or before `at`, else the oldest; None if there is none."""
         chosen = next((each for each in reversed(self._frames) if each[0] <= at), None)

@@ -1,0 +1,1 @@
+"""`equipoise top`: the live view of the cluster in a terminal."""

@@ -1,0 +1,37 @@
+"""`equipoise top`."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from equipoise.cli.options import ClusterOptions, cluster_options, json_option, nats_options
+
+if TYPE_CHECKING:
+    from equipoise.runtime.configuration import Nats
+
+
+@click.command()
+@click.option("--once", is_flag=True, help="Print the nodes once as a table, when all loads are known, and end.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=30.0,
+    show_default=True,
+    help="With --once: seconds to wait for loads that are unknown.",
+)
+@nats_options
+@cluster_options
+@json_option
+def top(once: bool, wait: float, server: "Nats", cluster: ClusterOptions, as_json: bool) -> None:
+    """Watch the load of the nodes, moves, limits and what is unknown, in the terminal.
+
+    The same view as that of `equipoise dashboard`. It changes nothing. -o json implies --once.
+    """
+    import asyncio
+
+    from equipoise.cli.top.run import run_once, run_top
+
+    if once or as_json:
+        asyncio.run(run_once(server, cluster, wait=wait, as_json=as_json))
+    else:
+        asyncio.run(run_top(server, cluster))
