@@ -25,6 +25,7 @@ MODULES = {
     "live_5000": "live_5000",
     "live_page": "live_page",
     "resources": "resources",
+    "first_insight": "first_insight",
     "lab_replay": "lab",
     "lab_memory": "lab",
 }

@@ -11,6 +11,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 from cli.programs import PROGRAM, run
+from kubelets import Kubelet
 
 from equipoise.binder.shell.ledger_store import KEY, NAME
 from equipoise.binder.state.ledger import Ledger
@@ -41,6 +42,7 @@ class HttpCluster:
         self.refused: set[str] = set()
         """Paths that are answered with 403."""
 
+        self.kubelet: Kubelet | None = None
         self.broken: set[tuple[str, str]] = set()
         """Method and path that are answered with 500."""
 
@@ -56,10 +58,13 @@ class HttpCluster:
     def ledger(self) -> Ledger:
         return decode(self.objects[LEDGER_PATH]["data"][KEY])
 
-    async def respond(self, request: web.Request) -> web.Response:
-        path, body = request.path, await request.read()
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        path = request.path
         if path in self.refused:
             return _status(403, "Forbidden")
+        if path.endswith("/portforward") and self.kubelet is not None:
+            return await self.kubelet.portforward(request)
+        body = await request.read()
         if (request.method, path) in self.broken:
             return _status(500, "InternalError")
         if request.method == "POST":

@@ -140,7 +140,7 @@ async def test_an_unreachable_bus_is_unknown_at_once() -> None:
     server = Nats(url=f"nats://127.0.0.1:{free_port()}")
     found = await read_binder_mode(server, a_cluster(LEADER.id), OWN, SystemClock())
 
-    assert (found.mode, found.why) == ("unknown", f"no NATS server at {server.url} (use --nats)")
+    assert (found.mode, found.why) == ("unknown", f"cannot connect to NATS at {server.url}: connection refused")
 
 
 async def test_rejected_credentials_are_unknown(bus: Bus) -> None:

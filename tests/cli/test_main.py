@@ -1,5 +1,6 @@
 """Commands, output, error messages and exit codes of the program."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -8,9 +9,11 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from cli.http_clusters import HttpCluster
 from cli.programs import PROGRAM, invoke
 from click.testing import CliRunner
 
+from equipoise.cli.completion.kubectl import complete
 from equipoise.cli.main import COMMANDS, main
 from equipoise.runtime.kubernetes.client import KubeError
 
@@ -33,6 +36,7 @@ def test_help_and_completion_do_not_import_large_libraries() -> None:
     """Declarations of commands import nothing that only their work needs: help and completion respond at once."""
     script = f"""
 import sys
+from equipoise.cli.completion.kubectl import complete
 from equipoise.cli.main import COMMANDS, main
 for name in COMMANDS:
     assert main.get_command(None, name).name == name
@@ -46,8 +50,9 @@ def test_every_command_has_a_help_text() -> None:
     """The help of the program shows the first sentence of each."""
     lines = invoke("--help").stdout.partition("Commands:\n")[2].splitlines()
 
-    assert [line.split()[0] for line in lines[: len(COMMANDS)]] == list(COMMANDS)
-    assert all(len(line.split()) > 2 for line in lines[: len(COMMANDS)])
+    named = [line for line in lines if line.startswith("  ") and line[2] != " "]
+    assert [line.split()[0] for line in named[: len(COMMANDS)]] == list(COMMANDS)
+    assert all(len(line.split()) > 2 for line in named[: len(COMMANDS)])
 
 
 def test_it_is_a_kubectl_plugin() -> None:
@@ -83,7 +88,17 @@ def test_the_defaults_are_a_valid_configuration() -> None:
         (HEADER + "scorer: {lsten: x}", "scorer.lsten: there is no such setting: did you mean listen?"),
         (HEADER + "descheduler: {interval: soon}", "descheduler.interval:"),
         ("a: [", "line 1, column 5"),
-        ("kind: Pod", "apiVersion: null is not allowed: expected equipoise.dev/v1alpha1"),
+        ("kind: Pod", 'kind: "Pod" is not allowed: expected EquipoiseConfiguration'),
+        (
+            "kind: Pod\nbinder: {evict: maybe}",
+            "apiVersion: is missing: add the line `apiVersion: equipoise.dev/",
+        ),
+        ("kind: Pod\nbinder: {evict: maybe}", 'binder.evict: "maybe" is not allowed: expected bool'),
+        (HEADER + "scorer: {policy: {name: profil}}", "did you mean profile? expected "),
+        (
+            HEADER + "binder: {limits: {evictionsPerCluster: {max: 1 %}}}",
+            "expected a percentage such as 1% (",
+        ),
     ],
 )
 def test_an_invalid_configuration_is_reported_with_path_value_and_what_is_allowed(text: str, error: str) -> None:
@@ -205,3 +220,54 @@ def test_completion_completes_commands() -> None:
 
     assert "complete -o nosort -F _equipoise_completion equipoise" in script
     assert "plain,pause\n" == completed.stdout
+
+
+def test_the_summaries_of_commands_are_not_cut() -> None:
+    """At 80 columns more than half of them once ended in dots."""
+    shown = CliRunner().invoke(main, ["--help"], terminal_width=60).output
+    assert "..." not in shown.partition("Commands:")[2]
+    assert "Check everything that Equipoise depends on, and print" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("tap util", ["utilization"]),
+        ("lab compare --policy prof", ["profile"]),
+        ("explain n", ["node"]),
+    ],
+)
+def test_kubectl_completes_names(words: str, expected: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """`kubectl_complete-equipoise` gets the words, and prints a line for each candidate and what kubectl does."""
+    sys.argv, before = ["kubectl_complete-equipoise", *words.split()], sys.argv
+    try:
+        complete()
+    finally:
+        sys.argv = before
+    *candidates, directive = capsys.readouterr().out.splitlines()
+    assert [each.partition("\t")[0].partition(".")[0] for each in candidates][:1] == expected
+    assert directive == ":4"
+
+
+async def test_pods_and_nodes_of_the_kubeconfig_are_completed(cluster: HttpCluster) -> None:
+    """Without a cluster there is nothing to complete, and no error."""
+    listed = [("shop", "web-1"), ("shop", "db-1"), ("bank", "web-2")]
+    pods = [{"metadata": {"namespace": namespace, "name": name}} for namespace, name in listed]
+    cluster.objects["/api/v1/pods"] = {"metadata": {}, "items": pods}
+    cluster.objects["/api/v1/namespaces/shop/pods"] = {"metadata": {}, "items": pods[:2]}
+    cluster.objects["/api/v1/nodes"] = {"metadata": {}, "items": [{"metadata": {"name": "node-a"}}]}
+
+    async def completed(words: str, **variables: str) -> list[str]:
+        script = "from equipoise.cli.completion.kubectl import complete; complete()"
+        arguments = [each or "" for each in words.split(" ")]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", script, *arguments, stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, "KUBECONFIG": str(cluster.file), **variables},
+        )  # fmt: skip
+        output, _ = await process.communicate()
+        return output.decode().splitlines()[:-1]
+
+    assert await completed("explain pod ") == ["bank/web-2", "shop/db-1", "shop/web-1"]
+    assert await completed("explain pod shop/w") == ["shop/web-1"]
+    assert await completed("explain node n") == ["node-a"]
+    assert await completed("explain node n", KUBECONFIG="/nowhere") == []

@@ -17,7 +17,7 @@ from bus_worlds import eventually, free_port
 from cli.buses import Bus
 from cli.http_clusters import OWN, HttpCluster
 from cli.narrow import assert_never_cut
-from cli.programs import run
+from cli.programs import run, started
 from descheduler.cluster import Cluster
 from rich.console import Console
 
@@ -27,7 +27,7 @@ from equipoise.cli.plan.run import show, show_changes
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW
 from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, RefusedMove
-from equipoise.contracts.messages.health import DRY_RUN, Heartbeat
+from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PendingMove, PlannedMove, PlannedNode, PlanRequest, PlanResponse
 from equipoise.contracts.messages.resources import Resources
@@ -183,7 +183,7 @@ async def test_the_user_tap_may_show_the_plan(leader: Leader, tmp_path: Path) ->
     assert lines[1].startswith("2 pods would move (3 nodes, ")
     assert lines[2] == "evictions: unknown, no heartbeat of a binder: check that one is running"
     assert lines[-1] == "Error: it is unknown whether binders evict"
-    assert "of 1 hot node the first needs" in output
+    assert "Nothing is proposed until the hot node stays above its threshold for " in output
     moves = [line.split() for line in lines if line.startswith("shop/app")]
     assert len(moves) == 2
     assert {move[1][:-1] for move in moves} == {"Deployment/app"}
@@ -226,13 +226,38 @@ async def test_json_has_the_whole_plan_and_diff_the_changes(leader: Leader, tmp_
     code, output = await leader.run("plan", "-o", "json", XDG_CACHE_HOME=str(tmp_path))
     _, same = await leader.run("plan", "--diff", XDG_CACHE_HOME=str(tmp_path))
     _, as_json = await leader.run("plan", "--diff", "-o", "json", XDG_CACHE_HOME=str(tmp_path))
-    plan, changes = msgspec.json.decode(output, type=PlanResponse), json.loads(as_json)
+    plan, changes = json.loads(output), json.loads(as_json)
 
     assert code == 0, output
-    assert [(move.node, move.target) for move in plan.moves] == [("node-a", "node-b"), ("node-a", "node-c")]
+    assert [(move["node"], move["target"]) for move in plan["moves"]] == [("node-a", "node-b"), ("node-a", "node-c")]
     assert same.splitlines()[1].startswith("No changes since the plan of ")
     assert (changes["added"], changes["removed"], changes["nodes"]) == ([], [], [])
     assert changes["until"] > changes["since"]
+
+
+async def test_scripts_may_have_an_exit_code_for_moves(leader: Leader, tmp_path: Path) -> None:
+    """Without the option, moves are no failure."""
+    await leader.a_binder_reports(DRY_RUN)
+    with_moves, _ = await leader.run("plan", "--exit-code", XDG_CACHE_HOME=str(tmp_path))
+    plain, _ = await leader.run("plan", XDG_CACHE_HOME=str(tmp_path))
+    assert (with_moves, plain) == (3, 0)
+
+
+async def test_a_watched_plan_is_shown_whole_and_then_its_changes(leader: Leader, tmp_path: Path) -> None:
+    """One JSON object for each; nothing if nothing has changed."""
+    await leader.a_binder_reports(DRY_RUN)
+    options = ("--nats", leader.bus.url, "--user", "tap", "--password-file", leader.bus.password_file("tap"))
+    watching = await started(
+        "plan", "--watch", "1", "-o", "json", *options, KUBECONFIG="/nowhere", XDG_CACHE_HOME=str(tmp_path)
+    )
+    first = await watching.prints(r"(.*)\n")
+    await leader.a_binder_reports(REAL)
+    second = await watching.prints(r".*\n(.*)\n")
+    watching.process.terminate()
+    await watching.ends()
+    assert json.loads(first[1])["evictions"] == DRY_RUN
+    changes = json.loads(second[1])
+    assert (changes["evictions_before"], changes["evictions"], changes["added"]) == (DRY_RUN, REAL, [])
 
 
 async def test_the_first_diff_shows_the_whole_plan(leader: Leader, tmp_path: Path) -> None:
@@ -261,13 +286,33 @@ async def test_the_plan_is_shown_even_if_it_cannot_be_saved(leader: Leader, tmp_
 
 async def test_an_unknown_output_format_is_invalid_input() -> None:
     """Exit code 2."""
-    code, output = await run("plan", "-o", "yaml")
+    code, output = await run("plan", "-o", "xml")
 
     assert code == 2
-    assert "'yaml' is not one of" in output
+    assert "'xml' is not one of" in output
 
 
 # text
+
+
+def test_a_plan_of_several_strategies_names_them() -> None:
+    """A node that is hot for two strategies is one hot node; a pod that both would move is in two rows."""
+    moves = [a_move(), msgspec.structs.replace(a_move(), strategy="level_day")]
+    nodes = [a_planned_node(), a_planned_node(strategy="level_day", missing=5)]
+    text = shown(a_plan(*moves, nodes=nodes))
+    rows = [line for line in text.splitlines() if line.startswith("shop/web-1")]
+    assert ["low_node_load" in rows[0], "level_day" in rows[1]] == [True, True]
+    assert "until the hot node stays above its threshold for" in text
+    assert "strategy" not in shown(a_plan(a_move()))
+
+
+def test_wide_output_has_all_rows() -> None:
+    """And the strategies."""
+    refused = [RefusedMove(pod=f"shop/web-{n}", node="node-a", why="protected") for n in range(50)]
+    text = io.StringIO()
+    show(a_plan(a_move(), refused=refused), Console(file=text, width=220), wide=True)
+    assert text.getvalue().count("protected") == 50
+    assert "low_node_load" in text.getvalue()
 
 
 def shown(plan: PlanResponse, **console: object) -> str:
@@ -292,7 +337,10 @@ def test_a_plan_has_a_section_for_each_list() -> None:
 
     assert "1 pod would move (40 nodes, 2027-01-15 08:00:00 UTC, planned by descheduler-1)\n" in text
     assert "evictions: dry run (binder.evict is false)\n" in text
-    assert "of 1 hot node the first needs 3 more evaluations (about 6 min)\n" in text
+    assert (
+        "Nothing is proposed until the hot node stays above its threshold for 3 more evaluations (about 6 min).\n"
+        in text
+    )
     assert "shop/web-1  Deployment/web  node-a  node-b  1.50 cores, 2.00 GiB  07:59:55  node is overutilized" in text
     assert "node-a  hot    80.0% → 65.0%  50.0% → ?  3 (6 min)           node is" in text
     assert "\nNot moved\npod        node    reason\nshop/db-0  node-a  its workload has too few replicas\n" in text
@@ -318,7 +366,7 @@ def test_long_lists_are_shortened_in_text() -> None:
     refused = [RefusedMove(pod=f"shop/web-{number}", node="node-a", why="protected") for number in range(50)]
     text = shown(a_plan(refused=refused))
 
-    assert "Not moved (first 20 of 50, -o json has all)" in text
+    assert "Not moved (first 20 of 50, -o wide has all)" in text
     assert text.count("protected") == 20
 
 

@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 import yaml
-from cli.programs import run, started
+from cli.programs import invoke, started
 from cluster_fixtures import StartCluster
 from collector.exporter import Exporter, a_job, a_node, prometheus
+from collector.scraped_pages import cadvisor, exporter_job, kube_state_metrics, kubelet_job, node_exporter, state_job
 
+from equipoise.cli.service_settings import SERVICE_SETTINGS
+from equipoise.cli.up.run import set_profile
+from equipoise.runtime.configuration import read_sections, to_document
 from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.objects import constant_usage_annotations, deployment, node, pod_template
@@ -86,10 +90,16 @@ async def reported(
 async def now(
     cluster: Cluster, configuration: Path, *arguments: str, kubeconfig: Path | None = None, **variables: str
 ) -> tuple[int, str]:
-    return await run(
+    return await invoked(
         "report", "--now", "--config", configuration, "--prometheus", cluster.prometheus_url, *arguments,
         KUBECONFIG=str(kubeconfig or cluster.kubeconfig), **variables,
     )  # fmt: skip
+
+
+async def invoked(*arguments: str | Path, **variables: str) -> tuple[int, str]:
+    """Exit code and output, in this process: a process of its own takes a second to start."""
+    result = await asyncio.to_thread(invoke, *map(str, arguments), **variables)
+    return result.exit_code, result.output
 
 
 def rights(*core: str, apps: Sequence[str] = APPS, policy: Sequence[str] = ("poddisruptionbudgets",)) -> list[Any]:
@@ -127,13 +137,18 @@ async def a_reader(cluster: Cluster, name: str, rules: list[Any], folder: Path) 
     return file
 
 
+def settled(report: dict[str, Any]) -> bool:
+    """All pods have run through the whole window."""
+    return report["pods_measured"] == 5 and abs(report["hottest"][0]["load"]["cpu"] - 0.9) < 0.02
+
+
 async def test_a_user_that_may_only_list_gets_the_whole_report(
     cluster: Cluster, configuration: Path, tmp_path: Path
 ) -> None:
     """The profile is detected. Nothing is written: the user could not."""
     kubeconfig = await a_reader(cluster, "reader", rights(*READER), tmp_path)
     report = await reported(
-        cluster, configuration, lambda found: found["pods_measured"] == 5 and found["prospect"]["moves"], kubeconfig
+        cluster, configuration, lambda found: settled(found) and found["prospect"]["moves"], kubeconfig
     )
 
     assert ("kubelet", True) == (report["profile"], report["profile_detected"])
@@ -193,7 +208,7 @@ async def fails(cluster: Cluster, *arguments: str, text: str) -> str:
     """Exit code 1, once the message contains the text: Prometheus may just have started."""
     async with asyncio.timeout(100):
         while True:
-            code, output = await run("report", "--now", *arguments, KUBECONFIG=str(cluster.kubeconfig))
+            code, output = await invoked("report", "--now", *arguments, KUBECONFIG=str(cluster.kubeconfig))
             assert code == 1, output
             if text in output:
                 return output
@@ -209,27 +224,76 @@ async def test_a_prometheus_without_our_metrics_is_named(cluster: Cluster, empty
     assert "port-forward" in output
 
 
-async def test_the_prometheus_must_be_given(cluster: Cluster) -> None:
-    code, output = await run("report", "--now", KUBECONFIG=str(cluster.kubeconfig))
+@pytest.fixture(scope="module")
+def stack(testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A Prometheus that scrapes `hot` as kube-prometheus-stack does."""
+    exporter = Exporter()
+    exporter.show("node-exporter/hot", node_exporter(busy=1.5))
+    exporter.show("cadvisor/hot", cadvisor({"default/greedy": 0.5}))
+    exporter.show("state", kube_state_metrics({"hot": "10.0.0.1"}))
+    jobs = [exporter_job(exporter, "hot", "10.0.0.1"), kubelet_job(exporter, "hot", "10.0.0.1"), state_job(exporter)]
+    with prometheus(testbed_binaries.prometheus, tmp_path_factory.mktemp("stack"), jobs) as url:
+        yield url
+    exporter.close()
+
+
+def up_document(cluster: Cluster, url: str) -> dict[str, Any]:
+    document = to_document(*read_sections({}, SERVICE_SETTINGS))
+    document["kubernetes"] |= {"kubeconfig": str(cluster.kubeconfig)}
+    document["collector"]["prometheus"]["url"] = url
+    return document
+
+
+async def test_up_detects_the_profile(cluster: Cluster, stack: str, empty: str) -> None:
+    """A configured one stays. Without one that fits, `up` begins with the default, and prints what is missing."""
+    document = up_document(cluster, stack)
+    async with asyncio.timeout(60):
+        while await set_profile(document, detect=True) != "profile kube-prometheus (detected)":  # noqa: ASYNC110  scrapes
+            await asyncio.sleep(0.2)
+    assert "kube-prometheus" == document["collector"]["prometheus"]["profile"]
+
+    document = up_document(cluster, stack)
+    assert "profile kubelet" == await set_profile(document, detect=False)
+    line = await set_profile(up_document(cluster, empty), detect=True)
+    assert line.startswith("profile kubelet, which was not detected")
+    assert "node_cpu_seconds_total" in line
+    line = await set_profile(up_document(cluster, "http://127.0.0.1:9"), detect=True)
+    assert "does not respond" in line
+
+
+async def test_without_a_prometheus_the_command_that_reaches_it_is_named(cluster: Cluster, tmp_path: Path) -> None:
+    """For the Service of this cluster, or for any if Services may not be listed."""
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "prometheus-operated", "namespace": "default"},
+        "spec": {"ports": [{"name": "http-web", "port": 9090, "targetPort": "http-web"}]},
+    }
+    await cluster.apply([service])
+    code, output = await invoked("report", "--now", KUBECONFIG=str(cluster.kubeconfig))
     assert 2 == code
-    assert "--prometheus URL" in output
+    assert "run `kubectl -n default port-forward service/prometheus-operated 9090`, then --prometheus" in output
+    kubeconfig = await a_reader(cluster, "no-services", rights(*READER), tmp_path)
+    code, output = await invoked("nodes", KUBECONFIG=str(kubeconfig))
+    assert 2 == code
+    assert "run `kubectl -n NAMESPACE port-forward service/NAME 9090`" in output
 
 
 async def test_nodes_are_listed_with_load_and_requests(cluster: Cluster, configuration: Path) -> None:
     """In every format, and again and again."""
-    await reported(cluster, configuration, lambda found: found["pods_measured"] == 5)
+    await reported(cluster, configuration, settled)
     options = ("--config", configuration, "--prometheus", cluster.prometheus_url)
     access = {"KUBECONFIG": str(cluster.kubeconfig)}
 
-    code, text = await run("nodes", *options, "-o", "yaml", **access)
+    code, text = await invoked("nodes", *options, "-o", "yaml", **access)
     assert 0 == code, text
     listed = yaml.safe_load(text)
     assert ["hot", "idle", "plane"] == [each["node"] for each in listed["nodes"]]
     assert pytest.approx(0.9, abs=0.05) == listed["nodes"][0]["load"]["cpu"]
-    code, text = await run("nodes", *options, "-o", "wide", **access)
+    code, text = await invoked("nodes", *options, "-o", "wide", **access)
     assert re.search(r"hot +\d+\.\d% +10\.0% .* 3\.6 +4\.0 ", text), text
     assert "control plane" in text
-    watching = await started("nodes", "--watch", *options, "-o", "json", **access)
+    watching = await started("nodes", "--watch", "1", *options, "-o", "json", **access)
     await watching.prints(r'(?s)"window":"5m".*\n.*"window":"5m"')
     watching.process.send_signal(signal.SIGINT)
     assert 130 == await watching.ends()

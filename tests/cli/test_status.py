@@ -126,7 +126,7 @@ async def test_the_mode_of_binders_is_unknown_without_nats_and_configuration(clu
     assert output.startswith(
         f"cluster: castle {cluster.url} (context home)\nevictions: unknown (the ledger allows them;"
     )
-    assert "no NATS server at nats://127.0.0.1:1" in output
+    assert "cannot connect to NATS at nats://127.0.0.1:1: connection refused" in output
     assert "shop/web-1" in output
     assert "\x1b" not in output
     code, encoded, _ = await cluster.run_split("status", "-o", "json")
@@ -166,7 +166,7 @@ async def test_a_missing_ledger_is_a_closed_ledger(cluster: HttpCluster) -> None
     assert "evictions: closed" in output
     assert "equipoise resume" in output
     _, encoded = await cluster.run("status", "-o", "json")
-    assert json.loads(encoded)["lastDay"] is None
+    assert json.loads(encoded)["last_day"] is None
 
 
 async def test_a_ledger_that_may_not_be_read_is_unknown(cluster: HttpCluster) -> None:

@@ -57,7 +57,7 @@ def test_annotations_are_off_unless_requested() -> None:
         "scorer": {"listen": "127.0.0.1:2", "extender": {"tls": None}},
     }
     off, on = (
-        {line.split(maxsplit=1)[0]: line.split(maxsplit=1)[1] for line in summary(context, document, Path("/x"), each)}
+        dict(line.split(maxsplit=1) for line in summary(context, document, Path("/x"), each, "profile kubelet"))
         for each in (WITHOUT_ANNOTATIONS, SERVICES)
     )
 
@@ -66,6 +66,7 @@ def test_annotations_are_off_unless_requested() -> None:
     assert off["annotations"] == "none are written (use --annotate to annotate nodes and workloads)"
     assert on["annotations"] == "equipoise.dev/… on nodes and workloads"
     assert off["context"] == "home  (cluster castle https://castle:6443)"
+    assert off["metrics"] == "profile kubelet"
     assert off["writes"] == f"ledger and Leases in namespace {OWN}"
 
 

@@ -50,7 +50,7 @@ def test_a_refusal_starts_a_cooldown_of_the_pod_alone() -> None:
     """Its siblings may still be movable. A pod that was gone before needs no cooldown."""
     cooldowns = after_outcome({}, an_outcome(Outcome.BLOCKED_PDB), SETTINGS)
 
-    assert cooldown(cooldowns, NOW + 1, uid="uid-web-1") == "its last eviction was blocked_pdb"
+    assert cooldown(cooldowns, NOW + 1, uid="uid-web-1") == "its last eviction was blocked by a PodDisruptionBudget"
     assert not cooldown(cooldowns, NOW + 1)
     assert after_outcome({}, an_outcome(Outcome.ALREADY_GONE), SETTINGS) == {}
 

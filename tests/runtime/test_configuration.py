@@ -158,7 +158,7 @@ def test_an_error_has_the_path_the_value_and_what_is_allowed(text: str, words: l
         ("", "apiVersion"),
         ("just text", "apiVersion"),
         ("- a\n- b", "apiVersion"),
-        ("kind: EquipoiseConfiguration", "apiVersion: null"),
+        ("kind: EquipoiseConfiguration", "apiVersion: is missing"),
         ("apiVersion: equipoise.dev/v2\nkind: EquipoiseConfiguration", "equipoise.dev/v2"),
         ("apiVersion: equipoise.dev/v1alpha1\nkind: ConfigMap", "ConfigMap"),
     ],

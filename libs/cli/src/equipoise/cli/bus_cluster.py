@@ -10,7 +10,8 @@ from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.leases import held_leases, held_text
 from equipoise.cli.options import ClusterOptions
-from equipoise.runtime.configuration import Kubernetes
+from equipoise.runtime.bus.connection import ForwardedNats
+from equipoise.runtime.configuration import Kubernetes, Nats
 from equipoise.runtime.kubernetes.client import LEASES, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
@@ -37,17 +38,8 @@ class BusCluster(msgspec.Struct, frozen=True, kw_only=True):
         return f"cluster: unknown ({self.why})"
 
 
-def bus_cluster(options: ClusterOptions, url: str) -> BusCluster:
-    """Without a comparison. Raises InvalidInput and ConfigurationError for invalid options."""
-    connection = _connection(options)
-    if isinstance(connection, str):
-        return BusCluster(name=None, state="unknown", why=connection)
-    name = cluster_name(connection, os.environ)
-    return BusCluster(name=name, state="unknown", why=f"not compared: messages of {url}, kubeconfig of {name}")
-
-
-async def plan_cluster(options: ClusterOptions, lease_uid: str, url: str) -> BusCluster:
-    """Compares the Lease of the descheduler that has responded with that of the kubeconfig's cluster.
+def bus_cluster(options: ClusterOptions, server: Nats) -> BusCluster:
+    """Without a comparison: confirmed only for a bus that was reached through this cluster.
 
     Raises InvalidInput and ConfigurationError for invalid options.
     """
@@ -55,6 +47,22 @@ async def plan_cluster(options: ClusterOptions, lease_uid: str, url: str) -> Bus
     if isinstance(connection, str):
         return BusCluster(name=None, state="unknown", why=connection)
     name = cluster_name(connection, os.environ)
+    if isinstance(server, ForwardedNats):
+        return BusCluster(name=name, state="confirmed")
+    return BusCluster(name=name, state="unknown", why=f"not compared: messages of {server.url}, kubeconfig of {name}")
+
+
+async def plan_cluster(options: ClusterOptions, lease_uid: str, server: Nats) -> BusCluster:
+    """Compares the Lease of the descheduler that has responded with that of the kubeconfig's cluster.
+
+    Raises InvalidInput and ConfigurationError for invalid options.
+    """
+    connection = _connection(options)
+    if isinstance(connection, str):
+        return BusCluster(name=None, state="unknown", why=connection)
+    name, url = cluster_name(connection, os.environ), server.url
+    if isinstance(server, ForwardedNats):
+        return BusCluster(name=name, state="confirmed")
     try:
         async with asyncio.timeout(TIMEOUT), connect_kube(connection, "plan", SystemClock()) as kube:
             lease = await kube.get(LEASES, DESCHEDULER_LEASE, connection.namespace)

@@ -74,6 +74,13 @@ class Program(click.Group):
         command: click.Command = getattr(import_module(f"equipoise.cli.{cmd_name}.command"), cmd_name)
         return command
 
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The first sentence of each, folded and not cut."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, command.get_short_help_str(limit=1_000)) for name, command in commands if command is not None]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
     def make_context(self, info_name: str | None, *args: Any, **extra: Any) -> click.Context:
         return super().make_context("kubectl equipoise" if info_name == PLUGIN else info_name, *args, **extra)
 
@@ -89,7 +96,7 @@ def _is_installed(command: str) -> bool:
 @click.group(
     cls=Program,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 success, 1 failure, 2 invalid input, 130 interrupted.",
+    epilog="Exit codes: 0 success, 1 failure, 2 invalid input, 3 moves (plan --exit-code), 130 interrupted.",
 )
 @click.version_option(package_name="equipoise", message="equipoise %(version)s", help="Print the version.")
 def main() -> None:

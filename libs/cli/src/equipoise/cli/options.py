@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 if TYPE_CHECKING:
-    from equipoise.runtime.configuration import Kubernetes
+    from equipoise.runtime.configuration import Kubernetes, Nats
 
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
@@ -27,21 +27,60 @@ json_option = click.option(
 )
 """Passed to the command as `as_json`."""
 
+Output = Literal["text", "wide", "json", "yaml"]
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="Output format. Times are in RFC 3339.",
+)
+wide_output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "wide", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="Output format; wide has all rows and more columns. Times are in RFC 3339.",
+)
+"""Both are passed to the command as `output`."""
+
+watch_option = click.option(
+    "-w",
+    "--watch",
+    type=click.FloatRange(min=1),
+    is_flag=False,
+    flag_value=10.0,
+    metavar="[SECONDS]",
+    help="Repeat, every 10 seconds by default, until Ctrl-C.",
+)
+"""Passed to the command as `watch`; None without it."""
+
 context_option = click.option("--context", help="Context of the kubeconfig. Defaults to the current context.")
 kubeconfig_option = click.option(
     "--kubeconfig", help="Kubeconfig files, separated by colons. Defaults to $KUBECONFIG, then to ~/.kube/config."
 )
-user_option = click.option("--user", help="NATS user, normally tap. Not needed if the server has no users.")
+user_option = click.option("--user", help="NATS user, normally tap. Defaults, without --nats, to tap.")
 password_option = click.option(
-    "--password-file", type=click.Path(exists=True, dir_okay=False), help="File with the password of --user."
+    "--password-file",
+    type=click.Path(exists=True, dir_okay=False),
+    help="File with the password of --user. Defaults, without --nats, to the Secret in the cluster.",
 )
 
+nats_option = click.option(
+    "--nats",
+    "url",
+    envvar="EQUIPOISE_NATS__URL",
+    help="URL of NATS. Defaults to the server in the cluster, through the API server.  [env: EQUIPOISE_NATS__URL]",
+)
 nats_ca_option = click.option(
     "--nats-ca",
     "ca_file",
     envvar="EQUIPOISE_NATS__TLS__CA_FILE",
     type=click.Path(exists=True, dir_okay=False),
-    help="File with the CA of the NATS server. Requires TLS.  [env: EQUIPOISE_NATS__TLS__CA_FILE]",
+    help="File with the CA of --nats. Requires TLS.  [env: EQUIPOISE_NATS__TLS__CA_FILE]",
 )
 
 
@@ -56,60 +95,85 @@ def configuration_option(help_text: str = "Configuration file. Defaults apply wi
     )
 
 
-def nats_options(command: Function) -> Function:
-    """--nats, --user, --password-file and --nats-ca, passed as `server`."""
+@dataclass(frozen=True, kw_only=True)
+class BusOptions:
+    """--nats, --user, --password-file and --nats-ca; None: not given."""
 
-    @click.option(
-        "--nats",
-        "url",
-        envvar="EQUIPOISE_NATS__URL",
-        default="nats://127.0.0.1:4222",
-        show_default=True,
-        help="URL of the NATS server.",
-    )
+    url: str | None
+    user: str | None
+    password_file: str | None
+    ca_file: str | None
+
+    def settings(self) -> "Nats":
+        """Without --nats, NATS on this machine. Raises click.UsageError."""
+        from equipoise.runtime.configuration import Nats, Tls
+
+        try:
+            tls = None if self.ca_file is None else Tls(ca_file=self.ca_file)
+            url = self.url or Nats().url
+            return Nats(url=url, user=self.user, password_file=self.password_file, tls=tls)
+        except ValueError as error:
+            raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
+
+
+def nats_options(command: Function) -> Function:
+    """--nats, --user, --password-file and --nats-ca, passed as `bus`."""
+
+    @nats_option
     @user_option
     @password_option
     @nats_ca_option
     @wraps(command)
-    def with_server(
-        *, url: str, user: str | None, password_file: str | None, ca_file: str | None, **values: Any
+    def with_bus(
+        *, url: str | None, user: str | None, password_file: str | None, ca_file: str | None, **values: Any
     ) -> Any:
-        from equipoise.runtime.configuration import Nats, Tls
+        bus = BusOptions(url=url, user=user, password_file=password_file, ca_file=ca_file)
+        bus.settings()  # reports invalid options first
+        return command(bus=bus, **values)
 
-        try:
-            tls = None if ca_file is None else Tls(ca_file=ca_file)
-            server = Nats(url=url, user=user, password_file=password_file, tls=tls)
-        except ValueError as error:
-            raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
-        return command(server=server, **values)
-
-    return with_server
+    return with_bus
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
-    """--config, --kubeconfig and --context."""
+    """--config, --kubeconfig, --context and --namespace."""
 
     configuration: Path | None
     kubeconfig: str | None
     context: str | None
+    namespace: str | None = None
 
     def connection(self) -> "Kubernetes":
         """Options override environment variables, these the file. Raises ConfigurationError and InvalidInput."""
+        from msgspec.structs import replace
+
         from equipoise.cli.kubeconfig import cluster_connection
 
-        return cluster_connection(self.configuration, os.environ, kubeconfig=self.kubeconfig, context=self.context)
+        connection = cluster_connection(
+            self.configuration, os.environ, kubeconfig=self.kubeconfig, context=self.context
+        )
+        return replace(connection, namespace=self.namespace or connection.namespace)
 
 
 def cluster_options(command: Function) -> Function:
-    """--config, --kubeconfig and --context, passed as `cluster`."""
+    """--config, --kubeconfig, --context and --namespace, passed as `cluster`."""
 
     @configuration_option()
     @kubeconfig_option
     @context_option
+    @click.option("-n", "--namespace", help="Namespace of Equipoise. Defaults to the configuration: equipoise-system.")
     @wraps(command)
-    def with_cluster(*, configuration: Path | None, kubeconfig: str | None, context: str | None, **values: Any) -> Any:
-        cluster = ClusterOptions(configuration=configuration, kubeconfig=kubeconfig, context=context)
+    def with_cluster(
+        *,
+        configuration: Path | None,
+        kubeconfig: str | None,
+        context: str | None,
+        namespace: str | None,
+        **values: Any,
+    ) -> Any:
+        cluster = ClusterOptions(
+            configuration=configuration, kubeconfig=kubeconfig, context=context, namespace=namespace
+        )
         return command(cluster=cluster, **values)
 
     return with_cluster

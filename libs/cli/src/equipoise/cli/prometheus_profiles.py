@@ -94,7 +94,8 @@ async def match_profiles(
 ) -> dict[str, ProfileMatch]:
     """The match of every profile that measures this kind of memory, except those of `without`.
 
-    Not of `custom`, which has no queries of its own. Raises SourceError if Prometheus does not respond.
+    Ends with one that has pods and all nodes: none is better. Not of `custom`, which has no queries of its own. Raises
+    SourceError if Prometheus does not respond.
     """
     found: dict[str, ProfileMatch] = {}
     for name in PROFILES:
@@ -103,9 +104,11 @@ async def match_profiles(
         changed = msgspec.structs.replace(settings, profile=name, custom=CustomQueries())
         source = PrometheusSource(changed, memory=memory, clock=clock)
         try:
-            found[name] = await match_profile(source, names, await source.time())
+            found[name] = match = await match_profile(source, names, await source.time())
         finally:
             source.close()
+        if match.matches and match.pods and names is not None and min(match.nodes.values()) == len(names):
+            break
     return found
 
 

@@ -1,22 +1,27 @@
 """Output on a terminal: tables, times, durations and amounts."""
 
 import datetime
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
+import yaml
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.measure import Measurement
 from rich.table import Column, Table
 from rich.text import Text
 
+from equipoise.cli.options import Output
 from equipoise.contracts.messages.resources import Resources
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 PIPE_WIDTH = 1_000_000
 """Columns where stdout is not a terminal: no line is folded, so that each row of a table is one line."""
+
+_TIME = re.compile(r"(^|_)(at|since|until)$")
 
 GAP = 2
 """Spaces between two columns of a table."""
@@ -26,12 +31,40 @@ UNIT = {"cpu": "cores", "memory": "GiB"}
 GIB = 2.0**30
 
 
-def print_result(value: S, show: Callable[[S, Console], object], *, as_json: bool) -> None:
-    """As JSON on one line, or as `show` prints it. On a terminal with colors, elsewhere unfolded."""
-    if as_json:
-        print(msgspec.json.encode(value).decode())
+def print_result(
+    value: S, show: Callable[[S, Console], object], *, output: Output = "text", as_json: bool = False
+) -> None:
+    """As JSON on one line, as YAML, or as `show` prints it. On a terminal with colors, elsewhere unfolded.
+
+    `as_json`: of commands without --output yaml.
+    """
+    if as_json or output == "json":
+        print(msgspec.json.encode(plain(value)).decode())
+    elif output == "yaml":
+        print(yaml.safe_dump(plain(value), sort_keys=False, allow_unicode=True), end="")
     else:
         show(value, result_console())
+
+
+def plain(value: object, name: str = "") -> Any:
+    """For programs: snake_case names, as in messages, and times as RFC 3339.
+
+    `name`: of the field; of a time it ends in `at`, `since` or `until`. A time of 0 is unknown.
+    """
+    if isinstance(value, msgspec.Struct):
+        return {field: plain(getattr(value, field), field) for field in value.__struct_fields__}
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(each, name) for each in value]
+    if isinstance(value, float) and _TIME.search(name):
+        return rfc3339(value) if value else None
+    return msgspec.to_builtins(value)
+
+
+def rfc3339(seconds: float) -> str:
+    """`2027-01-15T08:00:00.250Z`."""
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
 def result_console() -> Console:

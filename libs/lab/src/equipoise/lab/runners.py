@@ -1,6 +1,7 @@
 """Runs many replays in parallel: in local processes or on a Dask cluster."""
 
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
@@ -22,7 +23,7 @@ def on_processes(processes: int) -> Runner:
             return
         # Spawn: a forked process would inherit the locks of the caller's threads.
         fresh = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(processes, mp_context=fresh, initializer=_share, initargs=(trace,)) as pool:
+        with ProcessPoolExecutor(processes, mp_context=fresh, initializer=_begin, initargs=(trace,)) as pool:
             futures = {pool.submit(_replay, plan): number for number, plan in enumerate(plans)}
             try:
                 for future in as_completed(futures):
@@ -56,7 +57,8 @@ def on_dask(address: str) -> Runner:
 _trace: Trace | None = None
 
 
-def _share(trace: Trace) -> None:
+def _begin(trace: Trace) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the process without a traceback
     global _trace  # noqa: PLW0603  sent once to each process instead of with every plan
     _trace = trace
 

@@ -314,7 +314,7 @@ class Cluster:
         expected = {f"/metrics/nodes/{name}/metrics/resource" for name in names}
         deadline = time.monotonic() + START_SECONDS
         while True:
-            targets = get_json(f"{self._kwok_url}/discovery/prometheus")
+            targets = get_json(f"{self.kubelet_url}/discovery/prometheus")
             if expected <= {target["labels"]["__metrics_path__"] for target in targets}:
                 break
             if time.monotonic() > deadline:
@@ -355,7 +355,7 @@ class Cluster:
             case "kube-scheduler":
                 return responds(f"{self.scheduler_url}/readyz")
             case "kwok":
-                return responds(f"{self._kwok_url}/healthz")
+                return responds(f"{self.kubelet_url}/healthz")
             case "prometheus":
                 return responds(f"{self.prometheus_url}/-/ready")
             case "etcd":
@@ -366,7 +366,8 @@ class Cluster:
                 return True  # kube-controller-manager has no port
 
     @property
-    def _kwok_url(self) -> str:
+    def kubelet_url(self) -> str:
+        """kwok's server, which is the kubelet of all nodes."""
         return f"http://127.0.0.1:{self._ports[KWOK]}"
 
     def _api_responds(self) -> bool:

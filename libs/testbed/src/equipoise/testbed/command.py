@@ -155,9 +155,11 @@ def status(output: str) -> None:
 
 
 @testbed.command()
-@click.argument("name", default="default")
-def down(name: str) -> None:
+@click.argument("given", metavar="[NAME]", default="")
+@click.option("--name", default="default", show_default=True, help="As of `up`.")
+def down(given: str, name: str) -> None:
     """Stop a cluster that `up` keeps elsewhere."""
+    name = given or name
     for cluster in running_clusters.running(running_clusters.default_state()):
         if cluster.name == name:
             os.kill(cluster.pid, signal.SIGTERM)

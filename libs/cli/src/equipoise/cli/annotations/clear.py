@@ -11,6 +11,7 @@ from rich.console import Console
 
 from equipoise.annotator.decisions.replicas import SELECTOR, live_members
 from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.options import Output
 from equipoise.cli.progress import Report, progress
 from equipoise.cli.terminal import print_result
 from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
@@ -139,7 +140,7 @@ async def active_annotators(kube: Kube, namespace: str, clock: Clock) -> list[st
     return sorted(live_members(leases, datetime.fromtimestamp(kube.server_time(clock.now()), UTC)))
 
 
-async def run_clear(cluster: Kubernetes, *, crane: bool, rate: float, confirmed: bool, as_json: bool) -> None:
+async def run_clear(cluster: Kubernetes, *, crane: bool, rate: float, confirmed: bool, output: Output) -> None:
     """Run the command. Raises KubeError, and CommandFailed if annotations could not be removed."""
     configure_logging(Logging(level="error"), "clear")
     clock = SystemClock()
@@ -152,7 +153,7 @@ async def run_clear(cluster: Kubernetes, *, crane: bool, rate: float, confirmed:
                 result = await clear(kube, clock, objects, rate=rate, report=report)
         annotators = await active_annotators(kube, cluster.namespace, clock)
         result = msgspec.structs.replace(result, active_annotators=annotators)
-    print_result(result, show, as_json=as_json)
+    print_result(result, show, output=output)
     if result.failed:
         raise CommandFailed("some annotations could not be removed")
 

@@ -2,7 +2,7 @@
 
 import click
 
-from equipoise.cli.options import ClusterOptions, cluster_options, json_option
+from equipoise.cli.options import ClusterOptions, Output, cluster_options, output_option
 
 
 @click.group()
@@ -15,8 +15,8 @@ def annotations() -> None:
 @click.option("--rate", type=click.FloatRange(0.1, 1_000), default=10.0, show_default=True, help="Objects per second.")
 @click.option("--yes", "confirmed", is_flag=True, help="Remove them. Without it they are only counted.")
 @cluster_options
-@json_option
-def clear(crane: bool, rate: float, confirmed: bool, cluster: ClusterOptions, as_json: bool) -> None:
+@output_option
+def clear(crane: bool, rate: float, confirmed: bool, cluster: ClusterOptions, output: Output) -> None:
     """Remove Equipoise's annotations from all nodes and workloads.
 
     Stop the annotator first: a running annotator writes them again.
@@ -25,4 +25,4 @@ def clear(crane: bool, rate: float, confirmed: bool, cluster: ClusterOptions, as
 
     from equipoise.cli.annotations.clear import run_clear
 
-    asyncio.run(run_clear(cluster.connection(), crane=crane, rate=rate, confirmed=confirmed, as_json=as_json))
+    asyncio.run(run_clear(cluster.connection(), crane=crane, rate=rate, confirmed=confirmed, output=output))

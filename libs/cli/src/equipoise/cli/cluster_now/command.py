@@ -10,22 +10,19 @@ from functools import cached_property
 import msgspec
 from rich.console import Console
 
+from equipoise.cli.cluster_now.prometheus_service import prometheus_advice
 from equipoise.cli.cluster_now.reading import ClusterNow, ClusterSources, connected, read_cluster
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.options import ClusterOptions
 from equipoise.cli.prometheus_profiles import configured_profile
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
+from equipoise.collector.settings import PrometheusSettings
 from equipoise.contracts.configuration.settings import Window
 from equipoise.runtime.configuration import Kubernetes, Logging
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
-
-NO_PROMETHEUS = (
-    "give the Prometheus of this cluster: --prometheus URL. For one inside the cluster run `kubectl -n NAMESPACE "
-    "port-forward service/NAME 9090`, then --prometheus http://localhost:9090"
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +52,7 @@ class NowOptions:
         return [shlex.quote(str(word)) for name, value in given.items() if value for word in (name, value)]
 
     def settings(self) -> tuple[AllSettings, str | None]:
-        """With the profile that is configured; None: none is. Raises ConfigurationError and InvalidInput."""
+        """And the profile that is configured; None: none is. Raises ConfigurationError and InvalidInput."""
         document = read_file(self.cluster.configuration)
         settings = all_settings(document, os.environ)
         collector = settings.collector
@@ -63,8 +60,6 @@ class NowOptions:
         if self.prometheus_url is not None:
             prometheus = msgspec.structs.replace(collector.prometheus, url=self.prometheus_url)
             collector = msgspec.structs.replace(collector, source="prometheus", prometheus=prometheus)
-        elif collector.source != "prometheus" or collector.prometheus.url == type(collector.prometheus)().url:
-            raise InvalidInput(NO_PROMETHEUS)
         shared = msgspec.structs.replace(settings.shared, kubernetes=self.kubernetes)
         return msgspec.structs.replace(settings, shared=shared, collector=collector), profile
 
@@ -99,8 +94,10 @@ async def reading(options: NowOptions, profile: str | None = None) -> AsyncItera
     settings, configured = options.settings()
     clock, console = SystemClock(), Console(stderr=True, highlight=False)
     with console.status("connecting") as status:
-        async with (
-            connect_kube(settings.shared.kubernetes, "report", clock) as kube,
-            connected(kube, settings, clock, status.update, profile=profile or configured) as connection,
-        ):
-            yield Reading(connection=connection, clock=clock, progress=status.update)
+        async with connect_kube(settings.shared.kubernetes, "report", clock) as kube:
+            collector = settings.collector
+            if collector.source != "prometheus" or collector.prometheus.url == PrometheusSettings().url:
+                raise InvalidInput(await prometheus_advice(kube))
+            opened = connected(kube, settings, clock, status.update, profile=profile or configured)
+            async with opened as connection:
+                yield Reading(connection=connection, clock=clock, progress=status.update)

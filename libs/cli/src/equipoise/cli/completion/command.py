@@ -9,7 +9,8 @@ import click
 def completion(context: click.Context, shell: str) -> None:
     """Print a shell completion script.
 
-    Load it into the current shell with: eval "$(equipoise completion bash)"
+    Load it into the current shell with: eval "$(equipoise completion bash)". For kubectl equipoise no script is needed:
+    kubectl runs kubectl_complete-equipoise, which is installed beside it.
     """
     from click.shell_completion import get_completion_class
 

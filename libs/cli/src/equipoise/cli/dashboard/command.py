@@ -1,13 +1,8 @@
 """`equipoise dashboard`."""
 
-from typing import TYPE_CHECKING
-
 import click
 
-from equipoise.cli.options import ClusterOptions, cluster_options, nats_options
-
-if TYPE_CHECKING:
-    from equipoise.runtime.configuration import Nats
+from equipoise.cli.options import BusOptions, ClusterOptions, cluster_options, nats_options
 
 
 @click.command()
@@ -26,13 +21,18 @@ if TYPE_CHECKING:
 )
 @nats_options
 @cluster_options
-def dashboard(listen: str, hosts: tuple[str, ...], server: "Nats", cluster: ClusterOptions) -> None:
+def dashboard(listen: str, hosts: tuple[str, ...], bus: BusOptions, cluster: ClusterOptions) -> None:
     """Serve a live page of the cluster: load of all nodes, moves and their reasons, limits, plan, what is unknown.
 
     It changes nothing. Ctrl-C ends it.
     """
     import asyncio
 
+    from equipoise.cli.bus_access import reached
     from equipoise.cli.dashboard.run import run_dashboard
 
-    asyncio.run(run_dashboard(listen, hosts, server, cluster))
+    async def serve() -> None:
+        async with reached(bus, cluster) as server:
+            await run_dashboard(listen, hosts, server, cluster)
+
+    asyncio.run(serve())

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -306,13 +307,24 @@ class Demo:
     async def keep_running(self, result: DemoResult) -> None:
         """Until Ctrl-C."""
         self.screen.print(result.encoded())
-        self.screen.print(
-            f"""
-The cluster and the services keep running. To connect (Ctrl-C stops everything):
-  export KUBECONFIG={self.cluster.kubeconfig}
-  kubectl get nodes -o yaml | grep equipoise.dev/load
-  equipoise tap --nats {self.cluster.nats_url}
-  equipoise tap --nats {self.cluster.nats_url} 'eviction.outcome.>'
-  Prometheus: {self.cluster.prometheus_url}    logs: {self.cluster.directory}"""
-        )
+        self.screen.print(how_to_connect(self.cluster))
         await asyncio.Event().wait()
+
+
+def how_to_connect(cluster: Cluster) -> str:
+    """Commands that can be pasted as they are."""
+    return f"""
+The cluster and the services keep running. To connect (Ctrl-C stops everything):
+  export PATH={Path(sys.executable).parent}:$PATH
+  export KUBECONFIG={cluster.kubeconfig}
+  export EQUIPOISE_CONFIG={cluster.directory / "equipoise.yaml"}
+  export EQUIPOISE_NATS__URL={cluster.nats_url}
+  equipoise status                        # limits in use, recent evictions
+  equipoise plan                          # what would move now, and why
+  equipoise tap eviction                  # messages as they come
+  equipoise explain eviction NAMESPACE/POD
+  equipoise explain node NAME
+  equipoise report --since 1h
+  equipoise doctor
+  kubectl get nodes -o yaml | grep equipoise.dev/load
+  Prometheus: {cluster.prometheus_url}    logs: {cluster.directory}"""

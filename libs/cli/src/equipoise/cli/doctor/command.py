@@ -6,10 +6,12 @@ import click
 
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.options import (
+    BusOptions,
     ClusterOptions,
+    Output,
     cluster_options,
-    json_option,
     nats_ca_option,
+    output_option,
     password_option,
     user_option,
 )
@@ -17,12 +19,16 @@ from equipoise.cli.options import (
 
 @click.command()
 @click.option("--prometheus", "prometheus_url", help="URL of Prometheus. Defaults to the configuration.")
-@click.option("--nats", "url", help="URL of the NATS server. Defaults to the configuration.")
+@click.option(
+    "--nats",
+    "url",
+    help="URL of NATS. Defaults to the configuration; one of the cluster is reached through the API server.",
+)
 @user_option
 @password_option
 @nats_ca_option
 @cluster_options
-@json_option
+@output_option
 def doctor(
     prometheus_url: str | None,
     url: str | None,
@@ -30,7 +36,7 @@ def doctor(
     password_file: str | None,
     ca_file: str | None,
     cluster: ClusterOptions,
-    as_json: bool,
+    output: Output,
 ) -> None:
     """Check everything that Equipoise depends on, and print what is wrong and how to fix it.
 
@@ -38,6 +44,7 @@ def doctor(
     """
     import asyncio
 
+    from equipoise.cli.bus_access import in_cluster_address
     from equipoise.cli.doctor.run import run_doctor, settings_for
     from equipoise.cli.service_settings import all_settings, read_file
     from equipoise.runtime.configuration import Tls
@@ -58,5 +65,17 @@ def doctor(
         services_nats = all_settings(read_file(cluster.configuration)).shared.nats if cluster.configuration else None
     except ValueError as error:
         raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
-    if not asyncio.run(run_doctor(settings, services_nats=services_nats, cluster_problem=problem, as_json=as_json)):
+    through_cluster = None
+    if url is None and connection is not None and in_cluster_address(settings.shared.nats, connection):
+        through_cluster = BusOptions(url=None, user=user, password_file=password_file, ca_file=ca_file)
+    healthy = asyncio.run(
+        run_doctor(
+            settings,
+            services_nats=services_nats,
+            cluster_problem=problem,
+            through_cluster=through_cluster,
+            output=output,
+        )
+    )
+    if not healthy:
         raise SystemExit(1)

@@ -53,6 +53,9 @@ class Environment:
     services_nats: Nats | None = None
     """The section of the configuration file: the settings above may have the address of a port-forward instead."""
 
+    nats_problem: str = ""
+    """Why NATS cannot be reached through the API server."""
+
     _nodes: list[Node] | KubeError | None = field(default=None, init=False)
     _listing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 

@@ -12,8 +12,11 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from equipoise.cli.bus_access import forwarded
 from equipoise.cli.doctor.checks import CHECKS, Check
 from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding, State
+from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.options import BusOptions, Output
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
 from equipoise.cli.terminal import print_result
 from equipoise.runtime.configuration import Kubernetes, Logging, Nats
@@ -52,12 +55,17 @@ def settings_for(
 
 
 async def run_doctor(
-    settings: AllSettings, *, services_nats: Nats | None = None, cluster_problem: str = "", as_json: bool
+    settings: AllSettings,
+    *,
+    services_nats: Nats | None = None,
+    cluster_problem: str = "",
+    through_cluster: BusOptions | None = None,
+    output: Output,
 ) -> bool:
     """Print the diagnosis; True if it is healthy.
 
     `services_nats`: the section of the configuration file. `cluster_problem`: why there is no connection to the API
-    server.
+    server. `through_cluster`: NATS is reached through the API server, with what these options do not name from Secrets.
     """
     # An unavailable server is a finding: client libraries need not log it too.
     configure_logging(Logging(level="error"), "doctor")
@@ -71,8 +79,15 @@ async def run_doctor(
                 environment.kube = await stack.enter_async_context(connection)
             except KubeError as error:
                 environment.kube = error
+            if through_cluster is not None:
+                try:
+                    server = await stack.enter_async_context(forwarded(through_cluster, settings.shared.kubernetes))
+                    shared = msgspec.structs.replace(settings.shared, nats=server)
+                    environment.settings = msgspec.structs.replace(settings, shared=shared)
+                except CommandFailed as error:
+                    environment.nats_problem = error.message
         diagnosis = await diagnose(environment)
-    print_result(diagnosis, show, as_json=as_json)
+    print_result(diagnosis, show, output=output)
     return diagnosis.healthy
 
 

@@ -29,7 +29,9 @@ async for message in (await client.subscribe("equipoise.eviction.outcome.>")).me
     print(message.subject, message.headers["ce-time"], message.data.decode())
 ```
 
-A server may require TLS, as in k8s/base: name its CA with `--nats-ca FILE`, `--tlsca FILE` of the nats CLI, or
+`equipoise tap` reaches NATS in the cluster of your kubeconfig by itself; other clients need
+`kubectl -n equipoise-system port-forward statefulset/nats 4222`. A server may require TLS, as in k8s/base: name its CA
+with `--tlsca FILE` of the nats CLI, or
 `tls=ssl.create_default_context(cafile=FILE)`.
 
 If the server has users, the user `tap` may subscribe to `equipoise.>`, read the streams marked

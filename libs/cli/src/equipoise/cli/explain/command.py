@@ -1,13 +1,9 @@
 """`equipoise explain`."""
 
-from typing import TYPE_CHECKING
-
 import click
 
-from equipoise.cli.options import ClusterOptions, cluster_options, json_option, nats_options
-
-if TYPE_CHECKING:
-    from equipoise.runtime.configuration import Nats
+from equipoise.cli.completion import names
+from equipoise.cli.options import BusOptions, ClusterOptions, Output, cluster_options, nats_options, wide_output_option
 
 
 @click.group()
@@ -16,50 +12,59 @@ def explain() -> None:
 
 
 @explain.command()
-@click.argument("name", metavar="NAMESPACE/NAME")
-@click.option("--node", default="", help="Also show the details of this node, whatever its score.")
+@click.argument("name", metavar="NAMESPACE/NAME", shell_complete=names.pods)
+@click.option(
+    "--node", default="", shell_complete=names.nodes, help="Also show the details of this node, whatever its score."
+)
 @nats_options
 @cluster_options
-@json_option
-def pod(name: str, node: str, server: "Nats", cluster: ClusterOptions, as_json: bool) -> None:
+@wide_output_option
+def pod(name: str, node: str, bus: BusOptions, cluster: ClusterOptions, output: Output) -> None:
     """Score the nodes for a pod, as if it were scheduled now, and show the inputs of the scores.
 
     The pod must have been placed on a node.
     """
     import asyncio
 
+    from equipoise.cli.bus_access import with_bus
     from equipoise.cli.explain.scores import pod_request, run_explain
 
-    asyncio.run(run_explain(pod_request(name, node), server, cluster, as_json=as_json))
+    request = pod_request(name, node)
+    asyncio.run(with_bus(bus, cluster, lambda server: run_explain(request, server, cluster, output=output)))
 
 
 @explain.command()
-@click.argument("name")
+@click.argument("name", shell_complete=names.nodes)
 @nats_options
 @cluster_options
-@json_option
-def node(name: str, server: "Nats", cluster: ClusterOptions, as_json: bool) -> None:
+@wide_output_option
+def node(name: str, bus: BusOptions, cluster: ClusterOptions, output: Output) -> None:
     """Show the inputs of a node's load, and its score for a pod without requests."""
     import asyncio
 
+    from equipoise.cli.bus_access import with_bus
     from equipoise.cli.explain.scores import run_explain
     from equipoise.contracts.messages.explanation import ExplainRequest
 
-    asyncio.run(run_explain(ExplainRequest(node=name), server, cluster, as_json=as_json))
+    request = ExplainRequest(node=name)
+    asyncio.run(with_bus(bus, cluster, lambda server: run_explain(request, server, cluster, output=output)))
 
 
 @explain.command()
-@click.argument("name", metavar="NAMESPACE/NAME")
+@click.argument("name", metavar="NAMESPACE/NAME", shell_complete=names.pods)
 @nats_options
 @cluster_options
-@json_option
-def eviction(name: str, server: "Nats", cluster: ClusterOptions, as_json: bool) -> None:
+@wide_output_option
+def eviction(name: str, bus: BusOptions, cluster: ClusterOptions, output: Output) -> None:
     """Explain why a pod was evicted, or was not, from the samples to its replacement.
 
     Outcomes are retained for 24 hours.
     """
     import asyncio
 
+    from equipoise.cli.bus_access import with_bus
     from equipoise.cli.explain.eviction import run_explain_eviction
+    from equipoise.cli.explain.scores import pod_name
 
-    asyncio.run(run_explain_eviction(name, server, cluster, as_json=as_json))
+    pod_name(name)  # reports an invalid name first
+    asyncio.run(with_bus(bus, cluster, lambda server: run_explain_eviction(name, server, cluster, output=output)))

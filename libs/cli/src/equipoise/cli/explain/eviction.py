@@ -13,7 +13,7 @@ from equipoise.cli.bus_cluster import BusCluster, bus_cluster
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.explain.eviction_history import EvictionHistory, EvictionRecord, NodeEvaluation, eviction_history
 from equipoise.cli.explain.scores import pod_name
-from equipoise.cli.options import ClusterOptions
+from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.terminal import (
     GIB,
     RESOURCES,
@@ -63,14 +63,14 @@ class ShownHistory(EvictionHistory, frozen=True, kw_only=True):
     cluster: BusCluster
 
 
-async def run_explain_eviction(name: str, server: Nats, options: ClusterOptions, *, as_json: bool) -> None:
+async def run_explain_eviction(name: str, server: Nats, options: ClusterOptions, *, output: Output) -> None:
     """Run the command. Raises InvalidInput and BusError.
 
     Raises CommandFailed if no retained message mentions the pod, or if an intent has expired without an outcome.
     """
     namespace, pod = pod_name(name)
     configure_logging(Logging(level="error"), "explain")
-    cluster = bus_cluster(options, server.url)
+    cluster = bus_cluster(options, server)
     found = await read_history(namespace, pod, server)
     if found.empty:
         raise CommandFailed(
@@ -83,7 +83,7 @@ async def run_explain_eviction(name: str, server: Nats, options: ClusterOptions,
         to.print(Text(str(cluster)))
         show(history, to)
 
-    print_result(ShownHistory(cluster=cluster, **msgspec.structs.asdict(found)), show_all, as_json=as_json)
+    print_result(ShownHistory(cluster=cluster, **msgspec.structs.asdict(found)), show_all, output=output)
     now = SystemClock().now()
     if any(each.outcome is None and (each.expires_at or now) < now for each in found.evictions):
         raise CommandFailed("an intent has expired, and its outcome is unknown")

@@ -10,7 +10,7 @@ from rich.text import Text
 from equipoise.cli.bus import send_request
 from equipoise.cli.bus_cluster import BusCluster, bus_cluster
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
-from equipoise.cli.options import ClusterOptions
+from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.terminal import UNIT, amount, percent, percentages, print_result, table
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
 from equipoise.contracts.messages.explanation import (
@@ -45,10 +45,10 @@ class ShownExplanation(Explanation, frozen=True, kw_only=True):
     cluster: BusCluster
 
 
-async def run_explain(request: ExplainRequest, server: Nats, options: ClusterOptions, *, as_json: bool) -> None:
+async def run_explain(request: ExplainRequest, server: Nats, options: ClusterOptions, *, output: Output) -> None:
     """Run the command. Raises BusError, and CommandFailed if the scorer cannot explain."""
     configure_logging(Logging(level="error"), "explain")
-    cluster = bus_cluster(options, server.url)
+    cluster = bus_cluster(options, server)
     problem = f"no scorer responds at {server.url}: check that one is running and ready (/readyz)"
     explanation = await send_request(server, SCORE_EXPLAIN, request, Explanation, no_responder=problem)
     if explanation.problem:
@@ -57,22 +57,22 @@ async def run_explain(request: ExplainRequest, server: Nats, options: ClusterOpt
 
     def show_all(explanation: ShownExplanation, to: Console) -> None:
         to.print(Text(str(cluster)))
-        show(explanation, to, request.node)
+        show(explanation, to, request.node, wide=output == "wide")
 
-    print_result(shown, show_all, as_json=as_json)
+    print_result(shown, show_all, output=output)
 
 
 MAX_ROWS = 10
-"""Nodes in the ranking, beyond the pod's own node and the requested one."""
+"""Nodes in the ranking, beyond the pod's own node and the requested one; with -o wide there are all."""
 
 
-def show(explanation: Explanation, to: Console, requested_node: str = "") -> None:
+def show(explanation: Explanation, to: Console, requested_node: str = "", *, wide: bool = False) -> None:
     """The ranking, and the inputs of the best node, of the pod's own node and of the requested node."""
     for line in _headline(explanation):
         to.print(line)
     if explanation.pod is not None:
         to.print()
-        to.print(_ranking(explanation, requested_node))
+        to.print(_ranking(explanation, requested_node, wide=wide))
     best = explanation.nodes[0].node if explanation.pod is not None and explanation.nodes else ""
     for node in explanation.nodes:
         if node.node in (best, explanation.current_node, requested_node):
@@ -99,7 +99,7 @@ def _headline(explanation: Explanation) -> Iterator[Text]:
     )
     of = "" if pod is not None else " of a pod without requests"
     yield Text(f"expected usage{of}: {expected}; sources in order of precedence: {', '.join(explanation.chain)}")
-    level = f", target level {percentages(explanation.level)}" if explanation.level != Resources() else ""
+    level = f", target load {percentages(explanation.level)}" if explanation.level != Resources() else ""
     yield Text(f"policy {explanation.policy}{level}; {explanation.considered} nodes considered")
     if explanation.neutral:
         yield Text(f"all nodes get the same score: {explanation.why}", style="bold yellow")
@@ -107,14 +107,14 @@ def _headline(explanation: Explanation) -> Iterator[Text]:
         yield Text(explanation.data_problem, style="bold yellow")
 
 
-def _ranking(explanation: Explanation, requested_node: str) -> Table:
+def _ranking(explanation: Explanation, requested_node: str, *, wide: bool) -> Table:
     parts = list(explanation.nodes[0].parts) if explanation.nodes else []
     made = table(
         "", "node", "extender score>", "score>", *(f"{part}>" for part in parts), "window", "cpu load", "memory load",
         "sample age", "reason",
     )  # fmt: skip
     for node in explanation.nodes:
-        if node.rank > MAX_ROWS and node.node not in (explanation.current_node, requested_node):
+        if not wide and node.rank > MAX_ROWS and node.node not in (explanation.current_node, requested_node):
             continue
         window = _first_known_window(node, explanation)
         labels = [

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from equipoise.cli.completion import names
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.options import Function, configuration_option, context_option, json_option, kubeconfig_option
 
@@ -69,7 +70,11 @@ def lab() -> None:
 @trace_options
 @scenario_option
 @click.option(
-    "--policy", "policies", multiple=True, help="stock, greedy or a scoring policy. May be repeated.  [default: all]"
+    "--policy",
+    "policies",
+    multiple=True,
+    shell_complete=names.policies,
+    help="stock, greedy or a scoring policy. May be repeated.  [default: all]",
 )
 @descheduler_option
 @arrivals_option

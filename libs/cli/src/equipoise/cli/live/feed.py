@@ -72,7 +72,7 @@ class LiveFeed:
         self._server, self._options, self._clock = server, options, clock
         self._limits = configured(options.configuration, os.environ).limits
         self._errors = BusErrors(clock)
-        self._cluster: BusCluster = bus_cluster(options, server.url)
+        self._cluster: BusCluster = bus_cluster(options, server)
         self._lease_uid = ""
         self._early: list[msgspec.Struct] | None = []
         self.state = LiveState(_load_settings(options))
@@ -168,7 +168,7 @@ class LiveFeed:
             return PlanRow(problem=str(error))
         if plan.leader.lease_uid != self._lease_uid:
             with suppress(InvalidInput):
-                self._cluster = await plan_cluster(self._options, plan.leader.lease_uid, self._server.url)
+                self._cluster = await plan_cluster(self._options, plan.leader.lease_uid, self._server)
                 self._lease_uid = plan.leader.lease_uid
         return plan_row(plan)
 

@@ -2,14 +2,14 @@
 
 import click
 
-from equipoise.cli.options import ClusterOptions, cluster_options, json_option
+from equipoise.cli.options import ClusterOptions, Output, cluster_options, output_option
 
 
 @click.command()
 @click.option("--why", default="equipoise pause", help="Reason, reported with every rejected eviction.")
 @cluster_options
-@json_option
-def pause(why: str, cluster: ClusterOptions, as_json: bool) -> None:
+@output_option
+def pause(why: str, cluster: ClusterOptions, output: Output) -> None:
     """Stop all evictions in the cluster until `equipoise resume`.
 
     Exit code 1 means that they are not stopped, or that this is unknown.
@@ -18,4 +18,4 @@ def pause(why: str, cluster: ClusterOptions, as_json: bool) -> None:
 
     from equipoise.cli.pause.run import pause_evictions
 
-    asyncio.run(pause_evictions(cluster.connection(), why, as_json=as_json))
+    asyncio.run(pause_evictions(cluster.connection(), why, output=output))

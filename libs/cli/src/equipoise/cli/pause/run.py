@@ -10,6 +10,7 @@ from rich.console import Console
 from equipoise.binder.shell import ledger_store
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
+from equipoise.cli.options import Output
 from equipoise.cli.terminal import print_result
 from equipoise.runtime.configuration import Kubernetes, Logging
 from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError
@@ -26,22 +27,22 @@ class LedgerChange(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     message: str
 
 
-async def pause_evictions(cluster: Kubernetes, why: str, *, as_json: bool) -> None:
+async def pause_evictions(cluster: Kubernetes, why: str, *, output: Output) -> None:
     """Run the command. Raises CommandFailed if evictions were not paused, or if that is unknown."""
 
     async def pause(kube: Kube) -> str:
         return await ledger_store.pause(kube, cluster.namespace, why)
 
-    await _change(cluster, "paused", pause, as_json=as_json)
+    await _change(cluster, "paused", pause, output=output)
 
 
-async def resume_evictions(cluster: Kubernetes, *, forget: bool, as_json: bool) -> None:
+async def resume_evictions(cluster: Kubernetes, *, forget: bool, output: Output) -> None:
     """Run the command. Raises CommandFailed if evictions were not resumed, or if that is unknown."""
 
     async def resume(kube: Kube) -> str:
         return await ledger_store.resume(kube, cluster.namespace, SystemClock(), forget=forget)
 
-    await _change(cluster, "resumed", resume, as_json=as_json)
+    await _change(cluster, "resumed", resume, output=output)
 
 
 async def _change(
@@ -49,7 +50,7 @@ async def _change(
     done: Literal["paused", "resumed"],
     change: Callable[[Kube], Awaitable[str]],
     *,
-    as_json: bool,
+    output: Output,
 ) -> None:
     configure_logging(Logging(level="error"), "pause" if done == "paused" else "resume")
     name = cluster_name(cluster, os.environ)
@@ -63,7 +64,7 @@ async def _change(
             # The response to the write may be what was lost.
             text = f"UNKNOWN whether evictions are {done}: {error}; check with `equipoise status`"
             result = LedgerChange(cluster=name, result="unknown", message=text)
-    print_result(result, _show, as_json=as_json)
+    print_result(result, _show, output=output)
     if result.result != done:
         raise CommandFailed(result.message)
 

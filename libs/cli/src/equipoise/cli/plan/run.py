@@ -1,6 +1,9 @@
 """Requests the plan from the leading descheduler, and prints it, or what changed since the last one."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import asyncio
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 import click
@@ -12,7 +15,7 @@ from rich.text import Text
 from equipoise.cli.bus import send_request
 from equipoise.cli.bus_cluster import BusCluster, bus_cluster, leader_in_cluster, plan_cluster
 from equipoise.cli.exit_codes import CommandFailed
-from equipoise.cli.options import ClusterOptions
+from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.plan.changes import LastPlans, NodeChange, PlanChanges, plan_changes
 from equipoise.cli.terminal import (
     RESOURCES,
@@ -55,41 +58,60 @@ class ShownChanges(PlanChanges, frozen=True, kw_only=True):
 
 
 async def run_plan(
-    server: Nats, options: ClusterOptions, environment: Mapping[str, str], *, as_json: bool, only_changes: bool
-) -> None:
-    """Run the command. Saves the plan as the last one shown of this cluster.
+    server: Nats,
+    options: ClusterOptions,
+    environment: Mapping[str, str],
+    *,
+    output: Output,
+    only_changes: bool,
+    watch: float | None = None,
+) -> int:
+    """Run the command; the number of planned moves. Saves the plan as the last one shown of this cluster.
 
-    Raises BusError, and CommandFailed if it is unknown whether binders evict, or if the plan is of another cluster.
+    `watch`: seconds between two plans, of which only the first is shown whole; without end. Raises BusError, and
+    CommandFailed if it is unknown whether binders evict, or if the plan is of another cluster.
     """
     configure_logging(Logging(level="error"), "plan")
-    bus_cluster(options, server.url)  # reports invalid options first
+    bus_cluster(options, server)  # reports invalid options first
+    plans = LastPlans(environment)
+    while True:
+        plan = await _request(server, options)
+        cluster = await plan_cluster(options, plan.leader.lease_uid, server)
+        before = plans.last(plan)
+        if only_changes and before is None:
+            click.echo("no earlier plan of this cluster: everything is new", err=True)
+        if only_changes and (output in ("json", "yaml") or before is not None):
+            changes = plan_changes(before or PlanResponse(leader=plan.leader, planned_at=plan.planned_at), plan)
+            if watch is None or not changes.empty:
+                shown_changes = ShownChanges(cluster=cluster, **msgspec.structs.asdict(changes))
+                print_result(shown_changes, _with_cluster(cluster, show_changes), output=output)
+        else:
+            shown_plan = ShownPlan(cluster=cluster, **msgspec.structs.asdict(plan))
+            show_plan = partial(show, wide=output == "wide")
+            print_result(shown_plan, _with_cluster(cluster, show_plan), output=output)
+        try:
+            plans.save(plan)
+        except OSError as error:
+            click.echo(f"could not save the plan for --diff: {error.filename}: {error.strerror}", err=True)
+        if cluster.state == "another":
+            raise CommandFailed(
+                "the plan is not of the cluster of the kubeconfig: check --nats, --context and --kubeconfig"
+            )
+        if watch is None:
+            if not plan.evictions:
+                raise CommandFailed("it is unknown whether binders evict")
+            return len(plan.moves)
+        sys.stdout.flush()
+        only_changes = True
+        await asyncio.sleep(watch)
+
+
+async def _request(server: Nats, options: ClusterOptions) -> PlanResponse:
     try:
-        plan = await send_request(server, PLAN_PREVIEW, PlanRequest(), PlanResponse, no_responder="")
+        return await send_request(server, PLAN_PREVIEW, PlanRequest(), PlanResponse, no_responder="")
     except NoResponders:
         no_leader = f"{NO_LEADER.format(url=server.url)}{await leader_in_cluster(options)}"
         raise NoResponders(no_leader) from None
-    cluster = await plan_cluster(options, plan.leader.lease_uid, server.url)
-    plans = LastPlans(environment)
-    before = plans.last(plan)
-    if only_changes and before is None:
-        click.echo("no earlier plan of this cluster: everything is new", err=True)
-    if only_changes and (as_json or before is not None):
-        changes = plan_changes(before or PlanResponse(leader=plan.leader, planned_at=plan.planned_at), plan)
-        shown_changes = ShownChanges(cluster=cluster, **msgspec.structs.asdict(changes))
-        print_result(shown_changes, _with_cluster(cluster, show_changes), as_json=as_json)
-    else:
-        shown_plan = ShownPlan(cluster=cluster, **msgspec.structs.asdict(plan))
-        print_result(shown_plan, _with_cluster(cluster, show), as_json=as_json)
-    try:
-        plans.save(plan)
-    except OSError as error:
-        click.echo(f"could not save the plan for --diff: {error.filename}: {error.strerror}", err=True)
-    if cluster.state == "another":
-        raise CommandFailed(
-            "the plan is not of the cluster of the kubeconfig: check --nats, --context and --kubeconfig"
-        )
-    if not plan.evictions:
-        raise CommandFailed("it is unknown whether binders evict")
 
 
 def _with_cluster(cluster: BusCluster, show: Callable[[S, Console], None]) -> Callable[[S, Console], None]:
@@ -101,29 +123,51 @@ def _with_cluster(cluster: BusCluster, show: Callable[[S, Console], None]) -> Ca
 
 
 MAX_ROWS = 20
-"""Rows of each table except planned moves; JSON output has all."""
+"""Rows of each table except planned moves; with -o wide and for programs there are all."""
+
+_Section = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 
-def show(plan: PlanResponse, to: Console) -> None:
+def show(plan: PlanResponse, to: Console, *, wide: bool = False) -> None:
     """Planned moves, nodes, refused moves, pending moves, dry-run moves and cooldowns."""
     for line in _headline(plan):
         to.print(line)
     if plan.moves:
-        print_section(to, "Planned moves", _moves(plan.moves))
+        print_section(to, "Planned moves", _moves(plan.moves, with_strategy=wide or _strategies(plan) > 1))
     if plan.nodes:
-        print_section(to, f"Nodes{_shortened(plan.nodes)}", _nodes(plan.nodes[:MAX_ROWS], plan.interval))
-    if plan.refused:
-        rows: Iterable[Sequence[str]] = ((each.pod or "(any)", each.node, each.why) for each in plan.refused)
-        _section(to, "Not moved", ("pod", "node", "reason"), rows, plan.refused)
-    if plan.pending:
-        rows = ((_pod(each), f"{each.node} → {each.target}", _pending_state(each.evicted_at)) for each in plan.pending)
-        _section(to, "Pending moves", ("pod", "move", "state"), rows, plan.pending)
-    if plan.dry_run_moves:
-        rows = ((_pod(each), f"{each.node} → {each.target}", day_and_time(each.until)) for each in plan.dry_run_moves)
-        _section(to, "Dry-run moves, counted above as done", ("pod", "move", "until"), rows, plan.dry_run_moves)
-    if plan.cooldowns:
-        rows = ((each.node, day_and_time(each.until), each.why) for each in plan.cooldowns)
-        _section(to, "Nodes in cooldown", ("node", "until", "reason"), rows, plan.cooldowns)
+        limit = len(plan.nodes) if wide else MAX_ROWS
+        rows = _nodes(plan.nodes[:limit], plan.interval, with_strategy=wide or _strategies(plan) > 1)
+        print_section(to, f"Nodes{_shortened(plan.nodes, limit)}", rows)
+    for title, columns, cells in _sections(plan):
+        if cells:
+            limit = len(cells) if wide else MAX_ROWS
+            made = table(*columns)
+            for row in cells[:limit]:
+                made.add_row(*row)
+            print_section(to, f"{title}{_shortened(cells, limit)}", made)
+
+
+def _strategies(plan: PlanResponse) -> int:
+    return len({move.strategy for move in plan.moves} | {node.strategy for node in plan.nodes})
+
+
+def _sections(plan: PlanResponse) -> Iterator[_Section]:
+    yield "Not moved", ("pod", "node", "reason"), [(each.pod or "(any)", each.node, each.why) for each in plan.refused]
+    yield (
+        "Pending moves",
+        ("pod", "move", "state"),
+        [(_pod(each), f"{each.node} → {each.target}", _pending_state(each.evicted_at)) for each in plan.pending],
+    )
+    yield (
+        "Dry-run moves, counted above as done",
+        ("pod", "move", "until"),
+        [(_pod(each), f"{each.node} → {each.target}", day_and_time(each.until)) for each in plan.dry_run_moves],
+    )
+    yield (
+        "Nodes in cooldown",
+        ("node", "until", "reason"),
+        [(each.node, day_and_time(each.until), each.why) for each in plan.cooldowns],
+    )
 
 
 def show_changes(changes: PlanChanges, to: Console) -> None:
@@ -157,14 +201,14 @@ def _headline(plan: PlanResponse) -> Iterator[Text]:
     source = f" ({plan.considered} nodes, {day_and_time(plan.planned_at)}, planned by {plan.leader.holder})"
     yield Text.assemble((count, "bold"), source)
     yield Text(f"evictions: {_evictions(plan.evictions)}")
-    waiting = [node.missing_evaluations for node in plan.nodes if node.missing_evaluations]
+    waiting = {node.node: node.missing_evaluations for node in plan.nodes if node.missing_evaluations}
     if waiting:
-        fewest = min(waiting)
-        nodes = "1 hot node" if len(waiting) == 1 else f"{len(waiting)} hot nodes"
+        fewest = min(waiting.values())
+        which = "the hot node" if len(waiting) == 1 else f"one of the {len(waiting)} hot nodes"
         evaluations = "evaluation" if fewest == 1 else "evaluations"
         yield Text(
-            f"preview: evictions are proposed once a node is above its threshold in enough consecutive evaluations; "
-            f"of {nodes} the first needs {fewest} more {evaluations} (about {duration(fewest * plan.interval)})"
+            f"Preview. Nothing is proposed until {which} stays above its threshold for {fewest} more {evaluations} "
+            f"(about {duration(fewest * plan.interval)})."
         )
     for strategy, why in plan.why.items():
         yield Text(f"{strategy}: {why}", style="yellow")
@@ -180,37 +224,33 @@ def _evictions(state: str) -> str:
             return state
 
 
-def _moves(moves: Sequence[PlannedMove]) -> Table:
-    made = table("pod", "workload", "from", "to", "usage", "sample", "reason")
+def _moves(moves: Sequence[PlannedMove], *, with_strategy: bool) -> Table:
+    """With several strategies, a pod may be in several rows."""
+    strategy = ("strategy",) if with_strategy else ()
+    made = table("pod", "workload", "from", "to", "usage", "sample", *strategy, "reason")
     for move in moves:
         workload = "" if move.workload is None else f"{move.workload.kind}/{move.workload.name}"
         reason = f"later, when the target has room: {move.reason}" if move.later else move.reason
-        sample = time_of_day(move.sampled_at)
-        made.add_row(_pod(move), workload, move.node, move.target, amounts(move.expected_reduction), sample, reason)
+        last = (move.strategy, reason) if with_strategy else (reason,)
+        usage, sample = amounts(move.expected_reduction), time_of_day(move.sampled_at)
+        made.add_row(_pod(move), workload, move.node, move.target, usage, sample, *last)
     return made
 
 
-def _nodes(nodes: Sequence[PlannedNode], interval: float) -> Table:
-    made = table("node", "state", "cpu", "memory", "evaluations needed", "reason")
+def _nodes(nodes: Sequence[PlannedNode], interval: float, *, with_strategy: bool) -> Table:
+    strategy = ("strategy",) if with_strategy else ()
+    made = table("node", "state", "cpu", "memory", "evaluations needed", *strategy, "reason")
     for node in nodes:
         missing = node.missing_evaluations
         needed = f"{missing} ({duration(missing * interval)})" if missing else "none" if node.state == "hot" else ""
         loads = (f"{percent(getattr(node.before, name))} → {percent(getattr(node.after, name))}" for name in RESOURCES)
-        made.add_row(node.node, node.state, *loads, needed, node.why, style="red" if node.state == "hot" else "")
+        last = (node.strategy, node.why) if with_strategy else (node.why,)
+        made.add_row(node.node, node.state, *loads, needed, *last, style="red" if node.state == "hot" else "")
     return made
 
 
-def _section(
-    to: Console, title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], entries: Sequence[object]
-) -> None:
-    made = table(*columns)
-    for row, _ in zip(rows, range(MAX_ROWS), strict=False):
-        made.add_row(*row)
-    print_section(to, f"{title}{_shortened(entries)}", made)
-
-
-def _shortened(entries: Sequence[object]) -> str:
-    return f" (first {MAX_ROWS} of {len(entries)}, -o json has all)" if len(entries) > MAX_ROWS else ""
+def _shortened(entries: Sequence[object], limit: int) -> str:
+    return f" (first {limit} of {len(entries)}, -o wide has all)" if len(entries) > limit else ""
 
 
 def _pending_state(evicted_at: float | None) -> str:

@@ -1,14 +1,10 @@
 """`equipoise report`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.cli.options import ClusterOptions, cluster_options, json_option, nats_options
-
-if TYPE_CHECKING:
-    from equipoise.runtime.configuration import Nats
+from equipoise.cli.options import BusOptions, ClusterOptions, cluster_options, json_option, nats_options
 
 
 @click.command()
@@ -24,7 +20,7 @@ def report(
     prometheus_url: str | None,
     since: str,
     html: Path | None,
-    server: "Nats",
+    bus: BusOptions,
     cluster: ClusterOptions,
     as_json: bool,
 ) -> None:
@@ -48,6 +44,7 @@ def report(
     if prometheus_url is not None:
         raise click.UsageError("--prometheus is only used with --now")
 
+    from equipoise.cli.bus_access import with_bus
     from equipoise.cli.report.run import run_report
     from equipoise.contracts.configuration.duration import Duration
 
@@ -55,4 +52,4 @@ def report(
         period = Duration.parse(since)
     except ValueError as error:
         raise click.UsageError(f"--since: {error}") from None
-    asyncio.run(run_report(period, server, as_json=as_json, html=html))
+    asyncio.run(with_bus(bus, cluster, lambda server: run_report(period, server, as_json=as_json, html=html)))

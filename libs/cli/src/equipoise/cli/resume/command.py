@@ -4,15 +4,15 @@ import os
 
 import click
 
-from equipoise.cli.options import ClusterOptions, cluster_options, json_option
+from equipoise.cli.options import ClusterOptions, Output, cluster_options, output_option
 
 
 @click.command()
 @click.option("--forget", is_flag=True, help="Replace a ledger that cannot be read: recent evictions no longer count.")
 @click.option("--yes", "confirmed", is_flag=True, help="Confirm without a prompt. Needed without a terminal.")
 @cluster_options
-@json_option
-def resume(forget: bool, confirmed: bool, cluster: ClusterOptions, as_json: bool) -> None:
+@output_option
+def resume(forget: bool, confirmed: bool, cluster: ClusterOptions, output: Output) -> None:
     """Allow evictions again, at first with half of each limit.
 
     Creates a new ledger if the ledger is missing. Needs a confirmation, with the name of the cluster.
@@ -27,4 +27,4 @@ def resume(forget: bool, confirmed: bool, cluster: ClusterOptions, as_json: bool
     forgetting = ", and forget recent evictions" if forget else ""
     question = f"Allow evictions{forgetting} in cluster {cluster_name(connection, os.environ)}?"
     confirm(question, confirmed=confirmed, nothing_done="not resumed")
-    asyncio.run(resume_evictions(connection, forget=forget, as_json=as_json))
+    asyncio.run(resume_evictions(connection, forget=forget, output=output))

@@ -4,14 +4,15 @@ import asyncio
 from collections.abc import Collection
 from contextlib import suppress
 from typing import Literal
-from urllib.parse import urlsplit
 
 import msgspec
 
+from equipoise.cli.bus_access import connect_problem
 from equipoise.cli.leases import held_leases
 from equipoise.contracts.bus.subjects import PREFIX, ServiceName
 from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
 from equipoise.runtime.bus import BusError, Delivery, connect
+from equipoise.runtime.bus.connection import ForwardedNats
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.kubernetes.client import Kube, KubeError
@@ -19,9 +20,6 @@ from equipoise.runtime.process.clock import Clock
 
 LISTEN_SECONDS = 11.0
 """Every process publishes a heartbeat every 10 s."""
-
-REACH_SECONDS = 2.0
-"""For the TCP connection: without a port-forward it is refused at once."""
 
 CONNECT_SECONDS = 5.0
 
@@ -39,8 +37,12 @@ class BinderMode(msgspec.Struct, frozen=True, kw_only=True):
     """What binders on the bus report, if it is unknown whether they are of the cluster, or what they do."""
 
 
-def binder_mode(heartbeats: Collection[Heartbeat], holders: Collection[str] | None, url: str) -> BinderMode:
+def binder_mode(
+    heartbeats: Collection[Heartbeat], holders: Collection[str] | None, url: str, *, same_cluster: bool = False
+) -> BinderMode:
     """By the last heartbeat of each process. `holders`: of the cluster's Leases; None: they may not be read.
+
+    `same_cluster`: the bus was reached through the API server of the cluster.
 
     A leader's identity is the holder of its Lease: one that is in both shows that the bus belongs to the cluster. If
     binders differ, real evictions win.
@@ -51,10 +53,10 @@ def binder_mode(heartbeats: Collection[Heartbeat], holders: Collection[str] | No
     modes = tuple(sorted({each.evictions for each in binders}))
     reports = f"{len(binders)} binder{'s' if len(binders) > 1 else ''} at {url}: {', '.join(modes)}"
     leaders = {each.id for each in heartbeats if each.leading}
-    if holders is None:
+    if holders is None and not same_cluster:
         why = f"{reports}; not known to be of this cluster: Leases may not be read"
         return BinderMode(mode="unknown", why=why, reported=modes)
-    if leaders.isdisjoint(holders):
+    if holders is not None and not same_cluster and leaders.isdisjoint(holders):
         found, held = (", ".join(sorted(each)) or "nobody" for each in (leaders, holders))
         why = f"{reports}; not known to be of this cluster: its Leases are held by {held}, the leader there is {found}"
         return BinderMode(mode="unknown", why=why, reported=modes)
@@ -70,19 +72,20 @@ async def read_binder_mode(
 ) -> BinderMode:
     """Listens until a binder of this cluster reports real evictions, else for `listen` seconds."""
     holders: set[str] | None
+    same_cluster = isinstance(server, ForwardedNats)
     try:
         held = [lease for service in _LEADERS for lease in await held_leases(kube, namespace, service, clock)]
         holders = {lease.spec.holder_identity for lease in held}
     except KubeError:
         holders = None
-    if not await _reachable(server):
-        return BinderMode(mode="unknown", why=f"no NATS server at {server.url} (use --nats)")
+    if problem := await connect_problem(server):
+        return BinderMode(mode="unknown", why=problem)
     latest: dict[str, Heartbeat] = {}
     real = asyncio.Event()
 
     async def on_heartbeat(delivery: Delivery[Heartbeat]) -> None:
         latest[delivery.message.id] = delivery.message
-        if binder_mode(latest.values(), holders, server.url).mode == "real":
+        if binder_mode(latest.values(), holders, server.url, same_cluster=same_cluster).mode == "real":
             real.set()
 
     errors = BusErrors(clock)
@@ -102,18 +105,4 @@ async def read_binder_mode(
         return BinderMode(mode="unknown", why=f"no connection to {server.url}: {check}{why}")
     except BusError as error:
         return BinderMode(mode="unknown", why=str(error))
-    return binder_mode(latest.values(), holders, server.url)
-
-
-async def _reachable(server: Nats) -> bool:
-    """Whether any of the addresses accepts a connection."""
-    for url in server.urls:
-        address = urlsplit(url)
-        try:
-            async with asyncio.timeout(REACH_SECONDS):
-                _, writer = await asyncio.open_connection(address.hostname, address.port or 4222)
-        except (OSError, TimeoutError):
-            continue
-        writer.close()
-        return True
-    return False
+    return binder_mode(latest.values(), holders, server.url, same_cluster=same_cluster)

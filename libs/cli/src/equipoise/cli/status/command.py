@@ -1,21 +1,26 @@
 """`equipoise status`."""
 
 import os
-from typing import TYPE_CHECKING
 
 import click
 
-from equipoise.cli.options import ClusterOptions, cluster_options, json_option, nats_options
-
-if TYPE_CHECKING:
-    from equipoise.runtime.configuration import Nats
+from equipoise.cli.options import (
+    BusOptions,
+    ClusterOptions,
+    Output,
+    cluster_options,
+    nats_options,
+    watch_option,
+    wide_output_option,
+)
 
 
 @click.command()
 @cluster_options
 @nats_options
-@json_option
-def status(cluster: ClusterOptions, server: "Nats", as_json: bool) -> None:
+@watch_option
+@wide_output_option
+def status(cluster: ClusterOptions, bus: BusOptions, watch: float | None, output: Output) -> None:
     """Show whether evictions are allowed, which are pending, and the usage of each limit.
 
     Reads the eviction ledger from the API server. Whether allowed evictions are dry runs is read from the heartbeats of
@@ -27,4 +32,4 @@ def status(cluster: ClusterOptions, server: "Nats", as_json: bool) -> None:
     from equipoise.cli.status.run import configured, run_status
 
     binder = configured(cluster.configuration, os.environ)
-    asyncio.run(run_status(cluster, binder, server, os.environ, as_json=as_json))
+    asyncio.run(run_status(cluster, binder, bus, os.environ, output=output, watch=watch))

@@ -1,9 +1,12 @@
 """Reads the ledger and the heartbeats of binders, and prints pause, usage of limits, pending and recent evictions."""
 
+import asyncio
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
+import click
 from msgspec import structs
 from rich.console import Console
 from rich.table import Table
@@ -15,15 +18,16 @@ from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import NotInstalled, read_installed
 from equipoise.binder.state.ledger import LedgerClosed, LedgerEntry
 from equipoise.binder.state.ledger_json import clock_time
+from equipoise.cli.bus_access import reached
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
-from equipoise.cli.options import ClusterOptions
+from equipoise.cli.options import BusOptions, ClusterOptions, Output
 from equipoise.cli.status.binder_mode import BinderMode, read_binder_mode
 from equipoise.cli.terminal import print_result, table
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.messages.health import DRY_RUN, REAL
-from equipoise.runtime.configuration import Logging, Nats, read_document, read_sections
+from equipoise.runtime.configuration import Logging, read_document, read_sections
 from equipoise.runtime.kubernetes.client import Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
@@ -53,26 +57,58 @@ def configured(configuration: Path | None, environment: Mapping[str, str]) -> Bi
 
 
 async def run_status(
-    options: ClusterOptions, binder: BinderSettings, server: Nats, environment: Mapping[str, str], *, as_json: bool
+    options: ClusterOptions,
+    binder: BinderSettings,
+    bus: BusOptions,
+    environment: Mapping[str, str],
+    *,
+    output: Output,
+    watch: float | None = None,
 ) -> None:
-    """Run the command. Raises InvalidInput, and CommandFailed if it is unknown whether pods may be evicted."""
+    """Run the command; `watch`: seconds until it is repeated, without end.
+
+    Raises InvalidInput, and CommandFailed if it is unknown whether pods may be evicted.
+    """
     configure_logging(Logging(level="error"), "status")
+    file = options.configuration
+    source = f"the limits of {file}" if file else "the default limits (use --config FILE for others)"
+    while True:
+        status = await _read(options, binder, bus, environment)
+        if watch is not None and output in ("text", "wide"):
+            click.clear()
+        print_result(status, lambda status, to: show(status, to, source, wide=output == "wide"), output=output)
+        if watch is None:
+            break
+        sys.stdout.flush()
+        await asyncio.sleep(watch)
+    if status.evictions == "unknown":
+        raise CommandFailed("it is unknown whether pods may be evicted")
+
+
+async def _read(
+    options: ClusterOptions, binder: BinderSettings, bus: BusOptions, environment: Mapping[str, str]
+) -> ShownStatus:
     clock, cluster, configuration = SystemClock(), options.connection(), options.configuration
     mode: BinderMode | None = None
     try:
         async with connect_kube(cluster, "status", clock) as kube:
             ledger = await read_status(kube, cluster.namespace, binder.limits, clock)
             if ledger.evictions == "allowed":
-                mode = await read_binder_mode(server, kube, cluster.namespace, clock)
+                mode = await _read_mode(bus, options, kube, cluster.namespace, clock)
     except KubeError as error:
         ledger = LedgerStatus(evictions="unknown", why=str(error))
     if mode is not None and configuration is not None:
         mode = with_configuration(mode, configuration, evict=binder.evict)
-    status = combined(ledger, mode, cluster_name(cluster, environment))
-    source = f"the limits of {configuration}" if configuration else "the default limits (use --config FILE for others)"
-    print_result(status, lambda status, to: show(status, to, source), as_json=as_json)
-    if status.evictions == "unknown":
-        raise CommandFailed("it is unknown whether pods may be evicted")
+    return combined(ledger, mode, cluster_name(cluster, environment))
+
+
+async def _read_mode(bus: BusOptions, options: ClusterOptions, kube: Kube, namespace: str, clock: Clock) -> BinderMode:
+    """Unknown, with the reason, if NATS cannot be reached."""
+    try:
+        async with reached(bus, options) as server:
+            return await read_binder_mode(server, kube, namespace, clock)
+    except CommandFailed as error:
+        return BinderMode(mode="unknown", why=error.message)
 
 
 async def read_status(kube: Kube, namespace: str, limits: Limits, clock: Clock) -> LedgerStatus:
@@ -110,7 +146,7 @@ def combined(ledger: LedgerStatus, mode: BinderMode | None, cluster: ClusterName
     return structs.replace(status, evictions="unknown", why=why)
 
 
-def show(status: ShownStatus, to: Console, limits_source: str) -> None:
+def show(status: ShownStatus, to: Console, limits_source: str, *, wide: bool = False) -> None:
     """`limits_source`: where the limits come from."""
     styles = {"allowed": "bold red" if status.why else "bold green", "dry run": "bold yellow"}
     style = styles.get(status.evictions, "bold red")
@@ -126,12 +162,12 @@ def show(status: ShownStatus, to: Console, limits_source: str) -> None:
         to.print(Text("limits: in full"))
     to.print(Text(f"last 24 hours: {status.last_day} evictions, {status.dry_runs_last_day} dry runs"))
     to.print(Text(f"usage is relative to {limits_source}"))
-    for part in _parts(status):
+    for part in _parts(status, wide=wide):
         to.print()
         to.print(part)
 
 
-def _parts(status: LedgerStatus) -> Iterator[Table | Text]:
+def _parts(status: LedgerStatus, *, wide: bool) -> Iterator[Table | Text]:
     usage = table("limit", "scope", "used>", "max>", "window>")
     for each in status.usage:
         usage.add_row(each.limit, each.scope, str(each.counted), each.max, each.window)
@@ -139,16 +175,17 @@ def _parts(status: LedgerStatus) -> Iterator[Table | Text]:
     if not status.pending:
         yield Text("no pending evictions")
     else:
-        yield _entries("pending since", status.pending, settled=False)
+        yield _entries("pending since", status.pending, settled=False, wide=wide)
     if status.last:
-        yield _entries("finished", status.last, settled=True)
+        yield _entries("finished", status.last, settled=True, wide=wide)
 
 
-def _entries(title: str, entries: list[LedgerEntry], *, settled: bool) -> Table:
-    made = table(title, "state", "pod", "node", "target", "workload", "detail")
+def _entries(title: str, entries: list[LedgerEntry], *, settled: bool, wide: bool) -> Table:
+    made = table(title, "state", "pod", "node", "target", "workload", *(("intent",) if wide else ()), "detail")
     for entry in entries:
         at = (entry.settled_at if settled else None) or entry.reserved_at
         state = f"{state_text(entry)}{' (dry run)' if entry.dry_run and entry.outcome is None else ''}"
         pod = f"{entry.namespace}/{entry.pod}"
-        made.add_row(clock_time(at), state, pod, entry.node, entry.target, str(entry.workload or ""), entry.detail)
+        last = (entry.intent_id, entry.detail) if wide else (entry.detail,)
+        made.add_row(clock_time(at), state, pod, entry.node, entry.target, str(entry.workload or ""), *last)
     return made

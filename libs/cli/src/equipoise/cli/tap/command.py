@@ -1,26 +1,25 @@
 """`equipoise tap`."""
 
-from typing import TYPE_CHECKING
-
 import click
 
-from equipoise.cli.options import json_option, nats_options
-
-if TYPE_CHECKING:
-    from equipoise.runtime.configuration import Nats
+from equipoise.cli.completion import names
+from equipoise.cli.options import BusOptions, ClusterOptions, cluster_options, json_option, nats_options
 
 
 @click.command()
-@click.argument("subject", default="")
+@click.argument("subject", default="", shell_complete=names.subjects)
 @nats_options
+@cluster_options
 @json_option
-def tap(subject: str, server: "Nats", as_json: bool) -> None:
+def tap(subject: str, bus: BusOptions, cluster: ClusterOptions, as_json: bool) -> None:
     """Watch the messages of the services, one line per message.
 
     SUBJECT may be a pattern: eviction, 'utilization.node.*', '*.node.NAME'. The default is every subject.
     """
     import asyncio
 
-    from equipoise.cli.tap.run import run_tap
+    from equipoise.cli.bus_access import with_bus
+    from equipoise.cli.tap.run import run_tap, subscriptions_for
 
-    asyncio.run(run_tap(subject, server, as_json=as_json))
+    subscriptions = subscriptions_for(subject)
+    asyncio.run(with_bus(bus, cluster, lambda server: run_tap(subscriptions, server, as_json=as_json)))

@@ -22,12 +22,11 @@ QUEUE_SIZE = 10_000
 """Messages queued while stdout is read slowly; above that the NATS server buffers messages, and then drops them."""
 
 
-async def run_tap(subject: str, server: Nats, *, as_json: bool) -> None:
+async def run_tap(subscriptions: Iterable[Subscription], server: Nats, *, as_json: bool) -> None:
     """The command: prints one line per message until it is interrupted.
 
-    Raises InvalidInput, BusError, and BrokenPipeError when the reader of stdout is gone.
+    Raises BusError, and BrokenPipeError when the reader of stdout is gone.
     """
-    subscriptions = subscriptions_for(subject)
     configure_logging(Logging(level="warning"), "tap")
     show = json_printer() if as_json else text_printer()
     async with connect(server, "tap", clock=SystemClock()) as bus:

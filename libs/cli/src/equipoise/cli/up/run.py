@@ -12,9 +12,11 @@ from typing import Any
 import click
 import yaml
 
-from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.cluster_now.reading import detected_profile
+from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.kubeconfig import Context
 from equipoise.cli.leases import held_leases, held_text
+from equipoise.cli.prometheus_profiles import configured_profile
 from equipoise.cli.service_settings import SERVICE_SETTINGS, all_settings, read_file
 from equipoise.cli.setup.resources import create_resources
 from equipoise.cli.up.supervisor import Supervisor
@@ -22,7 +24,7 @@ from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.runtime.bus.dev_server import embedded_server
 from equipoise.runtime.bus.permissions import USERS, User, permission_file
 from equipoise.runtime.configuration import Logging, read_document, read_sections, to_document
-from equipoise.runtime.kubernetes.client import Kube, KubeError
+from equipoise.runtime.kubernetes.client import NODES, Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.health import Readiness
@@ -58,12 +60,14 @@ def run_up(
         if evict:
             # Before the event loop starts: it would defer Ctrl-C at the prompt.
             _confirm(context, document["binder"]["limits"], confirmation)
-        asyncio.run(_run(document, context, SERVICES if annotate else WITHOUT_ANNOTATIONS))
+        detect = configured_profile({} if text is None else read_document(text), os.environ) is None
+        asyncio.run(_run(document, context, SERVICES if annotate else WITHOUT_ANNOTATIONS, detect=detect))
     finally:
         ports.release()
 
 
-async def _run(document: Document, context: Context, services: Sequence[ServiceName]) -> None:
+async def _run(document: Document, context: Context, services: Sequence[ServiceName], *, detect: bool) -> None:
+    """`detect`: no profile is configured."""
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -75,9 +79,10 @@ async def _run(document: Document, context: Context, services: Sequence[ServiceN
         passwords = create_passwords(directory)
         async with embedded_server(directory / "nats", configuration=permission_file(passwords)) as nats_url:
             document["nats"] = {"url": nats_url}
+            metrics = await set_profile(document, detect=detect)
             file = directory / "equipoise.yaml"
             file.write_text(yaml.safe_dump(document, sort_keys=False))
-            for line in summary(context, document, directory, services):
+            for line in summary(context, document, directory, services, metrics):
                 click.echo(line)
             await create_resources(file, nats_access(directory, "setup"))
             health = {service: f"http://{_local_address(document[service]['health'])}" for service in services}
@@ -147,7 +152,27 @@ def complete_document(
     return document
 
 
-def summary(context: Context, document: Document, directory: Path, services: Sequence[ServiceName]) -> Iterator[str]:
+async def set_profile(document: Document, *, detect: bool) -> str:
+    """Set the profile that fits Prometheus in the document. Returns which applies, and why it was not detected."""
+    settings = all_settings({name: value for name, value in document.items() if name not in ("apiVersion", "kind")})
+    prometheus, load, clock = settings.collector.prometheus, settings.shared.load, SystemClock()
+    if settings.collector.source != "prometheus":
+        return settings.collector.source
+    if not detect:
+        return f"profile {prometheus.profile}"
+    try:
+        async with connect_kube(settings.shared.kubernetes, "up", clock) as kube:
+            names = frozenset(node.metadata.name for node in await kube.list(NODES))
+        profile = await detected_profile(prometheus, load, names, clock)
+    except (CommandFailed, KubeError) as error:
+        return f"profile {prometheus.profile}, which was not detected: {error.message}"
+    document["collector"]["prometheus"]["profile"] = profile
+    return f"profile {profile} (detected)"
+
+
+def summary(
+    context: Context, document: Document, directory: Path, services: Sequence[ServiceName], metrics: str
+) -> Iterator[str]:
     """One line each: the cluster, what is written to it, and where messages and logs are."""
     nats_url, namespace = document["nats"]["url"], document["kubernetes"]["namespace"]
     scheme = "http" if document["scorer"]["extender"]["tls"] is None else "https"
@@ -157,6 +182,7 @@ def summary(context: Context, document: Document, directory: Path, services: Seq
         "annotations": "equipoise.dev/… on nodes and workloads"
         if "annotator" in services
         else "none are written (use --annotate to annotate nodes and workloads)",
+        "metrics": metrics,
         "writes": f"ledger and Leases in namespace {namespace}",
         "extender": f"{scheme}://{document['scorer']['listen']}/prioritize",
         "messages": f"equipoise tap --nats {nats_url} --user tap --password-file {directory}/passwords/tap",

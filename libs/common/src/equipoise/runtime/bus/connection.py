@@ -47,6 +47,13 @@ _NOT_FOUND = 404
 _FORBIDDEN = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"', re.IGNORECASE)
 
 
+class ForwardedNats(Nats, frozen=True, kw_only=True):
+    """NATS in the cluster of the kubeconfig, at the address of a port-forward."""
+
+    server_name: str = ""
+    """The name in its certificate, if it is not that address."""
+
+
 class NatsConnection:
     """A message that cannot be sent is not buffered: after a reconnect it would be outdated."""
 
@@ -84,6 +91,8 @@ class NatsConnection:
         if self._settings.tls is not None:
             try:
                 options["tls"] = client_context(self._settings.tls)
+                if isinstance(self._settings, ForwardedNats) and self._settings.server_name:
+                    options["tls_hostname"] = self._settings.server_name
             except OSError as error:
                 raise BusUnavailable(f"nats.tls: {error.filename or self._settings.tls.ca_file}: {error}") from error
         self._report_unconnected()

@@ -49,8 +49,9 @@ def explain(message: str, document: Any, kind: Any, where: str) -> str:
     """msgspec's message in terms of the configuration."""
     match = _AT.fullmatch(message)
     what, path = (match["what"], match["path"]) if match else (message, "")
-    value, types = document, [kind]
+    value, types, parents, last = document, [kind], [kind], ""
     for name, index, anything in _STEP.findall(path):
+        parents, last = types, name
         types = [below for one in types for below in _below(one, name)]
         if index and isinstance(value, list):
             value = value[int(index)]
@@ -66,8 +67,13 @@ def explain(message: str, document: Any, kind: Any, where: str) -> str:
         return f"{place}.{missing[1]}: is missing"
     if "is not a duration" in what:
         return f"{place}: {what}"
+    words = [str(word) for one in types for word in _literals(one)]
     if what.startswith("Invalid enum value"):
-        what = "expected " + " or ".join(str(word) for one in types for word in _literals(one))
+        what = f"{_near(str(value), words)}expected {' or '.join(words)}"
+    if what.startswith("Invalid value") and (words := list(_tags(parents, last))):
+        what = f"{_near(str(value), words)}expected {' or '.join(words)}"
+    if "matching regex" in what and (described := next((text for one in types for text in _described(one)), "")):
+        what = f"expected {described}"
     text = what.replace("`", "").replace("Expected", "expected", 1)
     return f"{place}: {text}" if "[...]" in path else f"{place}: {show(value)} is not allowed: {text}"
 
@@ -75,9 +81,29 @@ def explain(message: str, document: Any, kind: Any, where: str) -> str:
 def unknown_name(name: str, allowed: Iterable[str]) -> str:
     """The error text for an unknown name."""
     known = sorted(set(allowed))
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"there is no such setting: {hint}allowed are {', '.join(known) or 'none'}"
+    return f"there is no such setting: {_near(name, known)}allowed are {', '.join(known) or 'none'}"
+
+
+def _near(name: str, allowed: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(allowed), n=1)
+    return f"did you mean {near[0]}? " if near else ""
+
+
+def _tags(parents: Iterable[Any], field: str) -> Iterator[str]:
+    """The values of the field that selects one of several sections."""
+    for section in (section for parent in parents for section in sections_in(parent)):
+        configuration = section.__struct_config__
+        if configuration.tag is not None and configuration.tag_field == field:
+            yield str(configuration.tag)
+
+
+def _described(kind: Any) -> Iterator[str]:
+    """What the pattern of a text means."""
+    for each in getattr(kind, "__metadata__", ()):
+        if isinstance(each, msgspec.Meta) and each.pattern and each.description:
+            yield each.description
+    for argument in get_args(kind):
+        yield from _described(argument)
 
 
 def show(value: Any) -> str:

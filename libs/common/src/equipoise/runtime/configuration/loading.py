@@ -27,6 +27,8 @@ from equipoise.runtime.configuration.yaml_text import LIMIT, UnreadableYaml, rea
 API_VERSION = "equipoise.dev/v1alpha1"
 KIND = "EquipoiseConfiguration"
 
+HEADER = {"apiVersion": API_VERSION, "kind": KIND}
+
 JUDGING = frozenset({"scorer", "descheduler", "binder"})
 """Services that use thresholds."""
 
@@ -64,10 +66,20 @@ def read_document(text: str) -> dict[str, Any]:
         raise ConfigurationError(str(error)) from error
     if not isinstance(document, dict):
         raise ConfigurationError(f"the document must be a mapping that begins with apiVersion: {API_VERSION}")
-    for name, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
-        if document.get(name) != expected:
-            raise ConfigurationError(f"{name}: {show(document.get(name))} is not allowed: expected {expected}")
-    return {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
+    if faults := header_faults(document):
+        raise ConfigurationError("\n".join(faults))
+    return {name: value for name, value in document.items() if name not in HEADER}
+
+
+def header_faults(document: Mapping[str, Any]) -> list[str]:
+    """A line for each of the first two lines that is missing or another."""
+    return [
+        f"{name}: {show(document[name])} is not allowed: expected {expected}"
+        if name in document
+        else f"{name}: is missing: add the line `{name}: {expected}`"
+        for name, expected in HEADER.items()
+        if document.get(name) != expected
+    ]
 
 
 def read_sections(

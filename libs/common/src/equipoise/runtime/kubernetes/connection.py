@@ -8,11 +8,14 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from equipoise.runtime.configuration import Kubernetes
-from equipoise.runtime.kubernetes.client import Kube, KubeError
+from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.process.clock import Clock
+
+if TYPE_CHECKING:
+    from equipoise.runtime.kubernetes.http import ApiServer
 
 TLS_RELOAD_PERIOD = 5.0
 """Minimum seconds between two reads of the certificates because of failed connections."""
@@ -25,7 +28,7 @@ async def connect_kube(
     clock: Clock,
     *,
     environment: Mapping[str, str] = os.environ,
-) -> AsyncIterator[Kube]:
+) -> AsyncIterator["ApiServer"]:
     """The API server, as `equipoise-<service>`. No request is made yet.
 
     Raises KubeError when the credentials cannot be found or read.

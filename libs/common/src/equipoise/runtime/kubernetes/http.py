@@ -13,7 +13,15 @@ import msgspec
 from equipoise.contracts.kubernetes import objects
 from equipoise.runtime.kubernetes import responses
 from equipoise.runtime.kubernetes.availability import Availability
-from equipoise.runtime.kubernetes.client import PODS, Change, Conflict, EvictionResult, KubeError, Resource
+from equipoise.runtime.kubernetes.client import (
+    PODS,
+    Change,
+    Conflict,
+    EvictionResult,
+    KubeError,
+    Resource,
+    error_for_status,
+)
 from equipoise.runtime.kubernetes.server_clock import ServerClock
 from equipoise.runtime.kubernetes.transport import Transport
 from equipoise.runtime.process.clock import Clock
@@ -210,6 +218,39 @@ class ApiServer:
                 return responses.read_eviction(response.status, response.headers, await response.read())
         except KubeError as error:
             return EvictionResult(status=error.status, reason=error.reason, message=error.message)
+
+    async def websocket(
+        self, what: str, path: str, *, query: Mapping[str, str], protocol: str
+    ) -> aiohttp.ClientWebSocketResponse:
+        """Raises KubeError. The response to a failed upgrade is lost, so its reason is requested once more."""
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                try:
+                    return await self._upgrade(path, query, protocol)
+                except aiohttp.WSServerHandshakeError as error:
+                    if error.status != 401:
+                        raise
+                    await self._credentials.reload()
+                    return await self._upgrade(path, query, protocol)
+        except aiohttp.WSServerHandshakeError as error:
+            try:
+                await self._request(what, "GET", path, bytes, query=query)
+            except KubeError as refused:
+                if refused.status == error.status:
+                    raise
+            raise error_for_status(error.status, "NoWebSocket", f"{what}: {error.message}") from error
+        except TimeoutError as error:
+            raise KubeError(0, "Timeout", f"{what}: no response in time") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise KubeError(0, "Unreachable", f"{what}: {error or type(error).__name__}") from error
+
+    async def _upgrade(self, path: str, query: Mapping[str, str], protocol: str) -> aiohttp.ClientWebSocketResponse:
+        headers = {"User-Agent": self._user_agent}
+        if authorization := await self._credentials.authorization():
+            headers["Authorization"] = authorization
+        return await self._transport.websocket(
+            path, query=query, headers=headers, protocol=protocol, tls=self._credentials.tls
+        )
 
     def server_time(self, now: float) -> float:
         return self._server_time.at(now)

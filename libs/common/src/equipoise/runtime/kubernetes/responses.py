@@ -52,7 +52,12 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """A part of a list."""
 
     metadata: ListMeta
-    items: list[T]
+    listed: list[T] | None = msgspec.field(name="items", default=None)
+
+    @property
+    def items(self) -> list[T]:
+        """An API server may answer null if there are no objects."""
+        return self.listed or []
 
 
 class GroupVersion(msgspec.Struct, frozen=True, kw_only=True):

@@ -58,5 +58,19 @@ class Transport:
             ssl=tls,
         )
 
+    async def websocket(
+        self, path: str, *, query: Mapping[str, str], headers: Mapping[str, str], protocol: str, tls: ssl.SSLContext
+    ) -> aiohttp.ClientWebSocketResponse:
+        """Raises aiohttp.WSServerHandshakeError for any response but an upgrade."""
+        return await self._session.ws_connect(
+            f"{self._url}{path}?{urlencode(query)}",
+            headers=headers,
+            protocols=(protocol,),
+            max_msg_size=0,
+            proxy=self._proxy,
+            server_hostname=self._server_name,
+            ssl=tls,
+        )
+
     async def close(self) -> None:
         await self._session.close()

@@ -108,9 +108,25 @@ def after_outcome(cooldowns: Cooldowns, outcome: EvictionOutcome, settings: Cool
         why = f"limits.{outcome.limit} is exhausted"
     else:
         key = outcome.pod_uid
-        until, why = outcome.settled_at + settings.refusal, f"its last eviction was {outcome.outcome.value}"
+        until, why = outcome.settled_at + settings.refusal, _why(outcome.outcome)
     before = cooldowns.get(key)
     return _with(cooldowns, key, Cooldown(until=until, why=why, repeated=before.repeated if before else 0))
+
+
+def _why(outcome: Outcome) -> str:
+    return f"its last eviction {_ENDINGS.get(outcome, f'ended as {outcome.value}')}"
+
+
+_ENDINGS = {
+    Outcome.BLOCKED_PDB: "was blocked by a PodDisruptionBudget",
+    Outcome.REJECTED_POLICY: "was refused: the pod is protected",
+    Outcome.REJECTED_LIMIT: "was refused by a limit",
+    Outcome.REJECTED_FIT: "was refused: its replacement fits on no node",
+    Outcome.REJECTED_STALE: "was refused: the data of the decision was out of date",
+    Outcome.PAUSED: "was refused: evictions are paused",
+    Outcome.EXPIRED: "expired before it was executed",
+    Outcome.FAILED: "failed",
+}
 
 
 def after_return(

@@ -15,7 +15,7 @@ from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.contracts.kubernetes.objects import ConfigMap
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice, ScoresFollowed
-from equipoise.runtime.bus import BusError, NotPermitted
+from equipoise.runtime.bus import BusError, BusUnavailable, NotPermitted
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, KubeError
 from equipoise.scorer.settings import ScorerSettings
 
@@ -70,6 +70,8 @@ def client_findings(settings: ScorerSettings) -> list[Finding]:
 
 
 async def _recent_advice(environment: Environment) -> RecentAdvice:
+    if environment.nats_problem:
+        raise BusUnavailable("NATS cannot be reached, see the check bus")
     reviews: dict[str, ClusterReview] = {}
     placed = 0
     nats, user, clock = environment.settings.shared.nats, environment.nats_user, environment.clock

@@ -24,6 +24,8 @@ USER_FIX = "use the user tap: --user tap --password-file FILE"
 async def streams(environment: Environment) -> list[Finding]:
     nats = environment.settings.shared.nats
     configured = environment.services_nats or nats
+    if environment.nats_problem:
+        return [*encryption_findings(configured), Finding("error", "NATS", environment.nats_problem)]
     return [*encryption_findings(configured), *await _server_findings(environment, nats)]
 
 

@@ -20,7 +20,14 @@ Count = Annotated[int, Meta(ge=0)] | Literal["unlimited"]
 """A number, or "unlimited". 0: no pod may be evicted."""
 
 ShareOrCount = (
-    Annotated[int, Meta(ge=0)] | Annotated[str, Meta(pattern=r"^(unlimited|(100|[0-9]{1,2})(\.[0-9]{1,3})?%)$")]
+    Annotated[int, Meta(ge=0)]
+    | Annotated[
+        str,
+        Meta(
+            pattern=r"^(unlimited|(100|[0-9]{1,2})(\.[0-9]{1,3})?%)$",
+            description="a percentage such as 1% (without a space), a whole number, or unlimited",
+        ),
+    ]
 )
 """A number, a share such as "10%" (rounded down, but at least 1), or "unlimited". 0 and "0%": no pod may be evicted."""
 

@@ -1,0 +1,284 @@
+"""How a command reaches NATS: at --nats, or in the cluster of the kubeconfig, through the API server."""
+
+import asyncio
+import base64
+import signal
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from equipoise.cli.exit_codes import CommandFailed, InvalidInput
+from equipoise.cli.options import BusOptions, ClusterOptions
+from equipoise.contracts.kubernetes.objects import ApiValue, Condition, Object
+from equipoise.runtime.bus import BusUnavailable
+from equipoise.runtime.bus.connection import ForwardedNats
+from equipoise.runtime.configuration import Kubernetes, Nats, Tls
+from equipoise.runtime.kubernetes.client import Forbidden, KubeError, NotFound, Resource
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.kubernetes.http import ApiServer
+from equipoise.runtime.kubernetes.port_forward import port_forward
+from equipoise.runtime.process.clock import SystemClock
+
+R = TypeVar("R")
+
+SELECTOR = "app.kubernetes.io/name=nats,app.kubernetes.io/part-of=equipoise"
+CLIENT_PORT = 4222
+TAP_PASSWORD = "TAP_PASSWORD"  # noqa: S105  the name of the variable in the pod
+TLS_VOLUME = "tls"
+CA = "ca.crt"
+
+CONNECT_SECONDS = 2.0
+OTHERWISE = "or give another connection with --nats, --user, --password-file and --nats-ca"
+
+
+class SecretKey(ApiValue, frozen=True, kw_only=True):
+    name: str = ""
+    key: str = ""
+
+
+class Source(ApiValue, frozen=True, kw_only=True):
+    secret_key_ref: SecretKey | None = None
+
+
+class Variable(ApiValue, frozen=True, kw_only=True):
+    name: str = ""
+    value_from: Source | None = None
+
+
+class SecretVolume(ApiValue, frozen=True, kw_only=True):
+    secret_name: str = ""
+
+
+class NatsVolume(ApiValue, frozen=True, kw_only=True):
+    name: str = ""
+    secret: SecretVolume | None = None
+
+
+class NatsContainer(ApiValue, frozen=True, kw_only=True):
+    env: tuple[Variable, ...] = ()
+
+
+class NatsSpec(ApiValue, frozen=True, kw_only=True):
+    subdomain: str = ""
+    containers: tuple[NatsContainer, ...] = ()
+    volumes: tuple[NatsVolume, ...] = ()
+
+
+class NatsCondition(Condition, frozen=True, kw_only=True):
+    message: str = ""
+
+
+class NatsStatus(ApiValue, frozen=True, kw_only=True):
+    phase: str = ""
+    conditions: tuple[NatsCondition, ...] = ()
+
+
+class NatsPod(Object, frozen=True, kw_only=True):
+    """What a client must know of a server: its Secrets and its name."""
+
+    spec: NatsSpec = NatsSpec()
+    status: NatsStatus = NatsStatus()
+
+    @property
+    def ready(self) -> bool:
+        return self.metadata.deletion_timestamp is None and any(
+            each.type == "Ready" and each.status == "True" for each in self.status.conditions
+        )
+
+    @property
+    def password(self) -> SecretKey | None:
+        """Of the user tap; None if the server has no users."""
+        variables = (variable for container in self.spec.containers for variable in container.env)
+        found = (each.value_from for each in variables if each.name == TAP_PASSWORD)
+        return next((source.secret_key_ref for source in found if source is not None), None)
+
+    @property
+    def ca(self) -> SecretKey | None:
+        """None if the server has no TLS."""
+        found = (each.secret for each in self.spec.volumes if each.name == TLS_VOLUME)
+        return next((SecretKey(name=each.secret_name, key=CA) for each in found if each is not None), None)
+
+
+class SecretObject(Object, frozen=True, kw_only=True):
+    data: dict[str, str] | None = None
+
+
+NATS_PODS: Resource[NatsPod] = Resource(group="", version="v1", plural="pods", kind="Pod", model=NatsPod)
+SECRETS: Resource[SecretObject] = Resource(group="", version="v1", plural="secrets", kind="Secret", model=SecretObject)
+
+
+async def with_bus(bus: BusOptions, cluster: ClusterOptions, run: Callable[[Nats], Awaitable[R]]) -> R:
+    """Run a command with a connection that is known to be possible. Raises BusUnavailable and CommandFailed."""
+    async with reached(bus, cluster) as server:
+        if not isinstance(server, ForwardedNats) and (problem := await connect_problem(server)):
+            raise BusUnavailable(f"{problem}; without --nats, the command uses the cluster of the kubeconfig")
+        return await run(server)
+
+
+@asynccontextmanager
+async def reached(bus: BusOptions, cluster: ClusterOptions) -> AsyncIterator[Nats]:
+    """--nats if it is given. Else NATS in the cluster of the kubeconfig; without a kubeconfig, on this machine.
+
+    Raises CommandFailed if that is not possible, and InvalidInput for invalid options.
+    """
+    connection = None if bus.url else _kubeconfig(cluster)
+    if connection is None:
+        yield bus.settings()
+        return
+    async with forwarded(bus, connection) as server:
+        yield server
+
+
+@asynccontextmanager
+async def forwarded(bus: BusOptions, connection: Kubernetes) -> AsyncIterator[ForwardedNats]:
+    """NATS in the cluster, with credentials of its Secrets where options do not name others. Raises CommandFailed."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    loop.add_signal_handler(signal.SIGTERM, task.cancel)  # the file with the password is deleted
+    try:
+        async with connect_kube(connection, "tap", SystemClock()) as api:
+            namespace = connection.namespace
+            pod = await _nats_pod(api, namespace)
+            with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:  # only this user may read it
+                user, password = await _credentials(api, namespace, pod, bus, Path(folder))
+                ca = bus.ca_file or await _ca(api, namespace, pod, Path(folder))
+                try:
+                    forwarding = port_forward(api, namespace, pod.metadata.name, CLIENT_PORT)
+                    forward = await forwarding.__aenter__()
+                except KubeError as error:
+                    raise CommandFailed(_not_forwarded(error, namespace, pod.metadata.name)) from None
+                try:
+                    yield ForwardedNats(
+                        url=f"{'nats' if ca is None else 'tls'}://127.0.0.1:{forward.port}",
+                        user=user,
+                        password_file=password,
+                        tls=None if ca is None else Tls(ca_file=ca),
+                        server_name=f"{pod.spec.subdomain}.{namespace}.svc" if pod.spec.subdomain else "",
+                    )
+                finally:
+                    await forwarding.__aexit__(None, None, None)
+    except KubeError as error:
+        raise CommandFailed(f"NATS cannot be reached through the API server: {error}; {OTHERWISE}") from None
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+def in_cluster_address(server: Nats, connection: Kubernetes) -> bool:
+    """Whether only pods of the cluster can resolve its names, or the address is the default."""
+    if not connection.kubeconfig:
+        return False
+    if server.url == Nats().url:
+        return True
+    names = {urlsplit(url).hostname or "" for url in server.urls} - {"localhost"}
+    services = [name for name in names if f".{connection.namespace}" in name or not {".", ":"} & set(name)]
+    return bool(services) and len(services) == len(names)
+
+
+async def connect_problem(server: Nats) -> str:
+    """Why no address accepts a connection; empty if one does."""
+    problems = []
+    for url in server.urls:
+        address = urlsplit(url)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                _, writer = await asyncio.open_connection(address.hostname, address.port or CLIENT_PORT)
+        except TimeoutError:
+            problems.append(f"cannot connect to NATS at {url}: no response within {CONNECT_SECONDS:g} s")
+        except OSError as error:
+            why = "connection refused" if isinstance(error, ConnectionRefusedError) else error.strerror or str(error)
+            problems.append(f"cannot connect to NATS at {url}: {why}")
+        else:
+            writer.close()
+            return ""
+    return "; ".join(problems)
+
+
+def _kubeconfig(cluster: ClusterOptions) -> Kubernetes | None:
+    """None without a kubeconfig, unless options name one, and in a pod."""
+    try:
+        connection = cluster.connection()
+    except InvalidInput:
+        if cluster.kubeconfig or cluster.context:
+            raise
+        return None
+    return connection if connection.kubeconfig else None
+
+
+async def _nats_pod(api: ApiServer, namespace: str) -> NatsPod:
+    """A pod that is Ready. Raises CommandFailed, and KubeError if the API server does not respond."""
+    try:
+        pods = await api.list(NATS_PODS, namespace, SELECTOR)
+    except Forbidden as error:
+        raise CommandFailed(
+            f"NATS cannot be found: {error.message}. Needed is the right to list pods in namespace {namespace}, "
+            f"{OTHERWISE}"
+        ) from None
+    ready = next((pod for pod in pods if pod.ready), None)
+    if ready is not None:
+        return ready
+    if not pods:
+        raise CommandFailed(
+            f"there is no pod of NATS in namespace {namespace} ({SELECTOR}): check --context and --namespace, "
+            f"{OTHERWISE}. `equipoise up` and the demo print theirs"
+        )
+    pod = pods[0]
+    reasons = [each.message or each.reason for each in pod.status.conditions if each.status == "False"]
+    why = next((reason for reason in reasons if reason), f"phase {pod.status.phase or 'unknown'}")
+    raise CommandFailed(
+        f"the pod {pod.metadata.name} of NATS is not Ready: {why}. See `kubectl -n {namespace} describe pod "
+        f"{pod.metadata.name}`"
+    )
+
+
+async def _credentials(
+    api: ApiServer, namespace: str, pod: NatsPod, bus: BusOptions, folder: Path
+) -> tuple[str | None, str | None]:
+    """User and password file: of the options, else tap with the password of the Secret."""
+    if bus.user is not None:
+        return bus.user, bus.password_file
+    if pod.password is None:
+        return None, None
+    what = "the password of the user tap"
+    return "tap", await _from_secret(api, namespace, pod.password, folder, what, "--user tap --password-file FILE")
+
+
+async def _ca(api: ApiServer, namespace: str, pod: NatsPod, folder: Path) -> str | None:
+    if pod.ca is None:
+        return None
+    return await _from_secret(api, namespace, pod.ca, folder, "the CA of NATS", "--nats-ca FILE")
+
+
+async def _from_secret(api: ApiServer, namespace: str, source: SecretKey, folder: Path, what: str, options: str) -> str:
+    """The file that has the value. Raises CommandFailed."""
+    name = f"{namespace}/{source.name}"
+    try:
+        secret = await api.get(SECRETS, source.name, namespace)
+    except Forbidden:
+        raise CommandFailed(
+            f"you may not read the Secret {name}, which has {what}: needed is the right to get it, or {options}"
+        ) from None
+    except NotFound:
+        raise CommandFailed(
+            f"the Secret {name}, which has {what}, does not exist: create it, or use {options}"
+        ) from None
+    data = secret.data or {}
+    if source.key not in data:
+        raise CommandFailed(f"the Secret {name} has no key {source.key} with {what}: add it, or use {options}")
+    file = folder / source.key
+    file.write_bytes(base64.b64decode(data[source.key]))
+    return str(file)
+
+
+def _not_forwarded(error: KubeError, namespace: str, pod: str) -> str:
+    if isinstance(error, Forbidden):
+        return (
+            f"you may not forward ports in namespace {namespace} ({error.message}): needed are the rights to get and "
+            f"create pods/portforward, {OTHERWISE}"
+        )
+    return (
+        f"the port of NATS cannot be forwarded: {error}. Check that `kubectl -n {namespace} port-forward pod/{pod} "
+        f"{CLIENT_PORT}` works, {OTHERWISE}"
+    )

@@ -1,0 +1,146 @@
+"""A port of a pod on 127.0.0.1, through the API server, as `kubectl port-forward` has it."""
+
+import asyncio
+import socket
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import aiohttp
+
+from equipoise.runtime.kubernetes.client import PODS, KubeError
+from equipoise.runtime.kubernetes.http import ApiServer
+
+PROTOCOL = "v4.channel.k8s.io"
+"""Binary messages, whose first byte is the channel. Every kubelet has it; the API server passes it on."""
+
+_DATA, _ERROR = 0, 1
+"""Channels of the first port. The first message on each is the port."""
+
+_CHUNK = 32_768
+_PORT = struct.Struct("<H")
+
+ANNOUNCE_SECONDS = 10.0
+"""Until the kubelet announces the port."""
+
+
+class PortForward:
+    """One WebSocket for each connection to `port` of 127.0.0.1. The protocol cannot end only one direction."""
+
+    def __init__(self, api: ApiServer, namespace: str, pod: str, pod_port: int) -> None:
+        self.port = 0
+        self.problem = ""
+        """Why the last connection ended or was not made, if not by one of the two ends."""
+
+        self._api = api
+        self._what = f"port-forward pods {namespace}/{pod} port {pod_port}"
+        self._path = PODS.path(namespace, pod, "portforward")
+        self._pod_port = pod_port
+        self._first: aiohttp.ClientWebSocketResponse | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> None:
+        """Also makes the first connection, which shows that it is possible. Raises KubeError."""
+        self._first = await self._connect()
+        self._server = await asyncio.start_server(self._on_connection, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def close(self) -> None:
+        if self.port:
+            self._server.close()
+        for task in self._connections:
+            task.cancel()
+        await asyncio.gather(*self._connections, return_exceptions=True)
+        if self._first is not None:
+            await self._first.close()
+
+    async def _connect(self) -> aiohttp.ClientWebSocketResponse:
+        """When the port was announced on both channels. Raises KubeError."""
+        websocket = await self._api.websocket(
+            self._what, self._path, query={"ports": str(self._pod_port)}, protocol=PROTOCOL
+        )
+        expected = {bytes([channel]) + _PORT.pack(self._pod_port) for channel in (_DATA, _ERROR)}
+        received: set[bytes] = set()
+        try:
+            async with asyncio.timeout(ANNOUNCE_SECONDS):
+                while len(received) < len(expected) and (message := await websocket.receive()).data in expected:
+                    received.add(message.data)
+        except TimeoutError:
+            await websocket.close()
+            raise KubeError(0, "Timeout", f"{self._what}: no response of the kubelet in time") from None
+        if received != expected:
+            await websocket.close()
+            raise KubeError(0, "PortForward", f"{self._what}: the connection was closed before the port was open")
+        return websocket
+
+    async def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
+        task.add_done_callback(self._connections.discard)
+        websocket, self._first = self._first, None
+        try:
+            if websocket is None or websocket.closed:
+                websocket = await self._connect()
+            await self._pump(websocket, reader, writer)
+        except KubeError as error:
+            self.problem = str(error)
+            _reset(writer)
+        except (aiohttp.ClientError, OSError) as error:
+            self.problem = f"{self._what}: {error or type(error).__name__}"
+            _reset(writer)
+        finally:
+            writer.close()
+            if websocket is not None:
+                await websocket.close()
+
+    async def _pump(
+        self, websocket: aiohttp.ClientWebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        """Until one of the two ends closes its connection; then the other one is closed."""
+        both = [
+            asyncio.create_task(self._send(websocket, reader)),
+            asyncio.create_task(self._receive(websocket, writer)),
+        ]
+        try:
+            done, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                each.result()
+        finally:
+            for each in both:
+                each.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
+
+    async def _send(self, websocket: aiohttp.ClientWebSocketResponse, reader: asyncio.StreamReader) -> None:
+        with suppress(ConnectionResetError):
+            while data := await reader.read(_CHUNK):
+                await websocket.send_bytes(bytes([_DATA]) + data)
+
+    async def _receive(self, websocket: aiohttp.ClientWebSocketResponse, writer: asyncio.StreamWriter) -> None:
+        async for message in websocket:
+            if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+                continue
+            if message.data[0] == _DATA:
+                writer.write(memoryview(message.data)[1:])
+                await writer.drain()
+            elif message.data[0] == _ERROR and len(message.data) > 1:
+                raise KubeError(0, "PortForward", f"{self._what}: {message.data[1:].decode(errors='replace')}")
+        if websocket.close_code is None or websocket.close_code == aiohttp.WSCloseCode.ABNORMAL_CLOSURE:
+            raise KubeError(0, "PortForward", f"{self._what}: the connection to the API server was lost")
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """Not an end of the data: some may be missing."""
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+@asynccontextmanager
+async def port_forward(api: ApiServer, namespace: str, pod: str, pod_port: int) -> AsyncIterator[PortForward]:
+    """Raises KubeError if the first connection is not possible."""
+    forward = PortForward(api, namespace, pod, pod_port)
+    try:
+        await forward.open()
+        yield forward
+    finally:
+        await forward.close()

@@ -1,0 +1,87 @@
+"""Output for programs: names and times."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, get_args, get_type_hints
+
+import msgspec
+import pytest
+import yaml
+from binder.ledgers import a_ledger, an_entry
+from builders import NOW
+
+from equipoise.binder.decisions.limits import Limits
+from equipoise.binder.decisions.status import ledger_status
+from equipoise.cli.annotations.clear import ClearResult
+from equipoise.cli.doctor.environment import Diagnosis
+from equipoise.cli.explain.eviction import ShownHistory
+from equipoise.cli.explain.scores import ShownExplanation
+from equipoise.cli.pause.run import LedgerChange
+from equipoise.cli.plan.run import ShownChanges, ShownPlan
+from equipoise.cli.report.figures import PlacementReport
+from equipoise.cli.status.run import ShownStatus
+from equipoise.cli.terminal import plain, print_result, rfc3339
+
+RESULTS: tuple[type[msgspec.Struct], ...] = (
+    ShownStatus, ShownPlan, ShownChanges, ShownExplanation, ShownHistory, PlacementReport, Diagnosis, ClearResult,
+    LedgerChange,
+)  # fmt: skip
+
+NOT_TIMES = {
+    "age", "cpu", "cpu_change", "interval", "lifetime", "memory", "observed", "parts", "regret", "regret_median",
+    "regret_p90", "score", "seconds", "share",
+}  # fmt: skip
+"""Fields that are numbers but no times."""
+
+
+def structs_of(kind: Any, found: set[type[msgspec.Struct]]) -> set[type[msgspec.Struct]]:
+    """All types that a result contains."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind not in found:
+        found.add(kind)
+        for each in get_type_hints(kind).values():
+            structs_of(each, found)
+    for argument in get_args(kind):
+        structs_of(argument, found)
+    return found
+
+
+def number_fields() -> Iterator[str]:
+    for result in RESULTS:
+        for kind in structs_of(result, set()):
+            yield from (name for name, hint in get_type_hints(kind).items() if "float" in str(hint))
+
+
+def test_every_number_is_a_time_by_its_name_or_known_not_to_be_one() -> None:
+    """A new field of a result is added to NOT_TIMES, or named as a time."""
+    times = {name for name in number_fields() if isinstance(plain(NOW, name), str)}
+    assert set(number_fields()) - times == NOT_TIMES
+    assert {"reserved_at", "since", "until", "halved_until", "failing_since"} <= times
+
+
+def test_times_are_rfc_3339() -> None:
+    """In UTC, with milliseconds; a time of 0 is unknown."""
+    assert rfc3339(NOW + 0.25) == "2027-01-15T08:00:00.250Z"
+    assert plain(0.0, "sampled_at") is None
+    assert plain(0.5, "score") == 0.5
+
+
+def names_in(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, each in value.items():
+            yield name
+            yield from names_in(each)
+    elif isinstance(value, list):
+        for each in value:
+            yield from names_in(each)
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_names_are_those_of_messages(output: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the ledger they are camelCase, as in Kubernetes objects."""
+    status = ledger_status(a_ledger(an_entry("web-1", settled_at=NOW - 30)), Limits(), NOW)
+    print_result(status, lambda *_: None, output=output)
+    printed = capsys.readouterr().out
+    read = json.loads(printed) if output == "json" else yaml.safe_load(printed)
+    assert [name for name in names_in(read) if not re.fullmatch("[a-z][a-z0-9_]*", name)] == []
+    assert read["last"][0]["settled_at"] == "2027-01-15T07:59:30.000Z"
