@@ -41,11 +41,10 @@ def versions(root: Path) -> Iterator[tuple[str, str]]:
     """Every version in the repository that a release has to agree on, and the file that has it."""
     for path in (root / "pyproject.toml", *(member / "pyproject.toml" for member in members(root))):
         yield str(path.relative_to(root)), tomllib.loads(path.read_text())["project"]["version"]
-    chart = root / CHART / "Chart.yaml"
-    if chart.exists():
-        for key in ("version", "appVersion"):
-            found = re.search(rf"^{key}: [\"']?([^\"'\s]+)", chart.read_text(), re.MULTILINE)
-            yield f"{CHART / 'Chart.yaml'} ({key})", found[1] if found else "none"
+    chart = (root / CHART / "Chart.yaml").read_text()
+    for key in ("version", "appVersion"):
+        found = re.search(rf"^{key}: [\"']?([^\"'\s]+)", chart, re.MULTILINE)
+        yield f"{CHART / 'Chart.yaml'} ({key})", found[1] if found else "none"
 
 
 def release_version(root: Path, tag: str | None = None) -> str:
@@ -119,10 +118,7 @@ def build(root: Path, out: Path, tag: str | None = None, image: str | None = Non
     shutil.copy(root / "requirements" / "image.txt", out / f"equipoise-{version}-requirements.txt")
     sbom = json.dumps(bill_of_materials(root), indent=1) + "\n"
     (out / f"equipoise-{version}.cdx.json").write_text(sbom)
-    if (root / CHART).exists():
-        package_chart(root / CHART, out, version, image)
-    elif image is not None:
-        raise ReleaseError(f"there is no {CHART}, whose image is to be set")
+    package_chart(root / CHART, out, version, image)
     files = sorted(out.iterdir())
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
     (out / CHECKSUMS).write_text("".join(lines))
@@ -148,8 +144,6 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     for path in files:
         print(f"{path.stat().st_size:>9,}  {path.name}")
-    if not (ROOT / CHART).exists():
-        print(f"there is no {CHART} yet: the release has no chart", file=sys.stderr)
     return 0
 
 

@@ -58,7 +58,7 @@ class ShownCluster:
         for number, name in enumerate(self.names):
             self.state.apply(self._placement(name, number, now), now)
         for minute in range(-60 * HOURS, 1):
-            self.measure(now + 60 * minute, level=1 - 0.55 * (minute + 60 * HOURS) / (60 * HOURS), ending=minute == 0)
+            self.measure(now + 60 * minute, level=0.45 - 0.55 * minute / (60 * HOURS), ending=minute == 0)
         self._moves(now)
         self._rest(now)
         self.state.tick(now)
@@ -136,11 +136,11 @@ class ShownCluster:
             )  # fmt: skip
             self.state.apply(intent, at)
             if outcome is not None:
-                told = converted(
+                result = converted(
                     intent, EvictionOutcome, intent_id=intent.id, outcome=outcome, detail=detail, limit=limit,
                     settled_at=at + 1,
                 )  # fmt: skip
-                self.state.apply(told, at)
+                self.state.apply(result, at)
             if outcome is Outcome.EVICTED:
                 placed = ReplacementPlaced(
                     intent_id=intent.id, namespace="shop", pod=pod, node=node, target=target, replacement=f"{pod}-new",

@@ -264,7 +264,7 @@ async def test_a_hundred_browsers_watch_at_once() -> None:
         assert ({"snapshot"}, {"run-1"}, 1) == ({each[0] for each in first}, {each[1] for each in changes}, made)
 
 
-async def test_too_many_browsers_are_asked_to_come_back() -> None:
+async def test_too_many_browsers_are_sent_away_for_a_while() -> None:
     """Memory is bounded."""
     async with a_page() as page:
         for _ in range(MAX_VIEWERS):

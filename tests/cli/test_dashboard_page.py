@@ -85,7 +85,7 @@ async def test_the_page_shows_the_cluster_and_explains_a_node(tmp_path: Path, cl
 @pytest.mark.weekly
 @pytest.mark.parametrize("nodes", [0, 1, 3, 700])
 async def test_every_size_of_cluster_has_a_map(nodes: int, tmp_path: Path, clock: SystemClock) -> None:
-    """Also without any node: the page says so."""
+    """Also without any node: then it is empty, with the reason."""
     cluster = ShownCluster(max(nodes, 1), clock.now())
     if nodes == 0:
         cluster.state._rows.clear()
@@ -165,7 +165,7 @@ def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.weekly
 def test_building_the_page_again_gives_the_same_files(node_modules: Path, tmp_path: Path) -> None:
-    """So what is shipped is what the sources say."""
+    """What is shipped is built from these sources."""
     node = shutil.which("node")
     assert node is not None
     subprocess.run([node, "build.mjs", str(tmp_path)], cwd=node_modules, check=True, timeout=100, env=os.environ)

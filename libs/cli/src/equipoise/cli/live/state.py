@@ -49,7 +49,7 @@ FRAME_SECONDS, MAX_FRAMES = 300.0, 72
 """Loads of all nodes for the comparison with before: one frame in five minutes, for six hours."""
 
 MAX_REVIEW_AGE = 86_400.0
-"""Seconds for which the hourly reviews of scorers stand for the spread before the view began."""
+"""The age in seconds up to which hourly reviews of scorers show the spread before the view began."""
 
 HEARTBEAT_LIFETIME = 35.0
 """Seconds: every process publishes one every 10 s."""

@@ -1,13 +1,8 @@
 """`equipoise top`."""
 
-from typing import TYPE_CHECKING
-
 import click
 
-from equipoise.cli.options import ClusterOptions, cluster_options, json_option, nats_options
-
-if TYPE_CHECKING:
-    from equipoise.runtime.configuration import Nats
+from equipoise.cli.options import BusOptions, ClusterOptions, cluster_options, json_option, nats_options
 
 
 @click.command()
@@ -22,16 +17,17 @@ if TYPE_CHECKING:
 @nats_options
 @cluster_options
 @json_option
-def top(once: bool, wait: float, server: "Nats", cluster: ClusterOptions, as_json: bool) -> None:
+def top(once: bool, wait: float, bus: BusOptions, cluster: ClusterOptions, as_json: bool) -> None:
     """Watch the load of the nodes, moves, limits and what is unknown, in the terminal.
 
     The same view as that of `equipoise dashboard`. It changes nothing. -o json implies --once.
     """
     import asyncio
 
+    from equipoise.cli.bus_access import with_bus
     from equipoise.cli.top.run import run_once, run_top
 
     if once or as_json:
-        asyncio.run(run_once(server, cluster, wait=wait, as_json=as_json))
+        asyncio.run(with_bus(bus, cluster, lambda server: run_once(server, cluster, wait=wait, as_json=as_json)))
     else:
-        asyncio.run(run_top(server, cluster))
+        asyncio.run(with_bus(bus, cluster, lambda server: run_top(server, cluster)))

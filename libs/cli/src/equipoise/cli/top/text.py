@@ -39,8 +39,8 @@ def bar(load: float | None) -> Text:
     if load is None:
         return Text(f"{'·' * BAR}      ?", style="dim")
     eighths = round(min(1.0, load) * BAR * 8)
-    full, rest = divmod(eighths, 8)
-    drawn = "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")
+    full, part = divmod(eighths, 8)
+    drawn = "█" * full + (" ▏▎▍▌▋▊▉"[part] if part else "")
     style = "red" if load >= HIGH else "yellow" if load >= MIDDLE else "green"
     return Text.assemble((f"{drawn:<{BAR}}", style), f" {percent(load):>6}")
 
