@@ -69,7 +69,7 @@ class LedgerWriter:
         return stored if isinstance(stored, LedgerClosed) else stored.ledger
 
     async def _read(self) -> StoredLedger | LedgerClosed:
-        """Read again once if the process was suspended, or the API server slow: other binders may have decided since."""
+        """Read again once after a suspension or a slow response: other binders may have decided since."""
         started_at = self._clock.monotonic()
         stored = await self._read_once()
         if self._clock.monotonic() - started_at < MAX_READ_AGE:
