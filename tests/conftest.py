@@ -1,6 +1,7 @@
 """Real clusters for all tests, and two lanes: tests that need a cluster are marked, and run beside the others."""
 
 import os
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -8,7 +9,17 @@ from cluster_fixtures import helm_program, start_cluster, testbed_binaries
 from hypothesis import settings
 from lanes import FIRST_WORKER, WORKER, Lanes, send_units
 
-from equipoise.testbed.binaries.build import build
+from equipoise.testbed.binaries.build import (
+    HELM,
+    PROMTOOL,
+    BuildError,
+    Module,
+    build,
+    build_module,
+    default_cache,
+    installed_programs,
+)
+from equipoise.testbed.binaries.toolchain import NoGoError, Progress
 
 __all__ = ["helm_program", "start_cluster", "testbed_binaries"]
 
@@ -52,12 +63,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         send_units(session.items, os.environ["PYTEST_XDIST_TESTRUNUID"])
 
 
-def _build(config: pytest.Config) -> None:
-    """The build of an empty cache takes longer than a test may, so it runs before the tests and shows its progress."""
+def _build(config: pytest.Config, *others: Module) -> None:
+    """The build of an empty cache takes longer than a test may, so it runs before the tests and shows its progress.
+
+    `others` are programs without which their tests are skipped.
+    """
     capture = config.pluginmanager.getplugin("capturemanager")
     assert capture is not None
     with capture.global_and_fixture_disabled():
         build()
+        for module in others:
+            if not installed_programs(module, os.environ):
+                with Progress() as progress, suppress(BuildError, NoGoError):
+                    build_module(module, cache=default_cache(), progress=progress)
 
 
 # pytest-xdist
@@ -65,9 +83,9 @@ def _build(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
-    """Nobody sees the output of a worker: build before they start."""
+    """Nobody sees the output of a worker, and a build beside tests slows them: build before they start."""
     if config.option.markexpr != "not cluster":
-        _build(config)
+        _build(config, PROMTOOL, HELM)
 
 
 @pytest.hookimpl(optionalhook=True)
