@@ -25,6 +25,7 @@ def an_event(subresource: str, pod: str, at: float, *, namespace: str = "shop", 
     body = {"target": {"name": fields.pop("node", "node-a")}} if subresource == "binding" else {}
     event = {
         "stage": "ResponseComplete",
+        "auditID": "a",
         "verb": "create",
         "requestURI": f"/api/v1/namespaces/{namespace}/pods/{pod}/{subresource}",
         "objectRef": {"resource": "pods", "namespace": namespace, "name": pod, "subresource": subresource},

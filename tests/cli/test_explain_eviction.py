@@ -1,10 +1,10 @@
 """`equipoise explain eviction`: the history of a pod, from the samples to its replacement."""
 
 import io
+import json
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import pytest
 from builders import GIB, NOW, a_workload, an_intent
 from cli.buses import Bus
@@ -14,7 +14,8 @@ from descheduler.outcomes import an_outcome
 from rich.console import Console
 
 from equipoise.cli.explain.eviction import BEFORE, merged, show
-from equipoise.cli.explain.eviction_history import EvictionHistory, eviction_history
+from equipoise.cli.explain.eviction_history import eviction_history
+from equipoise.cli.terminal import rfc3339
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
@@ -283,7 +284,7 @@ async def test_the_user_tap_may_read_the_history(bus: Bus) -> None:
         await binder.publish(subjects.eviction_outcome("shop", "api.v1-1"), outcome)
     code, text = await bus.run("explain", "eviction", "shop/api.v1-1")
     _, encoded = await bus.run("explain", "eviction", "shop/api.v1-1", "-o", "json")
-    found = msgspec.json.decode(encoded, type=EvictionHistory)
+    (found,) = json.loads(encoded)["evictions"]
 
     assert code == 0, text
     assert text.startswith(
@@ -292,8 +293,9 @@ async def test_the_user_tap_may_read_the_history(bus: Bus) -> None:
     )
     assert "node-a was above its threshold 5 times in a row within 8 min" in text
     assert "\x1b" not in text
-    assert found.evictions[0].outcome == outcome
-    assert found.evictions[0].workload == a_workload()
+    assert found["outcome"]["outcome"] == "evicted"
+    assert found["outcome"]["settled_at"] == rfc3339(outcome.settled_at)
+    assert found["workload"]["name"] == a_workload().name
     assert BEFORE >= 600
 
 

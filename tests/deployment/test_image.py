@@ -73,7 +73,10 @@ def test_our_packages_in_the_image_are_complete_and_without_tests(image: Path) -
 
 
 def test_everything_in_the_image_can_be_imported(image: Path) -> None:
-    """Each module of the services, contracts, runtime and of the commands without extras finds what it imports."""
+    """Each module of the services, contracts, runtime and of the commands without extras finds what it imports.
+
+    `report --html` names its extra.
+    """
     script = """
 import importlib, json, pkgutil, sys
 for package in json.loads(sys.argv[1]):
@@ -83,10 +86,16 @@ for package in json.loads(sys.argv[1]):
 """
     packages = json.dumps([f"equipoise.{name}" for name in sorted(PACKAGES)])
     result = run_in(
-        image, "python", "-c", script, packages, json.dumps([f"equipoise.cli.{name}" for name in NOT_IN_IMAGE])
+        image,
+        "python",
+        "-c",
+        script,
+        packages,
+        json.dumps([f"equipoise.cli.{name}" for name in (*NOT_IN_IMAGE, "report.page")]),
     )
 
     assert (0, "") == (result.returncode, result.stderr)
+    assert "pip install 'equipoise[lab]'" in run_in(image, "equipoise", "report", "--html", "report.html").stderr
 
 
 def test_the_program_in_the_image_lists_the_commands_that_it_has(image: Path) -> None:

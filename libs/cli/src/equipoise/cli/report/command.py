@@ -1,5 +1,6 @@
 """`equipoise report`."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -43,6 +44,9 @@ def report(
         return
     if prometheus_url is not None:
         raise click.UsageError("--prometheus is only used with --now")
+
+    if html is not None and find_spec("equipoise.lab") is None:
+        raise click.UsageError("--html is a part of the lab: run pip install 'equipoise[lab]'")
 
     from equipoise.cli.bus_access import with_bus
     from equipoise.cli.report.run import run_report
