@@ -20,7 +20,7 @@ OUTSIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANG
 """Files outside of docs/, and their pages."""
 
 SECTIONS = {
-    "Use": ("operations", "upgrading", "metrics", "lab", "traces", "security", "reliability"),
+    "Use": ("operations", "runbooks", "upgrading", "metrics", "lab", "traces", "security", "reliability"),
     "Understand": ("architecture", "glossary", "events", "peers", "benchmarks"),
     "Change": ("extending", "contributing", "changelog"),
 }

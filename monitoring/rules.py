@@ -9,8 +9,8 @@ import yaml
 from monitoring.alerts import ALERTS, Alert, Severity
 from monitoring.cases import EVALUATION_INTERVAL, INTERVAL, Case
 
-RUNBOOKS = "https://equipoise.dev/docs/runbooks"
-"""Where docs/runbooks.md is published."""
+RUNBOOKS = "https://equipoise.dev/docs/runbooks.html"
+"""Where docs/runbooks.md is published, as `make docs` names it."""
 
 WRITTEN_BY = "# Written by: make monitoring\n"
 

@@ -173,6 +173,7 @@ class TestPromtool:
         """Otherwise promtool would compare nothing."""
         document = yaml.safe_load(RULE_TESTS.read_text())
         document["rule_files"] = [str(RULES)]
+        document["tests"] = document["tests"][:1]
         document["tests"][0]["alert_rule_test"][0]["exp_alerts"][0]["exp_annotations"]["runbook_url"] += "x"
         changed = tmp_path / "changed.yaml"
         changed.write_text(yaml.safe_dump(document))

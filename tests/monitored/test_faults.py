@@ -3,21 +3,16 @@
 Prometheus' own engine evaluates the rules on what they exported meanwhile.
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from builders import NOW
 from descheduler.cluster import a_node_object
 from flow.loop import HOT, IDLE, Loop
-from monitored.promtool import needs_promtool, run_promtool
-from monitored.queries import selectors
-from monitoring.__main__ import ROOT
-from monitoring.alerts import ALERTS
+from monitored.promtool import needs_promtool
+from monitored.scrapes import OWN, Scrapes
 from prometheus_client import CollectorRegistry
 
 from equipoise.binder.shell.ledger_store import NAME as LEDGER
@@ -32,11 +27,6 @@ from equipoise.runtime.process.main import refused
 
 pytestmark = needs_promtool
 
-RULES = ROOT / "k8s" / "metrics" / "alerting-rules.yaml"
-OWN = "equipoise-system"
-
-METRICS = {selector.metric for alert in ALERTS for selector in selectors(alert.expression)}
-
 
 class Watched(Loop):
     """The five services, scraped once a minute of simulated time."""
@@ -45,7 +35,7 @@ class Watched(Loop):
         super().__init__()
         self.registries["nats"] = CollectorRegistry()  # type: ignore[index]  # of the one connection of all services
         self.bus.errors = BusErrors(self.clock, self.registries["nats"])  # type: ignore[index]
-        self.scrapes: list[Mapping[str, str]] = []
+        self.scrapes = Scrapes(NOW)
         self.unscraped: set[str] = set()
         self.unmeasured: set[str] = set()
         self._replaced = 0
@@ -54,7 +44,7 @@ class Watched(Loop):
         for _ in range(minutes):
             await self.pass_time(60)
             self._replace()
-            self.scrapes.append(dict(self._scrape()))
+            self.scrapes.take({name: each for name, each in self.registries.items() if name not in self.unscraped})
 
     def _measure(self) -> None:
         super()._measure()
@@ -65,29 +55,6 @@ class Watched(Loop):
         for name in self.evicted()[self._replaced :]:
             self._replaced += 1
             self.place(name.split("-")[0], f"{name.split('-')[0]}-1-r{self._replaced}", IDLE[self._replaced % 2])
-
-    def _scrape(self) -> Iterator[tuple[str, str]]:
-        for service, registry in self.registries.items():
-            if service in self.unscraped:
-                continue
-            place = {"namespace": OWN, "pod": f"{service}-0", "instance": f"10.0.0.1:{len(service)}"}
-            for family in registry.collect():
-                for sample in family.samples:
-                    if sample.name in METRICS:
-                        labels = ",".join(f'{name}="{value}"' for name, value in (place | sample.labels).items())
-                        yield f"{sample.name}{{{labels}}}", f"{sample.value:.6f}"
-
-    def series(self) -> list[dict[str, str]]:
-        """As promtool reads them. A series that is no longer exported is stale, as after a scrape without it."""
-        names = sorted({name for scrape in self.scrapes for name in scrape})
-        return [{"series": name, "values": " ".join(self._values(name))} for name in names]
-
-    def _values(self, name: str) -> Iterator[str]:
-        before = False
-        for scrape in self.scrapes:
-            value = scrape.get(name)
-            yield value if value is not None else "stale" if before else "_"
-            before = value is not None
 
 
 Fault = Callable[[Watched], None]
@@ -172,8 +139,8 @@ FAULTS: Mapping[str, tuple[Fault, int, set[str]]] = {
 }
 
 
-FAST = ("the scorer is gone", "the changed configuration is invalid")
-"""The others take several seconds each, and are run weekly."""
+FAST = ("the scorer is gone",)
+"""The others are run weekly: they take some seconds each."""
 
 
 @pytest.mark.parametrize(
@@ -188,8 +155,8 @@ async def test_a_fault_fires_its_alert(name: str, tmp_path: Path) -> None:
         fault(loop)
         await loop.run_for(minutes)
 
-    assert firing(loop, tmp_path, until=19) == set()
-    assert firing(loop, tmp_path, until=19 + minutes) == expected
+    assert loop.scrapes.firing(tmp_path, until=19) == set()
+    assert loop.scrapes.firing(tmp_path) == expected
 
 
 @pytest.mark.weekly
@@ -201,7 +168,7 @@ async def test_services_without_their_admission_policy_are_reported(tmp_path: Pa
         await loop.run_for(35)
 
     expected = {"EquipoiseFenceMissing", "EquipoiseReplicaNotReady", "EquipoiseServiceDown"}
-    assert firing(loop, tmp_path, until=34) == expected
+    assert loop.scrapes.firing(tmp_path) == expected
 
 
 @pytest.mark.parametrize("minutes", [60, pytest.param(240, marks=pytest.mark.weekly)])
@@ -212,25 +179,4 @@ async def test_no_alert_fires_without_a_fault(minutes: int, tmp_path: Path) -> N
         await loop.run_for(minutes)
 
     assert loop.evicted()
-    assert firing(loop, tmp_path, until=minutes - 1) == set()
-
-
-def firing(loop: Watched, folder: Path, *, until: int) -> set[str]:
-    """The alerts that fired up to this minute, as Prometheus evaluates them once a minute."""
-    expression = f'count by (alertname) (count_over_time(ALERTS{{alertstate="firing"}}[{until + 1}m]))'
-    document: dict[str, Any] = {
-        "rule_files": [str(RULES)],
-        "evaluation_interval": "1m",
-        "tests": [
-            {
-                "interval": "1m",
-                "input_series": loop.series(),
-                "promql_expr_test": [{"expr": expression, "eval_time": f"{until}m", "exp_samples": []}],
-            }
-        ],
-    }
-    file = folder / "run.yaml"
-    file.write_text(yaml.safe_dump(document, width=1_000_000))
-    result = run_promtool("test", "rules", file)
-    assert result.returncode == 0 or "got:" in result.stderr, result.stderr
-    return set(re.findall(r'alertname="(\w+)"', result.stderr.partition("got:")[2]))
+    assert loop.scrapes.firing(tmp_path) == set()
