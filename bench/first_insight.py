@@ -43,15 +43,18 @@ def api_server(nodes: int, pods: int, clock: Clock) -> MemoryKube:
     """As in `collect_5000`, with the objects that protect pods."""
     kube, since = MemoryKube(clock), datetime.fromtimestamp(clock.now() - 90_000, UTC)
     kube.put(NAMESPACES, Namespace(metadata=ObjectMeta(name="shop")))
+    size = {"cpu": "64", "memory": "4Ti", "pods": "110"}  # a third of the memory is used
     for number in range(nodes):
-        kube.put(NODES, make_node(number, since))
+        node = make_node(number, since)
+        status = msgspec.structs.replace(node.status, allocatable=size, capacity=size)
+        kube.put(NODES, msgspec.structs.replace(node, status=status))
     for number in range(nodes * pods):
         kube.put(PODS, make_pod(number, nodes, since))
     for number in range(WORKLOADS):
-        size = len(range(number, nodes * pods, WORKLOADS))
-        status = WorkloadStatus(replicas=size, ready_replicas=size, updated_replicas=size, available_replicas=size)
+        count = len(range(number, nodes * pods, WORKLOADS))
+        ready = WorkloadStatus(replicas=count, ready_replicas=count, updated_replicas=count, available_replicas=count)
         metadata = ObjectMeta(name=f"web-{number}", namespace="shop")
-        kube.put(STATEFUL_SETS, WorkloadObject(metadata=metadata, spec=WorkloadSpec(replicas=size), status=status))
+        kube.put(STATEFUL_SETS, WorkloadObject(metadata=metadata, spec=WorkloadSpec(replicas=count), status=ready))
     kube.expire()
     return kube
 

@@ -159,7 +159,7 @@ async def read_cluster(
     await measurement.round(load.shortest)
     if measurement.outage:
         raise CommandFailed(f"nothing can be measured: {measurement.outage}")
-    return await _assembled(connection, measurement, placement, clock)
+    return await _assembled(connection, measurement, placement)
 
 
 def _placement(settings: CollectorSettings, load: LoadSettings, objects: ListedObjects, now: float) -> ClusterPlacement:
@@ -183,11 +183,12 @@ async def _measure_days(learning: ProfileLearning, progress: Progress) -> None:
             return
 
 
-async def _assembled(
-    connection: ClusterSources, measurement: Measurement, placement: ClusterPlacement, clock: Clock
-) -> ClusterNow:
+async def _assembled(connection: ClusterSources, measurement: Measurement, placement: ClusterPlacement) -> ClusterNow:
     load, names = connection.settings.shared.load, sorted(placement.nodes)
-    longest, now = load.longest, clock.now()
+    cycle, unknown = await measurement.cycle(names, shard=WHOLE_CLUSTER, number=1)
+    # The time for which values were requested: the pods of a large cluster take long to read, and the age of samples
+    # must not depend on that.
+    longest, now = load.longest, cycle.queried_at - cycle.skew
     latest = LatestMessages()
     begin = now - longest.length - load.lifetime(longest)
     placements = {name: found for name in names if (found := placement.placement(name)) is not None}
@@ -198,7 +199,6 @@ async def _assembled(
     store = measurement.workload_store
     for usage in store.messages(store.measured, measurement.source_now(), **ORDER):
         latest.on_workload(usage)
-    cycle, unknown = await measurement.cycle(names, shard=WHOLE_CLUSTER, number=1)
     latest.on_cycle(msgspec.structs.replace(cycle, **ORDER))
     snapshot = Snapshot(
         now=now,

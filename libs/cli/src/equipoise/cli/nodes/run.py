@@ -1,8 +1,10 @@
 """Reads the cluster once, or again and again, and prints its nodes."""
 
+import sys
+from functools import partial
+
 import click
 import msgspec
-import yaml
 from rich.console import Console
 from rich.text import Text
 
@@ -11,7 +13,8 @@ from equipoise.cli.cluster_now.nodes import NodeNow, Spread, counted, node_cells
 from equipoise.cli.cluster_now.reading import evaluation_settings
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.kubeconfig import ClusterName
-from equipoise.cli.terminal import GIB, RESOURCES, day_and_time, duration, result_console, table
+from equipoise.cli.options import Output
+from equipoise.cli.terminal import GIB, RESOURCES, day_and_time, duration, print_result, result_console, table
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
 from equipoise.runtime.kubernetes.client import KubeError
@@ -28,23 +31,26 @@ class NodeList(msgspec.Struct, frozen=True, kw_only=True):
     nodes: list[NodeNow]
 
 
-async def run_nodes(options: NowOptions, *, output: str, watch: bool) -> None:
-    """Raises CommandFailed, with what to do, if the first reading fails; of later ones only the error is printed."""
-    found, profile, period = await read_nodes(options, None)
-    _print(found, output, watch=watch)
+async def run_nodes(options: NowOptions, *, output: Output, watch: float | None) -> None:
+    """`watch`: seconds between two readings, without end.
+
+    Raises CommandFailed, with what to do, if the first reading fails; of later ones only the error is printed.
+    """
+    found, profile = await read_nodes(options, None)
+    _print(found, output, again=watch is not None)
     clock = SystemClock()
-    while watch:
-        await clock.sleep(period)
+    while watch is not None:
+        await clock.sleep(watch)
         try:
-            found, _, _ = await read_nodes(options, profile)
+            found, _ = await read_nodes(options, profile)
         except (CommandFailed, KubeError) as error:
             click.echo(f"not measured: {error.message}", err=True)
         else:
-            _print(found, output, watch=watch)
+            _print(found, output, again=watch is not None)
 
 
-async def read_nodes(options: NowOptions, profile: str | None) -> tuple[NodeList, str, float]:
-    """The nodes, the profile with which they were measured, and after how many seconds there are newer values."""
+async def read_nodes(options: NowOptions, profile: str | None) -> tuple[NodeList, str]:
+    """The nodes, and the profile with which they were measured."""
     async with reading(options, profile) as read:
         settings = evaluation_settings(read.settings)
         shortest = settings.load.shortest
@@ -55,23 +61,21 @@ async def read_nodes(options: NowOptions, profile: str | None) -> tuple[NodeList
         found = NodeList(
             cluster=options.cluster_name, at=now.snapshot.now, window=shortest.name, spread=spread, nodes=nodes
         )
-        return found, read.settings.collector.prometheus.profile, float(shortest.refresh_period)
+        return found, read.settings.collector.prometheus.profile
 
 
-def _print(found: NodeList, output: str, *, watch: bool) -> None:
+def _print(found: NodeList, output: Output, *, again: bool) -> None:
     """A list per line in JSON, and a document per list in YAML."""
-    if output == "json":
-        print(msgspec.json.encode(found).decode(), flush=True)
-    elif output == "yaml":
-        document = yaml.safe_dump(msgspec.to_builtins(found), sort_keys=False)
-        print(f"---\n{document}" if watch else document, end="", flush=True)
-    else:
+    if again and output in ("text", "wide"):
         console = result_console()
-        if watch and console.is_terminal:
+        if console.is_terminal:
             console.clear()
-        show(found, console, wide=output == "wide")
-        if watch and not console.is_terminal:
-            console.print()
+    if again and output == "yaml":
+        print("---")
+    print_result(found, partial(show, wide=output == "wide"), output=output)
+    if again and output in ("text", "wide"):
+        print()
+    sys.stdout.flush()
 
 
 def show(found: NodeList, to: Console, *, wide: bool) -> None:
