@@ -504,6 +504,13 @@ def test_many_alike_findings_are_shortened() -> None:
     assert "0 errors, 40 warnings, 0 unknown" in output
 
 
+def test_one_error_is_an_error() -> None:
+    """Not `1 errors`."""
+    text = io.StringIO()
+    show(Diagnosis(healthy=False, findings=[Finding("error", "a", "b")]), Console(file=text, width=400))
+    assert text.getvalue().splitlines()[-1] == "1 error, 0 warnings, 0 unknown"
+
+
 def test_the_checks_are_documented() -> None:
     """In docs/operations.md."""
     page = (ROOT / "docs" / "operations.md").read_text()

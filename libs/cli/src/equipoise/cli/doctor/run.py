@@ -145,5 +145,6 @@ def _lines(findings: Sequence[Finding]) -> Iterator[Text]:
 
 def _summary(diagnosis: Diagnosis) -> Text:
     counts = Counter(finding.state for finding in diagnosis.findings)
-    text = f"{counts['error']} errors, {counts['warning']} warnings, {counts['unknown']} unknown"
+    errors, warnings = (f"{counts[state]} {state}{'' if counts[state] == 1 else 's'}" for state in ("error", "warning"))
+    text = f"{errors}, {warnings}, {counts['unknown']} unknown"
     return Text(text, style="bold green" if diagnosis.healthy else "bold red")

@@ -67,6 +67,7 @@ class NatsConnection:
         self._settings = settings
         self._reconnect_pause = reconnect_pause
         self._begun = False
+        self._waits_because = ""
         self._opened = False
         self._closing = False
         self._up = asyncio.Event()
@@ -81,7 +82,7 @@ class NatsConnection:
         return bool(self.client.is_connected) and self._up.is_set()
 
     async def open(self) -> None:
-        """Connect, for as long as it takes; logs every few seconds what it waits for.
+        """Connect, for as long as it takes; logs what it waits for, and each other reason.
 
         Raises BusUnavailable if the files of `nats.tls` cannot be read.
         """
@@ -244,7 +245,8 @@ class NatsConnection:
             reason = explain_failure(error)
             if self._opened:
                 self.errors.count("connection", self._settings.url, reason)
-            else:
+            elif reason != self._waits_because:
+                self._waits_because = reason
                 log.warning("waiting for the bus", url=self._settings.url, error=reason)
             if not self.connected and not self._closing:
                 self._report_unconnected(reason)

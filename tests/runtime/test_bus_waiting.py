@@ -1,0 +1,32 @@
+"""What a process logs while there is no NATS server."""
+
+import asyncio
+
+from bus_worlds import free_port
+from structlog.testing import capture_logs
+
+from equipoise.runtime.bus.connection import NatsConnection
+from equipoise.runtime.bus.errors import BusErrors
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.clock import SystemClock
+
+
+async def test_the_same_reason_is_logged_once() -> None:
+    """A process may wait for days. It tries again all the time."""
+    url = f"nats://127.0.0.1:{free_port()}"
+    link = NatsConnection(Nats(url=url), "tap", BusErrors(SystemClock()), reconnect_pause=0.01)
+    attempts, on_error = asyncio.Semaphore(0), link._on_error
+
+    async def counted(error: Exception) -> None:
+        await on_error(error)
+        attempts.release()
+
+    link._on_error = counted  # type: ignore[method-assign]  # to wait for attempts, not for time
+    with capture_logs() as logs:
+        opening = asyncio.create_task(link.open())
+        for _ in range(3):
+            await attempts.acquire()
+        opening.cancel()
+        await asyncio.gather(opening, return_exceptions=True)
+        await link.close()
+    assert [each["event"] for each in logs].count("waiting for the bus") == 1
