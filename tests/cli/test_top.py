@@ -226,14 +226,16 @@ async def test_once_prints_all_nodes_as_soon_as_they_are_known(bus: Bus) -> None
         nodes = [structs.replace(each, sampled_at=now - 1) for each in decision.nodes]
         subject = subjects.decision("descheduler", "low_node_load")
         await descheduler.publish(subject, structs.replace(decision, nodes=nodes))
-        running = asyncio.create_task(run("top", "--once", "--wait", "100", *access, KUBECONFIG="/nowhere"))
+        commands = (["--once"], ["-o", "json"])
+        running = asyncio.gather(
+            *(run("top", *options, "--wait", "100", *access, KUBECONFIG="/nowhere") for options in commands)
+        )
         while not running.done():
             await collector.publish(
                 subjects.utilization_cycle("all"), a_cycle(queried_at=now, expected=2, fresh=2, sequence=1)
             )
             await asyncio.wait({running}, timeout=0.2)
-        code, output = running.result()
-        encoded = await run("top", "--wait", "0.5", "-o", "json", *access, KUBECONFIG="/nowhere")
+        (code, output), encoded = running.result()
 
     assert 0 == code, output
     lines = [line.split() for line in output.splitlines()]
