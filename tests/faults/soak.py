@@ -179,8 +179,9 @@ def oldest_data(history: History) -> float:
     )
 
 
-def judge(history: History, guarantees: Guarantees, report: Report) -> None:
-    """Adds the violations since `history.since`; one that an earlier period reported is not added again."""
+def judge(history: History, guarantees: Guarantees, report: Report) -> list[str]:
+    """Adds the violations since `history.since`; returns those that no earlier period reported."""
+    lines = []
     found = violations(recent(history, history.since - REMEMBERED), guarantees)
     found["I11"] = INVARIANTS["I11"](history, guarantees)  # returns count for a day
     for name, wrong in found.items():
@@ -188,11 +189,13 @@ def judge(history: History, guarantees: Guarantees, report: Report) -> None:
         new = [each for each in wrong if each not in known]
         if new:
             report.violations[name] = [*known, *new]
+            lines += [f"{name}: {each}" for each in new]
     evictions = recent(history, history.since - REMEMBERED).evictions
     for window in guarantees.windows:
         name = _of(window)
         report.most[name] = max(report.most.get(name, 0), most_in(window, evictions))
     report.oldest = max(report.oldest, oldest_data(history))
+    return lines
 
 
 class Soak:
@@ -292,7 +295,8 @@ class Soak:
                     for each in history.intents
                 ),
             )
-        judge(history, cluster_setup.guarantees(), report)
+        for line in judge(history, cluster_setup.guarantees(), report):
+            self._show(line)
         whole = msgspec.structs.replace(history, since=self._begin)
         report.posts, report.evictions = len(whole.new_posts), len(whole.new_evictions)
         self._count()

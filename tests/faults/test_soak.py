@@ -32,8 +32,9 @@ def test_a_window_across_two_periods_is_checked() -> None:
         intents=(published("web-1", 90), published("web-2", 99)),
     )
     report = Report(seed=1)
-    for _ in range(2):
-        judge(history, Guarantees(windows=(WORKLOAD,)), report)
+    lines = [judge(history, Guarantees(windows=(WORKLOAD,)), report) for _ in range(2)]
+    assert [len(each) for each in lines] == [1, 0]
+    assert lines[0][0].startswith("I1: web-2")
     assert report.violated == 1
     assert report.exit_code == 1
     assert report.most == {"evictions per workload in 10 s": 2}
