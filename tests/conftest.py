@@ -1,10 +1,12 @@
 """Real clusters for all tests, and two lanes: tests that need a cluster are marked, and run beside the others."""
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
+import structlog
 from cluster_fixtures import helm_program, start_cluster, testbed_binaries
 from hypothesis import settings
 from lanes import FIRST_WORKER, WORKER, Lanes, send_units
@@ -41,6 +43,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         weekly = [item for item in items if item.get_closest_marker("weekly")]
         config.hook.pytest_deselected(items=weekly)
         items[:] = [item for item in items if item not in weekly]
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """Commands configure the logs of their process: another test may expect lines of a lower level."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
 
 
 @pytest.hookimpl(tryfirst=True)
