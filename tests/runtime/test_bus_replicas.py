@@ -52,6 +52,7 @@ async def stored(bus: Bus, node: str) -> None:
                 await asyncio.sleep(0.1)
 
 
+@pytest.mark.weekly  # 40 s; the campaign also kills and separates servers
 async def test_more_replicas_keep_the_messages_and_survive_the_loss_of_any_server(servers: NatsServers) -> None:
     """One replica becomes three; then the leader of a stream is killed, and the same connection continues."""
     settings = Nats(url=servers.url)
