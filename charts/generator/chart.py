@@ -63,22 +63,15 @@ def _templates(manifests: Manifests) -> Iterator[tuple[str, str]]:
         folder, _, name = file.partition("/")
         if not objects:
             continue
-        texts = []
-        for node in objects:
-            if _is_job(node):
-                texts.append(_named_by_its_content(node))
-            else:
-                texts.append(_document(node))
+        texts = [_named_by_its_content(node) if _is_job(node) else _document(node) for node in objects]
         header = f"{{{{- /* From k8s/{file}. {HEADER} */}}}}\n"
-        target = name if folder == "base" else f"{folder}-{name}" if folder == "cert-manager" else name
-        yield target, header + "".join(texts)
+        yield f"{folder}-{name}" if folder == "cert-manager" else name, header + "".join(texts)
 
 
 def _document(node: Node) -> str:
     """With the separator inside of its conditions: nothing is left of an object that is not there."""
     if isinstance(node, When | Each):
-        opening = f"if {node.condition}" if isinstance(node, When) else f"range {node.items}"
-        return f"{{{{- {opening} }}}}\n{_document(node.value)}{{{{- end }}}}\n"
+        return f"{{{{- {node.opening} }}}}\n{_document(node.value)}{{{{- end }}}}\n"
     return f"---\n{render(node)}"
 
 
@@ -87,8 +80,10 @@ def _is_job(node: Node) -> bool:
 
 
 def _named_by_its_content(job: Node) -> str:
-    """A Job is immutable: another image, configuration or pod needs another name. No revision: it is always 1"
-    " for GitOps."""
+    """A Job is immutable: another image, configuration or pod needs another name.
+
+    Not the revision of the release: it is always 1 for GitOps.
+    """
     pod = job["spec"]["template"]
     named = {
         **job,

@@ -13,7 +13,8 @@ from typing import Any
 import yaml
 from charts.generator.manifests import ROOT, Document, Manifests
 from charts.generator.template import Each, More, Node, Text, When, Yaml
-from charts.generator.values import SERVICES
+
+from equipoise.contracts.bus.subjects import SERVICES
 
 NAMESPACE = "equipoise-system"
 RELEASE_NAMESPACE = Text("{{ $.Release.Namespace }}")

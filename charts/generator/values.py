@@ -3,13 +3,13 @@
 Defaults that k8s/base has too are taken from there.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from charts.generator.manifests import Manifests
 
-SERVICES = ("collector", "annotator", "scorer", "descheduler", "binder")
+from equipoise.contracts.bus.subjects import SERVICES
 
 Schema = dict[str, Any]
 
@@ -46,6 +46,7 @@ BOOLEAN: Schema = {"type": "boolean"}
 TEXT: Schema = {"type": "string"}
 NAME: Schema = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"}
 OPTIONAL_NAME: Schema = {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"}
+DIGEST: Schema = {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 QUANTITY: Schema = {
     "anyOf": [
@@ -106,10 +107,8 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
             "observe",
             {"enum": ["observe", "advise", "evict"]},
             "What Equipoise may do. `observe`: it measures, scores, annotates and proposes moves, and has no"
-            " permission to"
-            " evict. `advise`: it has that permission, and the API server judges its evictions as dry runs, but"
-            " no pod is"
-            " evicted. `evict`: it evicts.",
+            " permission to evict. `advise`: it has that permission, and the API server judges its evictions as dry"
+            " runs, but no pod is evicted. `evict`: it evicts.",
         ),
         "namespaces": Value(
             [],
@@ -125,9 +124,7 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
             " `nats` (`nats`), `kubernetes`, the addresses on which services listen, and `scorer.extender.tls`"
             " (`extender`).",
         ),
-        "image": _image(
-            base, "equipoise-collector", "Image of the services; its tag defaults to the version of the chart's app."
-        ),
+        "image": _image(base),
         "crane": Group(
             {"enabled": Value(False, BOOLEAN, "Write crane-scheduler's annotations on nodes, too, and permit it.")},
             "Annotations for crane-scheduler.",
@@ -154,9 +151,8 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
                         "existingSecret": Value(
                             "equipoise-extender-tls",
                             OPTIONAL_NAME,
-                            "Secret with `tls.crt`, `tls.key` and `ca.crt`, by `equipoise certificates --for"
-                            " extender` or"
-                            " cert-manager. Empty: plain HTTP, which needs"
+                            "Secret with `tls.crt`, `tls.key` and `ca.crt`, by `equipoise certificates --for extender`"
+                            " or cert-manager. Empty: plain HTTP, which needs"
                             " `config.scorer.extender.allowUnauthenticated`.",
                         ),
                         "clientSecret": Value(
@@ -365,21 +361,22 @@ _CONFLICTS: Schema = {
         },
     ]
 }
-"""Also held by templates/validation.yaml, with the reason."""
+"""The second scheduler requests scores from the extender."""
 
 
-def _image(base: Manifests, deployment: str, text: str) -> Group:
-    repository, _, _ = str(base.at("Deployment", deployment, "spec.template.spec.containers.0.image")).rpartition(":")
+def _image(base: Manifests) -> Group:
+    image = str(base.at("Deployment", "equipoise-collector", "spec.template.spec.containers.0.image"))
+    repository, _, _ = image.rpartition(":")
     return Group(
         {
             "registry": Value("", TEXT, "Registry; empty: that of the container runtime, or `global.imageRegistry`."),
             "repository": Value(repository, {"type": "string", "minLength": 1}, "Repository."),
             "tag": Value("", TEXT, "Tag."),
-            "digest": Value("", {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"}, "Digest; replaces the tag."),
+            "digest": Value("", DIGEST, "Digest; replaces the tag."),
             "pullPolicy": Value("IfNotPresent", {"enum": ["Always", "IfNotPresent", "Never"]}, "Pull policy."),
             "pullSecrets": Value([], NAMED, "Pull secrets, for example `[{name: registry}]`."),
         },
-        text,
+        "Image of the services; its tag defaults to the version of the chart's app.",
     )
 
 
@@ -421,9 +418,8 @@ def _nats(base: Manifests) -> Group:
                         "equipoise-nats-tls",
                         OPTIONAL_NAME,
                         "Secret with `ca.crt`, and for the server of the chart `tls.crt` and `tls.key`, by"
-                        " `equipoise certificates"
-                        " --for nats` or cert-manager. Empty, only with your own servers: the CAs of the image,"
-                        " or no TLS.",
+                        " `equipoise certificates --for nats` or cert-manager. Empty, only with your own servers: the"
+                        " CAs of the image, or no TLS.",
                     )
                 },
                 "TLS to NATS.",
@@ -433,9 +429,7 @@ def _nats(base: Manifests) -> Group:
                     "registry": Value("", TEXT, "Registry."),
                     "repository": Value(image, {"type": "string", "minLength": 1}, "Repository."),
                     "tag": Value(tag, TEXT, "Tag."),
-                    "digest": Value(
-                        "", {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"}, "Digest; replaces the tag."
-                    ),
+                    "digest": Value("", DIGEST, "Digest; replaces the tag."),
                 },
                 "Image of the server.",
             ),
@@ -535,9 +529,3 @@ def schema_of(group: Group) -> Schema:
         for name, value in group.values.items()
     }
     return {**closed(properties), "description": group.text, **(group.rule or {})}
-
-
-def nested(group: Group, leaf: Callable[[Value], Any]) -> dict[str, Any]:
-    return {
-        name: nested(value, leaf) if isinstance(value, Group) else leaf(value) for name, value in group.values.items()
-    }
