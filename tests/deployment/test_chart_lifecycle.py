@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_fixtures import StartCluster, built_helm
+from cluster_fixtures import StartCluster
 from deployment.base import NAMESPACE, base_documents
 from deployment.helm import CHART, RELEASE, SETUP, Helm, HelmError, documents_in
 from deployment.kustomize import Document, identity
+from programs import program
 
 from equipoise.testbed.api import Api, ApiError
 from equipoise.testbed.binaries.build import HELM_3
@@ -226,7 +227,7 @@ async def test_it_is_installed_upgraded_rolled_back_and_removed(cluster: Cluster
 
 @pytest.mark.weekly
 async def test_helm_3_does_the_same(cluster: Cluster, tmp_path: Path) -> None:
-    helm = Helm(program=built_helm(HELM_3), home=tmp_path, kubeconfig=cluster.kubeconfig)
+    helm = Helm(program=program(HELM_3, installed=False), home=tmp_path, kubeconfig=cluster.kubeconfig)
     await live_and_die(cluster, helm, tmp_path, "third")
 
 
