@@ -324,6 +324,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"collector": {"replicas": -1}}, "/collector/replicas", "minimum"),
     ({"image": {"tag": 1.5}}, "/image/tag", "got number, want string"),
     ({"image": {"digest": "sha256:12"}}, "/image/digest", "does not match pattern"),
+    ({"secondScheduler": {"image": {"digest": "sha256:12"}}}, "/secondScheduler/image/digest", "match pattern"),
     ({"scorer": {"resources": {"request": {}}}}, "/scorer/resources", "'request' not allowed"),
     ({"binder": {"resources": {"limits": {"memory": "1 GB"}}}}, "/binder/resources/limits/memory", "match"),
     ({"config": {"collector": {"promtheus": {}}}}, "/config/collector", "'promtheus' not allowed"),
