@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.options import BusOptions, ClusterOptions
-from equipoise.contracts.kubernetes.objects import ApiValue, Condition, Object
+from equipoise.contracts.kubernetes.objects import ApiValue, Condition, Object, is_ready
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.connection import ForwardedNats
 from equipoise.runtime.configuration import Kubernetes, Nats, Tls
@@ -84,9 +84,7 @@ class NatsPod(Object, frozen=True, kw_only=True):
 
     @property
     def ready(self) -> bool:
-        return self.metadata.deletion_timestamp is None and any(
-            each.type == "Ready" and each.status == "True" for each in self.status.conditions
-        )
+        return self.metadata.deletion_timestamp is None and is_ready(self.status.conditions)
 
     @property
     def password(self) -> SecretKey | None:
