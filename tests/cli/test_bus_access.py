@@ -150,10 +150,12 @@ async def test_tap_and_status_see_what_services_publish(installed: Installation,
         tapping.process.terminate()
         assert await tapping.ends() == TERMINATED, tapping.output
         assert list(temporary.iterdir()) == []
+        before = len(installed.kubelet.sockets)
         code, output = await installed.run("status")
     finally:
         reports.cancel()
     assert code == 0, output
+    assert len(installed.kubelet.sockets) == before + 1  # the connection of the port-forward is that of the client
     assert "evictions: allowed" in output
 
 

@@ -111,7 +111,7 @@ SECRETS: Resource[SecretObject] = Resource(group="", version="v1", plural="secre
 async def with_bus(bus: BusOptions, cluster: ClusterOptions, run: Callable[[Nats], Awaitable[R]]) -> R:
     """Run a command with a connection that is known to be possible. Raises BusUnavailable and CommandFailed."""
     async with reached(bus, cluster) as server:
-        if not isinstance(server, ForwardedNats) and (problem := await connect_problem(server)):
+        if problem := await connect_problem(server):
             raise BusUnavailable(f"{problem}; without --nats, the command uses the cluster of the kubeconfig")
         return await run(server)
 
@@ -176,7 +176,12 @@ def in_cluster_address(server: Nats, connection: Kubernetes) -> bool:
 
 
 async def connect_problem(server: Nats) -> str:
-    """Why no address accepts a connection; empty if one does."""
+    """Why no address accepts a connection; empty if one does.
+
+    A port-forward is not tried again: it has a connection, which is for the client.
+    """
+    if isinstance(server, ForwardedNats):
+        return ""
     problems = []
     for url in server.urls:
         address = urlsplit(url)
