@@ -10,7 +10,8 @@ import yaml
 from monitored.exported import exported
 from monitored.queries import selectors
 from monitoring.__main__ import ROOT
-from monitoring.dashboards import DASHBOARDS, WIDTH, Dashboard, document, kustomization, name
+from monitoring.dashboards import DASHBOARDS, Dashboard
+from monitoring.grafana import WIDTH, document, kustomization, name
 
 FOLDER = ROOT / "dashboards"
 
