@@ -87,6 +87,7 @@ async def test_every_metric_and_label_of_a_query_is_exported() -> None:
                     assert selector.metric in known, f"{panel.title}: {selector.metric}"
                     labels = {label for label, _, _ in selector.matchers} - {"namespace", "le"}
                     assert labels <= set(known[selector.metric].labels), f"{panel.title}: {labels}"
+                    assert ("namespace", "=~", "$namespace") in selector.matchers, f"{panel.title}: {selector.metric}"
 
 
 def test_every_dashboard_becomes_a_config_map() -> None:
