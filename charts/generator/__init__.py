@@ -1,2 +1,1 @@
-"""`python -m charts.generator` writes charts/equipoise from k8s/base. See"
-" docs/decisions/0016-the-chart-is-generated.md."""
+"""`python -m charts.generator` writes charts/equipoise from k8s/base: docs/decisions/0016-the-chart-is-generated.md."""

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from equipoise.cli.service_settings import SERVICE_SETTINGS
+from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.runtime.configuration import document_schema
 
 OWNED = (
@@ -20,7 +21,7 @@ OWNED = (
     "binder.evict",
     "scorer.extender.tls",
     "scorer.listen",
-    *(f"{service}.health" for service in ("collector", "annotator", "scorer", "descheduler", "binder")),
+    *(f"{service}.health" for service in SERVICES),
 )
 """Settings that templates/_definitions.tpl writes. A value for them in `config` is refused."""
 

@@ -1,19 +1,18 @@
-"""What in k8s/base becomes a template expression: a list of (kind, name, path, expression).
+"""What in k8s/base becomes a template expression: a list of (kind, name, path, expression), and conditions of objects.
 
-An entry that changes nothing is an error, so that the plan follows k8s/base. Some objects get a condition; and the same
-few strings are replaced everywhere: the namespace, the label of the name, and the first part of some names.
+An entry that changes nothing is an error, so that the plan follows k8s/base.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 import yaml
-from charts.generator.manifests import ROOT, Document, Manifests
+from charts.generator.manifests import ROOT, Document
 from charts.generator.template import Each, More, Node, Text, When, Yaml
-from charts.generator.values import SERVICES
+
+from equipoise.contracts.bus.subjects import SERVICES
 
 NAMESPACE = "equipoise-system"
 RELEASE_NAMESPACE = Text("{{ $.Release.Namespace }}")
@@ -323,119 +322,3 @@ CONDITIONS: list[tuple[str, str, str, str]] = [
         "and $.Values.extender.enabled $.Values.extender.tls.existingSecret",
     ),
 ]
-
-RENAMED = {"Deployment", "ConfigMap", "Service", "Job", "PodDisruptionBudget", "NetworkPolicy"}
-"""Kinds whose objects `fullnameOverride` renames, except for NATS."""
-
-
-def template_objects(manifests: Manifests) -> dict[str, list[Node]]:
-    """The templates of the objects by file. Raises ValueError if an entry of the plan or a condition is not used."""
-    objects = {file: [deepcopy(each) for each in documents] for file, documents in manifests.files.items()}
-    for change in plan():
-        matches = [
-            each
-            for documents in objects.values()
-            for each in documents
-            if (each["kind"], each["metadata"]["name"]) == (change.kind, change.name)
-        ]
-        if len(matches) != 1:
-            raise ValueError(f"not one object {change.kind} {change.name} in k8s, but {len(matches)}")
-        _apply(matches[0], change)
-    unused = set(CONDITIONS)
-    result: dict[str, list[Node]] = {}
-    for file, documents in objects.items():
-        result[file] = []
-        for document in documents:
-            if document["kind"] == "Namespace":
-                continue  # `helm install --create-namespace` creates it
-            kind, name = document["kind"], document["metadata"]["name"]
-            if (kind, name) == ("ClusterRoleBinding", "equipoise-evict"):
-                result[file].append(_namespaced_binding(unused))
-            node = _everywhere(document, kind)
-            result[file].append(_conditional(node, file, kind, name, unused))
-    if unused:
-        raise ValueError(f"no object in k8s has these conditions: {sorted(unused)}")
-    return result
-
-
-def _conditional(node: Node, file: str, kind: str, name: str, unused: set[tuple[str, str, str, str]]) -> Node:
-    conditions = []
-    for entry in CONDITIONS:
-        *patterns, condition = entry
-        if all(map(fnmatchcase, (file, kind, name), patterns)):
-            unused.discard(entry)
-            conditions.append(f"({condition})" if " " in condition else condition)
-    if not conditions:
-        return node
-    return When(conditions[0] if len(conditions) == 1 else " ".join(["and", *conditions]), node)
-
-
-def _namespaced_binding(unused: set[tuple[str, str, str, str]]) -> Node:
-    """Of the overlay `namespaced`, once per namespace."""
-    binding = yaml.safe_load((ROOT / "k8s" / "overlays" / "namespaced" / "eviction.yaml").read_text())
-    binding["metadata"]["namespace"] = Text("{{ . | toJson }}")
-    node = _everywhere(binding, "RoleBinding")
-    return _conditional(Each("$.Values.namespaces", node), "base/binder.yaml", "RoleBinding", "equipoise-evict", unused)
-
-
-def _apply(document: Document, change: Change) -> None:
-    *path, last = change.path.split("/")
-    place: Any = document
-    for key in path:
-        place = place[int(key) if isinstance(place, list) else key]
-    if isinstance(place, list):
-        place.append(change.value)
-    elif callable(change.value):
-        place[last] = change.value(place[last])
-    else:
-        place[last] = change.value
-
-
-def _everywhere(document: Document, kind: str) -> Node:
-    """The namespace, names and labels."""
-    changed: Any = _replace(document, ())
-    metadata = changed["metadata"]
-    name = metadata["name"]
-    if kind in RENAMED and name.startswith("equipoise"):
-        metadata["name"] = _full_name(name)
-    elif kind == "PriorityClass":
-        metadata["name"] = value_of("$.Values.priorityClass.name")
-    labels = {"app.kubernetes.io/name": _NAME, **metadata.pop("labels", {})}
-    labels.pop("app.kubernetes.io/part-of", None)
-    metadata["labels"] = {**labels, "more": More('include "equipoise.labels" $ | fromYaml')}
-    if "template" in changed.get("spec", {}):
-        template = changed["spec"]["template"]["metadata"]
-        instance = Text("{{ $.Release.Name | toJson }}")
-        template["labels"] = {**template["labels"], "app.kubernetes.io/instance": instance}
-        template["labels"]["more"] = template["labels"].pop("more")
-    return changed
-
-
-_NAME = Text('{{ include "equipoise.name" $ }}')
-
-
-def _full_name(name: str) -> Text:
-    return Text('{{ include "equipoise.fullname" $ }}' + name.removeprefix("equipoise"))
-
-
-def _replace(node: Node, path: tuple[str, ...]) -> Node:
-    """With the namespace of the release, the label of the name, and the names of ConfigMaps. Raises ValueError."""
-    match node:
-        case Mapping():
-            return {key: _replace(value, (*path, str(key))) for key, value in node.items()}
-        case list():
-            return [_replace(item, path) for item in node]
-        case When(condition, value):
-            return When(condition, _replace(value, path))
-        case Each(items, value):
-            return Each(items, _replace(value, path))
-        case "equipoise" if path[-1] == "app.kubernetes.io/name":
-            return _NAME
-        case "equipoise" | "equipoise-scheduler" if path[-2:] == ("configMap", "name"):
-            return _full_name(node)
-        case str() if node == NAMESPACE:
-            return RELEASE_NAMESPACE
-        case str() if NAMESPACE in node:
-            raise ValueError(f"{'/'.join(path)}: the plan has no entry for the namespace in {node!r}")
-        case _:
-            return node

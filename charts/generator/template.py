@@ -38,6 +38,10 @@ class When:
     condition: str
     value: Node
 
+    @property
+    def opening(self) -> str:
+        return f"if {self.condition}"
+
 
 @dataclass(frozen=True)
 class Each:
@@ -46,11 +50,14 @@ class Each:
     items: str
     value: Node
 
+    @property
+    def opening(self) -> str:
+        return f"range {self.items}"
+
 
 @dataclass(frozen=True)
 class More:
-    """Entries of a mapping (its key is any string, which is not written) or items of a list; empty ones are"
-    " left out."""
+    """Entries of a mapping (its key is any string, which is not written) or items of a list; nothing if empty."""
 
     expression: str
 
@@ -62,13 +69,9 @@ def render(node: Node, depth: int = 0) -> str:
 
 def _lines(node: Node, depth: int) -> Iterator[str]:
     match node:
-        case When(condition, value):
-            yield f"{STEP * depth}{{{{- if {condition} }}}}"
-            yield from _lines(value, depth)
-            yield f"{STEP * depth}{{{{- end }}}}"
-        case Each(items, value):
-            yield f"{STEP * depth}{{{{- range {items} }}}}"
-            yield from _lines(value, depth)
+        case When() | Each():
+            yield f"{STEP * depth}{{{{- {node.opening} }}}}"
+            yield from _lines(node.value, depth)
             yield f"{STEP * depth}{{{{- end }}}}"
         case Mapping():
             for key, value in node.items():
@@ -83,9 +86,9 @@ def _lines(node: Node, depth: int) -> Iterator[str]:
 def _entry(key: str, value: Node, depth: int) -> Iterator[str]:
     pad = STEP * depth
     match value:
-        case When(condition, inner):
-            yield f"{pad}{{{{- if {condition} }}}}"
-            yield from _entry(key, inner, depth)
+        case When():
+            yield f"{pad}{{{{- {value.opening} }}}}"
+            yield from _entry(key, value.value, depth)
             yield f"{pad}{{{{- end }}}}"
         case More(expression):
             yield _more(expression, depth)
@@ -102,8 +105,7 @@ def _item(item: Node, depth: int) -> Iterator[str]:
     pad = STEP * depth
     match item:
         case When() | Each():
-            opening, closing = ("if", item.condition) if isinstance(item, When) else ("range", item.items)
-            yield f"{pad}{{{{- {opening} {closing} }}}}"
+            yield f"{pad}{{{{- {item.opening} }}}}"
             yield from _item(item.value, depth)
             yield f"{pad}{{{{- end }}}}"
         case More(expression):

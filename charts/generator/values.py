@@ -3,98 +3,38 @@
 Defaults that k8s/base has too are taken from there.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from charts.generator.manifests import Manifests
-
-SERVICES = ("collector", "annotator", "scorer", "descheduler", "binder")
-
-Schema = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Value:
-    """One value, with its JSON schema. A text of several lines is joined with spaces."""
-
-    default: Any
-    schema: Schema
-    text: str
-
-
-@dataclass(frozen=True)
-class Group:
-    """A section of values. `rule`: more of its schema, for what concerns several of its values."""
-
-    values: Mapping[str, "Value | Group"]
-    text: str
-    rule: Schema | None = None
-
-
-def closed(properties: Mapping[str, Schema], *required: str) -> Schema:
-    """An object with these properties only."""
-    schema: Schema = {"type": "object", "properties": dict(properties), "additionalProperties": False}
-    return schema | ({"required": list(required)} if required else {})
-
-
-def list_of(item: Schema) -> Schema:
-    return {"type": "array", "items": item}
-
-
-BOOLEAN: Schema = {"type": "boolean"}
-TEXT: Schema = {"type": "string"}
-NAME: Schema = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"}
-OPTIONAL_NAME: Schema = {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"}
-COUNT: Schema = {"type": "integer", "minimum": 0}
-QUANTITY: Schema = {
-    "anyOf": [
-        {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$"},
-        {"type": "number", "minimum": 0},
-    ]
-}
-COUNT_OR_SHARE: Schema = {"anyOf": [COUNT, {"type": "string", "pattern": "^[0-9]+%$"}]}
-DURATION: Schema = {"type": "string", "pattern": "^[0-9]+(ms|s|m|h|d)$"}
-ANY_OBJECT: Schema = {"type": "object"}
-"""The API server judges it."""
-
-TEXTS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
-LABELS: Schema = TEXTS | {"patternProperties": {"^(app\\.kubernetes\\.io|helm\\.sh)/": False}}
-"""Not those of the chart, which selectors use."""
-
-RESOURCES = closed({kind: {"type": "object", "additionalProperties": QUANTITY} for kind in ("requests", "limits")})
-TOLERATIONS = list_of(
-    closed(
-        {
-            "key": TEXT,
-            "operator": {"enum": ["Exists", "Equal", "Lt", "Gt"]},
-            "value": TEXT,
-            "effect": {"enum": ["NoSchedule", "PreferNoSchedule", "NoExecute"]},
-            "tolerationSeconds": {"type": "integer"},
-        }
-    )
+from charts.generator.schemas import (
+    AFFINITY,
+    ANY_OBJECT,
+    BOOLEAN,
+    COUNT,
+    COUNT_OR_SHARE,
+    DIGEST,
+    DURATION,
+    EGRESS,
+    LABELS,
+    MOUNTS,
+    NAME,
+    NAMED,
+    OPTIONAL_NAME,
+    QUANTITY,
+    RESOURCES,
+    SPREAD,
+    TEXT,
+    TEXTS,
+    TOLERATIONS,
+    VARIABLES,
+    Group,
+    Schema,
+    Value,
+    list_of,
 )
-AFFINITY = closed(dict.fromkeys(("nodeAffinity", "podAffinity", "podAntiAffinity"), ANY_OBJECT))
-SPREAD = list_of(
-    closed(
-        {
-            "maxSkew": {"type": "integer", "minimum": 1},
-            "topologyKey": TEXT,
-            "whenUnsatisfiable": {"enum": ["DoNotSchedule", "ScheduleAnyway"]},
-            "minDomains": {"type": "integer", "minimum": 1},
-            "nodeAffinityPolicy": {"enum": ["Honor", "Ignore"]},
-            "nodeTaintsPolicy": {"enum": ["Honor", "Ignore"]},
-            "matchLabelKeys": list_of(TEXT),
-        },
-        "maxSkew",
-        "topologyKey",
-        "whenUnsatisfiable",
-    )
-)
-VARIABLES = list_of(closed({"name": TEXT, "value": TEXT, "valueFrom": ANY_OBJECT}, "name"))
-NAMED = list_of({"type": "object", "properties": {"name": TEXT}, "required": ["name"]})
-MOUNTS = list_of({"type": "object", "properties": {"name": TEXT, "mountPath": TEXT}, "required": ["name", "mountPath"]})
-EGRESS = list_of(closed({"to": list_of(ANY_OBJECT), "ports": list_of(ANY_OBJECT)}))
+
+from equipoise.contracts.bus.subjects import SERVICES
 
 
 def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Schema) -> Group:
@@ -106,10 +46,8 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
             "observe",
             {"enum": ["observe", "advise", "evict"]},
             "What Equipoise may do. `observe`: it measures, scores, annotates and proposes moves, and has no"
-            " permission to"
-            " evict. `advise`: it has that permission, and the API server judges its evictions as dry runs, but"
-            " no pod is"
-            " evicted. `evict`: it evicts.",
+            " permission to evict. `advise`: it has that permission, and the API server judges its evictions as dry"
+            " runs, but no pod is evicted. `evict`: it evicts.",
         ),
         "namespaces": Value(
             [],
@@ -125,9 +63,7 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
             " `nats` (`nats`), `kubernetes`, the addresses on which services listen, and `scorer.extender.tls`"
             " (`extender`).",
         ),
-        "image": _image(
-            base, "equipoise-collector", "Image of the services; its tag defaults to the version of the chart's app."
-        ),
+        "image": _image(base),
         "crane": Group(
             {"enabled": Value(False, BOOLEAN, "Write crane-scheduler's annotations on nodes, too, and permit it.")},
             "Annotations for crane-scheduler.",
@@ -154,9 +90,8 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
                         "existingSecret": Value(
                             "equipoise-extender-tls",
                             OPTIONAL_NAME,
-                            "Secret with `tls.crt`, `tls.key` and `ca.crt`, by `equipoise certificates --for"
-                            " extender` or"
-                            " cert-manager. Empty: plain HTTP, which needs"
+                            "Secret with `tls.crt`, `tls.key` and `ca.crt`, by `equipoise certificates --for extender`"
+                            " or cert-manager. Empty: plain HTTP, which needs"
                             " `config.scorer.extender.allowUnauthenticated`.",
                         ),
                         "clientSecret": Value(
@@ -365,21 +300,22 @@ _CONFLICTS: Schema = {
         },
     ]
 }
-"""Also held by templates/validation.yaml, with the reason."""
+"""The second scheduler requests scores from the extender."""
 
 
-def _image(base: Manifests, deployment: str, text: str) -> Group:
-    repository, _, _ = str(base.at("Deployment", deployment, "spec.template.spec.containers.0.image")).rpartition(":")
+def _image(base: Manifests) -> Group:
+    image = str(base.at("Deployment", "equipoise-collector", "spec.template.spec.containers.0.image"))
+    repository, _, _ = image.rpartition(":")
     return Group(
         {
             "registry": Value("", TEXT, "Registry; empty: that of the container runtime, or `global.imageRegistry`."),
             "repository": Value(repository, {"type": "string", "minLength": 1}, "Repository."),
             "tag": Value("", TEXT, "Tag."),
-            "digest": Value("", {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"}, "Digest; replaces the tag."),
+            "digest": Value("", DIGEST, "Digest; replaces the tag."),
             "pullPolicy": Value("IfNotPresent", {"enum": ["Always", "IfNotPresent", "Never"]}, "Pull policy."),
             "pullSecrets": Value([], NAMED, "Pull secrets, for example `[{name: registry}]`."),
         },
-        text,
+        "Image of the services; its tag defaults to the version of the chart's app.",
     )
 
 
@@ -421,9 +357,8 @@ def _nats(base: Manifests) -> Group:
                         "equipoise-nats-tls",
                         OPTIONAL_NAME,
                         "Secret with `ca.crt`, and for the server of the chart `tls.crt` and `tls.key`, by"
-                        " `equipoise certificates"
-                        " --for nats` or cert-manager. Empty, only with your own servers: the CAs of the image,"
-                        " or no TLS.",
+                        " `equipoise certificates --for nats` or cert-manager. Empty, only with your own servers: the"
+                        " CAs of the image, or no TLS.",
                     )
                 },
                 "TLS to NATS.",
@@ -433,9 +368,7 @@ def _nats(base: Manifests) -> Group:
                     "registry": Value("", TEXT, "Registry."),
                     "repository": Value(image, {"type": "string", "minLength": 1}, "Repository."),
                     "tag": Value(tag, TEXT, "Tag."),
-                    "digest": Value(
-                        "", {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"}, "Digest; replaces the tag."
-                    ),
+                    "digest": Value("", DIGEST, "Digest; replaces the tag."),
                 },
                 "Image of the server.",
             ),
@@ -518,26 +451,3 @@ def _service(base: Manifests, name: str) -> Group:
         "extraVolumeMounts": Value([], MOUNTS, "More volume mounts."),
     }
     return Group(values, f"The {name}.")
-
-
-def leaves(group: Group, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Value]]:
-    """Every value with its path."""
-    for name, value in group.values.items():
-        if isinstance(value, Group):
-            yield from leaves(value, (*path, name))
-        else:
-            yield (*path, name), value
-
-
-def schema_of(group: Group) -> Schema:
-    properties = {
-        name: schema_of(value) if isinstance(value, Group) else {**value.schema, "description": value.text}
-        for name, value in group.values.items()
-    }
-    return {**closed(properties), "description": group.text, **(group.rule or {})}
-
-
-def nested(group: Group, leaf: Callable[[Value], Any]) -> dict[str, Any]:
-    return {
-        name: nested(value, leaf) if isinstance(value, Group) else leaf(value) for name, value in group.values.items()
-    }

@@ -9,7 +9,8 @@ import yaml
 from charts.generator.chart import generated_files
 from charts.generator.configuration import config_default, config_schema
 from charts.generator.manifests import ROOT, Manifests
-from charts.generator.values import Group, Value, chart_values, leaves
+from charts.generator.schemas import Group, Value, leaves
+from charts.generator.values import chart_values
 from deployment.base import base_documents
 from deployment.chart_differences import DIFFERENCES, comparable, settings_of
 from deployment.helm import CHART, SETUP, Helm, HelmError, documents_in, merged, nested

@@ -6,7 +6,7 @@ import pytest
 from charts.generator.chart import HEADER, generated_files, stale_files
 from charts.generator.configuration import OWNED, config_schema
 from charts.generator.manifests import ROOT, Manifests
-from charts.generator.plan import template_objects
+from charts.generator.objects import template_objects
 from charts.generator.template import Each, More, Text, When, Yaml, render
 
 

@@ -6,7 +6,6 @@ The schema generator of msgspec supports neither defaults of its unknown types (
 import inspect
 import textwrap
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -19,15 +18,7 @@ from equipoise.contracts.configuration.duration import EXAMPLES, PATTERN
 from equipoise.contracts.configuration.field_docs import field_docstrings
 from equipoise.contracts.configuration.settings import Section
 from equipoise.runtime.configuration.errors import ConfigurationError, encode_value
-from equipoise.runtime.configuration.loading import (
-    API_VERSION,
-    HEADER,
-    KIND,
-    all_sections,
-    read_document,
-    read_sections,
-)
-from equipoise.runtime.configuration.yaml_text import UnreadableYaml, read_yaml
+from equipoise.runtime.configuration.loading import API_VERSION, KIND, all_sections, read_header, read_sections
 
 Schema = dict[str, Any]
 
@@ -55,19 +46,13 @@ _WIDTH = 110
 
 def validate_document(text: str, sections: Mapping[ServiceName, type[Section]]) -> None:
     """Strict on every section. Raises ConfigurationError, with the faults of all parts."""
+    plain, faults = read_header(text)
     try:
-        document = read_document(text)
+        read_sections(plain, sections)
     except ConfigurationError as error:
-        faults = [str(error)]
-        with suppress(UnreadableYaml):
-            document = read_yaml(text)
-            if isinstance(document, dict):
-                try:
-                    read_sections({name: value for name, value in document.items() if name not in HEADER}, sections)
-                except ConfigurationError as more:
-                    faults.append(str(more))
-        raise ConfigurationError("\n".join(faults)) from None
-    read_sections(document, sections)
+        faults.append(str(error))
+    if faults:
+        raise ConfigurationError("\n".join(faults))
 
 
 def document_schema(sections: Mapping[ServiceName, type[Section]]) -> dict[str, Any]:

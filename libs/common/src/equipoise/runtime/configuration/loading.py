@@ -27,7 +27,7 @@ from equipoise.runtime.configuration.yaml_text import LIMIT, UnreadableYaml, rea
 API_VERSION = "equipoise.dev/v1alpha1"
 KIND = "EquipoiseConfiguration"
 
-HEADER = {"apiVersion": API_VERSION, "kind": KIND}
+_HEADER = {"apiVersion": API_VERSION, "kind": KIND}
 
 JUDGING = frozenset({"scorer", "descheduler", "binder"})
 """Services that use thresholds."""
@@ -60,26 +60,31 @@ def load_configuration(
 
 def read_document(text: str) -> dict[str, Any]:
     """The sections of a document, still plain. Raises ConfigurationError for no YAML or another kind of document."""
+    sections, faults = read_header(text)
+    if faults:
+        raise ConfigurationError("\n".join(faults))
+    return sections
+
+
+def read_header(text: str) -> tuple[dict[str, Any], list[str]]:
+    """The sections, and a line for each of the first two lines that is missing or another.
+
+    Raises ConfigurationError if the text is no mapping.
+    """
     try:
         document = read_yaml(text)
     except UnreadableYaml as error:
         raise ConfigurationError(str(error)) from error
     if not isinstance(document, dict):
         raise ConfigurationError(f"the document must be a mapping that begins with apiVersion: {API_VERSION}")
-    if faults := header_faults(document):
-        raise ConfigurationError("\n".join(faults))
-    return {name: value for name, value in document.items() if name not in HEADER}
-
-
-def header_faults(document: Mapping[str, Any]) -> list[str]:
-    """A line for each of the first two lines that is missing or another."""
-    return [
+    faults = [
         f"{name}: {show(document[name])} is not allowed: expected {expected}"
         if name in document
         else f"{name}: is missing: add the line `{name}: {expected}`"
-        for name, expected in HEADER.items()
+        for name, expected in _HEADER.items()
         if document.get(name) != expected
     ]
+    return {name: value for name, value in document.items() if name not in _HEADER}, faults
 
 
 def read_sections(
