@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import signal
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,14 +10,16 @@ from typing import Any
 
 import pytest
 from binder.ledgers import a_ledger
+from bus_worlds import eventually
 from cli.http_clusters import OWN, HttpCluster
 from cli.programs import run, started
 from kubelets import Kubelet
 from tls_worlds import NOW, TlsWorld
 
-from equipoise.cli.bus_access import CLIENT_PORT, in_cluster_address
+from equipoise.cli.bus_access import CLIENT_PORT, forwarded, in_cluster_address
 from equipoise.cli.certificates.issue import CertificatePair, server_pair
 from equipoise.cli.exit_codes import TERMINATED
+from equipoise.cli.options import BusOptions
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.health import REAL, Heartbeat
 from equipoise.runtime.bus import connect
@@ -24,6 +27,7 @@ from equipoise.runtime.bus.connection import ForwardedNats
 from equipoise.runtime.bus.permissions import USERS, User, permission_file
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Kubernetes, Nats, Tls
+from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.process.clock import SystemClock
 
 pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
@@ -150,11 +154,35 @@ async def test_tap_and_status_see_what_services_publish(installed: Installation,
         tapping.process.terminate()
         assert await tapping.ends() == TERMINATED, tapping.output
         assert list(temporary.iterdir()) == []
+        before = len(installed.kubelet.sockets)
         code, output = await installed.run("status")
     finally:
         reports.cancel()
     assert code == 0, output
+    assert len(installed.kubelet.sockets) == before + 1  # the connection of the port-forward is that of the client
     assert "evictions: allowed" in output
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_no_password_remains_when_a_command_is_ended(
+    installed: Installation, tmp_path: Path, number: signal.Signals
+) -> None:
+    """Also when its terminal is closed."""
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    tapping = await started("tap", "health", KUBECONFIG=str(installed.cluster.file), TMPDIR=str(temporary))
+    await eventually(lambda: any(temporary.glob("*/tap")))
+    tapping.process.send_signal(number)
+    assert await tapping.ends() == TERMINATED, tapping.output
+    assert list(temporary.iterdir()) == []
+
+
+async def test_an_error_of_a_command_is_not_one_of_its_connection(installed: Installation) -> None:
+    """A command that has reached NATS may read the API server too."""
+    options = BusOptions(url=None, user=None, password_file=None, ca_file=None)
+    with pytest.raises(KubeError, match="get nodes: no response in time"):
+        async with forwarded(options, Kubernetes(kubeconfig=str(installed.cluster.file))):
+            raise KubeError(0, "Timeout", "get nodes: no response in time")
 
 
 FORBIDDEN_PORTS = f"{PODS}/nats-0/portforward"

@@ -2,17 +2,16 @@
 
 import asyncio
 import base64
-import signal
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from equipoise.cli.exit_codes import CommandFailed, InvalidInput
+from equipoise.cli.exit_codes import CommandFailed, InvalidInput, cancel_on_signals
 from equipoise.cli.options import BusOptions, ClusterOptions
-from equipoise.contracts.kubernetes.objects import ApiValue, Condition, Object
+from equipoise.contracts.kubernetes.objects import ApiValue, Condition, Object, is_ready
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.connection import ForwardedNats
 from equipoise.runtime.configuration import Kubernetes, Nats, Tls
@@ -84,9 +83,7 @@ class NatsPod(Object, frozen=True, kw_only=True):
 
     @property
     def ready(self) -> bool:
-        return self.metadata.deletion_timestamp is None and any(
-            each.type == "Ready" and each.status == "True" for each in self.status.conditions
-        )
+        return self.metadata.deletion_timestamp is None and is_ready(self.status.conditions)
 
     @property
     def password(self) -> SecretKey | None:
@@ -113,7 +110,7 @@ SECRETS: Resource[SecretObject] = Resource(group="", version="v1", plural="secre
 async def with_bus(bus: BusOptions, cluster: ClusterOptions, run: Callable[[Nats], Awaitable[R]]) -> R:
     """Run a command with a connection that is known to be possible. Raises BusUnavailable and CommandFailed."""
     async with reached(bus, cluster) as server:
-        if not isinstance(server, ForwardedNats) and (problem := await connect_problem(server)):
+        if problem := await connect_problem(server):
             raise BusUnavailable(f"{problem}; without --nats, the command uses the cluster of the kubeconfig")
         return await run(server)
 
@@ -135,35 +132,13 @@ async def reached(bus: BusOptions, cluster: ClusterOptions) -> AsyncIterator[Nat
 @asynccontextmanager
 async def forwarded(bus: BusOptions, connection: Kubernetes) -> AsyncIterator[ForwardedNats]:
     """NATS in the cluster, with credentials of its Secrets where options do not name others. Raises CommandFailed."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None
-    loop.add_signal_handler(signal.SIGTERM, task.cancel)  # the file with the password is deleted
-    try:
-        async with connect_kube(connection, "tap", SystemClock()) as api:
-            namespace = connection.namespace
-            pod = await _nats_pod(api, namespace)
-            with tempfile.TemporaryDirectory(prefix="equipoise-") as folder:  # only this user may read it
-                user, password = await _credentials(api, namespace, pod, bus, Path(folder))
-                ca = bus.ca_file or await _ca(api, namespace, pod, Path(folder))
-                try:
-                    forwarding = port_forward(api, namespace, pod.metadata.name, CLIENT_PORT)
-                    forward = await forwarding.__aenter__()
-                except KubeError as error:
-                    raise CommandFailed(_not_forwarded(error, namespace, pod.metadata.name)) from None
-                try:
-                    yield ForwardedNats(
-                        url=f"{'nats' if ca is None else 'tls'}://127.0.0.1:{forward.port}",
-                        user=user,
-                        password_file=password,
-                        tls=None if ca is None else Tls(ca_file=ca),
-                        server_name=f"{pod.spec.subdomain}.{namespace}.svc" if pod.spec.subdomain else "",
-                    )
-                finally:
-                    await forwarding.__aexit__(None, None, None)
-    except KubeError as error:
-        raise CommandFailed(f"NATS cannot be reached through the API server: {error}; {OTHERWISE}") from None
-    finally:
-        loop.remove_signal_handler(signal.SIGTERM)
+    cancel_on_signals()  # the file with the password is deleted
+    async with AsyncExitStack() as stack:
+        try:
+            server = await _forward(stack, bus, connection)
+        except KubeError as error:
+            raise CommandFailed(f"NATS cannot be reached through the API server: {error}; {OTHERWISE}") from None
+        yield server
 
 
 def in_cluster_address(server: Nats, connection: Kubernetes) -> bool:
@@ -178,7 +153,12 @@ def in_cluster_address(server: Nats, connection: Kubernetes) -> bool:
 
 
 async def connect_problem(server: Nats) -> str:
-    """Why no address accepts a connection; empty if one does."""
+    """Why no address accepts a connection; empty if one does.
+
+    A port-forward is not tried again: it has a connection, which is for the client.
+    """
+    if isinstance(server, ForwardedNats):
+        return ""
     problems = []
     for url in server.urls:
         address = urlsplit(url)
@@ -205,6 +185,27 @@ def _kubeconfig(cluster: ClusterOptions) -> Kubernetes | None:
             raise
         return None
     return connection if connection.kubeconfig else None
+
+
+async def _forward(stack: AsyncExitStack, bus: BusOptions, connection: Kubernetes) -> ForwardedNats:
+    """Until the stack is closed. Raises CommandFailed, and KubeError if the API server does not respond."""
+    api = await stack.enter_async_context(connect_kube(connection, "tap", SystemClock()))
+    namespace = connection.namespace
+    pod = await _nats_pod(api, namespace)
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="equipoise-")))  # only this user may read it
+    user, password = await _credentials(api, namespace, pod, bus, folder)
+    ca = bus.ca_file or await _ca(api, namespace, pod, folder)
+    try:
+        forward = await stack.enter_async_context(port_forward(api, namespace, pod.metadata.name, CLIENT_PORT))
+    except KubeError as error:
+        raise CommandFailed(_not_forwarded(error, namespace, pod.metadata.name)) from None
+    return ForwardedNats(
+        url=f"{'nats' if ca is None else 'tls'}://127.0.0.1:{forward.port}",
+        user=user,
+        password_file=password,
+        tls=None if ca is None else Tls(ca_file=ca),
+        server_name=f"{pod.spec.subdomain}.{namespace}.svc" if pod.spec.subdomain else "",
+    )
 
 
 async def _nats_pod(api: ApiServer, namespace: str) -> NatsPod:

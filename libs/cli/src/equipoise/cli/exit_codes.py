@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,9 +23,18 @@ class InvalidInput(click.ClickException):
     exit_code = 2
 
 
+def cancel_on_signals() -> None:
+    """SIGTERM and SIGHUP cancel the current task, so that it can delete its files, until the event loop ends."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+            loop.add_signal_handler(number, task.cancel)
+
+
 @contextmanager
 def exit_codes() -> Iterator[None]:
-    """Turn known errors into a message and an exit code: 1 failed, 2 invalid input, 130 Ctrl-C, 143 SIGTERM."""
+    """Turn known errors into a message and an exit code: 1 failed, 2 invalid input, 130 Ctrl-C, 143 another signal."""
     try:
         yield
     except KeyboardInterrupt:

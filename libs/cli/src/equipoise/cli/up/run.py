@@ -3,7 +3,6 @@
 import asyncio
 import os
 import secrets
-import signal
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import click
 import yaml
 
 from equipoise.cli.cluster_now.reading import detected_profile
-from equipoise.cli.exit_codes import CommandFailed, InvalidInput
+from equipoise.cli.exit_codes import CommandFailed, InvalidInput, cancel_on_signals
 from equipoise.cli.kubeconfig import Context
 from equipoise.cli.leases import held_leases, held_text
 from equipoise.cli.prometheus_profiles import configured_profile
@@ -68,11 +67,7 @@ def run_up(
 
 async def _run(document: Document, context: Context, services: Sequence[ServiceName], *, detect: bool) -> None:
     """`detect`: no profile is configured."""
-    task = asyncio.current_task()
-    assert task is not None
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    cancel_on_signals()
     configure_logging(Logging(level="warning"), "up")
     with tempfile.TemporaryDirectory(prefix="equipoise-") as name:
         directory = Path(name)
