@@ -151,19 +151,18 @@ def _scorer() -> Iterator[Change]:
     yield Change(policy, name, "spec/egress", egress)
 
 
-def _is(item: Node, name: str) -> bool:
-    return isinstance(item, Mapping) and item.get("name") == name
-
-
 def _item(items: list[Node], name: str) -> Document:
-    found: Document
-    (found,) = (each for each in items if _is(each, name))
-    return found
+    """The one item of this name. Raises ValueError."""
+    found: list[Document] = [each for each in items if isinstance(each, Mapping) and each.get("name") == name]
+    if len(found) != 1:
+        raise ValueError(f"not one item {name} in a list of k8s, but {len(found)}")
+    return found[0]
 
 
 def _only_if(condition: str, name: str, items: list[Node]) -> list[Node]:
     """The item of this name is there only under the condition."""
-    return [When(condition, each) if _is(each, name) else each for each in items]
+    conditional = _item(items, name)
+    return [When(condition, each) if each is conditional else each for each in items]
 
 
 def _setup() -> Iterator[Change]:

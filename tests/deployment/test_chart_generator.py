@@ -43,6 +43,16 @@ def test_an_entry_of_the_plan_that_matches_nothing_is_an_error(kind: str, name: 
         template_objects(manifests)
 
 
+def test_a_renamed_item_of_a_list_is_an_error() -> None:
+    """It would silently be there without its condition."""
+    manifests = Manifests()
+    ports = manifests.at("Deployment", "equipoise-scorer", "spec.template.spec.containers.0.ports")
+    (port,) = (each for each in ports if each["name"] == "extender")
+    port["name"] = "renamed"
+    with pytest.raises(ValueError, match="not one item extender in a list of k8s, but 0"):
+        template_objects(manifests)
+
+
 def test_the_plan_does_not_change_the_manifests() -> None:
     manifests = Manifests()
     before = deepcopy(manifests.files)
