@@ -1,4 +1,4 @@
-"""In what the chart renders other objects than kustomize, with its reasons; everything else is the same."""
+"""What the chart renders differently from kustomize, with the reason of each difference; everything else is the same."""
 
 import json
 from typing import Any
@@ -12,32 +12,24 @@ from equipoise.runtime.configuration import read_document
 
 Comparable = dict[tuple[str, str, str], Any]
 
-DIFFERENCES = {
-    "Namespace": "helm creates it with --create-namespace",
-    "labels of objects": "helm and the chart have their own: version, release, part-of",
-    "label app.kubernetes.io/instance of pods": "the release; no selector uses it",
-    "annotations of pods": "checksum/config replaces the hash in the names of ConfigMaps",
-    "name of the setup Job": "a Job is immutable: its name ends in a hash",
-    "text of equipoise.yaml": "written from values: the same settings",
-    "revisionHistoryLimit, imagePullPolicy, type of a Service": "values that have the defaults of Kubernetes",
-    "image of the second scheduler": "the version of the cluster, from registry.k8s.io",
-}
-
 
 def comparable(documents: list[Document]) -> Comparable:
-    """Without DIFFERENCES."""
+    """The objects without the differences."""
     result: Comparable = {}
     for document in json.loads(json.dumps(documents)):
         kind, spec = document["kind"], document.get("spec", {})
-        if kind == "Namespace":
+        if kind == "Namespace":  # helm creates it with --create-namespace
             continue
-        document["metadata"].pop("labels", None)
+        document["metadata"].pop("labels", None)  # helm and the chart have their own: version, release, part-of
+        # A Job is immutable: its name ends in a hash.
         if SETUP.fullmatch(document["metadata"]["name"]):
             document["metadata"]["name"] = "equipoise-setup"
+        # The texts are written from values: the same settings.
         if kind == "ConfigMap" and "equipoise.yaml" in document["data"]:
             document["data"] = settings_of(document)
         elif kind == "ConfigMap" and "scheduler.yaml" in document["data"]:
             document["data"] = yaml.safe_load(document["data"]["scheduler.yaml"])
+        # Values that have the defaults of Kubernetes; also imagePullPolicy.
         if kind == "Service" and spec.get("type") == "ClusterIP":
             del spec["type"]
         if kind == "Deployment" and spec.get("revisionHistoryLimit") == 10:
@@ -50,12 +42,14 @@ def comparable(documents: list[Document]) -> Comparable:
 
 
 def _compare_pod(template: Document) -> None:
+    # checksum/config replaces the hash in the names of ConfigMaps.
     template["metadata"].pop("annotations", None)
+    # The release; no selector uses it.
     template["metadata"]["labels"].pop("app.kubernetes.io/instance", None)
     (container,) = template["spec"]["containers"]
     if container.get("imagePullPolicy") == "IfNotPresent":
         del container["imagePullPolicy"]
-    if container["name"] == "kube-scheduler":
+    if container["name"] == "kube-scheduler":  # the version of the cluster, from registry.k8s.io
         container["image"] = container["image"].removeprefix("registry.k8s.io/")
 
 
