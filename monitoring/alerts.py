@@ -386,7 +386,7 @@ ALERTS: Sequence[Alert] = (
             "(`binder.limits.lateReplacements`)."
         ),
         action=(
-            "`equipoise status` lists them (pending). Look for pods that are Pending or crash: missing capacity, "
+            "`equipoise status` lists them (pending). Find pods that are Pending or crash: missing capacity, "
             "images, volumes. Their workloads have fewer ready replicas, but never fewer than the limits require."
         ),
         heals=(

@@ -1,7 +1,7 @@
 """Objects whose values are partly template expressions, and their text as a template of Helm.
 
-A parsed object consists of mappings, lists and scalars. In a template, the types of this module stand beside them. The
-root of the values is always `$`, so that an expression means the same inside of `range` and `with`.
+A parsed object consists of mappings, lists and scalars. A template also contains the types of this module. The root of
+the values is always `$`, so that an expression means the same inside of `range` and `with`.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What the chart renders differently from kustomize, with the reason of each difference; everything else is the same."""
+"""What the chart renders differently from kustomize, with the reasons; everything else is the same."""
 
 import json
 from typing import Any

@@ -47,7 +47,7 @@ def test_evict_is_the_base_that_evicts(helm: Helm) -> None:
 
 @pytest.mark.parametrize("mode", ["advise", "evict"])
 def test_namespaces_restrict_the_permission_to_evict(helm: Helm, mode: str) -> None:
-    """As k8s/overlays/namespaced; moves are proposed in them only, unless the configuration says otherwise."""
+    """As k8s/overlays/namespaced; moves are proposed in them only, unless the configuration names others."""
     rendered = helm.template({"mode": mode, "namespaces": ["default"]})
     overlay = read_kustomization(OVERLAYS / "namespaced")
     assert without_config(comparable(rendered)) == without_config(comparable(overlay))
