@@ -32,18 +32,28 @@ GIB = 2.0**30
 
 
 def print_result(
-    value: S, show: Callable[[S, Console], object], *, output: Output = "text", as_json: bool = False
+    value: S,
+    show: Callable[[S, Console], object],
+    *,
+    output: Output = "text",
+    as_json: bool = False,
+    watched: bool = False,
 ) -> None:
     """As JSON on one line, as YAML, or as `show` prints it. On a terminal with colors, elsewhere unfolded.
 
-    `as_json`: of commands without --output yaml.
+    `as_json`: of commands without --output yaml. `watched`: one of several results, each a document of YAML, written
+    at once.
     """
     if as_json or output == "json":
         print(msgspec.json.encode(plain(value)).decode())
     elif output == "yaml":
+        if watched:
+            print("---")
         print(yaml.safe_dump(plain(value), sort_keys=False, allow_unicode=True), end="")
     else:
         show(value, result_console())
+    if watched:
+        sys.stdout.flush()
 
 
 def plain(value: object, name: str = "") -> Any:
