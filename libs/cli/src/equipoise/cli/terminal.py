@@ -176,6 +176,11 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+def count(number: int, noun: str) -> str:
+    """1 node, 1,234 nodes."""
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def percent(share: float | None) -> str:
     return "?" if share is None else f"{share:.1%}"
 
@@ -185,12 +190,12 @@ def percentages(load: Resources) -> str:
     return ", ".join(f"{resource} {percent(getattr(load, resource))}" for resource in RESOURCES)
 
 
-def amount(resources: Resources, resource: str) -> str:
+def amount(resources: Resources, resource: str, *, digits: int = 2) -> str:
     """Cores or GiB, without the unit."""
     value: float | None = getattr(resources, resource)
     if value is None:
         return "?"
-    return f"{value if resource == 'cpu' else value / GIB:.2f}"
+    return f"{value if resource == 'cpu' else value / GIB:.{digits}f}"
 
 
 def amounts(resources: Resources) -> str:

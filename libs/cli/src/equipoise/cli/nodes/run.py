@@ -13,8 +13,7 @@ from equipoise.cli.cluster_now.reading import evaluation_settings
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.options import Output
-from equipoise.cli.terminal import GIB, RESOURCES, day_and_time, duration, print_result, table
-from equipoise.contracts.messages.resources import Resources
+from equipoise.cli.terminal import RESOURCES, amount, day_and_time, duration, print_result, table
 from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.process.clock import SystemClock
@@ -91,10 +90,5 @@ def show(found: NodeList, to: Console, *, wide: bool) -> None:
 
 def _wide_cells(node: NodeNow, now: float) -> list[str]:
     age = "" if node.sampled_at is None else duration(max(0.0, now - node.sampled_at))
-    amounts = (_amount(each, name) for name in RESOURCES for each in (node.usage, node.allocatable))
+    amounts = (amount(each, name, digits=1) for name in RESOURCES for each in (node.usage, node.allocatable))
     return [*amounts, age]
-
-
-def _amount(of: Resources, resource: str) -> str:
-    value = getattr(of, resource)
-    return "?" if value is None else f"{value if resource == 'cpu' else value / GIB:.1f}"
