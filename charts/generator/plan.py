@@ -3,7 +3,7 @@
 An entry that changes nothing is an error, so that the plan follows k8s/base.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -153,7 +153,7 @@ def _scorer() -> Iterator[Change]:
 
 def _item(items: list[Node], name: str) -> Document:
     """The one item of this name. Raises ValueError."""
-    found: list[Document] = [each for each in items if isinstance(each, Mapping) and each.get("name") == name]
+    found: list[Document] = [each for each in items if isinstance(each, dict) and each.get("name") == name]
     if len(found) != 1:
         raise ValueError(f"not one item {name} in a list of k8s, but {len(found)}")
     return found[0]
