@@ -342,6 +342,18 @@ def test_pods_show_their_usage_and_requests() -> None:
     assert (None, None, None) == (second.cpu, second.memory, second.cpu_requests)
 
 
+def test_pods_are_read_while_messages_arrive() -> None:
+    """The page reads the pods of a workload in a thread: nodes are added and removed meanwhile."""
+    state = a_state(a_placement("node-a", [a_placed_pod("web-1")]), a_placement("node-b", [a_placed_pod("web-2")]))
+
+    pods = iter(state.pods_of("Deployment/shop/web"))
+    first = next(pods)
+    state.apply(a_placement("node-c"), NOW)
+    (second,) = pods
+
+    assert ("web-1", "web-2") == (first.pod, second.pod)
+
+
 def test_memory_is_bounded() -> None:
     """Whatever is published."""
     state = LiveState(LoadSettings())

@@ -264,8 +264,8 @@ class LiveState:
         return self._moves
 
     def pods_of(self, workload: str) -> Iterator[PodRow]:
-        """`workload`: as in the rows, KIND/NAMESPACE/NAME. Reads all pods."""
-        for node in self._nodes.values():
+        """`workload`: as in the rows, KIND/NAMESPACE/NAME. Reads all pods, also in a thread while messages arrive."""
+        for node in list(self._nodes.values()):
             for pod in node.pods():
                 if pod.workload == workload:
                     yield pod
