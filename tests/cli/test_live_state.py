@@ -168,6 +168,19 @@ def test_a_removed_node_is_gone() -> None:
     assert [] == state.everything().nodes
 
 
+def test_a_removed_node_that_a_cycle_no_longer_misses_is_gone() -> None:
+    """Both messages arrive within a second."""
+    state = a_state(a_placement(), a_cycle(missing={"node-a": "no sample"}))
+    changes_of(state)
+
+    state.apply(a_placement(removed=True, sequence=2), NOW)
+    state.apply(a_cycle(cycle=2, sequence=2, queried_at=NOW + 1), NOW + 1)
+    state.tick(NOW + 1)
+
+    assert ["node-a"] == changes_of(state).removed
+    assert [] == state.everything().nodes
+
+
 def test_a_node_that_nobody_mentions_any_longer_is_gone() -> None:
     """While collectors measure; if they are down, all nodes stay, unknown."""
     state = a_state(a_placement())
