@@ -10,18 +10,9 @@ import structlog
 from cluster_fixtures import helm_program, start_cluster, testbed_binaries
 from hypothesis import settings
 from lanes import FIRST_WORKER, WORKER, Lanes, send_units
+from programs import program
 
-from equipoise.testbed.binaries.build import (
-    HELM,
-    PROMTOOL,
-    BuildError,
-    Module,
-    build,
-    build_module,
-    default_cache,
-    installed_programs,
-)
-from equipoise.testbed.binaries.toolchain import NoGoError, Progress
+from equipoise.testbed.binaries.build import HELM, PROMTOOL, Module, build
 
 __all__ = ["helm_program", "start_cluster", "testbed_binaries"]
 
@@ -83,9 +74,8 @@ def _build(config: pytest.Config, *others: Module) -> None:
     with capture.global_and_fixture_disabled():
         build()
         for module in others:
-            if not installed_programs(module, os.environ):
-                with Progress() as progress, suppress(BuildError, NoGoError):
-                    build_module(module, cache=default_cache(), progress=progress)
+            with suppress(pytest.skip.Exception):
+                program(module)
 
 
 # pytest-xdist

@@ -115,7 +115,7 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
                         "registry": Value("registry.k8s.io", TEXT, "Registry."),
                         "repository": Value(repository, TEXT, "Repository."),
                         "tag": Value("", TEXT, "Tag; empty: the version of the cluster."),
-                        "digest": Value("", TEXT, "Digest; replaces the tag."),
+                        "digest": Value("", DIGEST, "Digest; replaces the tag."),
                     },
                     "Image of kube-scheduler.",
                 ),

@@ -1,7 +1,6 @@
 """A real Chromium, driven through chromedriver by the WebDriver protocol (W3C): JSON over HTTP."""
 
 import asyncio
-import base64
 import os
 import re
 import shutil
@@ -72,11 +71,6 @@ class Browser:
         """`browser` (console) or `performance` (requests): what was added since the last call."""
         entries: list[dict[str, Any]] = await self.call("se/log", type=kind)
         return entries
-
-    async def screenshot(self) -> bytes:
-        """The whole page as PNG."""
-        shot = await self.devtools("Page.captureScreenshot", captureBeyondViewport=True)
-        return base64.b64decode(shot["data"])
 
 
 @asynccontextmanager

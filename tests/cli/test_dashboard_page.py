@@ -19,7 +19,7 @@ from equipoise.cli.dashboard.viewers import Viewers
 from equipoise.runtime.process.clock import SystemClock
 
 PAGE = Path(__file__).parents[2] / "libs/cli/page"
-ENTER, ESCAPE, TAB, RIGHT, END = "\ue007", "\ue00c", "\ue004", "\ue014", "\ue010"
+ENTER, ESCAPE, RIGHT = "\ue007", "\ue00c", "\ue014"
 PAINTED = "window.equipoise && window.equipoise.firstPaint > 0 && document.querySelectorAll('.map canvas').length"
 
 pytestmark = needs_chromium

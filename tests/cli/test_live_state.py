@@ -8,6 +8,7 @@ from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, a_
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equipoise.cli.live import history, moves
 from equipoise.cli.live import state as live
 from equipoise.cli.live.nodes import NO_USAGE, NO_WINDOW, NOT_MEASURED, NOT_READY, TOO_OLD
 from equipoise.cli.live.rows import Changes, Move, NodeRow
@@ -344,7 +345,7 @@ def test_pods_show_their_usage_and_requests() -> None:
 def test_memory_is_bounded() -> None:
     """Whatever is published."""
     state = LiveState(LoadSettings())
-    for number in range(live.MAX_MOVES + 50):
+    for number in range(moves.MAX_MOVES + 50):
         state.apply(an_intent(f"pod-{number}"), NOW)
     for number in range(live.MAX_NODES + 5):
         state.apply(a_placement(f"node-{number}"), NOW)
@@ -358,15 +359,15 @@ def test_memory_is_bounded() -> None:
 
     everything = state.everything()
 
-    assert (live.MAX_MOVES, live.MAX_NODES) == (len(everything.moves), len(everything.nodes))
+    assert (moves.MAX_MOVES, live.MAX_NODES) == (len(everything.moves), len(everything.nodes))
     assert everything.summary is not None
     assert live.MAX_PROCESSES == len(everything.summary.services)
     assert "further nodes" in {each.what for each in everything.summary.unknown}
     assert (live.MAX_SHARDS, live.MAX_STRATEGIES) == (len(state._cycles), len(state._classified))
-    for _ in range(live.MAX_POINTS + 10):
-        state._points.append(state._points[0])
-        state._frames.append(state._frames[0])
-    assert (live.MAX_POINTS, live.MAX_FRAMES) == (len(state._points), len(state._frames))
+    for _ in range(history.MAX_POINTS + 10):
+        state._history._points.append(state._history._points[0])
+        state._history._frames.append(state._history._frames[0])
+    assert (history.MAX_POINTS, history.MAX_FRAMES) == (len(state._history._points), len(state._history._frames))
 
 
 NODES = st.sampled_from(["node-a", "node-b", "node-c"])

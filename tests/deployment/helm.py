@@ -12,9 +12,22 @@ import yaml
 from deployment.base import NAMESPACE, ROOT
 from deployment.kustomize import Document
 
+from equipoise.testbed.binaries.build import KUBERNETES
+
 CHART = ROOT / "charts" / "equipoise"
 RELEASE = "equipoise"
 TIMEOUT = 100.0
+
+ALL_ON = {
+    "mode": "advise",
+    "crane": {"enabled": True},
+    "secondScheduler": {"enabled": True},
+    "certManager": {"enabled": True},
+    "serviceMonitor": {"enabled": True},
+    "prometheusRule": {"enabled": True},
+    "dashboards": {"enabled": True},
+}
+"""Values with everything that is switched off by default."""
 
 
 class HelmError(AssertionError):
@@ -53,22 +66,19 @@ class Helm:
             raise HelmError(f"helm {' '.join(map(str, arguments))}: {result.stderr}{result.stdout}")
         return result.stdout
 
+    def text(
+        self, values: Mapping[str, Any] | None = None, *, namespace: str = NAMESPACE, options: Sequence[str | Path] = ()
+    ) -> str:
+        """The objects that an installation would create, and those of `helm test`."""
+        target = ("--namespace", namespace, "--kube-version", KUBERNETES)
+        return self.run("template", RELEASE, CHART, *target, *options, values=values or {})
+
     def template(
         self, values: Mapping[str, Any] | None = None, *, namespace: str = NAMESPACE, options: Sequence[str | Path] = ()
     ) -> list[Document]:
-        """The objects that an installation would create, without those of `helm test`."""
-        text = self.run(
-            "template",
-            RELEASE,
-            CHART,
-            "--namespace",
-            namespace,
-            "--kube-version",
-            "v1.36.3",
-            *options,
-            values=values or {},
-        )
-        return [each for each in documents_in(text) if "helm.sh/hook" not in _annotations(each)]
+        """Without those of `helm test`."""
+        documents = documents_in(self.text(values, namespace=namespace, options=options))
+        return [each for each in documents if "helm.sh/hook" not in _annotations(each)]
 
 
 def documents_in(text: str) -> list[Document]:

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_fixtures import StartCluster, built_helm
+from cluster_fixtures import StartCluster
 from deployment.base import NAMESPACE, base_documents
-from deployment.helm import CHART, RELEASE, SETUP, Helm, HelmError, documents_in
+from deployment.helm import ALL_ON, CHART, RELEASE, SETUP, Helm, HelmError, documents_in
 from deployment.kustomize import Document, identity
+from programs import program
 
 from equipoise.testbed.api import Api, ApiError
 from equipoise.testbed.binaries.build import HELM_3
@@ -30,16 +31,6 @@ Objects = set[tuple[str, str, str]]
 
 OPERATORS = ("monitoring.coreos.com/v1", "cert-manager.io/v1")
 """Kinds that the API server of the testbed does not have."""
-
-ALL_ON = {
-    "mode": "advise",
-    "crane": {"enabled": True},
-    "secondScheduler": {"enabled": True},
-    "certManager": {"enabled": True},
-    "serviceMonitor": {"enabled": True},
-    "prometheusRule": {"enabled": True},
-    "dashboards": {"enabled": True},
-}
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +79,7 @@ def pod_of(document: Document) -> Document:
 
 async def test_the_api_server_accepts_every_object(cluster: Cluster, helm: Helm) -> None:
     """Strictly, with everything switched on; and Pod Security `restricted` every pod. It refuses what is wrong."""
-    rendered = documents_in(helm.run("template", RELEASE, CHART, "--namespace", NAMESPACE, values=ALL_ON))
+    rendered = documents_in(helm.text(ALL_ON))
     known = [each for each in rendered if each["apiVersion"] not in OPERATORS]
     assert {each["kind"] for each in rendered} > {"ServiceMonitor", "PrometheusRule", "Certificate"}
     programs = [each for each in known if "template" in each.get("spec", {})]
@@ -143,7 +134,7 @@ async def job_names(api: Api) -> list[str]:
 
 async def doctor(cluster: Cluster, api: Api, helm: Helm, folder: Path) -> list[Document]:
     """What `equipoise doctor` finds with the account, the command and the variables of the Job of `helm test`."""
-    rendered = documents_in(helm.run("template", RELEASE, CHART, "--namespace", NAMESPACE, values={}))
+    rendered = documents_in(helm.text())
     tests = [each for each in rendered if "helm.sh/hook" in each["metadata"].get("annotations", {})]
     (job,) = (each for each in tests if each["kind"] == "Job")
     await api.apply([each for each in tests if each is not job])
@@ -226,7 +217,7 @@ async def test_it_is_installed_upgraded_rolled_back_and_removed(cluster: Cluster
 
 @pytest.mark.weekly
 async def test_helm_3_does_the_same(cluster: Cluster, tmp_path: Path) -> None:
-    helm = Helm(program=built_helm(HELM_3), home=tmp_path, kubeconfig=cluster.kubeconfig)
+    helm = Helm(program=program(HELM_3, installed=False), home=tmp_path, kubeconfig=cluster.kubeconfig)
     await live_and_die(cluster, helm, tmp_path, "third")
 
 

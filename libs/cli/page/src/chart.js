@@ -2,7 +2,8 @@
 import { html } from "htm/preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
-import { dark, scheme, token } from "./colors.js";
+import { token } from "./colors.js";
+import { useElement } from "./element.js";
 import { points } from "./format.js";
 
 const HEIGHT = 256;
@@ -21,20 +22,9 @@ function options(width, onCursor) {
 }
 
 export function Spread({ data }) {
-  const box = useRef(), chart = useRef();
-  const [width, setWidth] = useState(0);
+  const chart = useRef();
+  const { box, width, theme } = useElement();
   const [cursor, setCursor] = useState(null);
-  const [theme, setTheme] = useState(scheme());
-  useLayoutEffect(() => {
-    const observer = new ResizeObserver(([entry]) => setWidth(Math.floor(entry.contentRect.width)));
-    observer.observe(box.current);
-    const onTheme = () => setTheme(scheme());
-    dark.addEventListener("change", onTheme);
-    return () => {
-      observer.disconnect();
-      dark.removeEventListener("change", onTheme);
-    };
-  }, []);
   const shown = [0, 1, 2].map((column) => data.map((point) => (column === 0 || point[column] == null ? point[column] : 100 * point[column])));
   useLayoutEffect(() => {
     if (width === 0) return undefined;

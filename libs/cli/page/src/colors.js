@@ -25,14 +25,14 @@ const RAMPS = { light: ramp(STOPS.light), dark: ramp(STOPS.dark) };
 
 export const dark = matchMedia("(prefers-color-scheme: dark)");
 export const scheme = () => (dark.matches ? "dark" : "light");
-// For many loads at once: whether the system is dark is a slow question.
+// For many loads at once: whether the system is dark is slow to find out.
 export function colors() {
   const ramp = RAMPS[scheme()];
   return (load) => ramp[Math.max(0, Math.min(100, Math.round(100 * load)))];
 }
 export const legend = () => RAMPS[scheme()].filter((_, index) => index % 5 === 0).map(({ fill }) => fill);
 
-// A custom property as a color that a canvas understands: it knows no light-dark().
+// A custom property as a color that a canvas accepts: it has no light-dark().
 export function token(name) {
   const probe = document.createElement("i");
   probe.style.color = `var(${name})`;

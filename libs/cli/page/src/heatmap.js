@@ -1,7 +1,8 @@
 // One cell per node on a canvas: 5,000 elements would take longer to lay out than an update may.
 import { html } from "htm/preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
-import { colors, dark, scheme } from "./colors.js";
+import { colors, scheme } from "./colors.js";
+import { useElement } from "./element.js";
 import { shortNode } from "./format.js";
 
 const FONT = "ui-sans-serif, system-ui, sans-serif";
@@ -49,7 +50,7 @@ function hatch(context) {
   return pattern.fill;
 }
 
-// `cellsOf(index)` gives { name, load, hot }.
+// `cellOf(index)` gives { name, load, hot }.
 export function paint(canvas, cells, count, cellOf, active) {
   const ratio = window.devicePixelRatio || 1;
   const [width, height] = [Math.round(cells.width * ratio), Math.round(cells.height * ratio)];
@@ -117,25 +118,18 @@ function clipped(context, text, width) {
 
 const FEW = 400; // so many nodes get a lower map
 
+// None before the width is known, and without nodes.
+function cellsOf(names, width) {
+  return width > 0 && names.length ? layout(names.length, width, names.length > FEW ? 430 : 300) : null;
+}
+
 export function HeatMap({ title, names, cellOf, describe, onOpen, version }) {
-  const canvas = useRef(), box = useRef();
-  const [width, setWidth] = useState(0);
+  const canvas = useRef();
+  const { box, width, theme } = useElement();
   const [active, setActive] = useState(-1);
   const [hover, setHover] = useState(null);
   const [focused, setFocused] = useState(false);
-  const [theme, setTheme] = useState(scheme());
-  useLayoutEffect(() => {
-    const observer = new ResizeObserver(([entry]) => setWidth(Math.floor(entry.contentRect.width)));
-    observer.observe(box.current);
-    const onTheme = () => setTheme(scheme());
-    dark.addEventListener("change", onTheme);
-    return () => {
-      observer.disconnect();
-      dark.removeEventListener("change", onTheme);
-    };
-  }, []);
-  const limit = names.length > FEW ? 430 : 300;
-  const cells = width > 0 && names.length ? layout(names.length, width, limit) : null;
+  const cells = cellsOf(names, width);
   useLayoutEffect(() => {
     if (cells) paint(canvas.current, cells, names.length, (index) => cellOf(names[index]), focused ? active : -1);
   }, [names, width, version, active, focused, theme, cellOf]);
@@ -177,8 +171,8 @@ export function HeatMap({ title, names, cellOf, describe, onOpen, version }) {
     <div role="row" class="reader" aria-rowindex=${cells ? Math.floor(index / cells.columns) + 1 : 1}>
       <div role="gridcell" id="active-cell" aria-colindex=${cells ? (index % cells.columns) + 1 : 1}>${names[index] ? `${names[index]}: ${describe(names[index])}` : "no node"}</div>
     </div>
-    ${shown && html`<div class="tooltip" style=${{ left: `${hover.left}px`, top: `${hover.top}px` }}><b>${shown}</b>${describe(shown)}</div>`}
-    ${focused && !hover && active >= 0 && names[active] && cells && html`<div class="tooltip" style=${tooltipStyle(cells, active)}><b>${names[active]}</b>${describe(names[active])}</div>`}
+    ${shown && html`<${Tooltip} at=${hover} name=${shown} text=${describe(shown)} />`}
+    ${focused && !hover && active >= 0 && names[active] && cells && html`<${Tooltip} at=${tooltipPlace(cells, active)} name=${names[active]} text=${describe(names[active])} />`}
   </div>`;
 }
 
@@ -187,31 +181,17 @@ function tooltipPlace(cells, index) {
   return { left: Math.max(0, Math.min(x, cells.width - 280)), top: y + cells.tall + 6 };
 }
 
-function tooltipStyle(cells, index) {
-  const { left, top } = tooltipPlace(cells, index);
-  return { left: `${left}px`, top: `${top}px` };
+function Tooltip({ at, name, text }) {
+  return html`<div class="tooltip" style=${{ left: `${at.left}px`, top: `${at.top}px` }}><b>${name}</b>${text}</div>`;
 }
 
 // The map of an earlier time: without keys.
 export function EarlierMap({ title, names, cellOf, version }) {
-  const canvas = useRef(), box = useRef();
-  const [width, setWidth] = useState(0);
-  const [theme, setTheme] = useState(scheme());
+  const canvas = useRef();
+  const { box, width, theme } = useElement();
   useLayoutEffect(() => {
-    const observer = new ResizeObserver(([entry]) => setWidth(Math.floor(entry.contentRect.width)));
-    observer.observe(box.current);
-    const onTheme = () => setTheme(scheme());
-    dark.addEventListener("change", onTheme);
-    return () => {
-      observer.disconnect();
-      dark.removeEventListener("change", onTheme);
-    };
-  }, []);
-  useLayoutEffect(() => {
-    if (width > 0 && names.length) {
-      const cells = layout(names.length, width, names.length > FEW ? 430 : 300);
-      paint(canvas.current, cells, names.length, (index) => cellOf(names[index]), -1);
-    }
+    const cells = cellsOf(names, width);
+    if (cells) paint(canvas.current, cells, names.length, (index) => cellOf(names[index]), -1);
   }, [names, width, version, theme, cellOf]);
   return html`<div class="map" ref=${box}><canvas ref=${canvas} role="img" aria-label=${title}></canvas></div>`;
 }

@@ -3,7 +3,7 @@ import { render } from "preact";
 import { html } from "htm/preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Spread } from "./chart.js";
-import { legend, scheme } from "./colors.js";
+import { legend } from "./colors.js";
 import { Drawer } from "./explain.js";
 import { clock, count, duration, percent, points, shortName, shortNode } from "./format.js";
 import { EarlierMap, HeatMap } from "./heatmap.js";
@@ -15,7 +15,7 @@ const AGES = [[900, "15 min"], [3600, "1 h"], [10800, "3 h"], [21000, "6 h"]];
 const SHOWN_MOVES = 60, SHOWN_ROWS = 100;
 
 // What tests and `docs/benchmarks.md` read: milliseconds of the main thread.
-window.equipoise = { updates: 0, lastUpdate: 0, slowestUpdate: 0, snapshots: 0, firstPaint: 0 };
+window.equipoise = { updates: 0, lastUpdate: 0, snapshots: 0, firstPaint: 0 };
 
 class Stream {
   constructor(onChanges, onState) {
@@ -70,7 +70,6 @@ function useModel() {
         stats.updates += 1;
         stats.lastUpdate = took;
         if (stats.firstPaint === 0) stats.firstPaint = performance.now();
-        else stats.slowestUpdate = Math.max(stats.slowestUpdate, took);
       });
     };
     new Stream((data, whole) => {
@@ -272,11 +271,10 @@ function Services({ services }) {
 function App() {
   const [model, view] = useModel();
   const [subject, setSubject] = useState(null);
-  const open = useCallback((kind, name) => setSubject({ kind, name }), []);
-  const opener = useRef(null);
-  const openFrom = useCallback((kind, name) => {
+  const opener = useRef(null); // gets the focus back, also if further objects were opened in the drawer
+  const open = useCallback((kind, name) => {
     opener.current ??= document.activeElement;
-    open(kind, name);
+    setSubject({ kind, name });
   }, []);
   const close = useCallback(() => {
     setSubject(null);
@@ -285,10 +283,10 @@ function App() {
   }, []);
   return html`<${Header} model=${model} view=${view} />
     <main><${Tiles} summary=${model.summary} />
-      <div class="cards"><${Loads} model=${model} view=${view} open=${openFrom} />
+      <div class="cards"><${Loads} model=${model} view=${view} open=${open} />
         <section class="card spread" aria-labelledby="spread-title"><div class="title"><h2 id="spread-title">Spread</h2><span class="quiet">highest minus lowest load, in points</span></div><${Spread} data=${model.points} /></section>
-        <${Moves} model=${model} open=${openFrom} />
-        <${Plan} plan=${model.plan} open=${openFrom} /><${Limits} limits=${model.limits} /><${UnknownList} summary=${model.summary} open=${openFrom} />
+        <${Moves} model=${model} open=${open} />
+        <${Plan} plan=${model.plan} open=${open} /><${Limits} limits=${model.limits} /><${UnknownList} summary=${model.summary} open=${open} />
         <${Services} services=${model.summary?.services} /></div></main>
     <footer><p>Read only. <a href="licenses.txt">Licenses of the libraries in this page</a></p></footer>
     <${Drawer} subject=${subject} open=${open} close=${close} />`;

@@ -13,7 +13,6 @@ const byName = new Intl.Collator("en", { numeric: true }).compare;
 export function emptyModel() {
   return {
     nodes: new Map(), names: [], moves: new Map(), points: [], summary: null, plan: null, limits: null, connection: null,
-    membership: 0, // counts changes of the set of nodes
   };
 }
 
@@ -24,10 +23,7 @@ export function applyChanges(model, changes) {
     members ||= !model.nodes.has(row[NODE]);
     model.nodes.set(row[NODE], row);
   }
-  if (members) {
-    model.names = [...model.nodes.keys()].sort(byName);
-    model.membership += 1;
-  }
+  if (members) model.names = [...model.nodes.keys()].sort(byName);
   for (const move of changes.moves ?? []) model.moves.set(move.id, move);
   if (changes.moves?.length) {
     const newest = [...model.moves.values()].sort((a, b) => b.decided_at - a.decided_at).slice(0, MAX_MOVES);

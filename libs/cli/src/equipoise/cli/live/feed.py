@@ -15,8 +15,10 @@ from equipoise.binder.settings import BinderSettings
 from equipoise.cli.bus import retained_messages
 from equipoise.cli.bus_cluster import BusCluster, bus_cluster, plan_cluster
 from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.live.history import MAX_REVIEW_AGE
+from equipoise.cli.live.moves import MAX_MOVES
 from equipoise.cli.live.rows import Connection, LimitsRow, PlanRow
-from equipoise.cli.live.state import MAX_MOVES, MAX_REVIEW_AGE, LiveState
+from equipoise.cli.live.state import LiveState
 from equipoise.cli.options import ClusterOptions
 from equipoise.cli.status.run import configured, read_status
 from equipoise.contracts.bus import subjects

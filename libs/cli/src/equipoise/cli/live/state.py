@@ -1,12 +1,12 @@
 """The state of the live views, folded from the messages of the bus. No I/O; time is an argument; memory is bounded."""
 
-from array import array
-from collections import Counter, OrderedDict, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from operator import attrgetter
 
 import msgspec
 
+from equipoise.cli.live.history import LoadHistory, spread_and_mean
+from equipoise.cli.live.moves import KnownMoves
 from equipoise.cli.live.nodes import KnownNode
 from equipoise.cli.live.rows import (
     Changes,
@@ -19,10 +19,8 @@ from equipoise.cli.live.rows import (
     PlanRow,
     PodRow,
     ServiceRow,
-    SpreadPoint,
     Unknown,
 )
-from equipoise.cli.report.figures import without_overlap
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.load.coverage import SHARD_LIFETIME
 from equipoise.contracts.load.latest import is_acceptable, supersedes_measurement
@@ -30,26 +28,16 @@ from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
+from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import NodePlacement
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 
 MAX_NODES = 20_000
 """More are not shown: nobody can make the view use all memory by publishing names."""
 
-MAX_MOVES = 500
 MAX_PROCESSES = 200
 MAX_SHARDS = 200
 MAX_STRATEGIES = 20
-
-POINT_SECONDS, MAX_POINTS = 60.0, 24 * 60
-"""The spread: one point a minute, for a day."""
-
-FRAME_SECONDS, MAX_FRAMES = 300.0, 72
-"""Loads of all nodes for the comparison with before: one frame in five minutes, for six hours."""
-
-MAX_REVIEW_AGE = 86_400.0
-"""The age in seconds up to which hourly reviews of scorers show the spread before the view began."""
 
 HEARTBEAT_LIFETIME = 35.0
 """Seconds: every process publishes one every 10 s."""
@@ -57,14 +45,8 @@ HEARTBEAT_LIFETIME = 35.0
 NODE_LIFETIME = 3_600.0
 """Seconds without any message about a node, while collectors measure, after which it no longer exists."""
 
-OUTCOME_DELAY = 60.0
-"""Seconds after the expiry of an intent in which its outcome may still arrive."""
-
 NAMED_NODES = 20
 """Nodes that are named for each reason why loads are unknown."""
-
-_UNKNOWN = 0xFFFF
-_PERMILLE = 1_000
 
 
 class LiveState:
@@ -80,18 +62,14 @@ class LiveState:
 
         self._changed: dict[str, NodeRow] = {}
         self._removed: set[str] = set()
-        self._moves: OrderedDict[str, Move] = OrderedDict()
-        self._changed_moves: dict[str, Move] = {}
+        self._moves = KnownMoves()
+        self._history = LoadHistory()
         self._cycles: dict[str, UtilizationCycle] = {}
         self._heartbeats: dict[str, tuple[float, Heartbeat]] = {}
         self._classified: dict[str, set[str]] = {}
         """The nodes that each strategy classified last."""
 
         self._evaluated_at: float | None = None
-        self._reviews: dict[tuple[float, float], ClusterReview] = {}
-        self._points: deque[SpreadPoint] = deque(maxlen=MAX_POINTS)
-        self._new_points: list[SpreadPoint] = []
-        self._frames: deque[tuple[float, tuple[str, ...], array[int]]] = deque(maxlen=MAX_FRAMES)
         self._ticked_at = 0.0
         self._summary: ClusterSummary | None = None
         self._summary_is_stale = True
@@ -115,15 +93,16 @@ class LiveState:
             case UtilizationCycle():
                 self._end_cycle(message, now)
             case EvictionIntent():
-                self._propose(message)
+                self._moves.propose(message)
             case EvictionOutcome():
-                self._settle(message)
+                self._moves.settle(message)
             case DescheduleDecision():
                 self._evaluate(message, now)
             case Heartbeat():
                 self._beat(message, now)
             case ClusterReview():
-                self._review(message)
+                self._history.add_review(message)
+                self._summary_is_stale = True
 
     def _node(self, name: str, now: float) -> KnownNode | None:
         node = self._nodes.get(name)
@@ -163,83 +142,11 @@ class LiveState:
                 self._stale.add(name)
         self._summary_is_stale = True
 
-    def _propose(self, intent: EvictionIntent) -> None:
-        if intent.id in self._moves:
-            return
-        self._keep(
-            Move(
-                id=intent.id,
-                namespace=intent.namespace,
-                pod=intent.pod,
-                workload=str(intent.workload or ""),
-                node=intent.node,
-                target=intent.target,
-                strategy=intent.strategy,
-                reason=intent.reason,
-                decided_at=intent.decided_at,
-                expires_at=intent.expires_at,
-            )
-        )
-
-    def _settle(self, outcome: EvictionOutcome) -> None:
-        before = self._moves.get(outcome.intent_id) or Move(
-            id=outcome.intent_id,
-            namespace=outcome.namespace,
-            pod=outcome.pod,
-            workload=str(outcome.workload or ""),
-            node=outcome.node,
-            target=outcome.target,
-            reason=outcome.reason,
-            decided_at=outcome.decided_at,
-        )
-        self._keep(
-            msgspec.structs.replace(
-                before,
-                outcome=outcome.outcome.value,
-                detail=outcome.detail,
-                limit=outcome.limit,
-                settled_at=outcome.settled_at,
-                retry_at=outcome.retry_at,
-            )
-        )
-
-    def _keep(self, move: Move) -> None:
-        if self._moves.get(move.id) == move:
-            return
-        self._moves[move.id] = self._changed_moves[move.id] = move
-        while len(self._moves) > MAX_MOVES:
-            oldest, _ = self._moves.popitem(last=False)
-            self._changed_moves.pop(oldest, None)
-
     def _evaluate(self, decision: DescheduleDecision, now: float) -> None:
         before = self._classified.get(decision.strategy)
         if before is None and len(self._classified) >= MAX_STRATEGIES:
             return
-        for move in decision.moves:
-            if (known := self._moves.get(move.intent_id)) is None:
-                self._keep(
-                    Move(
-                        id=move.intent_id,
-                        namespace=move.namespace,
-                        pod=move.pod,
-                        workload=str(move.workload or ""),
-                        node=move.node,
-                        target=move.target,
-                        strategy=decision.strategy,
-                        reason=move.reason,
-                        decided_at=decision.evaluated_at,
-                        expires_at=move.expires_at,
-                    )
-                )
-            elif not known.strategy:
-                self._keep(msgspec.structs.replace(known, strategy=decision.strategy))
-        for placed in decision.replacements:
-            if (known := self._moves.get(placed.intent_id)) is not None:
-                self._keep(msgspec.structs.replace(known, replacement=placed.replacement, placed_on=placed.placed_on))
-        for reduction in decision.load_reductions:
-            for intent in reduction.intents:
-                if (known := self._moves.get(intent)) is not None:
-                    self._keep(msgspec.structs.replace(known, reduced=reduction.reduced))
+        self._moves.evaluate(decision)
         if self._evaluated_at is not None and decision.evaluated_at < self._evaluated_at - 1.0 and before is not None:
             return  # repeated or late: what happened to moves stays true, the classification does not
         classified: set[str] = set()
@@ -262,12 +169,6 @@ class LiveState:
         self._heartbeats[heartbeat.id] = (now, heartbeat)
         same = before is not None and msgspec.structs.replace(before[1], at=heartbeat.at) == heartbeat
         self._summary_is_stale = self._summary_is_stale or not same
-
-    def _review(self, review: ClusterReview) -> None:
-        self._reviews[(review.since // 3_600, review.since)] = review
-        newest = max(each.until for each in self._reviews.values())
-        self._reviews = {key: each for key, each in self._reviews.items() if newest - each.until <= MAX_REVIEW_AGE}
-        self._summary_is_stale = True
 
     def show(self, part: PlanRow | LimitsRow | Connection) -> None:
         """What is read, not published."""
@@ -294,10 +195,7 @@ class LiveState:
                 self._rows[name] = self._changed[name] = row
                 self._summary_is_stale = True
         self._stale.clear()
-        for move in [move for move in self._moves.values() if not move.outcome and move.expires_at is not None]:
-            if now > (move.expires_at or now) + OUTCOME_DELAY:
-                why = "the intent has expired, and no outcome was received"
-                self._keep(msgspec.structs.replace(move, outcome="unknown", detail=why))
+        self._moves.expire(now)
         silent = [id for id, (at, _) in self._heartbeats.items() if now - at > HEARTBEAT_LIFETIME]
         for id in silent:
             del self._heartbeats[id]
@@ -305,54 +203,37 @@ class LiveState:
         for shard in old:
             del self._cycles[shard]
         self._summary_is_stale = self._summary_is_stale or bool(silent or old)
-        self._record(now)
+        self._history.record(now, self._rows.values())
 
     def _measuring(self, now: float) -> bool:
         return any(now - cycle.queried_at <= self._max_age for cycle in self._cycles.values())
-
-    def _record(self, now: float) -> None:
-        if not self._rows:
-            return
-        if not self._points or now - self._points[-1].at >= POINT_SECONDS:
-            cpu_spread, cpu_mean = _spread(row.cpu for row in self._rows.values())
-            memory_spread, memory_mean = _spread(row.memory for row in self._rows.values())
-            point = SpreadPoint(round(now, 1), cpu_spread, memory_spread, cpu_mean, memory_mean)
-            self._points.append(point)
-            self._new_points.append(point)
-        if not self._frames or now - self._frames[-1][0] >= FRAME_SECONDS:
-            rows = self._rows.values()
-            names = tuple(self._rows)
-            if self._frames and self._frames[-1][1] == names:
-                names = self._frames[-1][1]  # one tuple for all frames with the same nodes
-            loads = array("H", (_permille(load) for row in rows for load in (row.cpu, row.memory)))
-            self._frames.append((now, names, loads))
 
     # -- views
 
     def take_changes(self) -> Changes | None:
         """What changed since the last call; None if nothing did."""
-        summary = self._new_summary()
+        summary, moves, points = self._new_summary(), self._moves.take_changes(), self._history.take_points()
         parts = {name: self._parts[name] for name in self._changed_parts}
-        if not (self._changed or self._removed or self._changed_moves or self._new_points or summary or parts):
+        if not (self._changed or self._removed or moves or points or summary or parts):
             return None
         changes = Changes(
             nodes=list(self._changed.values()),
             removed=sorted(self._removed),
-            moves=list(self._changed_moves.values()),
-            points=self._new_points,
+            moves=moves,
+            points=points,
             summary=summary,
             **parts,  # type: ignore[arg-type]  # each name has its own type
         )
         self._changed_parts = set()
-        self._changed, self._removed, self._changed_moves, self._new_points = {}, set(), {}, []
+        self._changed, self._removed = {}, set()
         return changes
 
     def everything(self) -> Changes:
         """The whole view, as changes of an empty one; what `take_changes` returns next does not depend on it."""
         return Changes(
             nodes=list(self._rows.values()),
-            moves=list(self._moves.values()),
-            points=[*self._earlier_points(), *self._points],
+            moves=list(self._moves),
+            points=self._history.points(),
             summary=self._make_summary(),
             **self._parts,  # type: ignore[arg-type]  # each name has its own type
         )
@@ -365,14 +246,7 @@ class LiveState:
 
     def frame(self, at: float) -> Frame | None:
         """The last frame at or before `at`, else the oldest; None if there is none."""
-        chosen = next((each for each in reversed(self._frames) if each[0] <= at), None)
-        if chosen is None and self._frames:
-            chosen = self._frames[0]
-        if chosen is None:
-            return None
-        at, names, loads = chosen
-        shares = [None if value == _UNKNOWN else value / _PERMILLE for value in loads]
-        return Frame(at=at, loads=dict(zip(names, zip(shares[::2], shares[1::2], strict=True), strict=True)))
+        return self._history.frame(at)
 
     def node(self, name: str) -> KnownNode | None:
         return self._nodes.get(name)
@@ -387,7 +261,7 @@ class LiveState:
     @property
     def moves(self) -> Iterable[Move]:
         """Oldest first."""
-        return self._moves.values()
+        return self._moves
 
     def pods_of(self, workload: str) -> Iterator[PodRow]:
         """`workload`: as in the rows, KIND/NAMESPACE/NAME. Reads all pods."""
@@ -395,15 +269,6 @@ class LiveState:
             for pod in node.pods():
                 if pod.workload == workload:
                     yield pod
-
-    def _earlier_points(self) -> list[SpreadPoint]:
-        """The hourly averages of scorers before the first own point."""
-        first = self._points[0].at if self._points else float("inf")
-        return [
-            SpreadPoint(round((each.since + each.until) / 2, 1), each.spread.cpu, each.spread.memory)
-            for each in sorted(without_overlap(self._reviews.values()), key=attrgetter("since"))
-            if (each.since + each.until) / 2 < first
-        ]
 
     def _new_summary(self) -> ClusterSummary | None:
         if not self._summary_is_stale:
@@ -416,30 +281,21 @@ class LiveState:
         return summary
 
     def _make_summary(self) -> ClusterSummary:
-        cpu_spread, cpu_mean = _spread(row.cpu for row in self._rows.values())
-        memory_spread, memory_mean = _spread(row.memory for row in self._rows.values())
-        review = max(self._reviews.values(), key=attrgetter("until"), default=None)
+        spread, mean = spread_and_mean(self._rows.values())
         cycles = self._cycles.values()
         return ClusterSummary(
             nodes=len(self._rows),
             known=sum(not row.unknown for row in self._rows.values()),
             expected=sum(cycle.expected for cycle in cycles) if cycles else None,
             hot=sum(row.state == "hot" for row in self._rows.values()),
-            spread=Resources(cpu=cpu_spread, memory=memory_spread),
-            mean=Resources(cpu=cpu_mean, memory=memory_mean),
-            high=Resources() if review is None else review.high,
+            spread=spread,
+            mean=mean,
+            high=self._history.high,
             evictions=self._evictions(),
             measured_at=max((cycle.queried_at for cycle in cycles), default=None),
             evaluated_at=self._evaluated_at,
             services=[
-                ServiceRow(
-                    service=each.service,
-                    id=each.id,
-                    version=each.version,
-                    ready=each.ready,
-                    leading=each.leading,
-                    problems=each.problems,
-                )
+                converted(each, ServiceRow)
                 for _, each in sorted(self._heartbeats.values(), key=lambda item: (item[1].service, item[1].id))
             ],
             unknown=list(self._unknown()),
@@ -485,15 +341,3 @@ class LiveState:
 
 
 _PARTS = {PlanRow: "plan", LimitsRow: "limits", Connection: "connection"}
-
-
-def _spread(loads: Iterable[float | None]) -> tuple[float | None, float | None]:
-    """Highest minus lowest, and the mean; None with fewer than two known loads."""
-    known = [load for load in loads if load is not None]
-    if len(known) < 2:
-        return None, None
-    return round(max(known) - min(known), 4), round(sum(known) / len(known), 4)
-
-
-def _permille(load: float | None) -> int:
-    return _UNKNOWN if load is None else min(_UNKNOWN - 1, round(load * _PERMILLE))

@@ -84,7 +84,6 @@ class TopApp(App[None]):
 
         self._state, self._run_feed, self._explain = state, run, explain
         self._sort, self._filter = "cpu", ""
-        self._moves_shown: list[str] = []
 
     def compose(self) -> ComposeResult:
         yield Static(id="head")

@@ -1,0 +1,93 @@
+"""The moves that the live views show: each from its intent to its effect. Memory is bounded."""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from equipoise.cli.live.rows import Move
+from equipoise.contracts.messages.descheduling import DescheduleDecision
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
+from equipoise.contracts.messages.message import converted
+
+MAX_MOVES = 500
+
+OUTCOME_DELAY = 60.0
+"""Seconds after the expiry of an intent in which its outcome may still arrive."""
+
+
+class KnownMoves:
+    """Intents, outcomes and decisions may arrive in any order."""
+
+    def __init__(self) -> None:
+        self._moves: OrderedDict[str, Move] = OrderedDict()
+        self._changed: dict[str, Move] = {}
+
+    def __iter__(self) -> Iterator[Move]:
+        """Oldest first."""
+        return iter(self._moves.values())
+
+    def propose(self, intent: EvictionIntent) -> None:
+        if intent.id not in self._moves:
+            self._keep(converted(intent, Move, workload=str(intent.workload or "")))
+
+    def settle(self, outcome: EvictionOutcome) -> None:
+        known = self._moves.get(outcome.intent_id)
+        settled = converted(
+            outcome, Move, id=outcome.intent_id, workload=str(outcome.workload or ""), outcome=outcome.outcome.value
+        )
+        if known is not None:
+            settled = replace(
+                known,
+                outcome=settled.outcome,
+                detail=settled.detail,
+                limit=settled.limit,
+                settled_at=settled.settled_at,
+                retry_at=settled.retry_at,
+            )
+        self._keep(settled)
+
+    def evaluate(self, decision: DescheduleDecision) -> None:
+        """What the descheduler proposes, and what it found out about earlier moves."""
+        for move in decision.moves:
+            if (known := self._moves.get(move.intent_id)) is None:
+                self._keep(
+                    converted(
+                        move,
+                        Move,
+                        id=move.intent_id,
+                        workload=str(move.workload or ""),
+                        strategy=decision.strategy,
+                        decided_at=decision.evaluated_at,
+                    )
+                )
+            elif not known.strategy:
+                self._keep(replace(known, strategy=decision.strategy))
+        for placed in decision.replacements:
+            if (known := self._moves.get(placed.intent_id)) is not None:
+                self._keep(replace(known, replacement=placed.replacement, placed_on=placed.placed_on))
+        for reduction in decision.load_reductions:
+            for intent in reduction.intents:
+                if (known := self._moves.get(intent)) is not None:
+                    self._keep(replace(known, reduced=reduction.reduced))
+
+    def expire(self, now: float) -> None:
+        """The outcome of a move is unknown when its intent has expired without one."""
+        for move in list(self._moves.values()):
+            if not move.outcome and move.expires_at is not None and now > move.expires_at + OUTCOME_DELAY:
+                why = "the intent has expired, and no outcome was received"
+                self._keep(replace(move, outcome="unknown", detail=why))
+
+    def take_changes(self) -> list[Move]:
+        """Those that changed since the last call."""
+        changed = list(self._changed.values())
+        self._changed = {}
+        return changed
+
+    def _keep(self, move: Move) -> None:
+        if self._moves.get(move.id) == move:
+            return
+        self._moves[move.id] = self._changed[move.id] = move
+        while len(self._moves) > MAX_MOVES:
+            oldest, _ = self._moves.popitem(last=False)
+            self._changed.pop(oldest, None)
