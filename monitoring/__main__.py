@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from monitoring.cases import CASES
-from monitoring.dashboards import DASHBOARDS, document, kustomization, name
+from monitoring.dashboards import DASHBOARDS
+from monitoring.grafana import document, kustomization, name
 from monitoring.rules import rule_file, rule_object, runbooks, test_file, to_yaml
 
 ROOT = Path(__file__).parents[1]

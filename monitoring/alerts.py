@@ -52,11 +52,8 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
 
 def _problem(keys: str) -> str:
     """Problems of /readyz, per replica: the series ends with the problem."""
-    return (
-        f'equipoise_problem{{key=~"{keys}"}} > 0'
-        if "|" in keys or "*" in keys
-        else f'equipoise_problem{{key="{keys}"}} > 0'
-    )
+    operator = "=~" if "|" in keys or "*" in keys else "="
+    return f'equipoise_problem{{key{operator}"{keys}"}} > 0'
 
 
 def _no_replica(service: str, metric: str) -> str:
@@ -142,7 +139,7 @@ ALERTS: Sequence[Alert] = (
     ),
     Alert(
         name="EquipoiseBusPermissionMissing",
-        expression=f'max by ({SCOPE}, pod, instance) (equipoise_bus_problems{{kind="permission"}}) > 0',
+        expression=f'max by ({REPLICA}) (equipoise_bus_problems{{kind="permission"}}) > 0',
         lasts="15m",
         severity="warning",
         summary="NATS forbids {{ $labels.pod }} ({{ $labels.instance }}) a subject that it needs",
@@ -509,7 +506,7 @@ ALERTS: Sequence[Alert] = (
     Alert(
         name="EquipoiseExtenderSlow",
         expression=(
-            "histogram_quantile(0.99, sum by (cluster, namespace, le) "
+            f"histogram_quantile(0.99, sum by ({SCOPE}, le) "
             '(rate(equipoise_scorer_request_duration_seconds_bucket{verb="prioritize"}[10m]))) > 0.1'
         ),
         lasts="15m",

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from monitoring.alerts import SERVICE_METRICS
+
 INTERVAL = "1m"
 """Between two samples."""
 
@@ -38,17 +40,11 @@ def _labels(name: str, number: int = 0, **more: str) -> dict[str, str]:
 
 def _services(*, not_ready: str = "", without: str = "") -> dict[str, str]:
     """Two replicas of each service."""
-    metrics = {
-        "collector": "equipoise_collector_nodes_expected{%s}",
-        "annotator": "equipoise_annotator_members{%s}",
-        "scorer": "equipoise_scorer_reservations{%s}",
-        "descheduler": "equipoise_descheduler_nodes_in_cooldown{%s}",
-        "binder": 'equipoise_binder_ledger{%s,state="allowed"}',
-    }
     series = {}
-    for service in metrics.keys() - {without}:
+    for service in SERVICE_METRICS.keys() - {without}:
+        more = ',state="allowed"' if service == "binder" else ""
         for number in range(2):
-            series[metrics[service] % _pod(service, number)] = "1x90"
+            series[f"{SERVICE_METRICS[service]}{{{_pod(service, number)}{more}}}"] = "1x90"
             series[f"equipoise_ready{{{_pod(service, number)}}}"] = "0x90" if service == not_ready else "1x90"
     return dict(sorted(series.items()))
 
@@ -76,24 +72,20 @@ def _problem(alert: str, key: str, service: str, *, lasts: int) -> Sequence[Case
     )
 
 
-def _ledger(state: str, other: str, *, fires_at: str) -> Sequence[Case]:
-    alert = {"unreadable": "LedgerUnreadable", "closed": "LedgerClosed", "paused": "EvictionsPaused"}[state]
-    values = {state: "1x1500", other: "0x1500"}
+def _ledger(alert: str, state: str, *, fires_at: str) -> Sequence[Case]:
+    name = f'equipoise_binder_ledger{{{_pod("binder")},state="%s"}}'
     return (
         Case(
-            alert=f"Equipoise{alert}",
+            alert=alert,
             about=f"the ledger is {state}",
-            series={f'equipoise_binder_ledger{{{_pod("binder")},state="{each}"}}': values[each] for each in values},
+            series={name % state: "1x1500", name % "allowed": "0x1500"},
             at=fires_at,
             fires=_NAMESPACE,
         ),
         Case(
-            alert=f"Equipoise{alert}",
-            about=f"the ledger is {other}",
-            series={
-                f'equipoise_binder_ledger{{{_pod("binder")},state="{state}"}}': "0x1500",
-                f'equipoise_binder_ledger{{{_pod("binder")},state="{other}"}}': "1x1500",
-            },
+            alert=alert,
+            about="the ledger is allowed",
+            series={name % state: "0x1500", name % "allowed": "1x1500"},
             at=fires_at,
         ),
     )
@@ -123,26 +115,23 @@ def _rejected(alert: str, limit: str) -> Sequence[Case]:
 
 def _certificate(alert: str, metric: str, service: str) -> Sequence[Case]:
     """At time 0 a certificate that is valid for 29 days, or for 31."""
-    days = {29: "29d", 31: "31d"}
+
+    def series(days: int) -> Mapping[str, str]:
+        return {f"{metric}{{{_pod(service, 1)}}}": f"{days * 86_400}x90", f"{metric}{{{_pod(service, 2)}}}": "0x90"}
+
     return (
         Case(
             alert=alert,
             about="29 days are left, and a replica without TLS reports 0",
-            series={
-                f"{metric}{{{_pod(service, 1)}}}": f"{29 * 86_400}x90",
-                f"{metric}{{{_pod(service, 2)}}}": "0x90",
-            },
+            series=series(29),
             at="61m",
             fires=_NAMESPACE,
             value="28d 23h 0m 0s",
         ),
         Case(
             alert=alert,
-            about=f"{days[31]} are left, or there is no TLS",
-            series={
-                f"{metric}{{{_pod(service, 1)}}}": f"{31 * 86_400}x90",
-                f"{metric}{{{_pod(service, 2)}}}": "0x90",
-            },
+            about="31 days are left, or there is no TLS",
+            series=series(31),
             at="61m",
         ),
     )
@@ -313,9 +302,9 @@ CASES: Sequence[Case] = (
         series={_SKEW: "1x5 5x2 -1x90"},
         at="60m",
     ),
-    *_ledger("unreadable", "allowed", fires_at="16m"),
-    *_ledger("closed", "allowed", fires_at="6m"),
-    *_ledger("paused", "allowed", fires_at="1441m"),
+    *_ledger("EquipoiseLedgerUnreadable", "unreadable", fires_at="16m"),
+    *_ledger("EquipoiseLedgerClosed", "closed", fires_at="6m"),
+    *_ledger("EquipoiseEvictionsPaused", "paused", fires_at="1441m"),
     *_rejected("EquipoiseUnusualEvictionRate", "unusualRate"),
     *_rejected("EquipoiseReplacementsLate", "lateReplacements"),
     *_rejected("EquipoiseReplacementsFailing", "failingReplacements"),

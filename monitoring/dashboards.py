@@ -1,21 +1,15 @@
-"""The dashboards for Grafana, and their JSON.
+"""The dashboards for Grafana.
 
 Every query is of one installation (the variable `namespace`), sums over its replicas, and works whatever Prometheus
-adds to the labels. Written without a library of builders: the version of Grafana's own is in the epoch of the package
-version, and it would be one more dependency for four documents.
+adds to the labels.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
 Kind = Literal["timeseries", "stat", "heatmap"]
-
-WIDTH = 24
-"""Columns of Grafana's grid."""
-
-DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 _REPLICA = "namespace, pod, instance"
 
@@ -67,8 +61,8 @@ def _rate(metric: str, **labels: str) -> str:
     return f"rate({_of(metric, **labels)}[$__rate_interval])"
 
 
-def _hourly(metric: str) -> str:
-    return f"increase({_of(metric)}[1h])"
+def _increase(metric: str, time: str) -> str:
+    return f"increase({_of(metric)}[{time}])"
 
 
 def _quantile(share: float, metric: str, *, by: str = "", **labels: str) -> str:
@@ -88,6 +82,16 @@ def _cluster(kind: str, resource: str, statistic: str) -> str:
 
 def _spread(resource: str) -> str:
     return f"{_cluster('load', resource, 'max')} - {_cluster('load', resource, 'min')}"
+
+
+def _by(function: str, labels: str, expression: str) -> Query:
+    """One series for each value of the labels, named by it."""
+    return Query(f"{function} by ({labels}) ({expression})", " ".join(f"{{{{{each}}}}}" for each in labels.split(", ")))
+
+
+def _stat(title: str, text: str, expression: str, *, unit: str = "percentunit") -> Panel:
+    """One number."""
+    return Panel(title=title, text=text, kind="stat", unit=unit, width=4, height=4, queries=[Query(expression)])
 
 
 def _beside_requests(resource: str, title: str) -> Panel:
@@ -111,7 +115,7 @@ def _heat(resource: str, title: str) -> Panel:
         text="Number of nodes in each tenth of load. A level cluster is one narrow band.",
         kind="heatmap",
         unit="percentunit",
-        queries=[Query(f"max by (le) ({_of('equipoise_scorer_cluster_nodes_by_load', resource=resource)})", "{{le}}")],
+        queries=[_by("max", "le", _of("equipoise_scorer_cluster_nodes_by_load", resource=resource))],
     )
 
 
@@ -123,63 +127,26 @@ FLEET = Dashboard(
         Row(
             title="Now",
             panels=[
-                Panel(
-                    title="Spread of CPU",
-                    text="Load of the most loaded node minus that of the least loaded one.",
-                    kind="stat",
-                    unit="percentunit",
-                    width=4,
-                    height=4,
-                    queries=[Query(_spread("cpu"))],
+                _stat(
+                    "Spread of CPU", "Load of the most loaded node minus that of the least loaded one.", _spread("cpu")
                 ),
-                Panel(
-                    title="Spread of memory",
-                    text="Load of the most loaded node minus that of the least loaded one.",
-                    kind="stat",
-                    unit="percentunit",
-                    width=4,
-                    height=4,
-                    queries=[Query(_spread("memory"))],
+                _stat(
+                    "Spread of memory",
+                    "Load of the most loaded node minus that of the least loaded one.",
+                    _spread("memory"),
                 ),
-                Panel(
-                    title="CPU used",
-                    text="Mean of the nodes.",
-                    kind="stat",
-                    unit="percentunit",
-                    width=4,
-                    height=4,
-                    queries=[Query(_cluster("load", "cpu", "mean"))],
+                _stat("CPU used", "Mean of the nodes.", _cluster("load", "cpu", "mean")),
+                _stat("CPU requested", "Mean of the nodes.", _cluster("requests", "cpu", "mean")),
+                _stat(
+                    "Hot nodes",
+                    "Nodes above a high threshold at the last evaluation, of the strategy with the most.",
+                    f"max({_of('equipoise_descheduler_nodes', state='hot')})",
+                    unit="short",
                 ),
-                Panel(
-                    title="CPU requested",
-                    text="Mean of the nodes.",
-                    kind="stat",
-                    unit="percentunit",
-                    width=4,
-                    height=4,
-                    queries=[Query(_cluster("requests", "cpu", "mean"))],
-                ),
-                Panel(
-                    title="Hot nodes",
-                    text="Nodes above a high threshold at the last evaluation, of the strategy with the most.",
-                    kind="stat",
-                    width=4,
-                    height=4,
-                    queries=[Query(f"max({_of('equipoise_descheduler_nodes', state='hot')})")],
-                ),
-                Panel(
-                    title="Nodes with fresh data",
-                    text="Below 80 % nothing is evicted, below 70 % scores are neutral.",
-                    kind="stat",
-                    unit="percentunit",
-                    width=4,
-                    height=4,
-                    queries=[
-                        Query(
-                            f"sum({_of('equipoise_collector_nodes_fresh')}) / "
-                            f"sum({_of('equipoise_collector_nodes_expected')})"
-                        )
-                    ],
+                _stat(
+                    "Nodes with fresh data",
+                    "Below 80 % nothing is evicted, below 70 % scores are neutral.",
+                    f"sum({_of('equipoise_collector_nodes_fresh')}) / sum({_of('equipoise_collector_nodes_expected')})",
                 ),
             ],
         ),
@@ -226,7 +193,7 @@ FLEET = Dashboard(
                     title="Nodes of unknown load, by reason",
                     text="docs/metrics.md has an action for each reason.",
                     stacked=True,
-                    queries=[Query(f"sum by (reason) ({_of('equipoise_collector_nodes_unknown')})", "{{reason}}")],
+                    queries=[_by("sum", "reason", _of("equipoise_collector_nodes_unknown"))],
                 ),
             ],
         ),
@@ -256,25 +223,25 @@ SERVICES = Dashboard(
                     text="What /readyz reports, by key. docs/runbooks.md has an action for each alert.",
                     stacked=True,
                     empty_when="no service reports a problem",
-                    queries=[Query(f"sum by (key) ({_of('equipoise_problem')})", "{{key}}")],
+                    queries=[_by("sum", "key", _of("equipoise_problem"))],
                 ),
                 Panel(
                     title="Problems of the bus",
                     text="Of connections, permissions and streams, by kind.",
                     stacked=True,
-                    queries=[Query(f"sum by (kind) ({_of('equipoise_bus_problems')})", "{{kind}}")],
+                    queries=[_by("sum", "kind", _of("equipoise_bus_problems"))],
                 ),
                 Panel(
                     title="Versions",
                     text="Replicas by version: two during an upgrade.",
                     stacked=True,
-                    queries=[Query(f"count by (version) ({_of('equipoise_build_info')})", "{{version}}")],
+                    queries=[_by("count", "version", _of("equipoise_build_info"))],
                 ),
                 Panel(
                     title="Errors of the bus",
                     text="By kind. Errors of connections are usual while NATS restarts.",
                     unit="ops",
-                    queries=[Query(f"sum by (kind) ({_rate('equipoise_bus_errors_total')})", "{{kind}}")],
+                    queries=[_by("sum", "kind", _rate("equipoise_bus_errors_total"))],
                 ),
             ],
         ),
@@ -317,12 +284,7 @@ SERVICES = Dashboard(
                     title="Rounds of measurement",
                     text="By window and result.",
                     unit="ops",
-                    queries=[
-                        Query(
-                            f"sum by (window, result) ({_rate('equipoise_collector_rounds_total')})",
-                            "{{window}} {{result}}",
-                        )
-                    ],
+                    queries=[_by("sum", "window, result", _rate("equipoise_collector_rounds_total"))],
                 ),
                 Panel(
                     title="Duration of a round",
@@ -336,12 +298,7 @@ SERVICES = Dashboard(
                     title="Writes of annotations",
                     text="By kind of object and result.",
                     unit="ops",
-                    queries=[
-                        Query(
-                            f"sum by (kind, result) ({_rate('equipoise_annotator_writes_total')})",
-                            "{{kind}} {{result}}",
-                        )
-                    ],
+                    queries=[_by("sum", "kind, result", _rate("equipoise_annotator_writes_total"))],
                 ),
                 Panel(
                     title="Objects that wait",
@@ -388,28 +345,24 @@ EVICTIONS = Dashboard(
                     text="Intents of the leading descheduler, by strategy.",
                     stacked=True,
                     empty_when="no node was above its threshold",
-                    queries=[
-                        Query(f"sum by (strategy) ({_hourly('equipoise_descheduler_intents_total')})", "{{strategy}}")
-                    ],
+                    queries=[_by("sum", "strategy", _increase("equipoise_descheduler_intents_total", "1h"))],
                 ),
                 Panel(
                     title="Outcomes per hour",
                     text="`equipoise explain eviction NAMESPACE/POD` has the reason of each.",
                     stacked=True,
-                    queries=[Query(f"sum by (outcome) ({_hourly('equipoise_binder_outcomes_total')})", "{{outcome}}")],
+                    queries=[_by("sum", "outcome", _increase("equipoise_binder_outcomes_total", "1h"))],
                 ),
                 Panel(
                     title="Rejected by a limit, per hour",
                     text="Usual, but for unusualRate, lateReplacements and failingReplacements.",
                     stacked=True,
-                    queries=[
-                        Query(f"sum by (limit) ({_hourly('equipoise_binder_limit_rejections_total')})", "{{limit}}")
-                    ],
+                    queries=[_by("sum", "limit", _increase("equipoise_binder_limit_rejections_total", "1h"))],
                 ),
                 Panel(
                     title="Ledger",
                     text="1 for its state. Only in the state `allowed` pods are evicted.",
-                    queries=[Query(f"max by (state) ({_of('equipoise_binder_ledger')})", "{{state}}")],
+                    queries=[_by("max", "state", _of("equipoise_binder_ledger"))],
                 ),
             ],
         ),
@@ -420,7 +373,7 @@ EVICTIONS = Dashboard(
                     title="Limits in use",
                     text="What each limit counts now, for the workload, namespace or node with the highest count, or "
                     "for the cluster. `equipoise status` has the maximum of each.",
-                    queries=[Query(f"max by (limit) ({_of('equipoise_binder_limit_used')})", "{{limit}}")],
+                    queries=[_by("max", "limit", _of("equipoise_binder_limit_used"))],
                 ),
                 Panel(
                     title="Time from an intent to its outcome",
@@ -441,12 +394,7 @@ EVICTIONS = Dashboard(
                     text="Nodes whose load fell as expected one window after evictions (reduced), or did not.",
                     stacked=True,
                     empty_when="no load was compared yet",
-                    queries=[
-                        Query(
-                            f"sum by (result) (increase({_of('equipoise_descheduler_load_reductions_total')}[1d]))",
-                            "{{result}}",
-                        )
-                    ],
+                    queries=[_by("sum", "result", _increase("equipoise_descheduler_load_reductions_total", "1d"))],
                 ),
                 Panel(
                     title="Returns and cooldowns",
@@ -454,7 +402,7 @@ EVICTIONS = Dashboard(
                     "evictions did not reduce their load; moves of dry runs.",
                     queries=[
                         Query(
-                            f"sum(increase({_of('equipoise_descheduler_same_node_returns_total')}[1d]))",
+                            f"sum({_increase('equipoise_descheduler_same_node_returns_total', '1d')})",
                             "returns per day",
                         ),
                         Query(f"max({_of('equipoise_descheduler_nodes_in_cooldown')})", "nodes in cooldown"),
@@ -466,7 +414,8 @@ EVICTIONS = Dashboard(
                     text="Of the leading descheduler: 30 by default.",
                     queries=[
                         Query(
-                            f"sum({_hourly('equipoise_descheduler_evaluation_duration_seconds_count')})", "evaluations"
+                            f"sum({_increase('equipoise_descheduler_evaluation_duration_seconds_count', '1h')})",
+                            "evaluations",
                         )
                     ],
                 ),
@@ -494,12 +443,7 @@ SCORING = Dashboard(
                     text="By verb and result. None although pods are placed: it does not reach the scorer.",
                     unit="reqps",
                     stacked=True,
-                    queries=[
-                        Query(
-                            f"sum by (verb, result) ({_rate('equipoise_scorer_requests_total')})",
-                            "{{verb}} {{result}}",
-                        )
-                    ],
+                    queries=[_by("sum", "verb, result", _rate("equipoise_scorer_requests_total"))],
                 ),
                 Panel(
                     title="Time of a score",
@@ -530,9 +474,7 @@ SCORING = Dashboard(
                     text="limit: too many; timeout: no request; handshake: TLS.",
                     unit="ops",
                     empty_when="no connection was closed",
-                    queries=[
-                        Query(f"sum by (reason) ({_rate('equipoise_scorer_connections_dropped_total')})", "{{reason}}")
-                    ],
+                    queries=[_by("sum", "reason", _rate("equipoise_scorer_connections_dropped_total"))],
                 ),
             ],
         ),
@@ -555,13 +497,13 @@ SCORING = Dashboard(
                     unit="reqps",
                     stacked=True,
                     empty_when="no response was neutral",
-                    queries=[Query(f"sum by (reason) ({_rate('equipoise_scorer_neutral_total')})", "{{reason}}")],
+                    queries=[_by("sum", "reason", _rate("equipoise_scorer_neutral_total"))],
                 ),
                 Panel(
                     title="Nodes",
                     text="By whether the scorer knows their load.",
                     stacked=True,
-                    queries=[Query(f"max by (load) ({_of('equipoise_scorer_nodes')})", "{{load}}")],
+                    queries=[_by("max", "load", _of("equipoise_scorer_nodes"))],
                 ),
                 Panel(
                     title="Reservations",
@@ -578,9 +520,7 @@ SCORING = Dashboard(
                     text="Placed pods by what happened to their advice, for the weekly report.",
                     unit="ops",
                     stacked=True,
-                    queries=[
-                        Query(f"sum by (result) ({_rate('equipoise_scorer_placement_advice_total')})", "{{result}}")
-                    ],
+                    queries=[_by("sum", "result", _rate("equipoise_scorer_placement_advice_total"))],
                 ),
                 Panel(
                     title="Disagreement of the shadow policy",
@@ -601,137 +541,3 @@ SCORING = Dashboard(
 )
 
 DASHBOARDS: Sequence[Dashboard] = (FLEET, SERVICES, EVICTIONS, SCORING)
-
-
-def document(dashboard: Dashboard) -> dict[str, Any]:
-    """The JSON model of Grafana, of version 11."""
-    return {
-        "uid": dashboard.uid,
-        "title": dashboard.title,
-        "description": dashboard.text,
-        "tags": ["equipoise"],
-        "schemaVersion": 41,
-        "editable": False,
-        "graphTooltip": 1,
-        "refresh": "30s",
-        "time": {"from": "now-6h", "to": "now"},
-        "timezone": "browser",
-        "links": [
-            {
-                "type": "dashboards",
-                "title": "Equipoise",
-                "tags": ["equipoise"],
-                "asDropdown": True,
-                "includeVars": True,
-                "keepTime": True,
-            }
-        ],
-        "templating": {
-            "list": [
-                {"name": "datasource", "label": "Data source", "type": "datasource", "query": "prometheus"},
-                {
-                    "name": "namespace",
-                    "label": "Namespace",
-                    "type": "query",
-                    "datasource": DATASOURCE,
-                    "query": {"query": "label_values(equipoise_ready, namespace)", "refId": "namespace"},
-                    "refresh": 2,
-                    "sort": 1,
-                    "includeAll": True,
-                    "allValue": ".*",
-                    "current": {"text": "All", "value": "$__all"},
-                },
-            ]
-        },
-        "panels": list(_panels(dashboard)),
-    }
-
-
-def _panels(dashboard: Dashboard) -> Iterator[dict[str, Any]]:
-    """Rows one below the other; the panels of a row side by side, as many as fit."""
-    number, y = 0, 0
-    for row in dashboard.rows:
-        number += 1
-        place = {"x": 0, "y": y, "w": WIDTH, "h": 1}
-        yield {"id": number, "type": "row", "title": row.title, "collapsed": False, "gridPos": place, "panels": []}
-        x, y, height = 0, y + 1, 0
-        for panel in row.panels:
-            if x + panel.width > WIDTH:
-                x, y, height = 0, y + height, 0
-            number += 1
-            place = {"x": x, "y": y, "w": panel.width, "h": panel.height}
-            yield {"id": number, "gridPos": place, **_panel(panel)}
-            x, height = x + panel.width, max(height, panel.height)
-        y += height
-
-
-def _panel(panel: Panel) -> dict[str, Any]:
-    targets = [
-        {
-            "refId": chr(ord("A") + index),
-            "datasource": DATASOURCE,
-            "expr": query.expression,
-            "legendFormat": query.legend or "__auto",
-            "range": panel.kind != "stat",
-            "instant": panel.kind == "stat",
-            "format": "heatmap" if panel.kind == "heatmap" else "time_series",
-        }
-        for index, query in enumerate(panel.queries)
-    ]
-    return {
-        "type": panel.kind,
-        "title": panel.title,
-        "description": panel.text,
-        "datasource": DATASOURCE,
-        "targets": targets,
-        **_appearance(panel),
-    }
-
-
-def _appearance(panel: Panel) -> dict[str, Any]:
-    match panel.kind:
-        case "heatmap":
-            return {
-                "fieldConfig": {"defaults": {"unit": "short"}, "overrides": []},
-                "options": {
-                    "calculate": False,
-                    "cellGap": 1,
-                    "color": {"mode": "scheme", "scheme": "Oranges", "steps": 64},
-                    "legend": {"show": True},
-                    "rowsFrame": {"layout": "le"},
-                    "tooltip": {"mode": "single", "yHistogram": True},
-                    "yAxis": {"unit": panel.unit, "axisPlacement": "left"},
-                },
-            }
-        case "stat":
-            return {
-                "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []},
-                "options": {"colorMode": "none", "graphMode": "none", "reduceOptions": {"calcs": ["lastNotNull"]}},
-            }
-        case "timeseries":
-            stacking = "normal" if panel.stacked else "none"
-            custom = {"fillOpacity": 10, "showPoints": "never", "stacking": {"group": "A", "mode": stacking}}
-            return {
-                "fieldConfig": {"defaults": {"unit": panel.unit, "custom": custom}, "overrides": []},
-                "options": {
-                    "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True},
-                    "tooltip": {"mode": "multi", "sort": "desc"},
-                },
-            }
-
-
-def kustomization() -> dict[str, Any]:
-    """A ConfigMap for each dashboard, with the label that the sidecar of Grafana reads."""
-    return {
-        "apiVersion": "kustomize.config.k8s.io/v1beta1",
-        "kind": "Kustomization",
-        "configMapGenerator": [
-            {"name": dashboard.uid, "files": [f"{name(dashboard)}.json"]} for dashboard in DASHBOARDS
-        ],
-        "generatorOptions": {"disableNameSuffixHash": True, "labels": {"grafana_dashboard": "1"}},
-    }
-
-
-def name(dashboard: Dashboard) -> str:
-    """Of its file."""
-    return dashboard.uid.removeprefix("equipoise-")

@@ -22,12 +22,16 @@ class Kubelet:
         self.open = 0
         self.announces = True
         self.refusal: web.Response | None = None
+        self.token = ""
+        """The only valid one; empty: each is."""
 
     async def portforward(self, request: web.Request) -> web.StreamResponse:
         if self.refusal is not None:
             return web.Response(
                 body=self.refusal.body, status=self.refusal.status, content_type=self.refusal.content_type
             )
+        if self.token not in request.headers.get("Authorization", ""):
+            return web.json_response({"kind": "Status", "code": 401, "message": "Unauthorized"}, status=401)
         if request.headers.get("Upgrade", "").lower() != "websocket":
             return web.Response(text="Upgrade request required", status=400)
         self.authorizations.append(request.headers.get("Authorization", ""))

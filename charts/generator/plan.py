@@ -4,8 +4,8 @@ An entry that changes nothing is an error, so that the plan follows k8s/base.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import yaml
@@ -22,7 +22,10 @@ Rewrite = Callable[[Any], Node]
 
 @dataclass(frozen=True)
 class Change:
-    """`path` is separated by `/`; a list's `-` appends an item. A `value` that is a function gets the old value."""
+    """`path` is separated by `/`; a list's `-` appends an item.
+
+    A `value` that is a function gets the old value, which it may change: it is a copy.
+    """
 
     kind: str
     name: str
@@ -67,13 +70,12 @@ def _secrets_of_the_bus(kind: str, name: str) -> Iterator[Change]:
     """In the projected volume `nats` of a service."""
 
     def sources(volumes: list[Document]) -> Node:
-        changed = deepcopy(volumes)
-        (volume,) = (each for each in changed if each["name"] == "nats")
+        volume = _item(volumes, "nats")
         passwords, certificate = volume["projected"]["sources"]
         passwords["secret"]["name"] = value_of("$.Values.nats.existingSecret")
         certificate["secret"]["name"] = value_of("$.Values.nats.tls.existingSecret")
         volume["projected"]["sources"] = [passwords, When("$.Values.nats.tls.existingSecret", certificate)]
-        return changed
+        return volumes
 
     yield Change(kind, name, "spec/template/spec/volumes", sources)
 
@@ -118,20 +120,12 @@ def _scorer() -> Iterator[Change]:
     enabled = "$.Values.extender.enabled"
     secret = "and $.Values.extender.enabled $.Values.extender.tls.existingSecret"  # noqa: S105  an expression
 
-    def port(ports: list[Document]) -> Node:
-        return [When(enabled, each) if each["name"] == "extender" else each for each in ports]
-
-    def mount(mounts: list[Node]) -> Node:
-        return [When(secret, each) if _is(each, "extender-tls") else each for each in mounts]
-
     def volume(volumes: list[Node]) -> Node:
-        changed = deepcopy(volumes)
-        (found,) = (each for each in changed if _is(each, "extender-tls"))
-        found["secret"]["secretName"] = value_of("$.Values.extender.tls.existingSecret")
-        return [When(secret, each) if each is found else each for each in changed]
+        _item(volumes, "extender-tls")["secret"]["secretName"] = value_of("$.Values.extender.tls.existingSecret")
+        return _only_if(secret, "extender-tls", volumes)
 
-    yield Change("Deployment", name, f"{pod}/containers/0/ports", port)
-    yield Change("Deployment", name, f"{pod}/containers/0/volumeMounts", mount)
+    yield Change("Deployment", name, f"{pod}/containers/0/ports", partial(_only_if, enabled, "extender"))
+    yield Change("Deployment", name, f"{pod}/containers/0/volumeMounts", partial(_only_if, secret, "extender-tls"))
     yield Change("Deployment", name, f"{pod}/volumes", volume)
     service = "$.Values.extender.service"
     yield Change("Service", name, "metadata/annotations", filled(f"{service}.annotations"))
@@ -161,6 +155,17 @@ def _is(item: Node, name: str) -> bool:
     return isinstance(item, Mapping) and item.get("name") == name
 
 
+def _item(items: list[Node], name: str) -> Document:
+    found: Document
+    (found,) = (each for each in items if _is(each, name))
+    return found
+
+
+def _only_if(condition: str, name: str, items: list[Node]) -> list[Node]:
+    """The item of this name is there only under the condition."""
+    return [When(condition, each) if _is(each, name) else each for each in items]
+
+
 def _setup() -> Iterator[Change]:
     kind, name, values = "Job", "equipoise-setup", "$.Values.setup"
     yield Change(kind, name, "spec/backoffLimit", value_of(f"{values}.backoffLimit"))
@@ -177,17 +182,14 @@ def _nats() -> Iterator[Change]:
     kind, name, values = "StatefulSet", "nats", "$.Values.nats"
 
     def passwords(variables: list[Document]) -> Node:
-        changed = deepcopy(variables)
-        for each in changed:
+        for each in variables:
             if "valueFrom" in each:
                 each["valueFrom"]["secretKeyRef"]["name"] = value_of(f"{values}.existingSecret")
-        return changed
+        return variables
 
     def volumes(old: list[Document]) -> Node:
-        changed = deepcopy(old)
-        (certificate,) = (each for each in changed if each["name"] == "tls")
-        certificate["secret"]["secretName"] = value_of(f"{values}.tls.existingSecret")
-        return [*changed, When(f"not {values}.persistence.enabled", {"name": "data", "emptyDir": {}})]
+        _item(old, "tls")["secret"]["secretName"] = value_of(f"{values}.tls.existingSecret")
+        return [*old, When(f"not {values}.persistence.enabled", {"name": "data", "emptyDir": {}})]
 
     pod = "spec/template/spec"
     checksum = '{{ print ($.Files.Get "files/nats.conf") ($.Files.Get "files/permissions.conf") | sha256sum }}'
@@ -209,23 +211,15 @@ def _nats() -> Iterator[Change]:
 
 def _second_scheduler() -> Iterator[Change]:
     kind, name, values = "Deployment", "equipoise-scheduler", "$.Values.secondScheduler"
+    only_with_tls = partial(_only_if, "$.Values.extender.tls.existingSecret", "extender-client")
 
     def volumes(old: list[Document]) -> Node:
-        changed = deepcopy(old)
-        (certificate,) = (each for each in changed if each["name"] == "extender-client")
-        certificate["secret"]["secretName"] = value_of("$.Values.extender.tls.clientSecret")
-        return [
-            each if each is not certificate else When("$.Values.extender.tls.existingSecret", each) for each in changed
-        ]
-
-    def mounts(old: list[Document]) -> Node:
-        return [
-            When("$.Values.extender.tls.existingSecret", each) if _is(each, "extender-client") else each for each in old
-        ]
+        _item(old, "extender-client")["secret"]["secretName"] = value_of("$.Values.extender.tls.clientSecret")
+        return only_with_tls(old)
 
     pod = "spec/template/spec"
     yield Change(kind, name, f"{pod}/containers/0/image", Text('{{ include "equipoise.schedulerImage" $ }}'))
-    yield Change(kind, name, f"{pod}/containers/0/volumeMounts", mounts)
+    yield Change(kind, name, f"{pod}/containers/0/volumeMounts", only_with_tls)
     yield Change(kind, name, f"{pod}/volumes", volumes)
     yield Change(kind, name, "spec/revisionHistoryLimit", value_of("$.Values.revisionHistoryLimit"))
     checksum = '{{ include "equipoise.schedulerConfiguration" $ | sha256sum }}'

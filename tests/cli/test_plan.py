@@ -260,6 +260,19 @@ async def test_a_watched_plan_is_shown_whole_and_then_its_changes(leader: Leader
     assert (changes["evictions_before"], changes["evictions"], changes["added"]) == (DRY_RUN, REAL, [])
 
 
+async def test_a_watched_plan_in_yaml_has_a_document_for_each(leader: Leader, tmp_path: Path) -> None:
+    await leader.a_binder_reports(DRY_RUN)
+    options = ("--nats", leader.bus.url, "--user", "tap", "--password-file", leader.bus.password_file("tap"))
+    watching = await started(
+        "plan", "--watch", "1", "-o", "yaml", *options, KUBECONFIG="/nowhere", XDG_CACHE_HOME=str(tmp_path)
+    )
+    await watching.prints(rf"(?s)^---\n.*evictions: {DRY_RUN}\n.*cluster:")
+    await leader.a_binder_reports(REAL)
+    await watching.prints(rf"(?s)cluster:.*\n---\n.*evictions: {REAL}\n")
+    watching.process.terminate()
+    await watching.ends()
+
+
 async def test_the_first_diff_shows_the_whole_plan(leader: Leader, tmp_path: Path) -> None:
     """In JSON all moves are added; a note on stderr states that there is no earlier plan."""
     await leader.a_binder_reports(DRY_RUN)

@@ -10,7 +10,7 @@ from binder.ledgers import a_ledger, an_entry
 from builders import NOW, a_workload
 from cli.http_clusters import LEDGER_PATH, HttpCluster, a_kubeconfig
 from cli.narrow import assert_never_cut, printed
-from cli.programs import run
+from cli.programs import run, started
 from rich.console import Console
 
 from equipoise.binder.decisions.limits import EvictionsPerCluster, Limits, Maintenance
@@ -156,6 +156,14 @@ async def test_a_pause_is_known_without_nats(cluster: HttpCluster) -> None:
     code, output = await cluster.run("status")
     assert code == 0, output
     assert "evictions: paused (release)" in output
+
+
+async def test_a_watched_status_in_yaml_has_a_document_for_each(cluster: HttpCluster) -> None:
+    a_stored_ledger(cluster, paused=True, pause_reason="release")
+    watching = await started("status", "--watch", "1", "-o", "yaml", KUBECONFIG=str(cluster.file))
+    await watching.prints(r"(?s)^---\n.*evictions: paused\n.*\n---\n.*evictions: paused\n")
+    watching.process.terminate()
+    await watching.ends()
 
 
 async def test_a_missing_ledger_is_a_closed_ledger(cluster: HttpCluster) -> None:

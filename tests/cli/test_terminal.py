@@ -85,3 +85,12 @@ def test_names_are_those_of_messages(output: Any, capsys: pytest.CaptureFixture[
     read = json.loads(printed) if output == "json" else yaml.safe_load(printed)
     assert [name for name in names_in(read) if not re.fullmatch("[a-z][a-z0-9_]*", name)] == []
     assert read["last"][0]["settled_at"] == "2027-01-15T07:59:30.000Z"
+
+
+def test_watched_results_are_documents_of_one_stream(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a separator the second one would replace the fields of the first."""
+    for evictions in (1, 2):
+        entries = (an_entry(f"web-{number}", settled_at=NOW - 30) for number in range(evictions))
+        status = ledger_status(a_ledger(*entries), Limits(), NOW)
+        print_result(status, lambda *_: None, output="yaml", watched=True)
+    assert [len(each["last"]) for each in yaml.safe_load_all(capsys.readouterr().out)] == [1, 2]

@@ -10,7 +10,8 @@ import yaml
 from monitored.exported import exported
 from monitored.queries import selectors
 from monitoring.__main__ import ROOT
-from monitoring.dashboards import DASHBOARDS, WIDTH, Dashboard, document, kustomization, name
+from monitoring.dashboards import DASHBOARDS, Dashboard
+from monitoring.grafana import WIDTH, document, kustomization, name
 
 FOLDER = ROOT / "dashboards"
 
@@ -86,6 +87,7 @@ async def test_every_metric_and_label_of_a_query_is_exported() -> None:
                     assert selector.metric in known, f"{panel.title}: {selector.metric}"
                     labels = {label for label, _, _ in selector.matchers} - {"namespace", "le"}
                     assert labels <= set(known[selector.metric].labels), f"{panel.title}: {labels}"
+                    assert ("namespace", "=~", "$namespace") in selector.matchers, f"{panel.title}: {selector.metric}"
 
 
 def test_every_dashboard_becomes_a_config_map() -> None:

@@ -289,6 +289,16 @@ async def test_nonsense_is_an_error_not_an_object(kube: Kube, api: Server, body:
         await kube.get(PODS, "web-1", "shop")
 
 
+async def test_a_list_of_null_is_empty_and_no_list_is_an_error(kube: Kube, api: Server) -> None:
+    """An API server may answer null if there are no objects; without items, a response is no list."""
+    api.responds(as_json(200, {"metadata": {"resourceVersion": "5"}, "items": None}))
+    assert await kube.list(PODS) == []
+
+    api.responds(as_json(200, {"metadata": {"resourceVersion": "5"}}))
+    with pytest.raises(KubeError, match="Unreadable"):
+        await kube.list(PODS)
+
+
 async def test_a_watch_reads_whole_lines_only(kube: Kube, api: Server) -> None:
     """What came before the break counts; half an event does not."""
     frames = [

@@ -167,6 +167,22 @@ async def test_a_refusal_has_the_reason_of_the_api_server(
                 pass
 
 
+def replace_token(file: Path, kubelet: Kubelet) -> None:
+    file.write_text(file.read_text().replace('"token": "t"', '"token": "new"'))
+    kubelet.token = "new"
+
+
+async def test_a_token_that_has_been_replaced_is_read_again(
+    kubelet: Kubelet, settings: Kubernetes, tmp_path: Path
+) -> None:
+    """As for every other request."""
+    file = Path(settings.kubeconfig)
+    async with connect_kube(settings, "test", SystemClock()) as api:
+        replace_token(file, kubelet)
+        async with port_forward(api, "shop", "web-0", POD_PORT) as forward:
+            assert await exchanged(forward.port, b"x") == b"x"
+
+
 async def test_a_kubelet_that_does_not_open_the_port_is_an_error(kubelet: Kubelet, settings: Kubernetes) -> None:
     """It closes the WebSocket instead of announcing the port."""
     kubelet.announces = False

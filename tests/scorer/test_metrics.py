@@ -53,3 +53,16 @@ def test_the_load_of_the_cluster_is_that_of_the_nodes_of_known_load() -> None:
     assert buckets == [0, 1, 2, 2]
     assert isnan(value("load_ratio", resource="memory", statistic="max"))
     assert value("nodes_by_load", resource="memory", le="+Inf") == 0
+
+
+def test_a_node_counts_if_its_load_and_its_requests_are_known() -> None:
+    """Both statistics are of the same nodes. A bound is a part of its bucket."""
+    registry = CollectorRegistry()
+    load = np.array([[0.3, 0.3], [0.9, 0.9]])
+    ScorerMetrics(registry).on_cluster(load, np.array([[0.5, 0.5], [nan, 0.7]]))
+
+    def nodes(resource: str, le: str) -> float | None:
+        return registry.get_sample_value("equipoise_scorer_cluster_nodes_by_load", {"resource": resource, "le": le})
+
+    assert [nodes("cpu", le) for le in ("0.2", "0.3", "+Inf")] == [0, 1, 1]
+    assert nodes("memory", "+Inf") == 2

@@ -5,6 +5,7 @@ import json
 import socket
 import ssl
 from collections.abc import Callable
+from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -327,6 +328,25 @@ def test_the_end_of_a_certificate_is_read_from_its_file(days: int) -> None:
     end = certificate_end("subject=scorer\n" + pair.certificate_text.decode())
 
     assert end == end_of(pair)
+
+
+def der(tag: int, *parts: bytes) -> bytes:
+    """An element; of these certificates each is shorter than 64 KiB."""
+    content = b"".join(parts)
+    size = len(content)
+    return bytes([tag, *([size] if size < 0x80 else [0x82, *size.to_bytes(2)])]) + content
+
+
+@pytest.mark.parametrize(
+    ("year", "expected"), [("260102030405Z", 2026), ("490102030405Z", 2049), ("990102030405Z", 1999)]
+)
+def test_certificates_of_version_1_have_no_version(year: str, expected: int) -> None:
+    """Their serial number is the first field. Two digits of a year are from 1950 to 2049."""
+    validity = der(0x30, der(0x17, b"200102030405Z"), der(0x17, year.encode()))
+    body = der(0x30, der(0x02, b"\1"), der(0x30, b"\0" * 200), der(0x30), validity, der(0x30))
+    pem = ssl.DER_cert_to_PEM_cert(der(0x30, body, der(0x30), der(0x03, b"\0")))
+
+    assert datetime.fromtimestamp(certificate_end(pem), UTC) == datetime(expected, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
 async def test_the_end_of_the_certificate_is_exported(start: Start, world: World) -> None:

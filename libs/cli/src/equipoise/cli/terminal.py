@@ -32,18 +32,28 @@ GIB = 2.0**30
 
 
 def print_result(
-    value: S, show: Callable[[S, Console], object], *, output: Output = "text", as_json: bool = False
+    value: S,
+    show: Callable[[S, Console], object],
+    *,
+    output: Output = "text",
+    as_json: bool = False,
+    watched: bool = False,
 ) -> None:
     """As JSON on one line, as YAML, or as `show` prints it. On a terminal with colors, elsewhere unfolded.
 
-    `as_json`: of commands without --output yaml.
+    `as_json`: of commands without --output yaml. `watched`: one of several results, each a document of YAML, written
+    at once.
     """
     if as_json or output == "json":
         print(msgspec.json.encode(plain(value)).decode())
     elif output == "yaml":
+        if watched:
+            print("---")
         print(yaml.safe_dump(plain(value), sort_keys=False, allow_unicode=True), end="")
     else:
         show(value, result_console())
+    if watched:
+        sys.stdout.flush()
 
 
 def plain(value: object, name: str = "") -> Any:
@@ -166,6 +176,11 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
+def count(number: int, noun: str) -> str:
+    """1 node, 1,234 nodes."""
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def percent(share: float | None) -> str:
     return "?" if share is None else f"{share:.1%}"
 
@@ -175,12 +190,12 @@ def percentages(load: Resources) -> str:
     return ", ".join(f"{resource} {percent(getattr(load, resource))}" for resource in RESOURCES)
 
 
-def amount(resources: Resources, resource: str) -> str:
+def amount(resources: Resources, resource: str, *, digits: int = 2) -> str:
     """Cores or GiB, without the unit."""
     value: float | None = getattr(resources, resource)
     if value is None:
         return "?"
-    return f"{value if resource == 'cpu' else value / GIB:.2f}"
+    return f"{value if resource == 'cpu' else value / GIB:.{digits}f}"
 
 
 def amounts(resources: Resources) -> str:

@@ -1,11 +1,12 @@
 """Names that the shell completes: of pods and nodes from the kubeconfig, of policies and subjects from the program."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     from equipoise.contracts.kubernetes.objects import Object
+    from equipoise.runtime.kubernetes.client import Resource
 
 TIMEOUT = 10.0
 """Seconds. A cluster that does not respond has no names."""
@@ -16,13 +17,15 @@ def pods(context: click.Context, parameter: click.Parameter, incomplete: str) ->
     from equipoise.runtime.kubernetes.client import PODS
 
     namespace, slash, _ = incomplete.partition("/")
-    found = _read(context, PODS.plural, namespace if slash else "")
+    found = _read(context, PODS, namespace if slash else "")
     names = (f"{each.metadata.namespace or namespace}/{each.metadata.name}" for each in found)
     return sorted(name for name in names if name.startswith(incomplete))
 
 
 def nodes(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    found = _read(context, "nodes", "")
+    from equipoise.runtime.kubernetes.client import NODES
+
+    found = _read(context, NODES, "")
     return sorted(each.metadata.name for each in found if each.metadata.name.startswith(incomplete))
 
 
@@ -39,7 +42,7 @@ def subjects(context: click.Context, parameter: click.Parameter, incomplete: str
     return sorted(name for name in names if name.startswith(incomplete))
 
 
-def _read(context: click.Context, plural: str, namespace: str) -> "list[Object]":
+def _read(context: click.Context, resource: "Resource[Any]", namespace: str) -> "list[Object]":
     """The first page of objects; none if they cannot be read."""
     import asyncio
     from contextlib import aclosing
@@ -47,7 +50,7 @@ def _read(context: click.Context, plural: str, namespace: str) -> "list[Object]"
     from equipoise.cli.exit_codes import InvalidInput
     from equipoise.cli.options import ClusterOptions
     from equipoise.runtime.configuration import ConfigurationError
-    from equipoise.runtime.kubernetes.client import NODES, PODS, KubeError, metadata_of
+    from equipoise.runtime.kubernetes.client import KubeError, metadata_of
     from equipoise.runtime.kubernetes.connection import connect_kube
     from equipoise.runtime.process.clock import SystemClock
 
@@ -55,13 +58,13 @@ def _read(context: click.Context, plural: str, namespace: str) -> "list[Object]"
     options = ClusterOptions(
         configuration=given.get("configuration"), kubeconfig=given.get("kubeconfig"), context=given.get("context")
     )
-    resource = metadata_of(NODES if plural == NODES.plural else PODS)
+    only_metadata = metadata_of(resource)
 
     async def read() -> "list[Object]":
         async with asyncio.timeout(TIMEOUT), connect_kube(options.connection(), "complete", SystemClock()) as api:
             if namespace:
-                return await api.list(resource, namespace)
-            async with aclosing(api.pages(resource)) as pages:
+                return await api.list(only_metadata, namespace)
+            async with aclosing(api.pages(only_metadata)) as pages:
                 async for page in pages:
                     return list(page)
         return []

@@ -1,6 +1,5 @@
 """Reads the cluster once, or again and again, and prints its nodes."""
 
-import sys
 from functools import partial
 
 import click
@@ -14,8 +13,7 @@ from equipoise.cli.cluster_now.reading import evaluation_settings
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.options import Output
-from equipoise.cli.terminal import GIB, RESOURCES, day_and_time, duration, print_result, result_console, table
-from equipoise.contracts.messages.resources import Resources
+from equipoise.cli.terminal import RESOURCES, amount, day_and_time, duration, print_result, table
 from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.process.clock import SystemClock
@@ -66,16 +64,12 @@ async def read_nodes(options: NowOptions, profile: str | None) -> tuple[NodeList
 
 def _print(found: NodeList, output: Output, *, again: bool) -> None:
     """A list per line in JSON, and a document per list in YAML."""
-    if again and output in ("text", "wide"):
-        console = result_console()
-        if console.is_terminal:
-            console.clear()
-    if again and output == "yaml":
-        print("---")
-    print_result(found, partial(show, wide=output == "wide"), output=output)
-    if again and output in ("text", "wide"):
-        print()
-    sys.stdout.flush()
+    several = again and output in ("text", "wide")
+    if several:
+        click.clear()
+    print_result(found, partial(show, wide=output == "wide"), output=output, watched=again)
+    if several:
+        print(flush=True)
 
 
 def show(found: NodeList, to: Console, *, wide: bool) -> None:
@@ -96,10 +90,5 @@ def show(found: NodeList, to: Console, *, wide: bool) -> None:
 
 def _wide_cells(node: NodeNow, now: float) -> list[str]:
     age = "" if node.sampled_at is None else duration(max(0.0, now - node.sampled_at))
-    amounts = (_amount(each, name) for name in RESOURCES for each in (node.usage, node.allocatable))
+    amounts = (amount(each, name, digits=1) for name in RESOURCES for each in (node.usage, node.allocatable))
     return [*amounts, age]
-
-
-def _amount(of: Resources, resource: str) -> str:
-    value = getattr(of, resource)
-    return "?" if value is None else f"{value if resource == 'cpu' else value / GIB:.1f}"

@@ -1,7 +1,6 @@
 """Requests the plan from the leading descheduler, and prints it, or what changed since the last one."""
 
 import asyncio
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
@@ -73,7 +72,7 @@ async def run_plan(
     """
     configure_logging(Logging(level="error"), "plan")
     bus_cluster(options, server)  # reports invalid options first
-    plans = LastPlans(environment)
+    plans, watched = LastPlans(environment), watch is not None
     while True:
         plan = await _request(server, options)
         cluster = await plan_cluster(options, plan.leader.lease_uid, server)
@@ -84,11 +83,11 @@ async def run_plan(
             changes = plan_changes(before or PlanResponse(leader=plan.leader, planned_at=plan.planned_at), plan)
             if watch is None or not changes.empty:
                 shown_changes = ShownChanges(cluster=cluster, **msgspec.structs.asdict(changes))
-                print_result(shown_changes, _with_cluster(cluster, show_changes), output=output)
+                print_result(shown_changes, _with_cluster(cluster, show_changes), output=output, watched=watched)
         else:
             shown_plan = ShownPlan(cluster=cluster, **msgspec.structs.asdict(plan))
             show_plan = partial(show, wide=output == "wide")
-            print_result(shown_plan, _with_cluster(cluster, show_plan), output=output)
+            print_result(shown_plan, _with_cluster(cluster, show_plan), output=output, watched=watched)
         try:
             plans.save(plan)
         except OSError as error:
@@ -101,7 +100,6 @@ async def run_plan(
             if not plan.evictions:
                 raise CommandFailed("it is unknown whether binders evict")
             return len(plan.moves)
-        sys.stdout.flush()
         only_changes = True
         await asyncio.sleep(watch)
 

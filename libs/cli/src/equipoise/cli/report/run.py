@@ -1,6 +1,5 @@
 """Reads placement advice and cluster reviews from the bus, and prints the report."""
 
-from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console
@@ -26,8 +25,6 @@ async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path
 
     Raises BusError, OSError if the file cannot be written, and CommandFailed if there is no advice.
     """
-    if html is not None and find_spec("equipoise.lab") is None:
-        raise CommandFailed("`equipoise report --html` is not installed here: run pip install 'equipoise[lab]'")
     configure_logging(Logging(level="error"), "report")
     clock = SystemClock()
     now = clock.now()

@@ -1,8 +1,8 @@
 """Reads the ledger and the heartbeats of binders, and prints pause, usage of limits, pending and recent evictions."""
 
 import asyncio
-import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -76,10 +76,10 @@ async def run_status(
         status = await _read(options, binder, bus, environment)
         if watch is not None and output in ("text", "wide"):
             click.clear()
-        print_result(status, lambda status, to: show(status, to, source, wide=output == "wide"), output=output)
+        show_status = partial(show, limits_source=source, wide=output == "wide")
+        print_result(status, show_status, output=output, watched=watch is not None)
         if watch is None:
             break
-        sys.stdout.flush()
         await asyncio.sleep(watch)
     if status.evictions == "unknown":
         raise CommandFailed("it is unknown whether pods may be evicted")

@@ -52,7 +52,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """A part of a list."""
 
     metadata: ListMeta
-    listed: list[T] | None = msgspec.field(name="items", default=None)
+    listed: list[T] | None = msgspec.field(name="items")
 
     @property
     def items(self) -> list[T]:

@@ -9,6 +9,8 @@ from equipoise.cli.cluster_now.nodes import NodeNow, Spread, counted, nodes_now,
 from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.doctor.checks.nodes import FIXES
 from equipoise.cli.kubeconfig import ClusterName
+from equipoise.cli.terminal import count
+from equipoise.collector.decisions.sample_validation import Reason
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlannedMove
@@ -178,17 +180,17 @@ def _prospect(
 
 def _unknown_nodes(nodes: Sequence[NodeNow], now: ClusterNow) -> list[NotKnown]:
     """One entry for each reason, with up to three nodes."""
-    groups: dict[str, list[NodeNow]] = {}
+    groups: dict[Reason | None, list[NodeNow]] = {}
     for node in nodes:
         if node.unknown:
-            reason: str = now.unknown[node.node].reason if node.node in now.unknown else ""
+            reason = now.unknown[node.node].reason if node.node in now.unknown else None
             groups.setdefault(reason, []).append(node)
     found = []
     for why, members in sorted(groups.items(), key=lambda item: -len(item[1])):
         named = "; ".join(f"{node.node}: {node.unknown}" for node in members[:MOST])
         more = f"; and {len(members) - MOST} more" if len(members) > MOST else ""
-        what = f"the load of {_count(len(members), 'node')}"
-        fix = next((text for kind, text in FIXES.items() if kind == why), "")
+        what = f"the load of {count(len(members), 'node')}"
+        fix = "" if why is None else FIXES[why]
         found.append(NotKnown(what=what, why=named + more, fix=fix))
     return found
 
@@ -199,7 +201,7 @@ def _unknown_otherwise(now: ClusterNow, pods: int, measured: int) -> list[NotKno
         found.append(NotKnown(what="a part of the measurement", why=now.problem))
     if measured < pods:
         why = "a pod is measured once it has samples of the whole window"
-        found.append(NotKnown(what=f"the usage of {pods - measured} of {_count(pods, 'pod')}", why=why))
+        found.append(NotKnown(what=f"the usage of {pods - measured:,} of {count(pods, 'pod')}", why=why))
     if now.hours < SLOTS:
         found.append(
             NotKnown(
@@ -222,7 +224,3 @@ def _next_steps(options: Sequence[str], *, unknown: bool) -> list[NextStep]:
     ]
     doctor = NextStep(command=f"equipoise doctor{given}", purpose="find out why something is not known")
     return [doctor, *steps] if unknown else steps
-
-
-def _count(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number} {noun}s"

@@ -8,14 +8,14 @@ from rich.text import Text
 from equipoise.cli.cluster_now.causes import UnevenWorkload
 from equipoise.cli.cluster_now.nodes import RESOURCE_NAMES, node_cells, spread_text
 from equipoise.cli.report.now.figures import NowReport, Prospect
-from equipoise.cli.terminal import GIB, UNIT, amounts, day_and_time, percent, table
+from equipoise.cli.terminal import UNIT, amount, amounts, count, day_and_time, percent, table
 from equipoise.contracts.messages.resources import Resources
 
 
 def show(report: NowReport, to: Console) -> None:
     """What is uneven, which workloads make it so, what would be won, what is not known, and what to do next."""
     found = " (detected)" if report.profile_detected else ""
-    to.print(Text(f"{report.cluster}: {_count(report.nodes, 'node')}, {_count(report.pods, 'pod')}"))
+    to.print(Text(f"{report.cluster}: {count(report.nodes, 'node')}, {count(report.pods, 'pod')}"))
     to.print(Text(f"Prometheus {report.prometheus}, profile {report.profile}{found}"))
     to.print(Text(f"Mean of the last {report.window}, at {day_and_time(report.at)}"))
     _title(to, "What is uneven")
@@ -48,9 +48,9 @@ def _title(to: Console, title: str) -> None:
 def _uneven(report: NowReport) -> Iterator[str]:
     yield from spread_text(report.before)
     if report.hot:
-        yield f"{_count(report.hot, 'node')} above the high threshold."
+        yield f"{count(report.hot, 'node')} above the high threshold."
     if report.set_apart:
-        yield f"{_count(report.set_apart, 'node')} not counted: control plane, cordoned or not Ready."
+        yield f"{count(report.set_apart, 'node')} not counted: control plane, cordoned or not Ready."
 
 
 def _nodes(report: NowReport) -> object:
@@ -98,7 +98,7 @@ def reason(cause: UnevenWorkload) -> str:
 def _where(cause: UnevenWorkload) -> str:
     if cause.pods == 1:
         return "its pod is on a node above the mean"
-    return f"{cause.pods_above} of its {cause.pods} pods are on {_count(cause.nodes_above, 'node')} above the mean"
+    return f"{cause.pods_above} of its {cause.pods} pods are on {count(cause.nodes_above, 'node')} above the mean"
 
 
 def _show_prospect(report: NowReport, to: Console) -> None:
@@ -130,17 +130,13 @@ def _won(report: NowReport, prospect: Prospect) -> Iterator[str]:
     if before is not None and after is not None:
         yield (
             f"{name} spread {100 * before:.1f} → {100 * after:.1f} points, hottest node {percent(hottest)} → "
-            f"{percent(prospect.hottest_after)}, by moving {_count(prospect.all_moves, 'pod')} in all (an estimate)."
+            f"{percent(prospect.hottest_after)}, by moving {count(prospect.all_moves, 'pod')} in all (an estimate)."
         )
     yield (
-        f"First {_count(len(prospect.moves), 'pod')} would move, once a node has been above its threshold for long "
+        f"First {count(len(prospect.moves), 'pod')} would move, once a node has been above its threshold for long "
         "enough. The better placement of new pods is not included."
     )
 
 
 def _amount(value: float, resource: str) -> str:
-    return f"{value if resource == 'cpu' else value / GIB:.2f} {UNIT[resource]}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{amount(Resources(**{resource: value}), resource)} {UNIT[resource]}"
