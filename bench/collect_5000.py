@@ -9,6 +9,8 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -189,8 +191,16 @@ def main() -> None:
     parser.add_argument("--spacing", type=int, default=60, help="seconds between samples")
     options = parser.parse_args()
     reduce_gc_frequency()
+    with prometheus_server() as (url, pid):
+        asyncio.run(measure(options.nodes, options.pods, options.spacing, url, psutil.Process(pid)))
+
+
+@contextmanager
+def prometheus_server() -> Iterator[tuple[str, int]]:
+    """A Prometheus that is filled by remote writes and scrapes nothing: its URL and process."""
     ports = PortBlock()
     port = ports.take()
+    url = f"http://127.0.0.1:{port}"
     with tempfile.TemporaryDirectory(prefix="equipoise-bench-") as name, Guard() as guard:
         folder = Path(name)
         (folder / "prometheus.yaml").write_text("{}")
@@ -205,9 +215,8 @@ def main() -> None:
             ],
             log=folder / "prometheus.log",
         )
-        url = f"http://127.0.0.1:{port}"
         wait_ready(url)
-        asyncio.run(measure(options.nodes, options.pods, options.spacing, url, psutil.Process(pid)))
+        yield url, pid
 
 
 def wait_ready(url: str) -> None:

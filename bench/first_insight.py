@@ -6,15 +6,13 @@ the time of its responses is not included.
 
 import argparse
 import asyncio
-import tempfile
 import time
 from collections import Counter
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 
-from bench.collect_5000 import fill, make_node, make_pod, wait_ready
+from bench.collect_5000 import fill, make_node, make_pod, prometheus_server
 from bench.memory import peak_mb, resident_mb
 from bench.output import progress, report
 from equipoise.cli.cluster_now.reading import connected, evaluation_settings, read_cluster
@@ -29,10 +27,7 @@ from equipoise.runtime.configuration import Shared
 from equipoise.runtime.kubernetes.client import NAMESPACES, NODES, PODS, STATEFUL_SETS
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.main import reduce_gc_frequency
-from equipoise.testbed.binaries.build import build
 from equipoise.testbed.memory.kube import MemoryKube
-from equipoise.testbed.processes.guard import Guard
-from equipoise.testbed.processes.loopback import PortBlock
 
 WORKLOADS = 5_000
 THRESHOLDS = Thresholds(high=ResourceThresholds(cpu=24), low=ResourceThresholds(cpu=15))
@@ -119,23 +114,7 @@ def main() -> None:
     parser.add_argument("--spacing", type=int, default=60, help="seconds between samples")
     options = parser.parse_args()
     reduce_gc_frequency()
-    port = PortBlock().take()
-    with tempfile.TemporaryDirectory(prefix="equipoise-bench-") as name, Guard() as guard:
-        folder = Path(name)
-        (folder / "prometheus.yaml").write_text("{}")
-        guard.start(
-            [
-                build().prometheus,
-                f"--config.file={folder / 'prometheus.yaml'}",
-                f"--storage.tsdb.path={folder / 'data'}",
-                f"--web.listen-address=127.0.0.1:{port}",
-                "--web.enable-remote-write-receiver",
-                "--log.level=warn",
-            ],
-            log=folder / "prometheus.log",
-        )
-        url = f"http://127.0.0.1:{port}"
-        wait_ready(url)
+    with prometheus_server() as (url, _):
         asyncio.run(measure(options.nodes, options.pods, options.spacing, url))
 
 

@@ -237,6 +237,7 @@ async def test_what_is_wrong_in_the_cluster_is_named(installed: Installation) ->
     _, output = await installed.run("doctor")
     assert "the port of NATS cannot be forwarded" in output, output
     assert "kubectl -n equipoise-system port-forward pod/nats-0 4222` works" in output
+    assert "not checked: NATS cannot be reached, see the check bus" in output  # nor at another address
 
 
 async def test_a_certificate_of_another_ca_is_refused(installed: Installation, tmp_path: Path) -> None:

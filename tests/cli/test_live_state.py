@@ -168,6 +168,19 @@ def test_a_removed_node_is_gone() -> None:
     assert [] == state.everything().nodes
 
 
+def test_a_removed_node_that_a_cycle_no_longer_misses_is_gone() -> None:
+    """Both messages arrive within a second."""
+    state = a_state(a_placement(), a_cycle(missing={"node-a": "no sample"}))
+    changes_of(state)
+
+    state.apply(a_placement(removed=True, sequence=2), NOW)
+    state.apply(a_cycle(cycle=2, sequence=2, queried_at=NOW + 1), NOW + 1)
+    state.tick(NOW + 1)
+
+    assert ["node-a"] == changes_of(state).removed
+    assert [] == state.everything().nodes
+
+
 def test_a_node_that_nobody_mentions_any_longer_is_gone() -> None:
     """While collectors measure; if they are down, all nodes stay, unknown."""
     state = a_state(a_placement())
@@ -340,6 +353,18 @@ def test_pods_show_their_usage_and_requests() -> None:
 
     assert ("web-1", 1.5, GIB, 0.5) == (first.pod, first.cpu, first.memory, first.cpu_requests)
     assert (None, None, None) == (second.cpu, second.memory, second.cpu_requests)
+
+
+def test_pods_are_read_while_messages_arrive() -> None:
+    """The page reads the pods of a workload in a thread: nodes are added and removed meanwhile."""
+    state = a_state(a_placement("node-a", [a_placed_pod("web-1")]), a_placement("node-b", [a_placed_pod("web-2")]))
+
+    pods = iter(state.pods_of("Deployment/shop/web"))
+    first = next(pods)
+    state.apply(a_placement("node-c"), NOW)
+    (second,) = pods
+
+    assert ("web-1", "web-2") == (first.pod, second.pod)
 
 
 def test_memory_is_bounded() -> None:

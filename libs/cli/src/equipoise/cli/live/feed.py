@@ -29,6 +29,7 @@ from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
@@ -198,12 +199,11 @@ class LiveFeed:
 
 def plan_row(plan: PlanResponse) -> PlanRow:
     waiting = [node.missing_evaluations for node in plan.nodes if node.missing_evaluations]
-    return PlanRow(
-        planned_at=plan.planned_at,
-        considered=plan.considered,
+    return converted(
+        plan,
+        PlanRow,
         moves=plan.moves[:MAX_PLANNED],
         refused=plan.refused[:MAX_PLANNED],
-        why=plan.why,
         waiting=len(waiting),
         wait=min(waiting, default=0) * plan.interval,
     )
@@ -212,14 +212,7 @@ def plan_row(plan: PlanResponse) -> PlanRow:
 def limits_row(status: LedgerStatus) -> LimitsRow:
     if status.evictions == "unknown":
         return LimitsRow(problem=status.why)
-    return LimitsRow(
-        evictions=status.evictions,
-        why=status.why,
-        halved_until=status.halved_until,
-        last_day=status.last_day,
-        dry_runs_last_day=status.dry_runs_last_day,
-        usage=sorted(status.usage, key=fullness, reverse=True)[:MAX_LIMITS],
-    )
+    return converted(status, LimitsRow, usage=sorted(status.usage, key=fullness, reverse=True)[:MAX_LIMITS])
 
 
 def fullness(usage: LimitUsage) -> float:

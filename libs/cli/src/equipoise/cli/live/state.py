@@ -112,7 +112,6 @@ class LiveState:
                 self.ignored_nodes += 1
                 return None
             node = self._nodes[name] = KnownNode(name, now)
-            self._removed.discard(name)
         return node
 
     def _place(self, message: NodePlacement, now: float) -> None:
@@ -193,6 +192,7 @@ class LiveState:
             row = self._nodes[name].row(now, self._max_age)
             if row != self._rows.get(name):
                 self._rows[name] = self._changed[name] = row
+                self._removed.discard(name)
                 self._summary_is_stale = True
         self._stale.clear()
         self._moves.expire(now)
@@ -264,8 +264,8 @@ class LiveState:
         return self._moves
 
     def pods_of(self, workload: str) -> Iterator[PodRow]:
-        """`workload`: as in the rows, KIND/NAMESPACE/NAME. Reads all pods."""
-        for node in self._nodes.values():
+        """`workload`: as in the rows, KIND/NAMESPACE/NAME. Reads all pods, also in a thread while messages arrive."""
+        for node in list(self._nodes.values()):
             for pod in node.pods():
                 if pod.workload == workload:
                     yield pod

@@ -11,9 +11,9 @@ from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, TabPane
 
 from equipoise.cli.live.explanations import Explained, Kind
-from equipoise.cli.live.rows import Changes
+from equipoise.cli.live.rows import Changes, NodeRow
 from equipoise.cli.live.state import LiveState
-from equipoise.cli.top.text import bar, mode_line, move_cells, node_cells, sorted_rows, state_words, summary_line
+from equipoise.cli.top.text import bar, mode_line, move_cells, node_cells, sorted_rows, summary_line
 
 Run = Callable[[Callable[[], object]], Awaitable[None]]
 """Keeps the state up to date, and calls its argument each second."""
@@ -125,23 +125,7 @@ class TopApp(App[None]):
         view = self._state.everything()
         self._show_head(view)
         rows = sorted_rows(view.nodes, self._sort, self._filter)[:MAX_ROWS]
-        self._fill(
-            "node-table",
-            (
-                (
-                    row.node,
-                    (
-                        row.node,
-                        bar(row.cpu),
-                        bar(row.memory),
-                        *node_cells(row)[2:5:2],
-                        node_cells(row)[5],
-                        Text(", ".join(state_words(row)), style="bold red" if row.state == "hot" else ""),
-                    ),
-                )
-                for row in rows
-            ),
-        )
+        self._fill("node-table", ((row.node, _cells(row)) for row in rows))
         moves = sorted(view.moves, key=lambda move: -move.decided_at)[:MAX_MOVES]
         self._fill("move-table", ((f"{move.namespace}/{move.pod} {move.id}", move_cells(move)) for move in moves))
         self.query_one("#limit-text", Static).update(_limits(view))
@@ -199,6 +183,13 @@ class TopApp(App[None]):
         key = event.row_key.value or ""
         of_node = event.data_table.id == "node-table"
         self.push_screen(ExplanationScreen("node" if of_node else "eviction", key.split(" ")[0], self._explain))
+
+
+def _cells(row: NodeRow) -> Sequence[str | Text]:
+    """As `node_cells`, with both loads as bars before the requests."""
+    node, _, cpu_requests, _, memory_requests, pods, state = node_cells(row)
+    style = "bold red" if row.state == "hot" else ""
+    return node, bar(row.cpu), bar(row.memory), cpu_requests, memory_requests, pods, Text(state, style=style)
 
 
 def _limits(view: Changes) -> Text:
