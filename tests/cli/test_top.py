@@ -6,7 +6,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -270,16 +270,18 @@ async def test_it_runs_in_a_real_terminal_and_q_ends_it(bus: Bus) -> None:
         assert process.returncode == 0
         return output.decode()
 
-    async def until(text: str) -> None:
+    async def until(text: str, *, keys: Sequence[str] = ()) -> None:
+        """The keys are pressed again and again: they may be lost while the program asks the terminal what it can do."""
         async with asyncio.timeout(60):
-            while text not in await in_tmux("capture-pane", "-p"):  # noqa: ASYNC110  another process has no event
-                await asyncio.sleep(0.1)
+            while text not in await in_tmux("capture-pane", "-p"):
+                if keys:
+                    await in_tmux("send-keys", *keys)
+                await asyncio.sleep(0.5)
 
     await in_tmux("new-session", "-d", "-x", "110", "-y", "24", command)
     try:
         await until("known: ")
-        await in_tmux("send-keys", "q")
-        await until("ended: 0")
+        await until("ended: 0", keys=["q"])
     finally:
         await in_tmux("kill-server")
 
