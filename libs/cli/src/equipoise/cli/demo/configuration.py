@@ -10,7 +10,7 @@ from equipoise.cli.demo.manifests import EXCLUDED_NAMESPACE
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.runtime.configuration import compress, read_sections, to_document
+from equipoise.runtime.configuration import compress, read_sections, to_document, without_header
 
 Document = dict[str, Any]
 
@@ -134,8 +134,7 @@ def equipoise_document(
 
 def compressed_document(document: Document, factor: float) -> Document:
     """The document with all defaults filled in, and with every duration except REAL_TIME divided by `factor`."""
-    plain = {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
-    shared, own = read_sections(plain, SERVICE_SETTINGS)
+    shared, own = read_sections(without_header(document), SERVICE_SETTINGS)
     compressed = to_document(
         compress(shared, factor), {name: compress(section, factor) for name, section in own.items()}
     )

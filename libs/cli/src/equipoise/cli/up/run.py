@@ -22,7 +22,7 @@ from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.runtime.bus.dev_server import embedded_server
 from equipoise.runtime.bus.permissions import USERS, User, permission_file
-from equipoise.runtime.configuration import Logging, read_document, read_sections, to_document
+from equipoise.runtime.configuration import Logging, read_document, read_sections, to_document, without_header
 from equipoise.runtime.kubernetes.client import NODES, Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
@@ -142,14 +142,13 @@ def complete_document(
             document[service][setting] = f"127.0.0.1:{ports.take()}"
             if setting == "listen":
                 document[service]["extender"]["tls"] = None
-    sections = {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
-    read_sections(sections, SERVICE_SETTINGS)
+    read_sections(without_header(document), SERVICE_SETTINGS)
     return document
 
 
 async def set_profile(document: Document, *, detect: bool) -> str:
     """Set the profile that fits Prometheus in the document. Returns which applies, and why it was not detected."""
-    settings = all_settings({name: value for name, value in document.items() if name not in ("apiVersion", "kind")})
+    settings = all_settings(without_header(document))
     prometheus, load, clock = settings.collector.prometheus, settings.shared.load, SystemClock()
     if settings.collector.source != "prometheus":
         return settings.collector.source

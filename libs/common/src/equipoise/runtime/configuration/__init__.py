@@ -11,6 +11,7 @@ from equipoise.runtime.configuration.loading import (
     read_document,
     read_sections,
     to_document,
+    without_header,
 )
 from equipoise.runtime.configuration.sections import Kubernetes, Logging, Nats, Shared, Tls
 
@@ -32,4 +33,5 @@ __all__ = [
     "read_sections",
     "to_document",
     "validate_document",
+    "without_header",
 ]

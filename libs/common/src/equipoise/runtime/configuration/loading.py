@@ -84,7 +84,12 @@ def read_header(text: str) -> tuple[dict[str, Any], list[str]]:
         for name, expected in _HEADER.items()
         if document.get(name) != expected
     ]
-    return {name: value for name, value in document.items() if name not in _HEADER}, faults
+    return without_header(document), faults
+
+
+def without_header(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Its sections."""
+    return {name: value for name, value in document.items() if name not in _HEADER}
 
 
 def read_sections(
