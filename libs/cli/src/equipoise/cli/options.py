@@ -69,6 +69,14 @@ password_option = click.option(
     help="File with the password of --user. Defaults, without --nats, to the Secret in the cluster.",
 )
 
+prometheus_option = click.option(
+    "--prometheus",
+    "prometheus_url",
+    metavar="URL",
+    help="URL of Prometheus; a Service of the cluster, http://NAME.NAMESPACE.svc:9090, is reached through the API "
+    "server. Defaults to the configuration, then to the Prometheus that is found in the cluster.",
+)
+
 nats_option = click.option(
     "--nats",
     "url",

@@ -10,14 +10,12 @@ from functools import cached_property
 import msgspec
 from rich.console import Console
 
-from equipoise.cli.cluster_now.prometheus_service import prometheus_advice
 from equipoise.cli.cluster_now.reading import ClusterNow, ClusterSources, connected, read_cluster
-from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.options import ClusterOptions
-from equipoise.cli.prometheus_profiles import configured_profile
+from equipoise.cli.prometheus.access import reached_prometheus, url_of
+from equipoise.cli.prometheus.profiles import configured_profile
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
-from equipoise.collector.settings import PrometheusSettings
 from equipoise.contracts.configuration.settings import Window
 from equipoise.runtime.configuration import Kubernetes, Logging
 from equipoise.runtime.kubernetes.connection import connect_kube
@@ -59,7 +57,7 @@ class NowOptions:
         profile = configured_profile(document, os.environ)
         if self.prometheus_url is not None:
             prometheus = msgspec.structs.replace(collector.prometheus, url=self.prometheus_url)
-            collector = msgspec.structs.replace(collector, source="prometheus", prometheus=prometheus)
+            collector = msgspec.structs.replace(collector, prometheus=prometheus)
         shared = msgspec.structs.replace(settings.shared, kubernetes=self.kubernetes)
         return msgspec.structs.replace(settings, shared=shared, collector=collector), profile
 
@@ -75,6 +73,11 @@ class Reading:
     @property
     def settings(self) -> AllSettings:
         return self.connection.settings
+
+    @property
+    def prometheus_url(self) -> str:
+        """As it can be given to another command."""
+        return url_of(self.settings.collector.prometheus)
 
     @property
     def profile_detected(self) -> bool:
@@ -95,9 +98,11 @@ async def reading(options: NowOptions, profile: str | None = None) -> AsyncItera
     clock, console = SystemClock(), Console(stderr=True, highlight=False)
     with console.status("connecting") as status:
         async with connect_kube(settings.shared.kubernetes, "report", clock) as kube:
-            collector = settings.collector
-            if collector.source != "prometheus" or collector.prometheus.url == PrometheusSettings().url:
-                raise InvalidInput(await prometheus_advice(kube))
-            opened = connected(kube, settings, clock, status.update, profile=profile or configured)
-            async with opened as connection:
-                yield Reading(connection=connection, clock=clock, progress=status.update)
+            in_pod = not settings.shared.kubernetes.kubeconfig
+            reaching = reached_prometheus(settings.collector.prometheus, kube, in_pod=in_pod, note=console.print)
+            async with reaching as prometheus:
+                collector = msgspec.structs.replace(settings.collector, source="prometheus", prometheus=prometheus)
+                settings = msgspec.structs.replace(settings, collector=collector)
+                opened = connected(kube, settings, clock, status.update, profile=profile or configured)
+                async with opened as connection:
+                    yield Reading(connection=connection, clock=clock, progress=status.update)

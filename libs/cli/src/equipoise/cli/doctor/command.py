@@ -13,12 +13,13 @@ from equipoise.cli.options import (
     nats_ca_option,
     output_option,
     password_option,
+    prometheus_option,
     user_option,
 )
 
 
 @click.command()
-@click.option("--prometheus", "prometheus_url", help="URL of Prometheus. Defaults to the configuration.")
+@prometheus_option
 @click.option(
     "--nats",
     "url",
@@ -74,6 +75,7 @@ def doctor(
             services_nats=services_nats,
             cluster_problem=problem,
             through_cluster=through_cluster,
+            find_prometheus=cluster.configuration is None,
             output=output,
         )
     )

@@ -11,7 +11,14 @@ import click
 
 from equipoise.cli.completion import names
 from equipoise.cli.exit_codes import InvalidInput
-from equipoise.cli.options import Function, configuration_option, context_option, json_option, kubeconfig_option
+from equipoise.cli.options import (
+    Function,
+    configuration_option,
+    context_option,
+    json_option,
+    kubeconfig_option,
+    prometheus_option,
+)
 
 if TYPE_CHECKING:
     from equipoise.lab.model.trace import Trace
@@ -113,7 +120,7 @@ def compare(
 
 
 @lab.command()
-@click.option("--prometheus", "prometheus_url", help="URL of the Prometheus that scrapes the kubelets.")
+@prometheus_option
 @kubeconfig_option
 @context_option
 @click.option(
