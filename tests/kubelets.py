@@ -102,6 +102,14 @@ def kubelet_arguments(directory: Path, targets: Mapping[int, int]) -> dict[str, 
     pair = server_pair(new_ca(now), ["localhost"], [ip_address("127.0.0.1")], 1, now)
     (directory / "tls.crt").write_bytes(pair.certificate_text)
     (directory / "tls.key").write_bytes(pair.key_text)
+    write_forwards(directory, targets)
+    files = {"tls-cert-file": "tls.crt", "tls-private-key-file": "tls.key", "config": "forward.yaml"}
+    kwok = [f"--{name}={directory / file}" for name, file in files.items()]
+    return {"kwok": kwok, "kube-apiserver": ["--kubelet-preferred-address-types=InternalIP"]}
+
+
+def write_forwards(directory: Path, targets: Mapping[int, int]) -> None:
+    """kwok reads them when it starts."""
     forwards = [
         {"ports": [port], "target": {"address": "127.0.0.1", "port": target}} for port, target in targets.items()
     ]
@@ -112,9 +120,6 @@ def kubelet_arguments(directory: Path, targets: Mapping[int, int]) -> dict[str, 
         "spec": {"forwards": forwards},
     }
     (directory / "forward.yaml").write_text(yaml.safe_dump(forward))
-    files = {"tls-cert-file": "tls.crt", "tls-private-key-file": "tls.key", "config": "forward.yaml"}
-    kwok = [f"--{name}={directory / file}" for name, file in files.items()]
-    return {"kwok": kwok, "kube-apiserver": ["--kubelet-preferred-address-types=InternalIP"]}
 
 
 async def serve_kubelet(cluster: Cluster, node: str) -> None:

@@ -7,15 +7,15 @@ import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from bus_worlds import free_port
-from cli.programs import invoke, started
+from cli.programs import invoke, run, started
 from cluster_fixtures import StartCluster
 from collector.exporter import Exporter, a_job, a_node, prometheus
 from collector.scraped_pages import cadvisor, exporter_job, kube_state_metrics, kubelet_job, node_exporter, state_job
-from kubelets import kubelet_arguments, serve_kubelet
+from kubelets import kubelet_arguments, serve_kubelet, write_forwards
 
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.cli.up.run import set_profile
@@ -23,6 +23,7 @@ from equipoise.runtime.configuration import read_sections, to_document
 from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.objects import constant_usage_annotations, deployment, node, pod_template
+from equipoise.testbed.processes.command_lines import KWOK
 from equipoise.testbed.processes.configuration import PrometheusConfiguration
 
 pytestmark = pytest.mark.timeout(300)
@@ -51,19 +52,18 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def forwarded_port() -> int:
-    """On this machine: where the API server finds port 9090 of every pod."""
-    return free_port()
+async def cluster(start_cluster: StartCluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """`hot`: four pods of `greedy` use 3.6 of its 4 cores and request 0.4; `idle` has a pod of `calm`.
 
-
-@pytest.fixture(scope="module")
-async def cluster(
-    start_cluster: StartCluster, forwarded_port: int, tmp_path_factory: pytest.TempPathFactory
-) -> Cluster:
-    """`hot`: four pods of `greedy` use 3.6 of its 4 cores and request 0.4; `idle` has a pod of `calm`."""
-    arguments = kubelet_arguments(tmp_path_factory.mktemp("kubelet"), {9090: forwarded_port})
+    Port 9090 of every pod is that of Prometheus.
+    """
+    folder = tmp_path_factory.mktemp("kubelet")
     scraping = PrometheusConfiguration(scrape_interval=0.25)
-    cluster = await asyncio.to_thread(start_cluster, prometheus=scraping, arguments=arguments)
+    cluster = await asyncio.to_thread(start_cluster, prometheus=scraping, arguments=kubelet_arguments(folder, {}))
+    port = urlsplit(cluster.prometheus_url).port
+    assert port is not None
+    write_forwards(folder, {9090: port})
+    await asyncio.to_thread(cluster.restart, KWOK)
     await cluster.add_nodes([node("hot", cpu=4)])
     greedy = pod_template("greedy", annotations=constant_usage_annotations(900, 256))
     await cluster.apply([deployment("greedy", greedy, replicas=4)])
@@ -294,7 +294,7 @@ async def test_nodes_are_listed_with_load_and_requests(cluster: Cluster, configu
 
 
 @pytest.fixture
-async def in_cluster(cluster: Cluster, forwarded_port: int) -> AsyncIterator[str]:
+async def in_cluster(cluster: Cluster) -> AsyncIterator[str]:
     """The Prometheus of the testbed as that of the operator: the URL of its Service."""
     labels = {"app.kubernetes.io/name": "prometheus"}
     service = {
@@ -315,13 +315,7 @@ async def in_cluster(cluster: Cluster, forwarded_port: int) -> AsyncIterator[str
     await cluster.wait(path, lambda pod: "Ready" in conditions(pod))
     await serve_kubelet(cluster, "plane")
 
-    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        host, port = cluster.prometheus_url.removeprefix("http://").split(":")
-        other_reader, other_writer = await asyncio.open_connection(host, int(port))
-        await asyncio.gather(copied(reader, other_writer), copied(other_reader, writer), return_exceptions=True)
-
-    async with await asyncio.start_server(relay, "127.0.0.1", forwarded_port):
-        yield "http://prometheus-operated.default.svc:9090"
+    yield "http://prometheus-operated.default.svc:9090"
     async with cluster.api() as api:
         await api.request("DELETE", path)
         await api.request("DELETE", "/api/v1/namespaces/default/services/prometheus-operated")
@@ -332,13 +326,6 @@ def conditions(pod: dict[str, Any]) -> set[str]:
     return {each["type"] for each in pod["status"].get("conditions", ()) if each["status"] == "True"}
 
 
-async def copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    while data := await reader.read(65_536):
-        writer.write(data)
-        await writer.drain()
-    writer.close()
-
-
 async def test_nothing_but_the_kubeconfig_is_needed(
     cluster: Cluster, configuration: Path, in_cluster: str, tmp_path: Path
 ) -> None:
@@ -347,7 +334,7 @@ async def test_nothing_but_the_kubeconfig_is_needed(
     access = {"KUBECONFIG": str(cluster.kubeconfig)}
     found = await asyncio.to_thread(invoke, "report", "--now", "--config", str(configuration), "-o", "json", **access)
     assert 0 == found.exit_code, found.output
-    assert f"Prometheus {in_cluster}, found in the cluster. Choose another one with --prometheus URL" in found.stderr
+    assert f"Prometheus {in_cluster}, found in the cluster. Choose another one with --prometheus URL\n" == found.stderr
     report = json.loads(found.stdout)
     assert (in_cluster, "kubelet", True) == (report["prometheus"], report["profile"], report["profile_detected"])
     assert ["hot", "idle"] == [each["node"] for each in report["hottest"]]
@@ -369,7 +356,7 @@ async def recorded_and_checked(in_cluster: str, access: dict[str, str], folder: 
     _, output = await invoked("lab", "record", "--step", "60", "--out", folder / "week", **access)
     assert f"Prometheus {in_cluster}, found" in output, output
     assert "127.0.0.1" not in output
-    _, output = await invoked("doctor", "-o", "json", **access)
+    _, output = await run("doctor", "-o", "json", **access)
     findings = json.loads(output[output.index("{") :])["findings"]
     assert ("ok", in_cluster) in [
         (each["state"], each["subject"]) for each in findings if each["check"] == "prometheus"

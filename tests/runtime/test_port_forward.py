@@ -150,8 +150,10 @@ async def test_a_lost_connection_to_the_api_server_is_not_an_end(
     assert await exchanged(forward.port, b"again") == b"again"
 
 
-async def test_nothing_stays_open_at_the_end(kubelet: Kubelet, settings: Kubernetes) -> None:
-    """Neither the connection that was never used, nor those in use."""
+async def test_nothing_stays_open_at_the_end(
+    kubelet: Kubelet, settings: Kubernetes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither the connection that was never used, nor those in use. Nothing is logged about these."""
     async with connect_kube(settings, "test", SystemClock()) as api:
         async with port_forward(api, "shop", "web-0", POD_PORT, print) as forward:
             reader, writer = await asyncio.open_connection("127.0.0.1", forward.port)
@@ -161,6 +163,7 @@ async def test_nothing_stays_open_at_the_end(kubelet: Kubelet, settings: Kuberne
             pass
         await eventually(lambda: kubelet.open == 0)
     writer.close()
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize(

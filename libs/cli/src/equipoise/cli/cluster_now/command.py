@@ -5,7 +5,7 @@ import shlex
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import msgspec
 from rich.console import Console
@@ -99,7 +99,8 @@ async def reading(options: NowOptions, profile: str | None = None) -> AsyncItera
     with console.status("connecting") as status:
         async with connect_kube(settings.shared.kubernetes, "report", clock) as kube:
             in_pod = not settings.shared.kubernetes.kubeconfig
-            reaching = reached_prometheus(settings.collector.prometheus, kube, in_pod=in_pod, note=console.print)
+            note = partial(console.print, soft_wrap=True)
+            reaching = reached_prometheus(settings.collector.prometheus, kube, in_pod=in_pod, note=note)
             async with reaching as prometheus:
                 collector = msgspec.structs.replace(settings.collector, source="prometheus", prometheus=prometheus)
                 settings = msgspec.structs.replace(settings, collector=collector)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,9 @@ def run_record(
 
 async def _record(options: RecordOptions) -> Summary:
     console, in_pod = Console(stderr=True, highlight=False), not options.kubernetes.kubeconfig
+    note = partial(console.print, soft_wrap=True)
     async with (
         connect_kube(options.kubernetes, "lab", SystemClock()) as api,
-        reached_prometheus(options.prometheus, api, in_pod=in_pod, note=console.print) as prometheus,
+        reached_prometheus(options.prometheus, api, in_pod=in_pod, note=note) as prometheus,
     ):
         return await record(msgspec.structs.replace(options, prometheus=prometheus), console)

@@ -83,6 +83,8 @@ class PortForward:
             if websocket is None or websocket.closed:
                 websocket = await self._connect()
             await self._pump(websocket, reader, writer)
+        except asyncio.CancelledError:
+            pass  # by close(); the server of asyncio would log it with a traceback
         except KubeError as error:
             self._on_problem(str(error))
             _reset(writer)
