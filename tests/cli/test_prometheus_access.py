@@ -121,6 +121,7 @@ async def test_several_services_of_the_same_pods_are_one(cluster: HttpCluster) -
     assert 1 == code
     assert "Prometheus http://prometheus-operated.monitoring.svc:9090, found in the cluster" in output
     assert "cannot be forwarded" in output
+    assert {"equipoise-nodes"} == {agent.partition("/")[0] for agent in cluster.agents}
 
 
 @pytest.mark.parametrize(

@@ -189,7 +189,7 @@ def _kubeconfig(cluster: ClusterOptions) -> Kubernetes | None:
 
 async def _forward(stack: AsyncExitStack, bus: BusOptions, connection: Kubernetes) -> ForwardedNats:
     """Until the stack is closed. Raises CommandFailed, and KubeError if the API server does not respond."""
-    api = await stack.enter_async_context(connect_kube(connection, "tap", SystemClock()))
+    api = await stack.enter_async_context(connect_kube(connection, bus.command, SystemClock()))
     namespace = connection.namespace
     pod = await _nats_pod(api, namespace)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="equipoise-")))  # only this user may read it
@@ -203,6 +203,7 @@ async def _forward(stack: AsyncExitStack, bus: BusOptions, connection: Kubernete
         user=user,
         password_file=password,
         tls=None if ca is None else Tls(ca_file=ca),
+        client=bus.command,
         server_name=f"{pod.spec.subdomain}.{namespace}.svc" if pod.spec.subdomain else "",
     )
 

@@ -93,11 +93,11 @@ async def reading(options: NowOptions, profile: str | None = None) -> AsyncItera
 
     Raises CommandFailed, InvalidInput, ConfigurationError and KubeError."""
     # What fails is in the result: client libraries need not log it too.
-    configure_logging(Logging(level="error"), "report")
+    configure_logging(Logging(level="error"), options.cluster.command)
     settings, configured = options.settings()
     clock, console = SystemClock(), Console(stderr=True, highlight=False)
     with console.status("connecting") as status:
-        async with connect_kube(settings.shared.kubernetes, "report", clock) as kube:
+        async with connect_kube(settings.shared.kubernetes, options.cluster.command, clock) as kube:
             in_pod = not settings.shared.kubernetes.kubeconfig
             note = partial(console.print, soft_wrap=True)
             reaching = reached_prometheus(settings.collector.prometheus, kube, in_pod=in_pod, note=note)

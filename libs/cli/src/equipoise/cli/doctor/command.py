@@ -68,7 +68,9 @@ def doctor(
         raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
     through_cluster = None
     if url is None and connection is not None and in_cluster_address(settings.shared.nats, connection):
-        through_cluster = BusOptions(url=None, user=user, password_file=password_file, ca_file=ca_file)
+        through_cluster = BusOptions(
+            command=cluster.command, url=None, user=user, password_file=password_file, ca_file=ca_file
+        )
     healthy = asyncio.run(
         run_doctor(
             settings,

@@ -22,6 +22,7 @@ from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
 from equipoise.cli.terminal import print_result
 from equipoise.collector.settings import PrometheusSettings
+from equipoise.runtime.bus.connection import CommandNats
 from equipoise.runtime.configuration import Kubernetes, Logging, Nats
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
@@ -48,7 +49,8 @@ def settings_for(
     """
     settings = all_settings(read_file(configuration), environment)
     shared = settings.shared
-    server = msgspec.structs.replace(shared.nats, **{name: value for name, value in nats.items() if value is not None})
+    given = {name: value for name, value in nats.items() if value is not None}
+    server = CommandNats(**msgspec.structs.asdict(shared.nats) | given, client="doctor")
     shared = msgspec.structs.replace(shared, nats=server, kubernetes=cluster or shared.kubernetes)
     settings = msgspec.structs.replace(settings, shared=shared)
     if prometheus_url is None:
