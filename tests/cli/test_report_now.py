@@ -329,35 +329,33 @@ def conditions(pod: dict[str, Any]) -> set[str]:
 async def test_nothing_but_the_kubeconfig_is_needed(
     cluster: Cluster, configuration: Path, in_cluster: str, tmp_path: Path
 ) -> None:
-    """The Prometheus of the cluster is found, and its port is forwarded; stderr has which it is."""
+    """The Prometheus of the cluster is found, and its port is forwarded. What is printed first is which one it is."""
     await reported(cluster, configuration, lambda found: True)
     access = {"KUBECONFIG": str(cluster.kubeconfig)}
-    found = await asyncio.to_thread(invoke, "report", "--now", "--config", str(configuration), "-o", "json", **access)
-    assert 0 == found.exit_code, found.output
-    assert f"Prometheus {in_cluster}, found in the cluster. Choose another one with --prometheus URL\n" == found.stderr
-    report = json.loads(found.stdout)
+    note = f"Prometheus {in_cluster}, found in the cluster. Choose another one with --prometheus URL"
+    code, output = await run("report", "--now", "--config", configuration, "-o", "json", **access)
+    assert 0 == code, output
+    first, text = output.split("\n", maxsplit=1)
+    assert note == first
+    report = json.loads(text)
     assert (in_cluster, "kubelet", True) == (report["prometheus"], report["profile"], report["profile_detected"])
     assert ["hot", "idle"] == [each["node"] for each in report["hottest"]]
 
-    given = await asyncio.to_thread(
-        invoke, "nodes", "--config", str(configuration), "--prometheus", in_cluster, **access
-    )
-    assert 0 == given.exit_code, given.output
-    assert "" == given.stderr
+    code, output = await run("nodes", "--config", configuration, "--prometheus", in_cluster, "-o", "yaml", **access)
+    assert 0 == code, output
+    assert ["hot", "idle", "plane"] == [each["node"] for each in yaml.safe_load(output)["nodes"]]
+
+    code, output = await run("lab", "record", "--step", "60", "--days", "0.01", "--out", tmp_path / "week", **access)
+    assert note in output, output
+    assert "127.0.0.1" not in output
+
+    _, output = await run("doctor", "-o", "json", **access)
+    first, text = output.split("\n", maxsplit=1)
+    assert note == first
+    found = {each["subject"]: each["state"] for each in json.loads(text)["findings"]}
+    assert ("ok", "ok") == (found[in_cluster], found["Kubernetes"])
+
     kubeconfig = await a_reader(cluster, "no-forwards", rights(*READER, "services"), tmp_path)
-    code, output = await invoked("report", "--now", KUBECONFIG=str(kubeconfig))
+    code, output = await run("report", "--now", KUBECONFIG=str(kubeconfig))
     assert 1 == code
     assert "needed are the rights to get and create pods/portforward" in output
-    await recorded_and_checked(in_cluster, access, tmp_path)
-
-
-async def recorded_and_checked(in_cluster: str, access: dict[str, str], folder: Path) -> None:
-    """The other commands that the report names reach the same Prometheus."""
-    _, output = await invoked("lab", "record", "--step", "60", "--out", folder / "week", **access)
-    assert f"Prometheus {in_cluster}, found" in output, output
-    assert "127.0.0.1" not in output
-    _, output = await run("doctor", "-o", "json", **access)
-    findings = json.loads(output[output.index("{") :])["findings"]
-    assert ("ok", in_cluster) in [
-        (each["state"], each["subject"]) for each in findings if each["check"] == "prometheus"
-    ]

@@ -213,6 +213,7 @@ def test_the_best_case_has_no_violations_and_no_extra_unplaced_pods(wrong: dict[
     assert unsound.best is not None
     assert unsound.best.label == "stock"
     assert "no compared case levels better" in unsound.finding
+    assert [unsound.names(case)[0] for case in unsound.cases] == ["best", "excluded"]
     assert none.best is None
     assert "No case is without violations" in none.finding
 
@@ -239,7 +240,7 @@ def test_the_table_has_a_row_for_every_case() -> None:
 
     assert [row[:4] for row in rows if "stock" in row] == [
         ["best", "given", "stock", "no"],
-        ["fresh", "stock", "no", "80.0"],
+        ["excluded", "fresh", "stock", "no"],
     ]
     profile = next(line for line in lines if "profile" in line)
     assert profile.startswith("best fresh")

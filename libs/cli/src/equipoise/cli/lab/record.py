@@ -47,7 +47,15 @@ def run_record(
     if as_json:
         click.echo(msgspec.json.encode(summary, enc_hook=str))
     else:
-        click.echo(f"{summary}\nnext: equipoise lab whatif {summary.folder}")
+        click.echo(f"{summary}\nnext: {next_step(summary)}")
+
+
+def next_step(summary: Summary) -> str:
+    """`whatif` compares days."""
+    whatif = f"equipoise lab whatif {summary.folder}"
+    if summary.hours >= 24:
+        return whatif
+    return f"record again when Prometheus has at least a day of samples; then {whatif}"
 
 
 async def _record(options: RecordOptions) -> Summary:

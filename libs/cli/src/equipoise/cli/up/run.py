@@ -71,7 +71,7 @@ def run_up(
 async def _run(document: Document, context: Context, services: Sequence[ServiceName], *, detect: bool) -> None:
     """`detect`: no profile is configured."""
     cancel_on_signals()
-    configure_logging(Logging(level="warning"), "up")
+    configure_logging(Logging(format="console", level="warning"), "up")
     cluster, clock = all_settings(without_header(document)).shared.kubernetes, SystemClock()
     with tempfile.TemporaryDirectory(prefix="equipoise-") as name:
         directory = Path(name)
