@@ -13,7 +13,7 @@ from rich.console import Console
 from equipoise.cli.cluster_now.reading import ClusterNow, ClusterSources, connected, read_cluster
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.options import ClusterOptions
-from equipoise.cli.prometheus.access import reached_prometheus, url_of
+from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.prometheus.profiles import configured_profile
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
 from equipoise.contracts.configuration.settings import Window
@@ -77,7 +77,7 @@ class Reading:
     @property
     def prometheus_url(self) -> str:
         """As it can be given to another command."""
-        return url_of(self.settings.collector.prometheus)
+        return self.settings.collector.prometheus.shown_url
 
     @property
     def profile_detected(self) -> bool:

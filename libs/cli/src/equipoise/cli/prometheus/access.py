@@ -56,8 +56,12 @@ PODS: Resource[ServerPod] = Resource(group="", version="v1", plural="pods", kind
 class ForwardedPrometheus(PrometheusSettings, frozen=True, kw_only=True):
     """A Service of the cluster, at the address of a port-forward."""
 
-    service: str = ""
+    service: str
     """Its URL in the cluster."""
+
+    @property
+    def shown_url(self) -> str:
+        return self.service
 
 
 class ServerPort(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,11 +70,6 @@ class ServerPort(msgspec.Struct, frozen=True, kw_only=True):
     address: ServiceAddress
     pod: str
     port: int
-
-
-def url_of(settings: PrometheusSettings) -> str:
-    """As it can be given to another command."""
-    return settings.service if isinstance(settings, ForwardedPrometheus) else settings.url
 
 
 @asynccontextmanager

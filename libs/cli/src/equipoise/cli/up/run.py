@@ -16,7 +16,7 @@ from equipoise.cli.cluster_now.reading import detected_profile
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput, cancel_on_signals
 from equipoise.cli.kubeconfig import Context
 from equipoise.cli.leases import held_leases, held_text
-from equipoise.cli.prometheus.access import reached_prometheus, url_of
+from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.prometheus.profiles import configured_profile
 from equipoise.cli.service_settings import SERVICE_SETTINGS, all_settings
 from equipoise.cli.setup.resources import create_resources
@@ -114,7 +114,7 @@ async def _prometheus_reached(document: Document, kube: ApiServer) -> AsyncItera
         return
     async with reached_prometheus(collector.prometheus, kube, in_pod=False, note=click.echo) as prometheus:
         document["collector"]["prometheus"]["url"] = prometheus.url
-        yield f"{url_of(prometheus)}, "
+        yield f"{prometheus.shown_url}, "
 
 
 def create_passwords(directory: Path) -> dict[User, str]:

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Mapping
 
 from equipoise.cli.doctor.environment import Environment, Finding
-from equipoise.cli.prometheus.access import url_of
 from equipoise.cli.prometheus.profiles import (
     LABEL_FIX,
     ProfileMatch,
@@ -35,7 +34,7 @@ async def prometheus(environment: Environment) -> list[Finding]:
     settings, memory = environment.settings.collector, environment.settings.shared.load.memory
     has_profiles = settings.source == "prometheus"
     subject, chosen = (
-        (url_of(settings.prometheus), settings.prometheus.profile) if has_profiles else (settings.source,) * 2
+        (settings.prometheus.shown_url, settings.prometheus.profile) if has_profiles else (settings.source,) * 2
     )
     if environment.prometheus_problem:
         return [Finding("error", "Prometheus", environment.prometheus_problem)]
