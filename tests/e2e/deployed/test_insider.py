@@ -368,7 +368,7 @@ async def test_the_token_of_the_descheduler_grants_nothing_but_approvals(
 ) -> None:
     """The API server refuses permissions that it does not have, and the policy all others in this Role."""
     before = (await deployed.cluster.request("GET", APPROVALS))["rules"]
-    with pytest.raises(ApiError, match="equipoise-approval-fence|attempting to grant RBAC permissions"):
+    with pytest.raises(ApiError, match=r"equipoise-approval-fence|attempting to grant RBAC permissions"):
         await write_role(deployed, tokens["descheduler"], rules, metadata)
     assert (await deployed.cluster.request("GET", APPROVALS))["rules"] == before
 

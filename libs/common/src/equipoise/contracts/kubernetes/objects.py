@@ -325,6 +325,20 @@ class Role(Object, frozen=True, kw_only=True):
     """The API server writes null when there are none."""
 
 
+class PolicyValidation(ApiValue, frozen=True, kw_only=True):
+    message: str = ""
+
+
+class AdmissionPolicySpec(ApiValue, frozen=True, kw_only=True):
+    validations: list[PolicyValidation] = []
+
+
+class AdmissionPolicy(Object, frozen=True, kw_only=True):
+    """ValidatingAdmissionPolicy."""
+
+    spec: AdmissionPolicySpec = AdmissionPolicySpec()
+
+
 class LeaseSpec(ApiValue, frozen=True, kw_only=True):
     holder_identity: str = ""
     lease_duration_seconds: int = 0
