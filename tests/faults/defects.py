@@ -496,6 +496,35 @@ DEFECTS = (
         tests="tests/e2e/deployed/test_rights.py::test_the_binder_fence_refuses",
     ),
     _defect(
+        "the binder may evict without an approval",
+        ("k8s/base/fence.yaml", '.check("approve").allowed())', '.check("approve").allowed() || true)'),
+        tests="tests/e2e/deployed/test_insider.py::test_the_token_of_the_binder_evicts_only_approved_pods",
+    ),
+    _defect(
+        "the descheduler may grant more than approvals",
+        ("k8s/base/fence.yaml", "&& has(rule.resourceNames) && rule.resourceNames.size() >= 1", "&& true"),
+        tests="tests/e2e/deployed/test_insider.py::test_the_token_of_the_descheduler_grants_nothing_but_approvals",
+    ),
+    _defect(
+        "a rule without names when no pod is approved",
+        (f"{CONTRACTS}/eviction/approval.py", "    if not pods:", "    if False:"),
+        tests="tests/contracts/test_approval.py::test_no_rule_is_without_names",
+    ),
+    _defect(
+        "intents that are not approved",
+        (
+            f"{DESCHEDULER}/shell/evaluator.py",
+            "            published = await self._publish(moves) if not problem else []",
+            "            published = await self._publish(moves)",
+        ),
+        tests="tests/descheduler/test_approvals.py::test_nothing_is_proposed_that_cannot_be_approved",
+    ),
+    _defect(
+        "approvals while evictions are dry runs",
+        (f"{DESCHEDULER}/shell/evaluator.py", " if self.messages.evictions(now) == REAL else []", ""),
+        tests="tests/descheduler/test_approvals.py::test_nothing_is_approved_while_nothing_is_evicted",
+    ),
+    _defect(
         "tap may use any reply subject",
         (f"{RUNTIME}/bus/permissions.py", '    inbox = f"_INBOX.{user}.>"', '    inbox = "_INBOX.>"'),
         tests="tests/runtime/test_bus_permissions.py::test_a_service_cannot_reach_around_the_table",

@@ -19,11 +19,13 @@ from deployment.installation import DeployedCluster, Installation
 from deployment.kustomize import Document
 from deployment.processes import EXTENDER_PORT
 
+from equipoise.binder.decisions.event import fence_probe
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.eviction.approval import APPROVAL_ROLE, NOT_APPROVED, approval_rules
 from equipoise.contracts.messages.lease import LONGEST_LEASE
 from equipoise.contracts.messages.message import Message, type_name
 from equipoise.contracts.messages.utilization import NODE_UTILIZATION, UTILIZATION_CYCLE
+from equipoise.runtime.kubernetes.fence import PROBE
 from equipoise.testbed.api import ApiError
 
 pytestmark = pytest.mark.timeout(600)
@@ -39,6 +41,28 @@ IDENTITIES = ("collector", "annotator", "scorer", "descheduler", "binder", "setu
 
 
 # The API server
+
+
+@pytest.fixture(scope="module", autouse=True)
+async def policies_in_effect(deployed: DeployedCluster) -> None:
+    """The API server applies new policies with a delay. What each one refuses is requested in a dry run."""
+    probe = lease(PROBE)
+    rule = {"apiGroups": ["equipoise.dev"], "resources": ["evictions"], "verbs": ["approve"]}
+    role = {"metadata": {"name": APPROVAL_ROLE, "namespace": NAMESPACE}, "rules": [rule]}
+    event = msgspec.to_builtins(fence_probe(NAMESPACE, PROBE, 1_800_000_000))
+    for policy, account, method, path, body in (
+        ("annotator", "annotator", "POST", LEASES, probe),
+        ("binder", "binder", "POST", f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events", event),
+        ("approval", "descheduler", "PUT", f"{ROLES}/{APPROVAL_ROLE}", role),
+        ("lease", "collector", "POST", LEASES, probe),
+    ):
+        token, refusal = await deployed.token_of(account), ""
+        async with asyncio.timeout(PATIENCE):
+            while f"equipoise-{policy}-fence" not in refusal:
+                try:
+                    await deployed.cluster.request(method, f"{path}?dryRun=All", body, token=token)
+                except ApiError as error:
+                    refusal = str(error)
 
 
 def role_binding(account: str) -> Document:
@@ -316,7 +340,7 @@ def approving(*uids: str, **fields: Any) -> Document:
     return {**msgspec.to_builtins(rule), **fields}
 
 
-async def test_the_token_of_the_binder_evicts_only_pods_that_the_descheduler_has_approved(
+async def test_the_token_of_the_binder_evicts_only_approved_pods(
     deployed: DeployedCluster, tokens: dict[str, str], pods: dict[str, str]
 ) -> None:
     """Which takes the token of the descheduler: by UID, and until it withdraws the approval."""
