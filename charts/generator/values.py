@@ -232,6 +232,11 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
                     "Names of the files, without `.yaml`; `recording-rules` are for the metrics profile of that name."
                     " Empty: all.",
                 ),
+                "runbookUrl": Value(
+                    "",
+                    {"type": "string", "pattern": "^(https?://[^\\s#]+)?$"},
+                    "Page of runbooks that alerts link to, for example a copy in your network. Empty: that of this version.",
+                ),
             },
             "Rules for the Prometheus operator.",
         ),
