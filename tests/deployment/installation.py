@@ -111,7 +111,7 @@ async def deployed_cluster(binaries: Binaries, directory: Path) -> AsyncIterator
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
-    """The running programs of k8s/base and k8s/live-page, each with its credentials, and the output of `equipoise tap`."""
+    """The running programs of both, each with its own credentials, and the output of `equipoise tap`."""
 
     deployed: DeployedCluster
     machine: Machine
