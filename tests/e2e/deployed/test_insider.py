@@ -31,7 +31,7 @@ MERGE = "application/merge-patch+json"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-IDENTITIES = ("collector", "annotator", "scorer", "descheduler", "binder", "setup")
+IDENTITIES = ("collector", "annotator", "scorer", "descheduler", "binder", "setup", "live-page")
 
 
 # The API server
