@@ -237,7 +237,7 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
                 "runbookUrl": Value(
                     "",
                     {"type": "string", "pattern": "^(https?://[^\\s#]+)?$"},
-                    "Page of runbooks that alerts link to, for example a copy in your network. Empty: that of this version.",
+                    "Page of runbooks that alerts link to, for example your own copy. Empty: that of this version.",
                 ),
             },
             "Rules for the Prometheus operator.",
