@@ -37,7 +37,7 @@ ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ROLES = f"{RBAC}/namespaces/{NAMESPACE}/roles"
 OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "00000000-0000-0000-0000-000000000000"}
-IDENTITIES = ("collector", "annotator", "scorer", "descheduler", "binder", "setup")
+IDENTITIES = ("collector", "annotator", "scorer", "descheduler", "binder", "setup", "live-page")
 
 
 # The API server

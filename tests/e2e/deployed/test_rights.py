@@ -47,6 +47,7 @@ WRITES_IN_OWN_NAMESPACE: dict[str, set[str]] = {
     },
     "binder": {"create events.events.k8s.io", "create pods/eviction", "update configmaps equipoise-ledger"},
     "setup": {"create configmaps"},
+    "live-page": set(),
 }
 WRITES_IN_OTHER_NAMESPACES: dict[str, set[str]] = {
     "annotator": PATCHES,
@@ -95,12 +96,12 @@ async def test_an_account_has_exactly_the_expected_write_permissions(deployed: D
 
 @pytest.mark.parametrize("service", WRITES_IN_OWN_NAMESPACE)
 async def test_no_account_can_read_secrets(deployed: DeployedCluster, service: str) -> None:
-    """No account reads Secrets, only the binder reads a ConfigMap, the ledger; the scorer and setup read nothing."""
+    """No account reads Secrets, only two read a ConfigMap, the ledger; the scorer and setup read nothing."""
     granted = await permissions(deployed, service, NAMESPACE)
     reads = {permission for permission in granted if permission.split()[0] in READS}
     assert not [permission for permission in reads if "secrets" in permission or "*" in permission]
     configmaps = {permission for permission in reads if "configmaps" in permission}
-    assert configmaps == ({"get configmaps equipoise-ledger"} if service == "binder" else set())
+    assert configmaps == ({"get configmaps equipoise-ledger"} if service in ("binder", "live-page") else set())
     assert bool(reads) == (service not in ("scorer", "setup"))
 
 
