@@ -255,8 +255,8 @@ ALERTS: Sequence[Alert] = (
         severity="warning",
         summary="The descheduler {{ $labels.pod }} ({{ $labels.instance }}) cannot approve evictions",
         meaning=(
-            "The descheduler cannot write the Role `equipoise-approved-evictions`, and proposes nothing: the API server "
-            "would refuse evictions that it has not approved."
+            "The descheduler cannot write the Role `equipoise-approved-evictions`, and proposes nothing: the API "
+            "server would refuse evictions that it has not approved."
         ),
         action=(
             "`/readyz` of the descheduler has the error, and `equipoise doctor` finds what is missing. Apply "

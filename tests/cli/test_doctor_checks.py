@@ -416,7 +416,7 @@ async def test_what_is_missing_for_approvals_is_reported() -> None:
     """With the manifest that has it."""
     deployed = await in_memory()
     assert isinstance(deployed.kube, MemoryKube)
-    assert "2 evictions" in (await findings_of("approvals", environment(deployed.kube)))[0].message
+    assert "now: 2" in (await findings_of("approvals", environment(deployed.kube)))[0].message
     deployed.kube.remove(ROLE_BINDINGS, APPROVAL_ROLE, NAMESPACE)
     deployed.kube.put(ADMISSION_POLICIES, a_policy("the namespace has opted out of evictions"))
     findings = await findings_of("approvals", environment(deployed.kube))

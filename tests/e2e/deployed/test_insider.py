@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from deployment.base import NAMESPACE, base_documents
 from deployment.installation import DeployedCluster, Installation
-from deployment.kustomize import Document
+from deployment.kustomize import Document, named
 from deployment.processes import EXTENDER_PORT
 
 from equipoise.binder.decisions.event import fence_probe
@@ -361,6 +361,17 @@ async def test_the_token_of_the_binder_evicts_only_approved_pods(
     await until_refused(deployed, tokens, "third", pods["second"], NOT_APPROVED)
     assert NOT_APPROVED in await evict(deployed, tokens, "second", pods["second"])
     assert await evict(deployed, tokens, "second", pods["second"], dryRun=["All"]) == ""
+
+
+async def test_approvals_remain_when_the_manifests_are_applied_again(
+    deployed: DeployedCluster, tokens: dict[str, str]
+) -> None:
+    """As GitOps tools do: it would refuse the evictions of the last evaluation."""
+    await write_role(deployed, tokens["descheduler"], [approving("uid")])
+    role = named(base_documents(), "Role", APPROVAL_ROLE)
+    role["metadata"]["namespace"] = OTHER
+    [applied] = await deployed.cluster.apply([role])
+    assert [rule["resourceNames"] for rule in applied["rules"]] == [["uid"]]
 
 
 OWN_RULE = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]}
