@@ -234,6 +234,11 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
                     "Names of the files, without `.yaml`; `recording-rules` are for the metrics profile of that name."
                     " Empty: all.",
                 ),
+                "runbookUrl": Value(
+                    "",
+                    {"type": "string", "pattern": "^(https?://[^\\s#]+)?$"},
+                    "Page of runbooks that alerts link to, for example your own copy. Empty: that of this version.",
+                ),
             },
             "Rules for the Prometheus operator.",
         ),

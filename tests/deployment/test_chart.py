@@ -226,6 +226,22 @@ def test_rules_and_dashboards_are_taken_from_files(helm: Helm, tmp_path: Path) -
     }
 
 
+def test_alerts_refer_to_another_page_of_runbooks(helm: Helm) -> None:
+    """Nothing else of the rules changes."""
+    page = "https://git.example.com/equipoise/runbooks.md"
+
+    def rules(**settings: str) -> list[Any]:
+        rendered = helm.template({"prometheusRule": {"enabled": True, **settings}})
+        [group] = named(rendered, "PrometheusRule", "equipoise-alerting-rules")["spec"]["groups"]
+        return list(group["rules"])
+
+    expected = rules()
+    for rule in expected:
+        rule["annotations"]["runbook_url"] = f"{page}#{rule['alert'].lower()}"
+
+    assert rules(runbookUrl=page) == expected
+
+
 COMPONENT = "app.kubernetes.io/component"
 
 
@@ -242,6 +258,7 @@ ALONE: Mapping[str, tuple[Mapping[str, Any], Any]] = {
     "secondScheduler.image.digest": ({}, "sha256:" + "c" * 64),
     "global.imageRegistry": ({}, "changed.example"),
     "prometheusRule.files": ({}, ["recording-rules"]),
+    "prometheusRule.runbookUrl": ({}, "https://changed.example/runbooks"),
     "podSecurityContext": ({}, {"runAsUser": 12345}),
     "nats.podSecurityContext": ({}, {"runAsUser": 12345}),
     "containerSecurityContext": ({}, {"readOnlyRootFilesystem": False}),

@@ -24,7 +24,7 @@ from equipoise.testbed.objects import node
 pytestmark = pytest.mark.timeout(1800)  # only for the first build of helm
 
 CLAIM = "data-nats-0"
-WITHOUT_BUS = {"kubernetes", "permissions"}
+WITHOUT_BUS = {"kubernetes", "permissions", "approvals"}
 """Checks of doctor that need the API server only."""
 
 Objects = set[tuple[str, str, str]]
