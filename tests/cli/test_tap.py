@@ -1,5 +1,6 @@
 """`equipoise tap`: subscriptions and descriptions of messages."""
 
+import msgspec
 import pytest
 from builders import a_node_utilization, an_intent
 
@@ -10,7 +11,7 @@ from equipoise.contracts.bus.channels import CHANNELS
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.health import Heartbeat
-from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.placement import PLACEMENT_HINTS, NodePlacement, PlacementHints
 from equipoise.contracts.messages.utilization import NodeUtilization
 
 
@@ -31,7 +32,10 @@ def test_without_a_subject_every_channel_is_subscribed() -> None:
                 ("equipoise.eviction.outcome.*.*", EvictionOutcome),
             ],
         ),
-        ("placement", [("equipoise.placement.node.*", NodePlacement)]),
+        (
+            "placement",
+            [("equipoise.placement.node.*", NodePlacement), ("equipoise.placement.hint.*", PlacementHints)],
+        ),
         (
             "*.node.node-a",
             [
@@ -61,6 +65,12 @@ def test_an_intent_is_described_by_source_target_and_reason() -> None:
     line = describe(an_intent())
 
     assert "evict from node-a, target node-b: node is overutilized, cpu usage(68.53%)>threshold(50.00%)" == line
+
+
+def test_hints_are_described_by_the_best_node_and_numbers_of_nodes() -> None:
+    """Of each workload."""
+    assert "Deployment.web: best node-2.example.com, 1 preferred, 1 avoided" == describe(PLACEMENT_HINTS)
+    assert "none" == describe(msgspec.structs.replace(PLACEMENT_HINTS, hints={}))
 
 
 def test_every_published_message_has_a_description() -> None:

@@ -13,7 +13,7 @@ from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.health import Heartbeat
-from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.placement import NodePlacement, PlacementHints, WorkloadHint
 from equipoise.contracts.messages.score import ScoreDecision
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 
@@ -99,6 +99,17 @@ def _cycle(message: UtilizationCycle) -> str:
 def _placement(message: NodePlacement) -> str:
     state = "deleted" if message.removed else "ready" if message.ready else "not ready"
     return f"{state}, {len(message.pods)} pods, {len(message.gone)} recently deleted"
+
+
+@describe.register
+def _hints(message: PlacementHints) -> str:
+    return "; ".join(f"{key}: {_hint(hint)}" for key, hint in message.hints.items()) or "none"
+
+
+def _hint(hint: WorkloadHint) -> str:
+    best = hint.prefer[0].hostnames[0] if hint.prefer else "none"
+    preferred = sum(len(term.hostnames) for term in hint.prefer)
+    return f"best {best}, {preferred} preferred, {len(hint.avoid.hostnames) if hint.avoid else 0} avoided"
 
 
 @describe.register

@@ -12,7 +12,7 @@ from equipoise.contracts.messages.example import DESCHEDULER, HOT_NODE, NOW, POD
 from equipoise.contracts.messages.explanation import EXPLAIN_REQUEST, EXPLANATION
 from equipoise.contracts.messages.health import HEARTBEAT
 from equipoise.contracts.messages.message import type_name
-from equipoise.contracts.messages.placement import NODE_PLACEMENT
+from equipoise.contracts.messages.placement import NODE_PLACEMENT, PLACEMENT_HINTS
 from equipoise.contracts.messages.plan import PLAN_REQUEST, PLAN_RESPONSE
 from equipoise.contracts.messages.score import SCORE_DECISION
 from equipoise.contracts.messages.utilization import NODE_UTILIZATION, UTILIZATION_CYCLE, WORKLOAD_UTILIZATION
@@ -81,6 +81,13 @@ CHANNELS: tuple[Channel, ...] = (
         subscribers=("collector", "annotator", "scorer", "descheduler", "binder"),
     ),
     Channel(
+        pattern=f"{PREFIX}.placement.hint.*",
+        tokens=("namespace",),
+        example=(subjects.placement_hint(PLACEMENT_HINTS.namespace), PLACEMENT_HINTS),
+        publishers=("scorer",),
+        subscribers=("annotator",),
+    ),
+    Channel(
         pattern=f"{PREFIX}.eviction.intent.*.*",
         tokens=("namespace", "pod"),
         example=(subjects.eviction_intent("shop", POD), EVICTION_INTENT),
@@ -144,7 +151,7 @@ CHANNELS: tuple[Channel, ...] = (
         tokens=("service", "id"),
         example=(subjects.health("descheduler", DESCHEDULER), HEARTBEAT),
         publishers=SERVICES,
-        subscribers=("collector", "descheduler"),
+        subscribers=("collector", "scorer", "descheduler"),
     ),
 )
 

@@ -39,6 +39,10 @@ def node_placement(node: str) -> str:
     return subject("placement", "node", node)
 
 
+def placement_hint(namespace: str) -> str:
+    return subject("placement", "hint", namespace)
+
+
 def eviction_intent(namespace: str, pod: str) -> str:
     return subject("eviction", "intent", namespace, pod)
 

@@ -1,11 +1,28 @@
-"""`placement.>`: the pods on each node, as the collector reads them from the API server."""
+"""`placement.>`: the pods on each node, as the collector reads them from the API server, and hints for new pods."""
+
+from typing import Annotated
+
+from msgspec import Meta
 
 from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos
-from equipoise.contracts.messages.example import COLLECTOR_EPOCH, GIB, HOT_NODE, NOW, POD, POD_UID, REQUESTS, WORKLOAD
+from equipoise.contracts.messages.example import (
+    COLLECTOR_EPOCH,
+    GIB,
+    HOT_NODE,
+    IDLE_NODE,
+    NOW,
+    POD,
+    POD_UID,
+    REQUESTS,
+    WORKLOAD,
+)
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.resources import Resources
+
+MAX_HOSTNAMES = 50
+"""In one term of a hint."""
 
 
 class PlacedPod(Value, frozen=True, kw_only=True):
@@ -80,6 +97,46 @@ class NodePlacement(Message, frozen=True, kw_only=True):
         return 86_400 if self.removed else None
 
 
+class WeightedNodes(Value, frozen=True, kw_only=True):
+    """Nodes of one weight: one preferred term of a pod's node affinity."""
+
+    weight: Annotated[int, Meta(ge=1, le=100)]
+    hostnames: Annotated[tuple[str, ...], Meta(min_length=1, max_length=MAX_HOSTNAMES)]
+    """Values of the label `kubernetes.io/hostname`, which can differ from the names of the nodes."""
+
+
+class WorkloadHint(Value, frozen=True, kw_only=True):
+    """Where new pods of a workload should run. No node is in two terms."""
+
+    prefer: tuple[WeightedNodes, ...] = ()
+    """The best nodes first."""
+
+    avoid: WeightedNodes | None = None
+
+
+class PlacementHints(Message, frozen=True, kw_only=True):
+    """`placement.hint.<namespace>`: the hints of all workloads of a namespace. Always complete.
+
+    Without sufficient data it has no hints. It is published again before it is a minute old, also when nothing changed:
+    an old one is of a scorer that does not run any more.
+    """
+
+    namespace: str
+    computed_at: float
+    hints: dict[str, WorkloadHint]
+    """By key (`hint_key`), ordered: the first ones are those of the workloads that most likely get pods next."""
+
+    @property
+    def max_age(self) -> float | None:
+        """Long enough for an annotator that starts; a removed namespace leaves no message behind."""
+        return 900
+
+
+def hint_key(workload: Workload) -> str:
+    """The key of a workload in its namespace, as the admission policy derives it from a pod: `Deployment.web`."""
+    return f"{workload.kind}.{workload.name}"
+
+
 NODE_PLACEMENT = NodePlacement(
     node=HOT_NODE,
     uid="7b1c",
@@ -104,4 +161,15 @@ NODE_PLACEMENT = NodePlacement(
     ],
     epoch=COLLECTOR_EPOCH,
     sequence=41,
+)
+
+PLACEMENT_HINTS = PlacementHints(
+    namespace=WORKLOAD.namespace,
+    computed_at=NOW,
+    hints={
+        hint_key(WORKLOAD): WorkloadHint(
+            prefer=(WeightedNodes(weight=50, hostnames=(IDLE_NODE,)),),
+            avoid=WeightedNodes(weight=50, hostnames=(HOT_NODE,)),
+        )
+    },
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
+from equipoise.cli.doctor.checks.approvals import approvals
 from equipoise.cli.doctor.checks.clocks import clocks
 from equipoise.cli.doctor.checks.extender import extender
 from equipoise.cli.doctor.checks.kubernetes import kubernetes
@@ -18,6 +19,7 @@ CHECKS: Mapping[str, Check] = {
     "kubernetes": kubernetes,
     "versions": versions,
     "permissions": permissions,
+    "approvals": approvals,
     "bus": streams,
     "prometheus": prometheus,
     "nodes": nodes,
