@@ -12,6 +12,9 @@ or (an oracle) the real mean usage of the next six hours."""
 
 Scenario = Literal["given", "churn", "fresh"]
 
+PlacementMode = Literal["extender", "hints", "none"]
+"""How the scores reach kube-scheduler: by its extender, as preferred node affinity of new pods, or not at all."""
+
 STOCK = "stock"
 """kube-scheduler alone."""
 

@@ -5,7 +5,7 @@ request costs array operations only.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate, repeat
 
 import msgspec
@@ -82,6 +82,11 @@ class NodeTable:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @property
+    def names(self) -> Collection[str]:
+        """The nodes with a row."""
+        return self._rows.keys()
 
     @property
     def capacity(self) -> int:
@@ -282,6 +287,11 @@ class NodeTable:
         """The usage of a workload's replicas, fresh windows only."""
         return None if workload is None else fresh_windows(self._workloads.get(workload), self._settings, now)
 
+    @property
+    def measured_workloads(self) -> Collection[Workload]:
+        """The workloads of which a usage is known."""
+        return self._workloads.keys()
+
     def daily_profile(self, workload: Workload | None) -> Array | None:
         """resources × slots of one replica; None without a profile, or if no policy uses daily loads."""
         return None if self._daily is None else self._daily.profile_of(workload)
@@ -307,6 +317,10 @@ class NodeTable:
             return None, None
         same = utilization is None or placement is None or utilization.uid == placement.uid
         return utilization if same else None, placement
+
+    def placement(self, node: str) -> NodePlacement:
+        """Of a node with a row."""
+        return self._placements[node]
 
     def why_unknown(self, node: str, now: float) -> str:
         """Why this node's load is unknown; empty when it is known."""
