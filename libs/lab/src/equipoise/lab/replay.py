@@ -212,7 +212,7 @@ class Replay:
         if self._scoring is not None:
             placed = self._scoring.on_placement(message, self._origin + now)
             if self._hints is not None:
-                self._hints.on_placement(message, [each.pod for each in placed or ()])
+                self._hints.on_placement(message, [each.pod for each in placed or ()], self._origin + now)
         if self._descheduler is not None:
             self._descheduler.on_placement(message)
 
@@ -286,7 +286,12 @@ class Replay:
 
     def _update_hints(self, now: float) -> None:
         assert self._hints is not None
-        write = self._hints.compute(self._origin + now)
+        self._hints.update(self._origin + now)
+        self._write_hints(now)
+
+    def _write_hints(self, now: float) -> None:
+        assert self._hints is not None
+        write = self._hints.read(self._origin + now)
         self._events.at(now + self._plan.hint_delay, lambda _: write())
 
     # result

@@ -8,9 +8,8 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod, WorkloadHint
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.lab.model.stock.plugins import Ints
+from equipoise.scorer.decisions.placement_hints.hint_table import HintTable
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
-from equipoise.scorer.decisions.placement_hints.table import ChosenNodes, HintTable
-from equipoise.scorer.decisions.placement_hints.terms import workload_hint
 from equipoise.scorer.decisions.scoring_state import ScoringState
 
 
@@ -19,28 +18,30 @@ class SimulatedHints:
 
     def __init__(self, scoring: ScoringState, settings: HintSettings, nodes: Sequence[str]) -> None:
         """`nodes`: the hostnames in the order of the trace."""
-        self._settings = settings
         self._table = HintTable(scoring, settings)
         self._numbers = {name: number for number, name in enumerate(nodes)}
-        self._written: Mapping[Workload, ChosenNodes] = {}
+        self._written: Mapping[Workload, WorkloadHint] = {}
 
-    def on_placement(self, message: NodePlacement, placed: Sequence[PlacedPod]) -> None:
-        self._table.on_placement(message, placed)
+    def on_placement(self, message: NodePlacement, placed: Sequence[PlacedPod], now: float) -> None:
+        self._table.on_placement(message, placed, now)
 
-    def compute(self, now: float) -> Callable[[], None]:
-        """Compute all hints; the result writes them."""
+    def update(self, now: float) -> None:
+        """Compute all hints."""
         for _ in self._table.update(now):
             pass
-        chosen = self._table.chosen
+
+    def read(self, now: float) -> Callable[[], None]:
+        """Read all hints; the result writes them."""
+        hints = self._table.hints(now)
 
         def write() -> None:
-            self._written = chosen
+            self._written = hints
 
         return write
 
     def preferred(self, pod: PodDemand) -> Ints | None:
         """Per node: the weights of the terms that it matches; None: the pod gets no hint."""
-        hint = self._hint(pod.workload)
+        hint = None if pod.workload is None else self._written.get(pod.workload)
         if hint is None:
             return None
         weights = np.zeros(len(self._numbers), dtype=np.int64)
@@ -50,7 +51,3 @@ class SimulatedHints:
             weights += hint.avoid.weight
             weights[[self._numbers[name] for name in hint.avoid.hostnames]] -= hint.avoid.weight
         return weights
-
-    def _hint(self, workload: Workload | None) -> WorkloadHint | None:
-        chosen = None if workload is None else self._written.get(workload)
-        return None if chosen is None else workload_hint(chosen.best, chosen.worst, self._settings)

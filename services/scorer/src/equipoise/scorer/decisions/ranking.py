@@ -84,17 +84,14 @@ def points_of(policy: ScoringPolicy, nodes: CandidateNodes, demand: Demand) -> t
 def points_of_pods(policy: ScoringPolicy, nodes: CandidateNodes, demands: Demands) -> Array:
     """pods × nodes: the points of `points_of` for many pods at once."""
     points = policy.score_pods(nodes, demands)
+    room = (1.0 - nodes.load) * nodes.base[:, np.newaxis, :]
+    highest = demands.usage.max(axis=0, initial=0.0)
+    near = np.flatnonzero((room < highest).any(axis=(1, 2)))
+    overfull = np.zeros((len(demands), len(near)), np.bool_)
     for window in range(len(nodes.windows)):
         for resource in range(len(RESOURCES)):
-            load, base, usage = (
-                nodes.load[:, window, resource],
-                nodes.base[:, resource],
-                demands.usage[:, window, resource],
-            )
-            with np.errstate(over="ignore"):
-                near = np.flatnonzero(load + usage.max(initial=0.0) / base > 1.0)
-                overfull = load[near] + usage[:, np.newaxis] / base[near] > 1.0
-            points[:, near] = np.where(overfull, 0.0, points[:, near])
+            overfull |= demands.usage[:, window, resource, np.newaxis] > room[near, window, resource]
+    points[:, near] = np.where(overfull, 0.0, points[:, near])
     return points
 
 

@@ -173,17 +173,13 @@ class Demands(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, demands: Sequence[Demand]) -> "Demands":
+        """Of at least one pod."""
         usage = np.array([demand.usage for demand in demands])
-        daily = np.repeat(usage[:, 0, :, np.newaxis], SLOTS, axis=2)
+        daily = np.repeat(usage[:, :1].transpose(0, 2, 1), SLOTS, axis=2)
         for index, demand in enumerate(demands):
             if demand.daily is not None:
                 daily[index] = demand.daily
         return cls(each=demands, usage=usage, daily=daily)
-
-    def take(self, indexes: Rows) -> "Demands":
-        """Those of some of the pods."""
-        each = [self.each[index] for index in indexes.tolist()]
-        return Demands(each=each, usage=self.usage[indexes], daily=self.daily[indexes])
 
 
 def resources(values: Array) -> Resources:

@@ -287,6 +287,10 @@ class NodeTable:
         """The usage of a workload's replicas, fresh windows only."""
         return None if workload is None else fresh_windows(self._workloads.get(workload), self._settings, now)
 
+    def workload_message(self, workload: Workload) -> WorkloadUtilization | None:
+        """The latest one, whatever its age."""
+        return self._workloads.get(workload)
+
     @property
     def measured_workloads(self) -> Collection[Workload]:
         """The workloads of which a usage is known."""

@@ -30,7 +30,7 @@ class WorkloadPods:
         self._nodes: dict[str, _NodePods] = {}
         self._recent: deque[tuple[float, Workload]] = deque()
 
-    def on_placement(self, message: NodePlacement, placed: Iterable[PlacedPod]) -> None:
+    def on_placement(self, message: NodePlacement, placed: Iterable[PlacedPod], now: float) -> None:
         """Use a node's placement; `placed` are the pods that are new on it."""
         before = self._nodes.pop(message.node, None)
         if before is not None:
@@ -45,7 +45,8 @@ class WorkloadPods:
             known = self.latest.get(pod.workload)
             if known is None or known.placed_at <= pod.placed_at:
                 self.latest[pod.workload] = pod
-            self._recent.append((pod.placed_at, pod.workload))
+            if pod.placed_at > now - self.span:
+                self._recent.append((pod.placed_at, pod.workload))
 
     def _add(self, counts: Counter[Workload], sign: int) -> None:
         for workload, count in counts.items():

@@ -37,5 +37,6 @@ class HintSettings(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.nodes < len(self.weights) or self.nodes > MAX_HOSTNAMES * len(self.weights):
             raise ValueError(
-                f"nodes: {self.nodes} nodes do not fill {len(self.weights)} terms (weights) of 1 to {MAX_HOSTNAMES} nodes"
+                f"nodes: {self.nodes} nodes cannot be divided into {len(self.weights)} terms (weights) of 1 to "
+                f"{MAX_HOSTNAMES} nodes"
             )

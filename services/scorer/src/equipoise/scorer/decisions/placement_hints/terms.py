@@ -12,36 +12,43 @@ _BESIDE_TARGETS = 0.5
 """Factor of the other weights while there are targets."""
 
 
-def workload_hint(
-    best: Sequence[str],
-    worst: Iterable[str],
-    settings: HintSettings,
-    *,
-    targets: Sequence[str] = (),
-    avoided: Collection[str] = (),
-) -> WorkloadHint | None:
+def workload_hint(best: Sequence[str], worst: Iterable[str], settings: HintSettings) -> WorkloadHint | None:
     """`best` and `worst` are hostnames, the best and the worst first; None without any.
 
-    `targets` of evicted pods come before the best, and nodes that evicted pods left (`avoided`) before the worst.
+    A hostname that occurs twice (two nodes have the same label) counts once.
     """
-    used: set[str] = set()
-
-    def unused(hostnames: Iterable[str]) -> tuple[str, ...]:
-        found = tuple(name for name in dict.fromkeys(hostnames) if name not in used)
-        used.update(found)
-        return found
-
-    first = unused(name for name in targets if name not in avoided)[:MAX_HOSTNAMES]
-    left = unused(avoided)
-    others = unused(best)
-    prefer = [WeightedNodes(weight=TARGET_WEIGHT, hostnames=first)] if first else []
-    factor = _BESIDE_TARGETS if first else 1.0
-    weights = settings.weights
-    for index, weight in enumerate(weights):
-        size = -(-len(others) // (len(weights) - index))
+    preferred = list(dict.fromkeys(best))
+    avoided = _without(worst, preferred)[:MAX_HOSTNAMES]
+    terms = []
+    for index, weight in enumerate(settings.weights):
+        size = -(-len(preferred) // (len(settings.weights) - index))
         if size:
-            prefer.append(WeightedNodes(weight=max(1, round(factor * weight)), hostnames=others[:size]))
-        others = others[size:]
-    last = (*left, *unused(worst))[:MAX_HOSTNAMES]
-    avoid = WeightedNodes(weight=settings.avoided_weight, hostnames=last) if last else None
-    return WorkloadHint(prefer=tuple(prefer), avoid=avoid) if prefer or avoid else None
+            terms.append(WeightedNodes(weight=weight, hostnames=tuple(preferred[:size])))
+        preferred = preferred[size:]
+    avoid = WeightedNodes(weight=settings.avoided_weight, hostnames=avoided) if avoided else None
+    return WorkloadHint(prefer=tuple(terms), avoid=avoid) if terms or avoid else None
+
+
+def hint_for_replacements(
+    hint: WorkloadHint | None, targets: Iterable[str], left: Iterable[str], settings: HintSettings
+) -> WorkloadHint | None:
+    """The hint while replacements of evicted pods are expected.
+
+    The intended targets come first. The other nodes remain, with lower weights: in clusters of more than 100 nodes
+    kube-scheduler scores only some of them, often without the target. The nodes that the pods left are avoided first.
+    """
+    left = tuple(dict.fromkeys(left))
+    first = _without(targets, left)[:MAX_HOSTNAMES]
+    terms = [WeightedNodes(weight=TARGET_WEIGHT, hostnames=first)] if first else []
+    factor = _BESIDE_TARGETS if first else 1.0
+    for term in hint.prefer if hint is not None else ():
+        if others := _without(term.hostnames, (*first, *left)):
+            terms.append(WeightedNodes(weight=max(1, round(factor * term.weight)), hostnames=others))
+    worst = () if hint is None or hint.avoid is None else hint.avoid.hostnames
+    avoided = (*left, *_without(worst, (*first, *left)))[:MAX_HOSTNAMES]
+    avoid = WeightedNodes(weight=settings.avoided_weight, hostnames=avoided) if avoided else None
+    return WorkloadHint(prefer=tuple(terms), avoid=avoid) if terms or avoid else None
+
+
+def _without(hostnames: Iterable[str], others: Collection[str]) -> tuple[str, ...]:
+    return tuple(name for name in dict.fromkeys(hostnames) if name not in others)

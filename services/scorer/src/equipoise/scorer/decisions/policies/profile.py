@@ -138,12 +138,14 @@ class ProfilePolicy(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
         self, points: Array, daily: DailyLoads, pods: Array, base: Array, reserved: Array, resource: int
     ) -> None:
         """Set the points of pods (pods × slots) to 0 on the nodes that they would overcommit in some hour."""
-        peak, peaks = daily.peak[resource][daily.rows], pods.max(axis=1)
-        for node in np.flatnonzero(peak + reserved + peaks.max(initial=0.0) / base > 1.0).tolist():
-            # The sum per hour is computed only if the sum of the peaks exceeds the node.
-            near = np.flatnonzero(peak[node] + reserved[node] + peaks / base[node] > 1.0)
-            hours = daily.share[resource][daily.rows[node]] + (reserved[node] + pods[near] / base[node])
-            points[near[(hours > 1.0).any(axis=1)], node] = 0.0
+        rows, peaks = daily.rows, pods.max(axis=1)
+        # The hours are compared only where the sum of the peaks exceeds the node.
+        near = np.flatnonzero((1.0 - daily.peak[resource][rows] - reserved) * base < peaks.max(initial=0.0))
+        room = ((1.0 - daily.share[resource][rows[near]] - reserved[near, np.newaxis]) * base[near, np.newaxis]).T
+        full = np.zeros((len(pods), len(near)), np.bool_)
+        for hour in range(SLOTS):
+            full |= pods[:, hour, np.newaxis] > room[hour]
+        points[:, near] = np.where(full, 0.0, points[:, near])
 
     def level(self, nodes: CandidateNodes) -> Resources:
         """The cluster's mean over the next 24 hours."""
