@@ -322,10 +322,6 @@ class NodeTable:
         same = utilization is None or placement is None or utilization.uid == placement.uid
         return utilization if same else None, placement
 
-    def placement(self, node: str) -> NodePlacement:
-        """Of a node with a row."""
-        return self._placements[node]
-
     def why_unknown(self, node: str, now: float) -> str:
         """Why this node's load is unknown; empty when it is known."""
         utilization, placement = self._utilizations.get(node), self._placements.get(node)

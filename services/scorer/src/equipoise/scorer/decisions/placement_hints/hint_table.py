@@ -1,7 +1,7 @@
 """The hints of all workloads, from their points on all nodes.
 
-One after the other, each block of workloads chooses its nodes with the load that the hints of all others will send
-there. So not all workloads choose the same nodes, and the pods of a burst between two updates are distributed.
+One after the other, workloads choose their nodes with the load that the hints of all others will send there. So not
+all of them choose the same nodes, and the pods of a burst between two updates are distributed.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,17 +12,18 @@ import msgspec
 from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.contracts.messages.placement import NodePlacement, PlacedPod, WorkloadHint
+from equipoise.contracts.messages.placement import MAX_HOSTNAMES, NodePlacement, PlacedPod, WorkloadHint
 from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.scorer.decisions.placement_hints.expected_pods import expected_pods
 from equipoise.scorer.decisions.placement_hints.node_snapshot import NodeSnapshot, node_snapshot
 from equipoise.scorer.decisions.placement_hints.score_table import Block, ScoreTable
-from equipoise.scorer.decisions.placement_hints.selection import Selection, merged, select, unchanged
+from equipoise.scorer.decisions.placement_hints.selection import Selection, joined, merged, select, unchanged
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 from equipoise.scorer.decisions.placement_hints.terms import hint_for_replacements, workload_hint
 from equipoise.scorer.decisions.placement_hints.workload_demands import WorkloadDemands
 from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.arrays import Demand, Demands
+from equipoise.scorer.state.hint_nodes import HintNode, hint_node
 from equipoise.scorer.state.workload_pods import WorkloadPods
 
 HINTED_KINDS = frozenset(
@@ -39,6 +40,8 @@ HINTED_KINDS = frozenset(
 
 _POINTS_PER_SHARE = 100.0
 """Points that a node loses for pods that will be sent there, per share (0..1) of its base."""
+
+_PODS_PER_PART = 0.5
 
 _RECENT = 60.0
 """Seconds."""
@@ -62,6 +65,7 @@ class HintTable:
         self._scores = ScoreTable(scoring.policy)
         self._demands = WorkloadDemands(scoring.nodes, scoring.policy.demand_chain)
         self._pods = WorkloadPods(max(_RECENT, settings.interval))
+        self._nodes: dict[str, HintNode] = {}
         self._choices: dict[Block, _Choice] = {}
         self._hostnames: Mapping[str, str] = {}
         self._hints: Mapping[Workload, WorkloadHint] = {}
@@ -71,6 +75,10 @@ class HintTable:
     def on_placement(self, message: NodePlacement, placed: Sequence[PlacedPod], now: float) -> None:
         """Use a node's placement; `placed` are the pods that are new on it."""
         self._pods.on_placement(message, placed, now)
+        if message.removed:
+            self._nodes.pop(message.node, None)
+        else:
+            self._nodes[message.node] = hint_node(message)
 
     def hints(self, now: float) -> dict[Workload, WorkloadHint]:
         """The hints of the last update, with what is known of evictions now; none without sufficient data.
@@ -94,7 +102,7 @@ class HintTable:
             self._scores.clear()
             self._choices, self._hints = {}, {}
             return
-        snapshot = node_snapshot(self._scoring, now)
+        snapshot = node_snapshot(self._scoring, self._nodes, now)
         yield
         self._use_names(snapshot)
         workloads = self._hinted_workloads()
@@ -118,8 +126,8 @@ class HintTable:
     # workloads
 
     def _hinted_workloads(self) -> list[Workload]:
-        known = {*self._pods.replicas, *self._scoring.nodes.measured_workloads}
-        workloads = sorted(filter(_is_hinted, known))
+        known = dict.fromkeys((*self._pods.replicas, *self._scoring.nodes.measured_workloads))
+        workloads = list(filter(_is_hinted, known))
         self._pods.retain(known)
         self._demands.retain(workloads)
         return workloads
@@ -137,17 +145,13 @@ class HintTable:
         before, self._choices = self._choices, {}
         sent = np.zeros((len(snapshot.hostnames), len(RESOURCES)))
         for choice in before.values():
-            self._add(sent, choice, 1.0)
+            self._add(sent, choice.selection, choice.usage, 1.0)
         yield
         for block in self._scores.blocks:
-            known = before.get(block)
-            if known is not None:
-                self._add(sent, known, -1.0)
             pods = np.array([expected[each] for each in block.workloads])
-            choice = self._choose(block, known, snapshot, tolerated, sent)
-            choice.usage = block.demands.usage[:, 0] * pods[:, np.newaxis]
-            self._add(sent, choice, 1.0)
-            self._choices[block] = choice
+            known = before.get(block) or _no_choice(len(pods), self._settings.preferred)
+            usage = block.demands.usage[:, 0] * pods[:, np.newaxis]
+            self._choices[block] = self._choose(block, known, usage, _parts(pods), snapshot, tolerated, sent)
             yield
         found = {
             workload: hint
@@ -161,40 +165,59 @@ class HintTable:
     def _choose(
         self,
         block: Block,
-        before: _Choice | None,
+        before: _Choice,
+        usage: Array,
+        parts: Sequence[slice],
         snapshot: NodeSnapshot,
         tolerated: Mapping[Workload, set[Taint]],
         sent: Array,
     ) -> _Choice:
-        """A hint remains as it was unless other nodes are better by `min_change`."""
-        share = np.nan_to_num(sent / snapshot.nodes.base).max(axis=1)
-        points = block.points - (_POINTS_PER_SHARE * share).astype(np.float32)
+        """Each part chooses with what the others send. A hint remains unless other nodes are better by `min_change`."""
+        settings, min_spread = self._settings, self._scoring.settings.min_spread
         candidates = snapshot.usable & _fit(block.demands, snapshot.headroom)
         if (blocked := _blocked(block.workloads, snapshot, tolerated)) is not None:
             candidates &= ~blocked
-        selection = select(points, candidates, self._settings, min_spread=self._scoring.settings.min_spread)
-        hints: list[WorkloadHint | None] = [None] * len(block.workloads)
-        kept = np.zeros(len(hints), np.bool_)
-        if before is not None:
-            kept = unchanged(before.selection, selection, points, candidates, self._settings)
-            selection = merged(before.selection, selection, kept)
-            hints = before.hints.copy()
-        for row in np.flatnonzero(~kept).tolist():
-            best, worst = (
-                [snapshot.hostnames[column] for column in columns[row].tolist() if column >= 0]
-                for columns in (selection.best, selection.worst)
-            )
-            hints[row] = workload_hint(best, worst, self._settings)
-        return _Choice(selection=selection, hints=hints, usage=np.zeros((len(hints), len(RESOURCES))))
+        selections, hints = [], before.hints.copy()
+        for part in parts:
+            old = before.selection.part(part)
+            self._add(sent, old, before.usage[part], -1.0)
+            share = np.nan_to_num(sent / snapshot.nodes.base).max(axis=1)
+            points = block.points[part] - (_POINTS_PER_SHARE * share).astype(np.float32)
+            selection = select(points, candidates[part], settings, min_spread=min_spread)
+            kept = unchanged(old, selection, points, candidates[part], settings)
+            selection = merged(old, selection, kept)
+            self._add(sent, selection, usage[part], 1.0)
+            selections.append(selection)
+            for row in np.flatnonzero(~kept).tolist():
+                best, worst = (
+                    [snapshot.hostnames[column] for column in columns[row].tolist() if column >= 0]
+                    for columns in (selection.best, selection.worst)
+                )
+                hints[part.start + row] = workload_hint(best, worst, settings)
+        return _Choice(selection=joined(selections), hints=hints, usage=usage)
 
-    def _add(self, sent: Array, choice: _Choice, sign: float) -> None:
+    def _add(self, sent: Array, selection: Selection, usage: Array, sign: float) -> None:
         """The pods of a workload go to the nodes of its first term, in equal parts."""
-        first = choice.selection.best[:, : -(-self._settings.nodes // len(self._settings.weights))]
+        first = selection.best[:, : self._settings.terms[0].nodes]
         named = first >= 0
-        part = sign * choice.usage / np.maximum(named.sum(axis=1), 1)[:, np.newaxis]
+        part = sign * usage / np.maximum(named.sum(axis=1), 1)[:, np.newaxis]
         for resource in range(len(RESOURCES)):
             amount = np.repeat(part[:, resource, np.newaxis], first.shape[1], axis=1)[named]
             sent[:, resource] += np.bincount(first[named], weights=amount, minlength=len(sent))
+
+
+def _no_choice(workloads: int, preferred: int) -> _Choice:
+    selection = Selection(
+        best=np.full((workloads, preferred), -1, np.intp), worst=np.full((workloads, MAX_HOSTNAMES), -1, np.intp)
+    )
+    return _Choice(selection=selection, hints=[None] * workloads, usage=np.zeros((workloads, len(RESOURCES))))
+
+
+def _parts(pods: Array) -> list[slice]:
+    """Successive workloads that get `_PODS_PER_PART` pods together: they choose without knowing of one another."""
+    number = (np.cumsum(pods) / _PODS_PER_PART).astype(np.intp)
+    starts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist()]
+    return [slice(start, end) for start, end in zip(starts, [*starts[1:], len(pods)], strict=True)]
 
 
 def _is_hinted(workload: Workload) -> bool:

@@ -1,16 +1,14 @@
 """All nodes at one time, as hints are computed from them."""
 
+from collections.abc import Mapping
+
 import msgspec
 
-from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects import Taint
-from equipoise.contracts.kubernetes.taints import being_removed, may_be_removed
-from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.numeric import Array, Flags, Rows, np
 from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.arrays import CandidateNodes
-from equipoise.scorer.state.node_table import headroom
-from equipoise.scorer.state.workload_pods import blocking_taints
+from equipoise.scorer.state.hint_nodes import UNKNOWN_NODE, HintNode
 
 
 class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,10 +19,10 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Values of the label `kubernetes.io/hostname`; empty for a node that no hint can name."""
 
     usable: Flags
-    """Per node: its load is known, it is ready and not cordoned, it remains, and a hint can name it."""
+    """Per node: its load of both resources is known, no autoscaler removes it, and a hint can name it."""
 
     headroom: Array
-    """nodes × (resources, pods): what pods can request in addition; see `node_table.headroom`."""
+    """nodes × (resources, pods): what pods can request in addition; −∞ if the node is cordoned or not ready."""
 
     taints: tuple[frozenset[Taint], ...]
     """The different sets of taints that keep pods away."""
@@ -36,40 +34,27 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """(nodes, then the cluster) × numbers: what points are computed from."""
 
 
-def node_snapshot(scoring: ScoringState, now: float) -> NodeSnapshot:
-    """The nodes of known and of unknown load."""
+def node_snapshot(scoring: ScoringState, known: Mapping[str, HintNode], now: float) -> NodeSnapshot:
+    """The nodes with a measured load, fresh or not."""
     table = scoring.nodes
     names = sorted(table.names)
-    rows = table.rows(names)
-    nodes = table.candidates(names, rows, now, scoring.reserved(now, without=""), spans=scoring.policy.placement_spans)
+    reserved = scoring.reserved(now, without="")
+    nodes = table.candidates(names, table.rows(names), now, reserved, spans=scoring.policy.placement_spans)
     if nodes.daily is not None:
         nodes = msgspec.structs.replace(nodes, daily=nodes.daily.detached())
-    placements = [table.placement(name) for name in names]
-    requests = nodes.requests
+    found = [known.get(name, UNKNOWN_NODE) for name in names]
     sets: dict[frozenset[Taint], int] = {}
-    taint_set = [sets.setdefault(blocking_taints(each.taints), len(sets)) for each in placements]
-    hostnames = tuple(each.labels.get(HOSTNAME, "") for each in placements)
-    usable = np.array(
-        [_remains(each) and bool(name) for each, name in zip(placements, hostnames, strict=True)], np.bool_
-    )
-    replace = msgspec.structs.replace
-    left = [headroom(replace(each, taints=[]), requests[column]) for column, each in enumerate(placements)]
+    taint_set = [sets.setdefault(each.taints, len(sets)) for each in found]
+    unknown = np.any(np.isnan(nodes.load).all(axis=1), axis=1)
+    usable = np.array([each.remains and bool(each.hostname) for each in found], np.bool_)
     return NodeSnapshot(
         nodes=nodes,
-        hostnames=hostnames,
-        usable=usable & ~np.isnan(nodes.load).all(axis=(1, 2)),
-        headroom=np.array(left).reshape(len(names), -1),
+        hostnames=tuple(each.hostname for each in found),
+        usable=usable & ~unknown,
+        headroom=np.array([each.headroom for each in found]).reshape(len(names), -1),
         taints=tuple(sets),
         taint_set=np.array(taint_set, np.intp),
         inputs=_inputs(nodes),
-    )
-
-
-def _remains(placement: NodePlacement) -> bool:
-    return (
-        placement.ready
-        and not placement.cordoned
-        and not (being_removed(placement.taints) or may_be_removed(placement.taints))
     )
 
 

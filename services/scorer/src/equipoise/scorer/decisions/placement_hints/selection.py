@@ -1,9 +1,11 @@
 """Chooses the nodes of hints, of several workloads at once, from their points on every node."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from equipoise.contracts.messages.placement import MAX_HOSTNAMES
-from equipoise.contracts.numeric import Array, Flags, Rows, np
+from equipoise.contracts.numeric import Array, Flags, Rows, Singles, np
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 
 
@@ -16,8 +18,12 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     worst: Rows
     """The worst node first."""
 
+    def part(self, rows: slice) -> "Selection":
+        """That of some of the workloads."""
+        return Selection(best=self.best[rows], worst=self.worst[rows])
 
-def select(points: Array, candidates: Flags, settings: HintSettings, *, min_spread: float) -> Selection:
+
+def select(points: Singles, candidates: Flags, settings: HintSettings, *, min_spread: float) -> Selection:
     """`points` and `candidates` (nodes that the pods can use and whose load is known) are workloads × nodes.
 
     A share of the candidates, the worst ones, is avoided; of the others, the best ones with points are preferred.
@@ -28,20 +34,18 @@ def select(points: Array, candidates: Flags, settings: HintSettings, *, min_spre
     hinted = high.max(axis=1, initial=-np.inf) - low.min(axis=1, initial=np.inf) >= max(min_spread, 1e-9)
     count = candidates.sum(axis=1)
     avoided = np.minimum(MAX_HOSTNAMES, (settings.avoided_share * count).astype(np.intp))
-    preferred = np.minimum(settings.nodes, np.minimum(usable.sum(axis=1), count - avoided))
+    preferred = np.minimum(settings.preferred, np.minimum(usable.sum(axis=1), count - avoided))
     return Selection(
-        best=_lowest(-high, settings.nodes, np.where(hinted, preferred, 0)),
+        best=_lowest(-high, settings.preferred, np.where(hinted, preferred, 0)),
         worst=_lowest(low, MAX_HOSTNAMES, np.where(hinted, avoided, 0)),
     )
 
 
-def unchanged(before: Selection, now: Selection, points: Array, candidates: Flags, settings: HintSettings) -> Flags:
+def unchanged(before: Selection, now: Selection, points: Singles, candidates: Flags, settings: HintSettings) -> Flags:
     """Per workload: whether the nodes chosen before are still candidates, and the ones chosen now no better by more
     than `settings.min_change` points."""
-    if before.best.shape != now.best.shape:
-        return np.zeros(len(points), np.bool_)
-    terms = np.repeat(settings.weights, -(-settings.nodes // len(settings.weights)))[: settings.nodes]
-    better = _mean(points, now.best, terms) - _mean(points, before.best, terms)
+    weights = np.repeat([term.weight for term in settings.terms], [term.nodes for term in settings.terms])
+    better = _mean(points, now.best, weights) - _mean(points, before.best, weights)
     worse = _mean(points, before.worst, np.ones(MAX_HOSTNAMES)) - _mean(points, now.worst, np.ones(MAX_HOSTNAMES))
     same = (better <= settings.min_change) & (worse <= settings.min_change)
     for old, new in ((before.best, now.best), (before.worst, now.worst)):
@@ -56,14 +60,21 @@ def merged(before: Selection, now: Selection, kept: Flags) -> Selection:
     return Selection(best=np.where(rows, before.best, now.best), worst=np.where(rows, before.worst, now.worst))
 
 
-def _mean(points: Array, columns: Rows, weights: Array) -> Array:
+def joined(parts: Sequence[Selection]) -> Selection:
+    """The selection of all workloads."""
+    return Selection(
+        best=np.concatenate([part.best for part in parts]), worst=np.concatenate([part.worst for part in parts])
+    )
+
+
+def _mean(points: Singles, columns: Rows, weights: Array) -> Array:
     weights = weights * (columns >= 0)
     total = (np.take_along_axis(points, np.maximum(columns, 0), axis=1) * weights).sum(axis=1)
     mean: Array = total / np.maximum(weights.sum(axis=1), 1)
     return mean
 
 
-def _lowest(values: Array, width: int, sizes: Rows) -> Rows:
+def _lowest(values: Singles, width: int, sizes: Rows) -> Rows:
     """rows × width: the columns of the `sizes` lowest values, the lowest first, then −1."""
     count, columns = values.shape
     found = np.full((count, width), -1, np.intp)

@@ -11,8 +11,16 @@ from equipoise.contracts.messages.placement import MAX_HOSTNAMES
 TermWeight = Annotated[int, Meta(ge=1, le=100)]
 
 
+class TermSettings(Section, frozen=True, kw_only=True):
+    """One preferred term."""
+
+    weight: TermWeight
+    nodes: Annotated[int, Meta(ge=1, le=MAX_HOSTNAMES)]
+    """Number of nodes."""
+
+
 class HintSettings(Section, frozen=True, kw_only=True):
-    """Placement hints, for a kube-scheduler without the extender."""
+    """Placement hints: preferred nodes of new pods, for a kube-scheduler without the extender."""
 
     enabled: bool = False
     """Publish hints."""
@@ -20,23 +28,29 @@ class HintSettings(Section, frozen=True, kw_only=True):
     interval: Duration = Duration(15)
     """How often hints are computed."""
 
-    weights: Annotated[tuple[TermWeight, ...], Meta(min_length=1, max_length=10)] = (50, 38, 25, 12)
-    """Weight of each preferred term, the best nodes first. More terms cost kube-scheduler time, more nodes do not."""
-
-    nodes: Annotated[int, Meta(ge=1)] = 20
-    """Preferred nodes of a workload, in all terms together."""
+    terms: Annotated[tuple[TermSettings, ...], Meta(min_length=1, max_length=10)] = (
+        TermSettings(weight=50, nodes=5),
+        TermSettings(weight=38, nodes=5),
+        TermSettings(weight=25, nodes=5),
+        TermSettings(weight=12, nodes=5),
+    )
+    """The best nodes in the first term, the next ones in the second. kube-scheduler needs more time for more terms, but
+    not for more nodes."""
 
     avoided_share: Share = 0.25
-    """Share of the worst nodes that is avoided; at most 50 nodes."""
+    """The worst nodes, as a share of those that a pod can use, are avoided; at most 50 nodes."""
 
     avoided_weight: TermWeight = 50
+    """Weight that all other nodes get."""
 
     min_change: Annotated[float, Meta(ge=0, le=100)] = 1.0
-    """Points by which other nodes must be better before a hint changes."""
+    """Points by which other nodes must be better, before a hint changes."""
+
+    @property
+    def preferred(self) -> int:
+        """Preferred nodes of a workload, in all terms."""
+        return sum(term.nodes for term in self.terms)
 
     def __post_init__(self) -> None:
-        if self.nodes < len(self.weights) or self.nodes > MAX_HOSTNAMES * len(self.weights):
-            raise ValueError(
-                f"nodes: {self.nodes} nodes cannot be divided into {len(self.weights)} terms (weights) of 1 to "
-                f"{MAX_HOSTNAMES} nodes"
-            )
+        if self.interval <= 0:
+            raise ValueError("interval must be longer than 0s")

@@ -1,6 +1,6 @@
 """Writes the hint of one workload: preferred nodes in terms of decreasing weight, and a term of nodes to avoid."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from equipoise.contracts.messages.placement import MAX_HOSTNAMES, WeightedNodes, WorkloadHint
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
@@ -12,19 +12,18 @@ _BESIDE_TARGETS = 0.5
 """Factor of the other weights while there are targets."""
 
 
-def workload_hint(best: Sequence[str], worst: Iterable[str], settings: HintSettings) -> WorkloadHint | None:
+def workload_hint(best: Iterable[str], worst: Iterable[str], settings: HintSettings) -> WorkloadHint | None:
     """`best` and `worst` are hostnames, the best and the worst first; None without any.
 
     A hostname that occurs twice (two nodes have the same label) counts once.
     """
-    preferred = list(dict.fromkeys(best))
+    preferred = tuple(dict.fromkeys(best))
     avoided = _without(worst, preferred)[:MAX_HOSTNAMES]
-    terms = []
-    for index, weight in enumerate(settings.weights):
-        size = -(-len(preferred) // (len(settings.weights) - index))
-        if size:
-            terms.append(WeightedNodes(weight=weight, hostnames=tuple(preferred[:size])))
-        preferred = preferred[size:]
+    terms, end = [], 0
+    for term in settings.terms:
+        start, end = end, end + term.nodes
+        if hostnames := preferred[start:end]:
+            terms.append(WeightedNodes(weight=term.weight, hostnames=hostnames))
     avoid = WeightedNodes(weight=settings.avoided_weight, hostnames=avoided) if avoided else None
     return WorkloadHint(prefer=tuple(terms), avoid=avoid) if terms or avoid else None
 
