@@ -19,7 +19,10 @@ from equipoise.scorer.decisions.scoring_state import ScoringState
 
 WEB = a_workload()
 SETTINGS = HintSettings(
-    terms=(TermSettings(weight=50, nodes=1), TermSettings(weight=25, nodes=2)), avoided_share=0.25, min_change=0.0
+    terms=(TermSettings(weight=50, nodes=1), TermSettings(weight=25, nodes=2)),
+    preferred_share=1.0,
+    avoided_share=0.25,
+    min_change=0.0,
 )
 
 

@@ -21,7 +21,7 @@ tables = st.tuples(st.integers(1, 4), st.integers(0, 12)).flatmap(
 def test_only_candidates_are_chosen_and_the_best_have_the_most_points(table: tuple[Singles, Flags]) -> None:
     """No candidate that was not chosen is better than a preferred one, or worse than an avoided one."""
     points, candidates = table
-    selection = select(points, candidates, SETTINGS, min_spread=5.0)
+    selection = select(points, candidates, SETTINGS)
 
     for row in range(len(points)):
         best, worst = (columns[row][columns[row] >= 0] for columns in (selection.best, selection.worst))
@@ -37,20 +37,10 @@ def test_only_candidates_are_chosen_and_the_best_have_the_most_points(table: tup
         assert (np.diff(points[row][worst]) >= 0).all()
 
 
-def test_equal_nodes_get_no_hint() -> None:
-    """There is nothing to prefer."""
-    points, candidates = np.full((1, 8), 50.0, np.float32), np.ones((1, 8), np.bool_)
-
-    selection = select(points, candidates, SETTINGS, min_spread=0.0)
-
-    assert (selection.best < 0).all()
-    assert (selection.worst < 0).all()
-
-
 def test_at_most_50_nodes_are_avoided() -> None:
     """A term has no more hostnames."""
     points, candidates = np.arange(1, 401, dtype=np.float32)[np.newaxis], np.ones((1, 400), np.bool_)
 
-    worst = select(points, candidates, SETTINGS, min_spread=5.0).worst[0]
+    worst = select(points, candidates, SETTINGS).worst[0]
 
     assert list(range(MAX_HOSTNAMES)) == worst.tolist()

@@ -72,6 +72,8 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The policy itself; None for STOCK and GREEDY."""
 
     placement: PlacementMode = "extender"
+    """Of a policy. Without one, nothing reaches kube-scheduler."""
+
     descheduler: bool = False
     seed: int = 1
     """Seed of the order of arrivals and of all other randomness."""
@@ -307,6 +309,7 @@ class Replay:
         figures = RunFigures(
             scenario=plan.scenario,
             policy=plan.policy,
+            placement="none" if plan.scoring is None else plan.placement,
             descheduler=plan.descheduler,
             arrival_seed=plan.seed,
             sample=self._sample,

@@ -35,6 +35,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     """A policy's name, "stock" for kube-scheduler alone, or an unattainable reference: "greedy"."""
 
+    placement: PlacementMode = "extender"
     descheduler: bool
     arrival_seed: int
     sample: Literal["in", "out"]

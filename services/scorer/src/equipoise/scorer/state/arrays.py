@@ -189,6 +189,18 @@ def resources(values: Array) -> Resources:
     )
 
 
+def with_more_load(nodes: CandidateNodes, resource: int, share: float) -> CandidateNodes:
+    """The nodes if each had so much more load (0..1) of one resource, in every window and hour."""
+    load = nodes.load.copy()
+    load[:, :, resource] += share
+    if nodes.daily is None:
+        return msgspec.structs.replace(nodes, load=load)
+    reserved = nodes.daily.reserved.copy()
+    reserved[resource] += share
+    daily = msgspec.structs.replace(nodes.daily, reserved=reserved)
+    return msgspec.structs.replace(nodes, load=load, daily=daily)
+
+
 def shortest_known(load: Array) -> Array:
     """nodes × resources: of nodes × windows × resources, the shortest window that is known for each node."""
     first = (~np.isnan(load).all(axis=2)).argmax(axis=1)

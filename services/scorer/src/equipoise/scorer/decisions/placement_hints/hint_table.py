@@ -17,7 +17,7 @@ from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.scorer.decisions.placement_hints.expected_pods import expected_pods
 from equipoise.scorer.decisions.placement_hints.node_snapshot import NodeSnapshot, node_snapshot
 from equipoise.scorer.decisions.placement_hints.score_table import Block, ScoreTable
-from equipoise.scorer.decisions.placement_hints.selection import Selection, joined, merged, select, unchanged
+from equipoise.scorer.decisions.placement_hints.selection import Selection, joined, merged, select, spread, unchanged
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 from equipoise.scorer.decisions.placement_hints.terms import hint_for_replacements, workload_hint
 from equipoise.scorer.decisions.placement_hints.workload_demands import WorkloadDemands
@@ -37,9 +37,6 @@ HINTED_KINDS = frozenset(
     }
 )
 """(group, kind). A controller of another kind might compare its pods with what it wrote, and create them again."""
-
-_POINTS_PER_SHARE = 100.0
-"""Points that a node loses for pods that will be sent there, per share (0..1) of its base."""
 
 _PODS_PER_PART = 0.5
 
@@ -172,18 +169,23 @@ class HintTable:
         tolerated: Mapping[Workload, set[Taint]],
         sent: Array,
     ) -> _Choice:
-        """Each part chooses with what the others send. A hint remains unless other nodes are better by `min_change`."""
-        settings, min_spread = self._settings, self._scoring.settings.min_spread
+        """Each part chooses with what the others send. A hint remains unless other nodes are better by `min_change`.
+
+        A workload whose candidates differ by less than `scorer.minSpread` gets no hint.
+        """
+        settings = self._settings
         candidates = snapshot.usable & _fit(block.demands, snapshot.headroom)
         if (blocked := _blocked(block.workloads, snapshot, tolerated)) is not None:
             candidates &= ~blocked
+        level = spread(block.points, candidates) < self._scoring.settings.min_spread
         selections, hints = [], before.hints.copy()
         for part in parts:
             old = before.selection.part(part)
             self._add(sent, old, before.usage[part], -1.0)
-            share = np.nan_to_num(sent / snapshot.nodes.base).max(axis=1)
-            points = block.points[part] - (_POINTS_PER_SHARE * share).astype(np.float32)
-            selection = select(points, candidates[part], settings, min_spread=min_spread)
+            share = np.nan_to_num(sent / snapshot.nodes.base)
+            points = block.points[part] - (block.slopes[part] @ share.T).astype(np.float32)
+            selection = select(points, candidates[part], settings)
+            selection.best[level[part]], selection.worst[level[part]] = -1, -1
             kept = unchanged(old, selection, points, candidates[part], settings)
             selection = merged(old, selection, kept)
             self._add(sent, selection, usage[part], 1.0)
@@ -198,8 +200,9 @@ class HintTable:
 
     def _add(self, sent: Array, selection: Selection, usage: Array, sign: float) -> None:
         """The pods of a workload go to the nodes of its first term, in equal parts."""
-        first = selection.best[:, : self._settings.terms[0].nodes]
-        named = first >= 0
+        settings, first = self._settings, selection.best
+        sizes = np.ceil((first >= 0).sum(axis=1, keepdims=True) * (settings.terms[0].nodes / settings.preferred))
+        named = (first >= 0) & (np.arange(first.shape[1]) < sizes)
         part = sign * usage / np.maximum(named.sum(axis=1), 1)[:, np.newaxis]
         for resource in range(len(RESOURCES)):
             amount = np.repeat(part[:, resource, np.newaxis], first.shape[1], axis=1)[named]

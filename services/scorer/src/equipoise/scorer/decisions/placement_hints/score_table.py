@@ -10,14 +10,19 @@ from operator import is_not
 import msgspec
 
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.numeric import Array, Rows, Singles, np
 from equipoise.scorer.decisions.placement_hints.node_snapshot import NodeSnapshot
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.ranking import points_of_pods
-from equipoise.scorer.state.arrays import Demand, Demands
+from equipoise.scorer.state.arrays import Demand, Demands, with_more_load
 
 BLOCK = 100
 """Workloads."""
+
+_SLOPE_NODES = 16
+_SLOPE_STEP = 0.05
+"""Share (0..1) of the base."""
 
 _CELLS_PER_STEP = 500_000
 
@@ -37,6 +42,9 @@ class Block(msgspec.Struct, kw_only=True, eq=False):
 
     points: Singles
     """workloads × nodes. Single precision needs half of the memory."""
+
+    slopes: Array
+    """workloads × resources: points that a node loses per share (0..1) of its base that is used in addition."""
 
 
 class ScoreTable:
@@ -106,7 +114,9 @@ class ScoreTable:
     def _new_block(self, workloads: list[Workload], demands: list[Demand], snapshot: NodeSnapshot) -> Block:
         all_demands = Demands.of(demands)
         points = points_of_pods(self._policy, snapshot.nodes, all_demands).astype(np.float32)
-        return Block(workloads=workloads, demands=all_demands, points=points)
+        return Block(
+            workloads=workloads, demands=all_demands, points=points, slopes=_slopes(self._policy, snapshot, all_demands)
+        )
 
     def _update_demands(self, block: Block, demands: list[Demand], snapshot: NodeSnapshot) -> None:
         before = block.demands
@@ -128,6 +138,7 @@ class ScoreTable:
         rows = [new[index] for index in changed.tolist()]
         points = points_of_pods(self._policy, snapshot.nodes, Demands.of([each[row] for row in rows]))
         block.points[rows] = points
+        block.slopes = _slopes(self._policy, snapshot, block.demands)
 
     def _update_nodes(self, blocks: Sequence[Block], changed: Rows, snapshot: NodeSnapshot) -> Iterator[None]:
         demands = Demands(
@@ -144,6 +155,20 @@ class ScoreTable:
                 start, end = end, end + len(block.workloads)
                 block.points[:, columns] = points[start:end]
             yield
+
+
+def _slopes(policy: ScoringPolicy, snapshot: NodeSnapshot, demands: Demands) -> Array:
+    """The mean difference on some nodes. Nodes with the lowest and highest scores are not counted: these are limits."""
+    count = len(snapshot.hostnames)
+    some = snapshot.nodes.take(np.unique(np.linspace(0, count - 1, min(count, _SLOPE_NODES)).astype(np.intp)))
+    points = policy.score_pods(some, demands)
+    found = np.zeros((len(demands), len(RESOURCES)))
+    for resource in range(len(RESOURCES)):
+        fuller = policy.score_pods(with_more_load(some, resource, _SLOPE_STEP), demands)
+        counted = (points > 1.0) & (points < 100.0) & (fuller > 1.0) & (fuller < 100.0)
+        difference = np.where(counted, points - fuller, 0.0).sum(axis=1) / np.maximum(counted.sum(axis=1), 1)
+        found[:, resource] = difference / _SLOPE_STEP
+    return found
 
 
 def _amounts(demand: Demand, daily: Array) -> Array:

@@ -23,30 +23,35 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
         return Selection(best=self.best[rows], worst=self.worst[rows])
 
 
-def select(points: Singles, candidates: Flags, settings: HintSettings, *, min_spread: float) -> Selection:
+def spread(points: Singles, candidates: Flags) -> Array:
+    """Per workload: the points between its best and its worst candidate; 0 without candidates."""
+    high = np.where(candidates, points, -np.inf).max(axis=1, initial=-np.inf)
+    low = np.where(candidates, points, np.inf).min(axis=1, initial=np.inf)
+    between: Array = np.where(high >= low, high - low, 0.0)
+    return between
+
+
+def select(points: Singles, candidates: Flags, settings: HintSettings) -> Selection:
     """`points` and `candidates` (nodes that the pods can use and whose load is known) are workloads × nodes.
 
     A share of the candidates, the worst ones, is avoided; of the others, the best ones with points are preferred.
-    A workload whose candidates differ by less than `min_spread` points gets no hint.
     """
     usable = candidates & (points > 0.0)
-    high, low = np.where(usable, points, -np.inf), np.where(candidates, points, np.inf)
-    hinted = high.max(axis=1, initial=-np.inf) - low.min(axis=1, initial=np.inf) >= max(min_spread, 1e-9)
     count = candidates.sum(axis=1)
     avoided = np.minimum(MAX_HOSTNAMES, (settings.avoided_share * count).astype(np.intp))
-    preferred = np.minimum(settings.preferred, np.minimum(usable.sum(axis=1), count - avoided))
+    preferred = np.maximum(settings.preferred_share * count, 1).astype(np.intp)
+    preferred = np.minimum(np.minimum(preferred, settings.preferred), np.minimum(usable.sum(axis=1), count - avoided))
     return Selection(
-        best=_lowest(-high, settings.preferred, np.where(hinted, preferred, 0)),
-        worst=_lowest(low, MAX_HOSTNAMES, np.where(hinted, avoided, 0)),
+        best=_lowest(np.where(usable, -points, np.inf), settings.preferred, preferred),
+        worst=_lowest(np.where(candidates, points, np.inf), MAX_HOSTNAMES, avoided),
     )
 
 
 def unchanged(before: Selection, now: Selection, points: Singles, candidates: Flags, settings: HintSettings) -> Flags:
     """Per workload: whether the nodes chosen before are still candidates, and the ones chosen now no better by more
     than `settings.min_change` points."""
-    weights = np.repeat([term.weight for term in settings.terms], [term.nodes for term in settings.terms])
-    better = _mean(points, now.best, weights) - _mean(points, before.best, weights)
-    worse = _mean(points, before.worst, np.ones(MAX_HOSTNAMES)) - _mean(points, now.worst, np.ones(MAX_HOSTNAMES))
+    better = _mean(points, now.best) - _mean(points, before.best)
+    worse = _mean(points, before.worst) - _mean(points, now.worst)
     same = (better <= settings.min_change) & (worse <= settings.min_change)
     for old, new in ((before.best, now.best), (before.worst, now.worst)):
         same &= ((old >= 0) == (new >= 0)).all(axis=1)
@@ -67,8 +72,9 @@ def joined(parts: Sequence[Selection]) -> Selection:
     )
 
 
-def _mean(points: Singles, columns: Rows, weights: Array) -> Array:
-    weights = weights * (columns >= 0)
+def _mean(points: Singles, columns: Rows) -> Array:
+    """The weighted mean of the points of the chosen nodes: the first ones count most."""
+    weights = np.arange(columns.shape[1], 0, -1) * (columns >= 0)
     total = (np.take_along_axis(points, np.maximum(columns, 0), axis=1) * weights).sum(axis=1)
     mean: Array = total / np.maximum(weights.sum(axis=1), 1)
     return mean

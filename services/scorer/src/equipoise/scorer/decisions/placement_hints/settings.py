@@ -29,13 +29,17 @@ class HintSettings(Section, frozen=True, kw_only=True):
     """How often hints are computed."""
 
     terms: Annotated[tuple[TermSettings, ...], Meta(min_length=1, max_length=10)] = (
-        TermSettings(weight=50, nodes=5),
-        TermSettings(weight=38, nodes=5),
-        TermSettings(weight=25, nodes=5),
-        TermSettings(weight=12, nodes=5),
+        TermSettings(weight=50, nodes=10),
+        TermSettings(weight=38, nodes=10),
+        TermSettings(weight=25, nodes=10),
+        TermSettings(weight=12, nodes=10),
     )
     """The best nodes in the first term, the next ones in the second. kube-scheduler needs more time for more terms, but
     not for more nodes."""
+
+    preferred_share: Share = 0.4
+    """Of the nodes that a pod can use, at most this share is preferred, in terms of proportionally fewer nodes. If one
+    term had half of a small cluster, the best nodes would be no better than the others."""
 
     avoided_share: Share = 0.25
     """The worst nodes, as a share of those that a pod can use, are avoided; at most 50 nodes."""

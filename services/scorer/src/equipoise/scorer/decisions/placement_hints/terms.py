@@ -15,15 +15,18 @@ _BESIDE_TARGETS = 0.5
 def workload_hint(best: Iterable[str], worst: Iterable[str], settings: HintSettings) -> WorkloadHint | None:
     """`best` and `worst` are hostnames, the best and the worst first; None without any.
 
-    A hostname that occurs twice (two nodes have the same label) counts once.
+    Fewer nodes than all terms have are divided among the terms in proportion. A hostname that occurs twice (two nodes
+    have the same label) counts once.
     """
     preferred = tuple(dict.fromkeys(best))
     avoided = _without(worst, preferred)[:MAX_HOSTNAMES]
-    terms, end = [], 0
+    terms, start, nodes = [], 0, 0
     for term in settings.terms:
-        start, end = end, end + term.nodes
+        nodes += term.nodes
+        end = -(-len(preferred) * nodes // settings.preferred)
         if hostnames := preferred[start:end]:
             terms.append(WeightedNodes(weight=term.weight, hostnames=hostnames))
+        start = end
     avoid = WeightedNodes(weight=settings.avoided_weight, hostnames=avoided) if avoided else None
     return WorkloadHint(prefer=tuple(terms), avoid=avoid) if terms or avoid else None
 
