@@ -81,8 +81,9 @@ def pod_of(
         reference = {"apiVersion": version, "kind": kind, "name": name, "uid": "0-0", "controller": controller}
         metadata["ownerReferences"] = [reference]
     if written_at:
-        entry = {"manager": "client", "operation": "Apply", "apiVersion": "v1", "time": written_at}
-        metadata["managedFields"] = [entry | {"fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:labels": {}}}}]
+        fields = {"fieldsType": "FieldsV1", "fieldsV1": {"f:status": {"f:message": {}}}, "subresource": "status"}
+        entry = {"manager": "client", "operation": "Update", "apiVersion": "v1", "time": written_at}
+        metadata["managedFields"] = [entry | fields]
     containers = [{"name": "main", "image": "fake"}]
     return {
         "apiVersion": "v1",

@@ -1,24 +1,43 @@
 """Placement hints on a real API server, with a kube-scheduler that nobody configured."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from cluster_fixtures import StartCluster
-from deployment.base import ROOT
+from deployment.base import NAMESPACE, ROOT, base_documents
+from deployment.kustomize import read_documents
 from e2e.hinted_pods import AFFINITIES, HINTED_KEYS, OWN_TERM, UNTOUCHED, Document, pod_of
+from prometheus_client import CollectorRegistry
 
+from equipoise.annotator.service import Annotator
+from equipoise.annotator.settings import AnnotatorSettings, HintSettings
+from equipoise.contracts.bus.subjects import placement_hint
+from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.hints.policy import HINTED, NAME
+from equipoise.contracts.messages.placement import PlacementHints, WeightedNodes, WorkloadHint
+from equipoise.runtime.configuration import Configuration, Kubernetes, Shared
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.health import Health
+from equipoise.runtime.process.lifecycle import Runtime
 from equipoise.testbed.api import Api, ApiError
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.objects import namespace, node
+from equipoise.testbed.memory.bus import MemoryBus
+from equipoise.testbed.objects import deployment, namespace, node, pod_template
 
 HINTS = ROOT / "k8s" / "hints"
 API = "/apis/equipoise.dev/v1alpha1"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+
+WEB = HINTED_KEYS["Deployment.web"]
+
+PATIENCE = 3.0
+"""Seconds in which a pod must be created, on a busy machine: the policy itself takes milliseconds."""
 
 TERMS = [
     {
@@ -61,15 +80,21 @@ class Pods:
         self._api = api
 
     async def create(self, place: str, **fields: Any) -> Document:
-        """The pod as the API server would store it. Raises ApiError when it refuses the pod."""
+        """The pod as the API server would store it. Raises ApiError when it refuses the pod, and TimeoutError."""
         pod = pod_of(place, **fields)
-        created: Document = await self._api.request("POST", f"/api/v1/namespaces/{place}/pods?dryRun=All", pod)
+        async with asyncio.timeout(PATIENCE):
+            created: Document = await self._api.request("POST", f"/api/v1/namespaces/{place}/pods?dryRun=All", pod)
         return created
 
+    async def create_every_kind(self) -> None:
+        """Raises as `create`."""
+        for fields in (*HINTED_KEYS.values(), *UNTOUCHED.values()):
+            await self.create("shop", **fields)
+
     async def until(self, hinted: bool, place: str, **fields: Any) -> None:
-        """Wait until a new pod gets a hint, or none. The API server refuses no pod meanwhile."""
+        """Wait until a new pod gets a hint, or none. The API server refuses no pod meanwhile, and delays none."""
         async with asyncio.timeout(60):
-            while await self.is_hinted(place, **fields) is not hinted:
+            while await self.is_hinted(place, **fields) is not hinted:  # noqa: ASYNC110  each time is a request
                 await asyncio.sleep(0.02)
 
     async def is_hinted(self, place: str, **fields: Any) -> bool:
@@ -81,12 +106,17 @@ async def cluster(start_cluster: StartCluster) -> Cluster:
     cluster = start_cluster()
     await cluster.add_nodes([node(name) for name in ("alpha", "beta", "gamma", "delta")])
     await cluster.apply([namespace(name) for name in ("shop", "quiet")])
+    await install(cluster)
+    return cluster
+
+
+async def install(cluster: Cluster) -> None:
+    """The kind, the policy, and hints in the namespace shop."""
     await cluster.apply(manifests())
     await cluster.wait(API, lambda found: bool(found["resources"]), what="the kind of the hints is served")
     keys = [*HINTED_KEYS, "DaemonSet.agent", "Node.alpha"]
     broken = {"StatefulSet.broken": {"prefer": [{"weight": 50, "nodes": [4]}]}}
     await cluster.apply([hints_object("shop", dict.fromkeys(keys, HINT) | broken)])
-    return cluster
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +129,20 @@ async def api(cluster: Cluster) -> AsyncIterator[Api]:
 async def pods(api: Api) -> Pods:
     """When the policy is in effect."""
     pods = Pods(api)
-    await pods.until(True, "shop", **HINTED_KEYS["Deployment.web"])
+    await pods.until(True, "shop", **WEB)
     return pods
+
+
+@pytest.fixture
+async def repaired(cluster: Cluster, api: Api, pods: Pods) -> AsyncIterator[None]:
+    """Afterwards everything is as before."""
+    yield
+    await install(cluster)
+    await pods.until(True, "shop", **WEB)
+
+
+async def delete_policy(api: Api) -> None:
+    await api.request("DELETE", f"{POLICIES}/{NAME}")
 
 
 def preferred(pod: Document) -> list[Document]:
@@ -127,7 +169,7 @@ async def test_a_pod_gets_the_hint_of_its_workload(api: Api, pods: Pods, key: st
 async def test_the_affinity_of_the_user_remains(pods: Pods, affinity: str) -> None:
     """The terms of hints come after it."""
     own = AFFINITIES[affinity] or {}
-    pod = await pods.create("shop", affinity=AFFINITIES[affinity], **HINTED_KEYS["Deployment.web"])
+    pod = await pods.create("shop", affinity=AFFINITIES[affinity], **WEB)
     before = [OWN_TERM] if affinity in ("preferred", "both") else []
 
     assert [*before, *TERMS] == preferred(pod)
@@ -148,34 +190,32 @@ async def test_other_pods_are_created_as_they_are(pods: Pods, pod: str) -> None:
 
 
 async def test_a_namespace_without_hints_is_left_alone(pods: Pods) -> None:
-    created = await pods.create("quiet", **HINTED_KEYS["Deployment.web"])
+    created = await pods.create("quiet", **WEB)
 
     assert "affinity" not in created["spec"]
 
 
 async def test_hints_expire_by_themselves(api: Api, pods: Pods) -> None:
     """When `until` has passed, no new pod gets them, whatever time its client claims."""
-    web = HINTED_KEYS["Deployment.web"]
     await api.apply([namespace("late")])
-    until = datetime.now(UTC) + timedelta(seconds=4)  # noqa: TID251  that of the API server here
+    until = now() + timedelta(seconds=4)
     await api.apply([hints_object("late", {"Deployment.web": HINT}, until=until)])
-    await pods.until(True, "late", **web)
-    await pods.until(False, "late", **web)
-    forged = await pods.create("late", written_at="2020-01-01T00:00:00Z", **web)
+    await pods.until(True, "late", **WEB)
+    await pods.until(False, "late", **WEB)
+    forged = await pods.create("late", written_at="2020-01-01T00:00:00Z", **WEB)
 
-    assert datetime.now(UTC) >= until - timedelta(seconds=1)  # noqa: TID251
+    assert now() >= until - timedelta(seconds=1)
     assert "2020-01-01T00:00:00Z" in {entry["time"] for entry in forged["metadata"]["managedFields"]}
     assert "affinity" not in forged["spec"]
 
 
 async def test_a_namespace_can_be_switched_off(api: Api, pods: Pods) -> None:
     """By its label: its pods get no hints from then on."""
-    web = HINTED_KEYS["Deployment.web"]
     await api.apply([namespace("own"), hints_object("own", {"Deployment.web": HINT})])
-    await pods.until(True, "own", **web)
+    await pods.until(True, "own", **WEB)
     await api.patch("/api/v1/namespaces/own", {"metadata": {"labels": {"equipoise.dev/hints": "off"}}})
 
-    await pods.until(False, "own", **web)
+    await pods.until(False, "own", **WEB)
 
 
 # What the API server accepts as hints
@@ -212,3 +252,260 @@ async def test_hints_that_would_make_a_pod_invalid_are_refused(api: Api, cluster
     with pytest.raises(ApiError) as refusal:
         await api.request("POST", path, hints)
     assert refusal.value.status == 422
+
+
+# The annotator writes hints
+
+
+@pytest.fixture(scope="module")
+async def token(cluster: Cluster, api: Api) -> Path:
+    """Of its account, when its policies are in effect."""
+    documents = [*base_documents(), *read_documents(HINTS / "annotator.yaml")]
+    kinds = ("Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+    fences = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+    names = (NAMESPACE, "equipoise-annotator", "equipoise-annotator-hints")
+    await api.apply(
+        document
+        for document in documents
+        if document["kind"] in fences or (document["kind"] in kinds and document["metadata"]["name"] in names)
+    )
+    token = await cluster.service_account_token(NAMESPACE, "equipoise-annotator")
+    async with asyncio.timeout(60):
+        while not await refusal(api, token, hints_object("quiet", {})):  # noqa: ASYNC110  each time is a request
+            await asyncio.sleep(0.05)
+    return token
+
+
+async def refusal(api: Api, token: Path, hints: Document, *, dry_run: bool = True) -> str:
+    """Why the annotator may not create them; "" when it may."""
+    path = f"{API}/namespaces/{hints['metadata']['namespace']}/placementhints{'?dryRun=All' if dry_run else ''}"
+    try:
+        await api.request("POST", path, hints, token=token.read_text())
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+def now() -> datetime:
+    return datetime.fromtimestamp(SystemClock().now(), UTC)
+
+
+OWNER = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy", "name": NAME, "uid": "0-0"}
+FORBIDDEN: Mapping[str, tuple[Document, str]] = {
+    "name": ({"name": "other"}, "the hints of a namespace only"),
+    "label": ({"labels": {"a": "b"}}, "no labels, annotations or finalizers"),
+    "annotation": ({"annotations": {"a": "b"}}, "no labels, annotations or finalizers"),
+    "finalizer": ({"finalizers": ["example.com/never"]}, "no labels, annotations or finalizers"),
+    "owner": ({"ownerReferences": [OWNER | {"kind": "ClusterRole"}]}, "the owner of hints is the policy"),
+    "blocking owner": ({"ownerReferences": [OWNER | {"blockOwnerDeletion": True}]}, "the owner of hints is the policy"),
+}
+
+
+@pytest.mark.parametrize("field", FORBIDDEN)
+async def test_the_fence_refuses_other_metadata(api: Api, token: Path, field: str) -> None:
+    """And permits the owner that the annotator writes."""
+    hints = hints_object("quiet", {"Deployment.web": HINT}, until=now() + timedelta(minutes=5))
+    hints["metadata"]["ownerReferences"] = [OWNER]
+    assert "" == await refusal(api, token, hints)
+    metadata, why = FORBIDDEN[field]
+    hints["metadata"] |= metadata
+
+    reason = await refusal(api, token, hints)
+    assert "equipoise-hints-fence" in reason
+    assert why in reason
+
+
+async def test_hints_do_not_outlast_a_stolen_token(api: Api, token: Path) -> None:
+    """Not by their own time, and not by a time of the request that the client claims, now or in a request before."""
+    path = f"{API}/namespaces/quiet/placementhints/{NAME}"
+    hints = hints_object("quiet", {"Deployment.web": HINT}, until=now() + timedelta(minutes=11))
+    assert "at most ten minutes" in await refusal(api, token, hints)
+    entry = {"manager": "thief", "operation": "Update", "apiVersion": hints["apiVersion"], "fieldsType": "FieldsV1"}
+    forged = [entry | {"time": "2036-01-01T00:00:00Z", "fieldsV1": {"f:hints": {}}}]
+    hints["metadata"]["managedFields"] = forged
+    assert "at most ten minutes" in await refusal(api, token, hints)
+
+    hints["until"] = (now() + timedelta(minutes=5)).isoformat()
+    del hints["metadata"]["managedFields"]
+    assert "" == await refusal(api, token, hints, dry_run=False)
+    for until in (timedelta(minutes=5), timedelta(minutes=11)):
+        stored = await api.request("GET", path)
+        stored["metadata"]["managedFields"] = forged
+        stored["until"] = (now() + until).isoformat() if until > timedelta(minutes=5) else stored["until"]
+        with pytest.raises(ApiError, match="at most ten minutes"):
+            await api.request("PUT", f"{path}?fieldManager=other", stored, token=token.read_text())
+    await api.request("DELETE", path)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", f"{API}/placementhints"),
+        ("DELETE", f"{API}/namespaces/shop/placementhints/{NAME}"),
+        ("DELETE", f"{POLICIES}/{NAME}"),
+        ("PUT", f"{POLICIES}/{NAME}"),
+        ("GET", "/api/v1/namespaces/shop/configmaps"),
+        ("POST", "/api/v1/namespaces/shop/pods"),
+    ],
+)
+async def test_the_role_permits_nothing_else(api: Api, token: Path, method: str, path: str) -> None:
+    with pytest.raises(ApiError) as refused:
+        await api.request(method, path, {} if method in ("PUT", "POST") else None, token=token.read_text())
+    assert 403 == refused.value.status
+
+
+class Scorer:
+    """What it publishes, and an annotator that writes it."""
+
+    def __init__(self, bus: MemoryBus, stop: Callable[[], Awaitable[None]]) -> None:
+        self._bus = bus
+        self.stop_annotator = stop
+
+    async def publish(self, place: str, hints: Mapping[str, WorkloadHint], *, ago: float = 0.0) -> None:
+        computed_at = SystemClock().now() - ago
+        await self._bus.publish(
+            placement_hint(place), PlacementHints(namespace=place, computed_at=computed_at, hints=dict(hints))
+        )
+
+
+@pytest.fixture
+async def scorer(cluster: Cluster, token: Path, pods: Pods) -> AsyncIterator[Scorer]:
+    """With the annotator's own account."""
+    clock, metrics = SystemClock(), CollectorRegistry()
+    connection = Kubernetes(service_account=str(token.parent))
+    own = AnnotatorSettings(hints=HintSettings(enabled=True, min_interval=Duration(0.5)))
+    async with (
+        connect_kube(connection, "annotator", clock, environment=cluster.in_cluster_environment) as kube,
+        MemoryBus(clock) as bus,
+    ):
+        runtime = Runtime(
+            configuration=Configuration(shared=Shared(kubernetes=Kubernetes(namespace=NAMESPACE)), own=own, hash=""),
+            identity="one", bus=bus, api_server=kube, clock=clock,
+            health=Health(configuration_hash="", metrics=metrics), metrics=metrics,
+        )  # fmt: skip
+        annotator = Annotator(runtime)
+        await annotator.attach()
+        task = asyncio.create_task(annotator.run())
+
+        async def stop() -> None:
+            task.cancel()
+            await asyncio.wait([task])
+
+        yield Scorer(bus, stop)
+        await stop()
+
+
+def prefers(*names: str) -> WorkloadHint:
+    return WorkloadHint(prefer=(WeightedNodes(weight=100, hostnames=names),))
+
+
+async def test_new_pods_of_a_deployment_go_where_its_hint_leads(cluster: Cluster, api: Api, scorer: Scorer) -> None:
+    """With the unconfigured kube-scheduler; and elsewhere when the hint names other nodes."""
+    await api.apply([namespace("led")])
+    for app, nodes in (("first", ("gamma",)), ("second", ("alpha", "beta"))):
+        await scorer.publish("led", {f"Deployment.{app}": prefers(*nodes)})
+        stored = await cluster.wait(
+            f"{API}/namespaces/led/placementhints/{NAME}",
+            lambda found, app=app: f"Deployment.{app}" in found.get("hints", {}),
+            what="the annotator has written the hint",
+        )
+        await Pods(api).until(True, "led", owner=f"ReplicaSet/{app}-1", labels={"pod-template-hash": "1"})
+        await api.apply([deployment(app, pod_template(app), replicas=4, namespace="led")])
+        placed = await cluster.wait(
+            f"/api/v1/namespaces/led/pods?labelSelector=app={app}",
+            lambda pods: sum("nodeName" in pod["spec"] for pod in pods["items"]) == 4,
+            what="its pods are placed",
+        )
+
+        assert {*nodes} == {pod["spec"]["nodeName"] for pod in placed["items"]}
+        hinted = {pod["metadata"]["annotations"][HINTED] for pod in placed["items"]}
+        assert {f"Deployment.{app}@{stored['metadata']['resourceVersion']}"} == hinted
+
+
+async def test_the_hints_of_a_stopped_equipoise_expire(api: Api, pods: Pods, scorer: Scorer) -> None:
+    """Nobody has to delete them."""
+    await api.apply([namespace("stopped")])
+    await scorer.publish("stopped", {"Deployment.web": prefers("alpha")}, ago=296)
+    await pods.until(True, "stopped", **WEB)
+    await scorer.stop_annotator()
+
+    await pods.until(False, "stopped", **WEB)
+
+
+async def test_what_somebody_else_changed_is_written_again(api: Api, scorer: Scorer, cluster: Cluster) -> None:
+    """An entry of another manager does not keep the annotator from writing."""
+    path = f"{API}/namespaces/edited/placementhints/{NAME}"
+    await api.apply([namespace("edited")])
+    await scorer.publish("edited", {"Deployment.web": prefers("alpha")})
+    await cluster.wait(path, lambda found: found["hostnames"] == ["alpha"])
+    await api.patch(f"{path}?fieldManager=kubectl-edit", {"hostnames": ["delta"]})
+    await asyncio.sleep(0.5)  # the minimum interval
+    await scorer.publish("edited", {"Deployment.web": prefers("beta")})
+    stored = await cluster.wait(path, lambda found: found["hostnames"] == ["beta"])
+
+    assert 1 == len(stored["metadata"]["managedFields"])
+
+
+async def test_with_the_policy_all_hints_are_deleted(
+    cluster: Cluster, api: Api, pods: Pods, scorer: Scorer, repaired: None
+) -> None:
+    """It owns them; the object in `shop`, which the annotator did not write, remains."""
+    await api.apply([namespace("owned")])
+    await scorer.publish("owned", {"Deployment.web": prefers("alpha")})
+    await pods.until(True, "owned", **WEB)
+    await scorer.stop_annotator()
+    await delete_policy(api)
+
+    await cluster.wait(
+        f"{API}/placementhints",
+        lambda found: ["shop"] == [each["metadata"]["namespace"] for each in found["items"]],
+        what="the garbage collector has deleted them",
+    )
+
+
+# Whatever is broken, pods are created
+
+
+async def delete_binding(api: Api) -> None:
+    await api.request("DELETE", f"{POLICIES.removesuffix('policies')}policybindings/{NAME}")
+
+
+async def break_expression(api: Api) -> None:
+    expression = "[JSONPatch{op: 'add', path: '/spec/affinity', value: params.nothing}]"
+    mutation = {"patchType": "JSONPatch", "jsonPatch": {"expression": expression}}
+    await api.patch(f"{POLICIES}/{NAME}", {"spec": {"mutations": [mutation]}})
+
+
+async def delete_kind(api: Api) -> None:
+    await api.request("DELETE", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/placementhints.equipoise.dev")
+
+
+async def expire(api: Api) -> None:
+    await api.patch(f"{API}/namespaces/shop/placementhints/{NAME}", {"until": "2020-01-01T00:00:00Z"})
+
+
+async def delete_hints(api: Api) -> None:
+    await api.request("DELETE", f"{API}/namespaces/shop/placementhints/{NAME}")
+
+
+BROKEN = [delete_policy, delete_binding, break_expression, delete_kind, expire, delete_hints]
+
+
+@pytest.mark.parametrize("break_it", BROKEN, ids=lambda function: function.__name__)
+async def test_pods_are_created_whatever_is_broken(
+    api: Api, pods: Pods, repaired: None, break_it: Callable[[Api], Awaitable[None]]
+) -> None:
+    """None is refused or delayed, neither before the API server has seen the change nor after it."""
+    await break_it(api)
+    await pods.until(False, "shop", **WEB)
+
+    await pods.create_every_kind()
+
+
+@pytest.mark.weekly
+async def test_pods_are_created_after_a_restart_of_the_api_server(cluster: Cluster, pods: Pods) -> None:
+    """The first ones without hints, until it has read them."""
+    await asyncio.to_thread(cluster.restart, "kube-apiserver")
+    await pods.create_every_kind()
+
+    await pods.until(True, "shop", **WEB)

@@ -262,7 +262,7 @@ class Annotator:
             if members:
                 self._health.warmed_up()
             self._prune()
-            self._hints.prune()
+            self._hints.check()
             if members != before:
                 log.info("members changed", members=sorted(members))
                 self._hints.consider_all()

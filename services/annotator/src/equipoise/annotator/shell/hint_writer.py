@@ -68,6 +68,9 @@ class _Namespace:
     backoff: float = 0.0
     """The last backoff in seconds; 0 after a write."""
 
+    refusal: str = ""
+    """Of the last write, by the API server."""
+
     busy: bool = False
     """Being read or written; considered again after that."""
 
@@ -132,8 +135,8 @@ class HintWriter:
         for name in self._namespaces:
             self._consider(name)
 
-    def prune(self) -> None:
-        """Forget hints that have expired: nobody computes them any more. Their namespace may be deleted."""
+    def check(self) -> None:
+        """Forget hints that nobody computes any more, for example of a deleted namespace, and report problems."""
         now, late = self._now(), 0
         for name, known in list(self._namespaces.items()):
             if self._until(known) <= now:
@@ -143,6 +146,8 @@ class HintWriter:
                 late += 1
         why = f"{late} namespaces have expired hints, because writes wait: raise annotator.hints.requestsPerSecond"
         self._health.set_problem("hints expired", why if late else None)
+        refusals = [known.refusal for known in self._namespaces.values() if known.refusal]
+        self._health.set_problem("hints refused", refusals[0] if refusals else None)
 
     def _consider(self, name: str) -> None:
         known = self._namespaces.get(name)
@@ -257,8 +262,8 @@ class HintWriter:
         )
         writing = self._kube.replace(HINTS, value) if known.version else self._kube.create(HINTS, value)
         stored = await self._within_time(writing)
-        known.version, known.written, known.backoff = stored.metadata.resource_version, wanted, 0.0
-        self._health.set_problem("hints of a namespace", None)
+        known.version, known.written = stored.metadata.resource_version, wanted
+        known.backoff, known.refusal = 0.0, ""
         self._results.labels(KIND, "written").inc()
 
     async def _within_time(self, request: Awaitable[HintsObject]) -> HintsObject:
@@ -286,7 +291,7 @@ class HintWriter:
         known.not_before = self._clock.now() + known.backoff
         if isinstance(error, KubeError) and concerns_one_object(error.status):
             self._results.labels(KIND, "refused").inc()
-            self._health.set_problem("hints of a namespace", f"the hints of {name} cannot be written: {error}")
+            known.refusal = f"the hints of namespace {name} cannot be written: {error}"
         else:
             self._results.labels(KIND, "failed").inc()
             self._health.set_problem("api server", f"the API server does not accept placement hints: {error}")
