@@ -189,7 +189,8 @@ class HintWriter:
 
     async def _check_policy(self) -> NoReturn:
         """Nothing is written while no policy would add the hints, or while this account is not restricted."""
-        probe = HintsObject(metadata=HintsMeta(name=PROBE, namespace=self._own_namespace))
+        until = datetime.fromtimestamp(0, UTC)
+        probe = HintsObject(metadata=HintsMeta(name=PROBE, namespace=self._own_namespace), until=until)
         while True:
             before, problem = self._policy, None
             try:
@@ -253,7 +254,13 @@ class HintWriter:
         if not await self._requests.acquire(lambda: self._decide(name)) or self._policy is None:
             return
         wanted = self._wanted(known, self._policy)
-        metadata = HintsMeta(name=NAME, namespace=name, resource_version=known.version, owner_references=[self._policy])
+        metadata = HintsMeta(
+            name=NAME,
+            namespace=name,
+            resource_version=known.version,
+            owner_references=[self._policy],
+            managed_fields=[{}],
+        )
         value = HintsObject(
             metadata=metadata,
             until=datetime.fromtimestamp(wanted.until, UTC),
