@@ -6,6 +6,7 @@ names in every term would take ten times the space.
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -31,7 +32,7 @@ class Hint(ApiValue, frozen=True, kw_only=True):
 class HintsMeta(ObjectMeta, frozen=True, kw_only=True):
     """The metadata of an object that is replaced as a whole."""
 
-    managed_fields: list[dict[str, str]] = msgspec.field(default_factory=list)
+    managed_fields: list[dict[str, Any]] = msgspec.field(default_factory=list)
     """Only written: one empty entry removes the entries of everybody else who changed the object."""
 
 
