@@ -169,7 +169,7 @@ def test_the_required_permissions_are_those_of_the_manifests() -> None:
                 name=object_name,
                 own_namespace=document["kind"] == "Role",
             )
-            for rule in document["rules"]
+            for rule in document.get("rules", [])
             for verb in rule["verbs"]
             for group in rule["apiGroups"]
             for resource in rule["resources"]
@@ -201,12 +201,14 @@ def test_a_missing_permission_is_reported() -> None:
 def test_permissions_of_disabled_features_are_not_required(
     collector: CollectorSettings, protection: Protection, names: set[str]
 ) -> None:
-    """Shards, metrics-server and moves of pods with volumes require additional permissions."""
+    """Shards, metrics-server and moves of pods with volumes require additional permissions; so do ServiceAccounts."""
     settings = AllSettings(shared=Shared(protection=protection), collector=collector)
-    required = [permission for permission in REQUIRED if is_required(permission, settings)]
+    required = [permission for permission in REQUIRED if is_required(permission, settings, deployed=False)]
 
     assert {each.name or each.resource for each in required if each.when not in ("", "workloads")} == names
     assert {each for each in REQUIRED if each.when in ("", "workloads")} <= set(required)
+    with_accounts = {permission for permission in REQUIRED if is_required(permission, settings, deployed=True)}
+    assert {permission.resource for permission in with_accounts - set(required)} == {"roles", "evictions"}
 
 
 @pytest.mark.parametrize(

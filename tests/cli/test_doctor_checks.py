@@ -29,12 +29,23 @@ from equipoise.contracts.bus.streams import STREAMS
 from equipoise.contracts.bus.subjects import cluster_review
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Window
+from equipoise.contracts.eviction.approval import APPROVAL_POLICY, APPROVAL_ROLE, NOT_APPROVED, approval_rules
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.advice import ClusterReview, ScoresFollowed
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.configuration import Kubernetes, Nats, Shared, Tls
-from equipoise.runtime.kubernetes.client import LEASES, NAMESPACES, NODES, SERVICE_ACCOUNTS, Kube, KubeError
+from equipoise.runtime.kubernetes.client import (
+    ADMISSION_POLICIES,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICE_ACCOUNTS,
+    Kube,
+    KubeError,
+)
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.binaries.build import Binaries
@@ -281,12 +292,21 @@ class Deployed:
         """Revoke a verb on a resource from a service."""
 
 
+def a_policy(message: str) -> objects.AdmissionPolicy:
+    spec = objects.AdmissionPolicySpec(validations=[objects.PolicyValidation(message=message)])
+    return objects.AdmissionPolicy(metadata=objects.ObjectMeta(name=APPROVAL_POLICY), spec=spec)
+
+
 async def in_memory() -> Deployed:
     kube = MemoryKube(SystemClock())
     kube.put(
         SERVICE_ACCOUNTS, objects.Object(metadata=objects.ObjectMeta(name="equipoise-collector", namespace=NAMESPACE))
     )
     kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name="shop")))
+    approvals = objects.ObjectMeta(name=APPROVAL_ROLE, namespace=NAMESPACE)
+    kube.put(ROLES, objects.Role(metadata=approvals, rules=approval_rules(["uid-1", "uid-2"])))
+    kube.put(ROLE_BINDINGS, objects.Object(metadata=approvals))
+    kube.put(ADMISSION_POLICIES, a_policy(NOT_APPROVED))
     revoked: set[tuple[str, str, str]] = set()
 
     def allows(spec: objects.AccessReviewSpec) -> bool:
@@ -312,7 +332,8 @@ def cluster(start_cluster: StartCluster) -> Cluster:
 
 async def on_cluster(cluster: Cluster, kube: Kube) -> Deployed:
     kinds = ("Namespace", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
-    documents = [document for document in base_documents() if document["kind"] in kinds]
+    policies = "ValidatingAdmissionPolicy"
+    documents = [document for document in base_documents() if document["kind"] in (*kinds, policies)]
     await cluster.apply(documents)
 
     async def revoke(service: str, verb: str, resource: str) -> None:
@@ -383,6 +404,33 @@ async def test_the_api_server_and_its_clock_have_no_fault(deployed: Deployed) ->
     """It lists its nodes and has the time of this machine."""
     assert [finding.state for finding in await findings_of("kubernetes", environment(deployed.kube))] == ["ok"]
     assert states(await findings_of("clocks", environment(deployed.kube)))["API server and this machine"] == "ok"
+
+
+async def test_approvals_have_no_fault(deployed: Deployed) -> None:
+    """The objects of k8s/base are there."""
+    findings = await findings_of("approvals", environment(deployed.kube))
+    assert states(findings) == dict.fromkeys((f"Role {APPROVAL_ROLE}", f"policy {APPROVAL_POLICY}"), "ok")
+
+
+async def test_what_is_missing_for_approvals_is_reported() -> None:
+    """With the manifest that has it."""
+    deployed = await in_memory()
+    assert isinstance(deployed.kube, MemoryKube)
+    assert "2 evictions" in (await findings_of("approvals", environment(deployed.kube)))[0].message
+    deployed.kube.remove(ROLE_BINDINGS, APPROVAL_ROLE, NAMESPACE)
+    deployed.kube.put(ADMISSION_POLICIES, a_policy("the namespace has opted out of evictions"))
+    findings = await findings_of("approvals", environment(deployed.kube))
+    assert [(finding.state, finding.fix) for finding in findings] == [
+        ("error", "apply k8s/base/descheduler.yaml"),
+        ("error", "apply k8s/base/fence.yaml"),
+    ]
+    deployed.kube.refuse("get", resource="roles")
+    assert [finding.state for finding in await findings_of("approvals", environment(deployed.kube))] == ["unknown"]
+
+
+async def test_with_a_kubeconfig_nothing_has_to_be_approved() -> None:
+    [finding] = await findings_of("approvals", environment(MemoryKube(SystemClock())))
+    assert finding.state == "ok"
 
 
 async def test_permissions_are_unknown_to_users_who_may_not_review_them() -> None:

@@ -40,7 +40,7 @@ REFUSED = {
     "packing beside the default strategies": (PACKING, ["scorer.policy: target_load_packing", "strategies[1] levels"]),
     "a pool's marks against the inherited ones": (
         strategies(f"name: low_node_load, {POOL}, high: {{cpu: 48}}}}]"),
-        ["descheduler.strategies[0].pools[0]", "low.cpu (45", "high.cpu (48.0)"],
+        ["descheduler.strategies[0].pools[0]", "low.cpu (45", "high.cpu (48)"],
     ),
     "the filter fills a pool above its threshold": (
         scorer(FILTER) + strategies(f"name: low_node_load, {POOL}, high: {{cpu: 55}}}}]"),
@@ -100,7 +100,7 @@ REFUSED = {
     ),
     "no gap between sparse and filled": (
         scorer("neutral: true") + strategies("name: bin_pack, thresholds: {memory: 66}"),
-        ["descheduler.strategies[0]: thresholds.memory (66.0)", "headroom 10"],
+        ["descheduler.strategies[0]: thresholds.memory (66)", "headroom 10"],
     ),
 }
 

@@ -22,6 +22,7 @@ ALL_ON = {
     "mode": "advise",
     "crane": {"enabled": True},
     "secondScheduler": {"enabled": True},
+    "livePage": {"enabled": True},
     "certManager": {"enabled": True},
     "serviceMonitor": {"enabled": True},
     "prometheusRule": {"enabled": True},

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import msgspec
 import yaml
-from deployment.base import NAMESPACE, ROOT, base_documents, base_programs
+from deployment.base import NAMESPACE, ROOT, base_documents, base_programs, live_page_documents
 from deployment.certificates import CLIENT_SECRET, Secrets, create_secrets, local_configuration, write_files
 from deployment.compression import FACTOR, Document, compressed_configuration
 from deployment.processes import EXTENDER_PORT, Folder, Machine
@@ -34,7 +34,7 @@ NOON = 13
 
 
 class DeployedCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster whose pods the stock scheduler placed, with the objects of k8s/base."""
+    """A cluster whose pods the stock scheduler placed, with the objects of k8s/base and of k8s/live-page."""
 
     cluster: Cluster
     binaries: Binaries
@@ -95,7 +95,7 @@ async def deployed_cluster(binaries: Binaries, directory: Path) -> AsyncIterator
             what="every pod runs",
             timeout=60,
         )
-        await cluster.apply(base_documents())
+        await cluster.apply([*base_documents(), *live_page_documents()])
         token = await cluster.service_account_token(NAMESPACE, "equipoise-collector")
         passwords = {user: token_hex(12) for user in USERS}
         yield DeployedCluster(
@@ -111,7 +111,7 @@ async def deployed_cluster(binaries: Binaries, directory: Path) -> AsyncIterator
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
-    """The running programs of k8s/base, each with its own credentials, and the output of `equipoise tap`."""
+    """The running programs of both, each with its own credentials, and the output of `equipoise tap`."""
 
     deployed: DeployedCluster
     machine: Machine
@@ -149,7 +149,7 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 @asynccontextmanager
 async def running_installation(deployed: DeployedCluster) -> AsyncIterator[Installation]:
     """Started simultaneously, as Kubernetes does, with real evictions."""
-    machine = deployed.machine("base", base_programs(base_documents()))
+    machine = deployed.machine("base", base_programs([*base_documents(), *live_page_documents()]))
     client = write_files(machine.path / "extender-client", deployed.certificate_secrets[CLIENT_SECRET])
     machine.evict = True
     async with asyncio.TaskGroup() as group:

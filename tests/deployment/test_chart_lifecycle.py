@@ -24,7 +24,7 @@ from equipoise.testbed.objects import node
 pytestmark = pytest.mark.timeout(1800)  # only for the first build of helm
 
 CLAIM = "data-nats-0"
-WITHOUT_BUS = {"kubernetes", "permissions"}
+WITHOUT_BUS = {"kubernetes", "permissions", "approvals"}
 """Checks of doctor that need the API server only."""
 
 Objects = set[tuple[str, str, str]]
@@ -83,7 +83,7 @@ async def test_the_api_server_accepts_every_object(cluster: Cluster, helm: Helm)
     known = [each for each in rendered if each["apiVersion"] not in OPERATORS]
     assert {each["kind"] for each in rendered} > {"ServiceMonitor", "PrometheusRule", "Certificate"}
     programs = [each for each in known if "template" in each.get("spec", {})]
-    assert len(programs) == 9
+    assert len(programs) == 10
     async with cluster.api() as api:
         await api.apply([namespace(NAMESPACE)])
         async with asyncio.TaskGroup() as group:

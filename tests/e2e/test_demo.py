@@ -2,6 +2,7 @@
 
 import io
 import json
+import sys
 
 import pytest
 from monitored.on_prometheus import Queries, panels_without_data, true_for
@@ -19,6 +20,8 @@ STEPS = 9
 """Steps per day, of 4 s each."""
 
 BURST_PODS = 24
+
+HOUR = 3_600
 
 
 async def test_the_demo_runs_to_its_end() -> None:
@@ -39,6 +42,33 @@ async def test_the_demo_runs_to_its_end() -> None:
     assert json.loads(result.encoded())["evictions"] == result.evictions
     for text in ("time is compressed 225 times", "compressed limits", "hottest node", f"{BURST_PODS} pods placed on"):
         assert text in output
+
+
+@pytest.mark.weekly
+@pytest.mark.timeout(2 * HOUR)
+async def test_no_alert_fires_in_an_hour() -> None:
+    """Nine days of the demo, in which pods move."""
+    options = DemoOptions(nodes=NODES, burst_pods=BURST_PODS)
+    result = await run_demo(options, Screen(Console(file=sys.stdout, force_terminal=False)), at_end=an_hour)
+
+    assert result.evictions > 0
+
+
+async def an_hour(demo: Demo) -> None:
+    """An alert fires when its expression was true for as long as its rule requires."""
+    end, clock = demo.running_since + HOUR, SystemClock()
+    await clock.sleep(end - clock.now())
+    queries = Queries(demo.session, demo.cluster.prometheus_url)
+    seconds = await true_for(queries, demo.running_since, end)
+    print(f"true for seconds: {seconds}")
+
+    assert [alert.name for alert in ALERTS if seconds.get(alert.name, -1.0) >= seconds_of(alert.lasts)] == []
+    assert await panels_without_data(queries) == {}
+
+
+def seconds_of(duration: str) -> int:
+    """Of "15m"."""
+    return int(duration[:-1]) * {"m": 60, "h": 3_600, "d": 86_400}[duration[-1]]
 
 
 async def check_monitoring(demo: Demo) -> None:

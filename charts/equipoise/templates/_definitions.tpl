@@ -53,6 +53,10 @@
 {{- end }}
 {{- end }}
 
+{{- define "equipoise.natsUrl" -}}
+{{ ternary "tls://nats:4222" .Values.nats.url .Values.nats.enabled }}
+{{- end }}
+
 {{- /* Of the NATS servers in nats.url, separated by commas. */}}
 {{- define "equipoise.natsPorts" -}}
 {{- $ports := list }}
@@ -64,7 +68,7 @@
 
 {{- /* equipoise.yaml. What is set here cannot be set in `config`. */}}
 {{- define "equipoise.configuration" -}}
-{{- $nats := dict "url" (ternary "tls://nats:4222" .Values.nats.url .Values.nats.enabled) "replicas" .Values.nats.replicas }}
+{{- $nats := dict "url" (include "equipoise.natsUrl" .) "replicas" .Values.nats.replicas }}
 {{- if .Values.nats.tls.existingSecret }}
 {{- $_ := set $nats "tls" (dict "caFile" "/run/secrets/nats/ca.crt") }}
 {{- end }}

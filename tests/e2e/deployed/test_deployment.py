@@ -24,7 +24,7 @@ async def test_only_the_binder_evicts(result: RunResult) -> None:
 
 async def test_no_permission_is_missing(installation: Installation, result: RunResult) -> None:
     """Logs, /readyz, NATS and the audit log contain no refused request."""
-    for name in (*SERVICES, "setup"):
+    for name in (*SERVICES, "setup", "live-page"):
         log = installation.machine.log(name).read_text()
         assert "orbidden" not in log, name
         assert "ot permitted" not in log, name
@@ -35,14 +35,14 @@ async def test_no_permission_is_missing(installation: Installation, result: RunR
         for line in installation.deployed.cluster.audit_log.read_text().splitlines()
         if '"code":403' in line
     ]
-    own = {ACCOUNT.format(name) for name in (*SERVICES, "setup")}
+    own = {ACCOUNT.format(name) for name in (*SERVICES, "setup", "live-page")}
     assert [event for event in events if event["user"]["username"] in own] == []
 
 
 async def test_all_pods_are_admitted_as_restricted(deployed: DeployedCluster) -> None:
-    """Every pod of k8s/base and of the second scheduler is created in a namespace that enforces `restricted`."""
+    """Those of k8s/base, of the live page and of the second scheduler, in a namespace that enforces `restricted`."""
     await deployed.cluster.apply(read_documents(ROOT / "k8s" / "scheduler" / "second-scheduler.yaml"))
-    expected = {f"equipoise-{name}" for name in (*SERVICES, "scheduler")}
+    expected = {f"equipoise-{name}" for name in (*SERVICES, "live-page", "scheduler")}
 
     def replicas(response: Document) -> dict[str, int]:
         return {

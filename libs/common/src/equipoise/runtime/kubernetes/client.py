@@ -48,6 +48,13 @@ VOLUMES = _core("persistentvolumes", "PersistentVolume", objects.PersistentVolum
 SERVICE_ACCOUNTS = _core("serviceaccounts", "ServiceAccount", objects.Object)
 EVENTS = Resource(group="events.k8s.io", version="v1", plural="events", kind="Event", model=objects.Event)
 LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", model=objects.Lease)
+_RBAC = "rbac.authorization.k8s.io"
+ROLES = Resource(group=_RBAC, version="v1", plural="roles", kind="Role", model=objects.Role)
+ROLE_BINDINGS = Resource(group=_RBAC, version="v1", plural="rolebindings", kind="RoleBinding", model=objects.Object)
+ADMISSION_POLICIES = Resource(
+    group="admissionregistration.k8s.io", version="v1", plural="validatingadmissionpolicies",
+    kind="ValidatingAdmissionPolicy", model=objects.AdmissionPolicy, namespaced=False,
+)  # fmt: skip
 BUDGETS = Resource(
     group="policy", version="v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget",
     model=objects.PodDisruptionBudget,
@@ -221,7 +228,8 @@ class Kube(Protocol):
     async def replace(self, resource: Resource[T], value: T) -> T:
         """Writes if the object still has `value.metadata.resource_version`; otherwise raises Conflict.
 
-        Fields that the model does not contain are lost: use this only for objects of Equipoise (Lease, ledger).
+        Fields that the model does not contain are lost: use this only for objects of Equipoise (Leases, ledger,
+        approvals).
         """
         ...
 

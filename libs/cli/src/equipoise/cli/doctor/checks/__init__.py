@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 
+from equipoise.cli.doctor.checks.approvals import approvals
 from equipoise.cli.doctor.checks.clocks import clocks
 from equipoise.cli.doctor.checks.extender import extender
 from equipoise.cli.doctor.checks.kubernetes import kubernetes
@@ -16,6 +17,7 @@ Check = Callable[[Environment], Awaitable[list[Finding]]]
 CHECKS: Mapping[str, Check] = {
     "kubernetes": kubernetes,
     "permissions": permissions,
+    "approvals": approvals,
     "bus": streams,
     "prometheus": prometheus,
     "nodes": nodes,
