@@ -7,7 +7,7 @@ import pytest
 from annotator.worlds import ROUND, SETTINGS, World
 from builders import NOW
 
-from equipoise.annotator.settings import AnnotatorSettings, HintSettings
+from equipoise.annotator.settings import AnnotatorSettings, HintWriteSettings
 from equipoise.annotator.shell.hint_writer import FENCE, POLICY_PERIOD
 from equipoise.contracts.bus.subjects import placement_hint
 from equipoise.contracts.hints.definition import GROUP, KIND
@@ -20,7 +20,7 @@ from equipoise.runtime.kubernetes.client import HINTS, hint_policies
 
 HINT = WorkloadHint(prefer=(WeightedNodes(weight=50, hostnames=("a", "b")),))
 OTHER = WorkloadHint(prefer=(WeightedNodes(weight=50, hostnames=("x", "y")),))
-WITH_HINTS = msgspec.structs.replace(SETTINGS, hints=HintSettings(enabled=True))
+WITH_HINTS = msgspec.structs.replace(SETTINGS, hints=HintWriteSettings(enabled=True))
 
 
 class HintWorld(World):
@@ -224,7 +224,7 @@ async def test_a_namespace_that_is_deleted_before_the_write_is_no_problem(
 
 async def test_a_thousand_namespaces_are_written_within_the_rate(world: HintWorld) -> None:
     """Each object is read once and written once; all of them stay valid, without more requests than allowed."""
-    settings = msgspec.structs.replace(WITH_HINTS, hints=HintSettings(enabled=True, requests_per_second=20))
+    settings = msgspec.structs.replace(WITH_HINTS, hints=HintWriteSettings(enabled=True, requests_per_second=20))
     await world.begin(settings=settings)
     names = [f"team-{number}" for number in range(1_000)]
     for minute in range(6):
@@ -240,7 +240,7 @@ async def test_a_thousand_namespaces_are_written_within_the_rate(world: HintWorl
 
 async def test_a_rate_that_is_too_low_is_reported(world: HintWorld) -> None:
     """With the setting to change."""
-    settings = msgspec.structs.replace(WITH_HINTS, hints=HintSettings(enabled=True, requests_per_second=0.1))
+    settings = msgspec.structs.replace(WITH_HINTS, hints=HintWriteSettings(enabled=True, requests_per_second=0.1))
     await world.begin(settings=settings)
     for _ in range(10):
         await world.computed(*(f"team-{number}" for number in range(50)))

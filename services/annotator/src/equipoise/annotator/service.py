@@ -265,7 +265,6 @@ class Annotator:
             self._hints.check()
             if members != before:
                 log.info("members changed", members=sorted(members))
-                self._hints.consider_all()
                 async for keys in in_batches(self._objects, NODES_PER_BATCH):
                     for key in keys:
                         self._consider(key)

@@ -28,7 +28,7 @@ class MembershipSettings(Section, frozen=True, kw_only=True):
             raise ValueError("leaseDuration must be at least twice renewPeriod")
 
 
-class HintSettings(HintBand, frozen=True, kw_only=True):
+class HintWriteSettings(HintBand, frozen=True, kw_only=True):
     """Placement hints, which an admission policy of the API server adds to new pods."""
 
     enabled: bool = False
@@ -65,7 +65,7 @@ class AnnotatorSettings(Section, frozen=True, kw_only=True):
     many a second occupy about one of the seats that service accounts share.
     """
 
-    hints: HintSettings = HintSettings()
+    hints: HintWriteSettings = HintWriteSettings()
     membership: MembershipSettings = MembershipSettings()
 
     @property

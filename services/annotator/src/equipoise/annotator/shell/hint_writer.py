@@ -7,24 +7,25 @@ policy owns the objects, which are deleted with it.
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import NoReturn
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from equipoise.annotator.decisions.hint_write import MAX_BYTES, WrittenHints, decide_hints
 from equipoise.annotator.decisions.write_decision import DueWrite
-from equipoise.annotator.settings import HintSettings
+from equipoise.annotator.settings import HintWriteSettings
 from equipoise.annotator.shell.object_client import REQUEST_TIMEOUT, RETRY_PERIOD, concerns_one_object
 from equipoise.annotator.shell.rate_limiter import RateLimiter
 from equipoise.annotator.shell.work_queue import ObjectQueue
 from equipoise.contracts.hints.definition import GROUP, KIND
-from equipoise.contracts.hints.hints_object import HintsMeta, HintsObject, StoredHints, stored_hints, workload_hints
+from equipoise.contracts.hints.hints_object import HintsMeta, HintsObject, stored_hints, workload_hints
 from equipoise.contracts.hints.policy import API_GROUP, NAME, POLICY_KIND, UNSUPPORTED, supported_version
 from equipoise.contracts.kubernetes.objects import OwnerReference
-from equipoise.contracts.messages.placement import PlacementHints
+from equipoise.contracts.messages.placement import PlacementHints, WorkloadHint
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.bus import Delivery
 from equipoise.runtime.kubernetes.client import HINTS, Conflict, Forbidden, Kube, KubeError, NotFound, hint_policies
@@ -53,7 +54,7 @@ class _Namespace:
     """The newest hints of a namespace, and what its object holds."""
 
     computed_at: float
-    hints: StoredHints
+    hints: Mapping[str, WorkloadHint]
     left_out: int
     """Workloads for whose hints the object has no space."""
 
@@ -84,7 +85,7 @@ class HintWriter:
         kube: Kube,
         clock: Clock,
         health: Health,
-        settings: HintSettings,
+        settings: HintWriteSettings,
         namespace: str,
         is_ours: Callable[[str], bool],
         interval: Callable[[float], float],
@@ -121,8 +122,8 @@ class HintWriter:
         earlier = known.computed_at if known else -math.inf
         if not earlier < message.computed_at <= self._clock.now() + MAX_AHEAD:
             return
-        hints = stored_hints(message.hints, MAX_BYTES)
-        left_out = len(message.hints) - len(hints.hints)
+        count = len(stored_hints(message.hints, MAX_BYTES).hints)
+        hints, left_out = dict(islice(message.hints.items(), count)), len(message.hints) - count
         if known is None:
             known = _Namespace(computed_at=message.computed_at, hints=hints, left_out=left_out)
             self._namespaces[message.namespace] = known
@@ -130,23 +131,22 @@ class HintWriter:
             known.computed_at, known.hints, known.left_out = message.computed_at, hints, left_out
         self._consider(message.namespace)
 
-    def consider_all(self) -> None:
-        """After a change of the members: this replica may have other namespaces."""
-        for name in self._namespaces:
-            self._consider(name)
-
     def check(self) -> None:
-        """Forget hints that nobody computes any more, for example of a deleted namespace, and report problems."""
-        now, late = self._now(), 0
+        """Every few seconds: consider all namespaces, and report problems.
+
+        A namespace may be due without a new message: after the minimum interval, or because its replica ended.
+        """
+        now, late, refusals = self._now(), 0, []
         for name, known in list(self._namespaces.items()):
-            if self._until(known) <= now:
+            if self._until(known) <= now:  # nobody computes its hints any more: it may be deleted
                 del self._namespaces[name]
                 self._due.put(name, None)
-            elif known.written is not None and known.written.hints and known.written.until <= now:
-                late += 1
+                continue
+            self._consider(name)
+            late += known.written is not None and bool(known.written.hints) and known.written.until <= now
+            refusals += [known.refusal] if known.refusal else []
         why = f"{late} namespaces have expired hints, because writes wait: raise annotator.hints.requestsPerSecond"
         self._health.set_problem("hints expired", why if late else None)
-        refusals = [known.refusal for known in self._namespaces.values() if known.refusal]
         self._health.set_problem("hints refused", refusals[0] if refusals else None)
 
     def _consider(self, name: str) -> None:
@@ -170,7 +170,7 @@ class HintWriter:
         return decide_hints(known.written, wanted, now=self._now(), band=self._settings)
 
     def _wanted(self, known: _Namespace, policy: OwnerReference) -> WrittenHints:
-        return WrittenHints(until=self._until(known), hints=workload_hints(known.hints), owner=policy.uid)
+        return WrittenHints(until=self._until(known), hints=known.hints, owner=policy.uid)
 
     def _until(self, known: _Namespace) -> float:
         """Counted from the computation, not from the write: a scorer that ended renews nothing."""
@@ -202,7 +202,7 @@ class HintWriter:
                 problem = f"it is unknown whether the API server adds placement hints to pods: {error}"
             self._health.set_problem("hints", problem)
             if self._policy != before:
-                self.consider_all()
+                self.check()
             await self._clock.sleep(POLICY_PERIOD)
 
     async def _find_policy(self) -> tuple[OwnerReference | None, str | None]:
@@ -254,6 +254,7 @@ class HintWriter:
         if not await self._requests.acquire(lambda: self._decide(name)) or self._policy is None:
             return
         wanted = self._wanted(known, self._policy)
+        contents = stored_hints(wanted.hints, MAX_BYTES)
         metadata = HintsMeta(
             name=NAME,
             namespace=name,
@@ -264,8 +265,8 @@ class HintWriter:
         value = HintsObject(
             metadata=metadata,
             until=datetime.fromtimestamp(wanted.until, UTC),
-            hostnames=known.hints.hostnames,
-            hints=known.hints.hints,
+            hostnames=contents.hostnames,
+            hints=contents.hints,
         )
         writing = self._kube.replace(HINTS, value) if known.version else self._kube.create(HINTS, value)
         stored = await self._within_time(writing)
