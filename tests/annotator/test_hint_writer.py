@@ -105,7 +105,7 @@ async def test_hints_are_renewed_while_they_are_computed_and_then_expire(world: 
         await world.clock.advance(60)
 
     assert 2 == world.hint_writes
-    assert pytest.approx(240, abs=1) == world.until()
+    assert pytest.approx(180, abs=1) == world.until()
     await world.clock.advance(600)
     assert 2 == world.hint_writes
     assert world.until() < 0

@@ -6,11 +6,10 @@ names in every term would take ten times the space.
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import ApiValue, Object, ObjectMeta
+from equipoise.contracts.kubernetes.objects import ApiValue, Object
 from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
 
 
@@ -29,17 +28,9 @@ class Hint(ApiValue, frozen=True, kw_only=True):
     avoid: HintTerm | None = None
 
 
-class HintsMeta(ObjectMeta, frozen=True, kw_only=True):
-    """The metadata of an object that is replaced as a whole."""
-
-    managed_fields: list[dict[str, Any]] = msgspec.field(default_factory=list)
-    """Only written: one empty entry removes the entries of everybody else who changed the object."""
-
-
 class HintsObject(Object, frozen=True, kw_only=True):
     """PlacementHints. The API server accepts only what definition.py describes."""
 
-    metadata: HintsMeta = HintsMeta()
     until: datetime | None = None
     """When the hints expire. None only in a bookmark."""
 

@@ -22,9 +22,9 @@ from equipoise.annotator.shell.object_client import REQUEST_TIMEOUT, RETRY_PERIO
 from equipoise.annotator.shell.rate_limiter import RateLimiter
 from equipoise.annotator.shell.work_queue import ObjectQueue
 from equipoise.contracts.hints.definition import GROUP, KIND
-from equipoise.contracts.hints.hints_object import HintsMeta, HintsObject, stored_hints, workload_hints
+from equipoise.contracts.hints.hints_object import HintsObject, stored_hints, workload_hints
 from equipoise.contracts.hints.policy import API_GROUP, NAME, POLICY_KIND, UNSUPPORTED, supported_version
-from equipoise.contracts.kubernetes.objects import OwnerReference
+from equipoise.contracts.kubernetes.objects import ObjectMeta, OwnerReference
 from equipoise.contracts.messages.placement import PlacementHints, WorkloadHint
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.bus import Delivery
@@ -190,7 +190,7 @@ class HintWriter:
     async def _check_policy(self) -> NoReturn:
         """Nothing is written while no policy would add the hints, or while this account is not restricted."""
         until = datetime.fromtimestamp(0, UTC)
-        probe = HintsObject(metadata=HintsMeta(name=PROBE, namespace=self._own_namespace), until=until)
+        probe = HintsObject(metadata=ObjectMeta(name=PROBE, namespace=self._own_namespace), until=until)
         while True:
             before, problem = self._policy, None
             try:
@@ -255,12 +255,8 @@ class HintWriter:
             return
         wanted = self._wanted(known, self._policy)
         contents = stored_hints(wanted.hints, MAX_BYTES)
-        metadata = HintsMeta(
-            name=NAME,
-            namespace=name,
-            resource_version=known.version,
-            owner_references=[self._policy],
-            managed_fields=[{}],
+        metadata = ObjectMeta(
+            name=NAME, namespace=name, resource_version=known.version, owner_references=[self._policy]
         )
         value = HintsObject(
             metadata=metadata,
