@@ -1,12 +1,14 @@
 """Placement hints on a real API server, with a kube-scheduler that nobody configured."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import yaml
+from cli.programs import run
 from cluster_fixtures import StartCluster
 from deployment.base import NAMESPACE, ROOT, base_documents
 from deployment.kustomize import read_documents
@@ -15,11 +17,19 @@ from prometheus_client import CollectorRegistry
 
 from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings, HintWriteSettings
+from equipoise.cli.doctor.checks import CHECKS
+from equipoise.cli.doctor.checks.hints import probe_pod
+from equipoise.cli.doctor.environment import Environment, Finding
+from equipoise.cli.doctor.run import diagnose
+from equipoise.cli.explain.pod_hint import read_pod_hint
+from equipoise.cli.service_settings import AllSettings
 from equipoise.contracts.bus.subjects import placement_hint
 from equipoise.contracts.hints.policy import HINTED, NAME
 from equipoise.contracts.messages.placement import PlacementHints, WeightedNodes, WorkloadHint
 from equipoise.runtime.configuration import Configuration, Kubernetes, Shared
+from equipoise.runtime.kubernetes.client import PODS, Kube
 from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.kubernetes.responses import as_body
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.health import Health
 from equipoise.runtime.process.lifecycle import Runtime
@@ -398,8 +408,10 @@ def prefers(*names: str) -> WorkloadHint:
     return WorkloadHint(prefer=(WeightedNodes(weight=100, hostnames=names),))
 
 
-async def test_new_pods_of_a_deployment_go_where_its_hint_leads(cluster: Cluster, api: Api, scorer: Scorer) -> None:
-    """With the unconfigured kube-scheduler; and elsewhere when the hint names other nodes."""
+async def test_new_pods_of_a_deployment_go_where_its_hint_leads(
+    cluster: Cluster, api: Api, kube: Kube, scorer: Scorer
+) -> None:
+    """With the unconfigured kube-scheduler; and elsewhere when the hint names other nodes. Each pod shows its hint."""
     await api.apply([namespace("led")])
     for app, nodes, ago in (("first", ("gamma",), 60), ("second", ("alpha", "beta"), 0)):
         await scorer.publish("led", {f"Deployment.{app}": prefers(*nodes)}, ago=ago)
@@ -419,6 +431,14 @@ async def test_new_pods_of_a_deployment_go_where_its_hint_leads(cluster: Cluster
         assert {*nodes} == {pod["spec"]["nodeName"] for pod in placed["items"]}
         hinted = {pod["metadata"]["annotations"][HINTED] for pod in placed["items"]}
         assert {f"Deployment.{app}@{stored['metadata']['resourceVersion']}"} == hinted
+        hint = await read_pod_hint(kube, "led", placed["items"][0]["metadata"]["name"])
+        assert hint is not None
+        assert (f"Deployment.{app}", len(nodes), 0, 100) == (
+            hint.workload,
+            hint.preferred,
+            hint.avoided,
+            hint.node_weight,
+        )
 
 
 async def test_the_hints_of_a_stopped_equipoise_expire(api: Api, pods: Pods, scorer: Scorer) -> None:
@@ -460,6 +480,83 @@ async def test_with_the_policy_all_hints_are_deleted(
     )
 
 
+# Commands
+
+
+@pytest.fixture(scope="module")
+async def kube(cluster: Cluster) -> AsyncIterator[Kube]:
+    """As the administrator."""
+    connection = Kubernetes(kubeconfig=str(cluster.kubeconfig))
+    async with connect_kube(connection, "test", SystemClock(), environment={}) as kube:
+        yield kube
+
+
+async def doctor(kube: Kube, *, enabled: bool = True) -> list[Finding]:
+    """What the check of `equipoise doctor` finds."""
+    settings = AllSettings(annotator=AnnotatorSettings(hints=HintWriteSettings(enabled=enabled)))
+    environment = Environment(settings=settings, clock=SystemClock(), kube=kube)
+    return (await diagnose(environment, {"hints": CHECKS["hints"]})).findings
+
+
+async def test_doctor_proves_that_a_new_pod_gets_its_hint(api: Api, pods: Pods, kube: Kube) -> None:
+    """By a dry run, also where Pod Security allows restricted pods only. Nothing is stored."""
+    restricted = {"pod-security.kubernetes.io/enforce": "restricted"}
+    await api.patch("/api/v1/namespaces/shop", {"metadata": {"labels": restricted}})
+    findings = await doctor(kube)
+    await api.patch("/api/v1/namespaces/shop", {"metadata": {"labels": dict.fromkeys(restricted)}})
+
+    assert {"ok"} == {finding.state for finding in findings}, findings
+    assert f"policy {NAME}" in {finding.subject for finding in findings}
+    assert ["gets its hint (created in a dry run)"] == [
+        finding.message for finding in findings if finding.subject.startswith("new pod of ")
+    ]
+    assert [] == (await api.request("GET", "/api/v1/namespaces/shop/pods"))["items"]
+
+
+@pytest.mark.parametrize("key", HINTED_KEYS)
+async def test_the_pod_of_doctor_is_that_of_the_workload(api: Api, pods: Pods, key: str) -> None:
+    """Of every kind that gets hints."""
+    pod = as_body(PODS, probe_pod("shop", key))
+    created = await api.request("POST", "/api/v1/namespaces/shop/pods?dryRun=All", pod)
+
+    assert created["metadata"]["annotations"][HINTED].startswith(f"{key}@")
+
+
+async def test_the_command_shows_the_hints_of_a_workload(cluster: Cluster, pods: Pods) -> None:
+    """By its name alone, or by kind and name; the nodes by their names."""
+    for name in ("shop/web", "shop/Deployment.web"):
+        code, output = await hints_command(cluster, name, "-o", "json")
+        assert 0 == code, output
+        shown = json.loads(output)
+        assert (False, ["Deployment.web"]) == (shown["expired"], [*shown["hints"]])
+        assert [["alpha", "beta"], ["gamma"]] == [
+            each["hostnames"] for each in shown["hints"]["Deployment.web"]["prefer"]
+        ]
+    _, text = await hints_command(cluster, "shop")
+    assert "Deployment.web" in text
+    assert "avoid       50      1  delta" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "problem"),
+    [
+        ("quiet", 1, "no placement hints were written in namespace quiet: `equipoise doctor` checks why"),
+        ("shop/unknown", 1, "there are no placement hints for unknown in namespace shop"),
+        ("a/b/c", 2, "'a/b/c' is not a workload"),
+    ],
+)
+async def test_hints_that_are_not_there(cluster: Cluster, pods: Pods, name: str, code: int, problem: str) -> None:
+    found, output = await hints_command(cluster, name)
+
+    assert code == found
+    assert problem in output
+
+
+async def hints_command(cluster: Cluster, *words: str) -> tuple[int, str]:
+    """Exit code and output of `equipoise hints`."""
+    return await run("hints", *words, KUBECONFIG=str(cluster.kubeconfig))
+
+
 # Whatever is broken, pods are created
 
 
@@ -485,18 +582,29 @@ async def delete_hints(api: Api) -> None:
     await api.request("DELETE", f"{API}/namespaces/shop/placementhints/{NAME}")
 
 
-BROKEN = [delete_policy, delete_binding, break_expression, delete_kind, expire, delete_hints]
+BROKEN = {
+    delete_policy: f"there is no MutatingAdmissionPolicy {NAME}",
+    delete_binding: "has no binding",
+    break_expression: "gets no hint, although it is fresh",
+    delete_kind: "does not know the kind PlacementHints",
+    expire: "",
+    delete_hints: "",
+}
+"""What `equipoise doctor` finds; of a single namespace without hints nothing."""
 
 
-@pytest.mark.parametrize("break_it", BROKEN, ids=lambda function: function.__name__)
+@pytest.mark.parametrize(("break_it", "found"), BROKEN.items(), ids=lambda value: getattr(value, "__name__", ""))
 async def test_pods_are_created_whatever_is_broken(
-    api: Api, pods: Pods, repaired: None, break_it: Callable[[Api], Awaitable[None]]
+    api: Api, pods: Pods, kube: Kube, repaired: None, break_it: Callable[[Api], Awaitable[None]], found: str
 ) -> None:
-    """None is refused or delayed, neither before the API server has seen the change nor after it."""
+    """None is refused or delayed, neither before the API server has seen the change nor after it. `doctor` names it."""
     await break_it(api)
     await pods.until(False, "shop", **WEB)
 
     await pods.create_every_kind()
+    errors = [finding.message for finding in await doctor(kube) if finding.state == "error"]
+    assert bool(found) == bool(errors)
+    assert found in " ".join(errors)
 
 
 @pytest.mark.weekly

@@ -11,6 +11,7 @@ import yaml
 
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.terminal import count, duration
+from equipoise.cli.whole_objects import WholeObject, whole
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject
 from equipoise.contracts.hints.policy import (
@@ -18,27 +19,30 @@ from equipoise.contracts.hints.policy import (
     HINTED,
     NAME,
     POLICY_KIND,
+    SWITCH,
     UNSUPPORTED,
     policy,
     supported_version,
 )
-from equipoise.contracts.kubernetes.objects import ConfigMap, Object, ObjectMeta, OwnerReference
-from equipoise.runtime.kubernetes.client import CONFIG_MAPS, HINTS, PODS, Kube, KubeError, NotFound, hint_policies
+from equipoise.contracts.kubernetes.objects import ConfigMap, ObjectMeta, OwnerReference
+from equipoise.runtime.kubernetes.client import (
+    CONFIG_MAPS,
+    HINTS,
+    NAMESPACES,
+    PODS,
+    Kube,
+    KubeError,
+    NotFound,
+    hint_policies,
+)
 
 SUBJECT = "placement hints"
 DESCHEDULER = "descheduler of kubernetes-sigs"
 INSTALL = "apply k8s/hints, or set hints.enabled of the chart"
-OPERATIONS = "see docs/operations.md, Placement hints"
 
 CONFIG_MAP = ("descheduler-policy-configmap", "kube-system")
 CONFIG_MAP_LABEL = "app.kubernetes.io/name=descheduler"
 """Where the manifests and the chart of that descheduler have its policy."""
-
-
-class PolicyObject(Object, frozen=True, kw_only=True):
-    """Any object with a spec."""
-
-    spec: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
 async def hints(environment: Environment) -> list[Finding]:
@@ -48,9 +52,9 @@ async def hints(environment: Environment) -> list[Finding]:
         version = supported_version(await kube.served_versions(API_GROUP, POLICY_KIND))
         if version is None:
             return [Finding("error", SUBJECT, UNSUPPORTED)] if enabled else [_NOT_USED]
-        resource = msgspec.structs.replace(hint_policies(version), model=PolicyObject)
+        resource = whole(hint_policies(version))
         try:
-            installed: PolicyObject = await kube.get(resource, NAME)
+            installed = await kube.get(resource, NAME)
         except NotFound:
             if not enabled:
                 return [_NOT_USED]
@@ -69,7 +73,7 @@ async def hints(environment: Environment) -> list[Finding]:
         return [
             policy_finding(installed, version),
             freshness_finding(stored, now),
-            *[await _proof(kube, each) for each in _fresh(stored, now)[:1]],
+            *await _proof(kube, _fresh(stored, now)),
             *await _upstream_descheduler(kube),
         ]
     except KubeError as error:
@@ -79,7 +83,7 @@ async def hints(environment: Environment) -> list[Finding]:
 _NOT_USED = Finding("ok", SUBJECT, "not used: annotator.hints.enabled is false, and no policy adds them")
 
 
-def policy_finding(installed: PolicyObject, version: str) -> Finding:
+def policy_finding(installed: WholeObject, version: str) -> Finding:
     """Whether it is the one of this release. The API server adds defaults to other fields."""
     expected = policy(version)["spec"]
     fields = ("failurePolicy", "reinvocationPolicy", "paramKind", "matchConditions", "variables", "mutations")
@@ -106,26 +110,25 @@ def _fresh(stored: Sequence[HintsObject], now: float) -> list[HintsObject]:
     return [each for each in stored if each.hints and each.until is not None and each.until.timestamp() > now]
 
 
-async def _proof(kube: Kube, stored: HintsObject) -> Finding:
-    """A pod of the first workload that has hints."""
-    namespace, key = stored.metadata.namespace, next(iter(stored.hints))
-    subject = f"new pod of {namespace}/{key}"
-    try:
-        created = await kube.create(_POD, probe_pod(namespace, key), dry_run=True)
-    except KubeError as error:
-        return Finding("unknown", subject, f"not tried: {error}", "use a user who may create pods in this namespace")
-    found, _, read = created.metadata.annotations.get(HINTED, "").partition("@")
-    if found == key:
-        age = "" if read == stored.metadata.resource_version else ", of another version than the one that was read"
-        return Finding("ok", subject, f"gets its hint{age}")
-    message = f"gets no hint. Namespaces and pods can opt out, with the label equipoise.dev/hints; {OPERATIONS}"
-    return Finding("error", subject, message)
+async def _proof(kube: Kube, fresh: Sequence[HintsObject]) -> list[Finding]:
+    """A pod of the first workload that has hints, in a namespace that has not opted out."""
+    for stored in fresh:
+        namespace, key = stored.metadata.namespace, next(iter(stored.hints))
+        if (await kube.get(NAMESPACES, namespace)).metadata.labels.get(SWITCH) == "off":
+            continue
+        subject = f"new pod of {namespace}/{key}"
+        try:
+            created = await kube.create(whole(PODS), probe_pod(namespace, key), dry_run=True)
+        except KubeError as error:
+            fix = "use a user who may create pods in this namespace"
+            return [Finding("unknown", subject, f"not tried: {error}", fix)]
+        if created.metadata.annotations.get(HINTED, "").startswith(f"{key}@"):
+            return [Finding("ok", subject, "gets its hint (created in a dry run)")]
+        return [Finding("error", subject, "gets no hint, although it is fresh", INSTALL)]
+    return []
 
 
-_POD = msgspec.structs.replace(PODS, model=PolicyObject)
-
-
-def probe_pod(namespace: str, key: str) -> PolicyObject:
+def probe_pod(namespace: str, key: str) -> WholeObject:
     """A pod as the workload with this key would get it. Pod Security `restricted` allows it."""
     kind, _, name = key.partition(".")
     owner, labels = {
@@ -149,7 +152,7 @@ def probe_pod(namespace: str, key: str) -> PolicyObject:
         "automountServiceAccountToken": False,
     }
     metadata = ObjectMeta(name="equipoise-doctor", namespace=namespace, labels=labels, owner_references=[reference])
-    return PolicyObject(metadata=metadata, spec=spec)
+    return WholeObject(metadata=metadata, spec=spec)
 
 
 _RESOURCES = {"cpu": "1m", "memory": "1Mi"}
@@ -168,10 +171,8 @@ def descheduler_findings(config_maps: Sequence[ConfigMap]) -> Iterator[Finding]:
     """One for each that would evict pods whose hint has expired."""
     for each in config_maps:
         if any(_enforces_preferences(text) for text in each.data.values()):
-            message = (
-                f"its policy in ConfigMap {each.metadata.namespace}/{each.metadata.name} enforces preferred node affinity: it "
-                "evicts pods whose hint has expired"
-            )
+            name = f"{each.metadata.namespace}/{each.metadata.name}"
+            message = f"ConfigMap {name} enforces preferred node affinity: it evicts pods whose hint has expired"
             fix = "remove preferredDuringSchedulingIgnoredDuringExecution from RemovePodsViolatingNodeAffinity"
             yield Finding("error", DESCHEDULER, message, fix)
 
