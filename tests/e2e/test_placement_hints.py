@@ -587,10 +587,10 @@ BROKEN = {
     delete_binding: "has no binding",
     break_expression: "gets no hint, although it is fresh",
     delete_kind: "does not know the kind PlacementHints",
-    expire: "",
-    delete_hints: "",
+    expire: "the newest have expired",
+    delete_hints: "none were written",
 }
-"""What `equipoise doctor` finds; of a single namespace without hints nothing."""
+"""What `equipoise doctor` finds. Of one namespace without hints among others, nothing: it may have none."""
 
 
 @pytest.mark.parametrize(("break_it", "found"), BROKEN.items(), ids=lambda value: getattr(value, "__name__", ""))
@@ -603,7 +603,6 @@ async def test_pods_are_created_whatever_is_broken(
 
     await pods.create_every_kind()
     errors = [finding.message for finding in await doctor(kube) if finding.state == "error"]
-    assert bool(found) == bool(errors)
     assert found in " ".join(errors)
 
 
