@@ -39,6 +39,7 @@ CASES = {
     "changed": (written(285), written(300, OTHER), "Deployment.web changed by 100%"),
     "changed within the minimum interval": (written(295), written(300, OTHER), None),
     "no hints any more": (written(285), written(300, None), "Deployment.web changed by 100%"),
+    "a forged time": (written(10_000), written(300), "somebody else made the hints valid for longer"),
     "another policy": (written(299), written(300, owner="uid-2"), "the policy was created again"),
 }
 

@@ -143,7 +143,7 @@ async def test_old_and_future_hints_are_not_written(world: HintWorld, ago: float
 
 
 async def test_each_namespace_has_one_writer(world: HintWorld) -> None:
-    """Two replicas write each object once; after the end of one the other continues."""
+    """Two replicas read and write each object once; after the end of one the other continues."""
     for identity in ("annotator-1", "annotator-2"):
         await world.begin(identity, WITH_HINTS)
     await world.clock.advance(2 * ROUND)
@@ -159,6 +159,7 @@ async def test_each_namespace_has_one_writer(world: HintWorld) -> None:
     ]
 
     assert 40 == sum(by_replica) == world.hint_writes
+    assert 40 == sum(call.resource == "placementhints" and call.verb == "get" for call in world.kube.calls)
     assert min(by_replica) > 5
     await world.end("annotator-1")
     for _ in range(4):

@@ -126,17 +126,7 @@ class Annotator:
             writes=RateLimiter(clock, lambda: self._interval(settings.writes_per_second)),
             results=results,
         )
-        self._hints = HintWriter(
-            kube=runtime.kube,
-            clock=clock,
-            health=runtime.health,
-            settings=settings.hints,
-            namespace=self._membership.namespace,
-            is_ours=self._owns,
-            interval=self._interval,
-            results=results,
-            metrics=runtime.metrics,
-        )
+        self._hints = HintWriter(runtime, is_ours=self._owns, interval=self._interval, results=results)
         for name, text, value in (
             ("writes_pending", "Objects that wait to be written.", lambda: float(len(self._unwritten))),
             ("objects_unread", "Objects that wait to be read.", lambda: float(len(self._unread))),

@@ -14,6 +14,10 @@ MAX_BYTES = 60 * 1024
 some milliseconds before, and one write takes milliseconds."""
 
 
+LONGEST_VALIDITY = 600.0
+"""Seconds: the fence of the annotator refuses hints for longer."""
+
+
 class HintBand(Section, frozen=True, kw_only=True):
     """When the hints of a namespace are written again."""
 
@@ -28,7 +32,7 @@ class HintBand(Section, frozen=True, kw_only=True):
     half of it is over, and expire by themselves when Equipoise does not run."""
 
     def __post_init__(self) -> None:
-        if not 30 <= self.validity <= 600:
+        if not 30 <= self.validity <= LONGEST_VALIDITY:
             raise ValueError("validity must be from 30s to 10m")
         if not 0 < self.min_interval <= self.validity / 4:
             raise ValueError("minInterval must be longer than 0s and not longer than a quarter of validity")
@@ -51,7 +55,11 @@ def decide_hints(written: WrittenHints | None, wanted: WrittenHints, *, now: flo
         return DueWrite(why="not written before") if wanted.hints and now < wanted.until else None
     if not written.hints and not wanted.hints:
         return None
-    if wanted.until <= max(now, written.until):
+    if wanted.until <= now:
+        return None
+    if written.until > now + LONGEST_VALIDITY:
+        return DueWrite(why="somebody else made the hints valid for longer")
+    if wanted.until <= written.until:
         return None
     if wanted.owner != written.owner:
         return DueWrite(why="the policy was created again")

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import NoReturn
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import Counter, Gauge
 
 from equipoise.annotator.decisions.hint_write import MAX_BYTES, WrittenHints, decide_hints
 from equipoise.annotator.decisions.write_decision import DueWrite
-from equipoise.annotator.settings import HintWriteSettings
+from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shell.object_client import REQUEST_TIMEOUT, RETRY_PERIOD, concerns_one_object
 from equipoise.annotator.shell.rate_limiter import RateLimiter
 from equipoise.annotator.shell.work_queue import ObjectQueue
@@ -28,10 +28,9 @@ from equipoise.contracts.kubernetes.objects import ObjectMeta, OwnerReference
 from equipoise.contracts.messages.placement import PlacementHints, WorkloadHint
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.bus import Delivery
-from equipoise.runtime.kubernetes.client import HINTS, Conflict, Forbidden, Kube, KubeError, NotFound, hint_policies
+from equipoise.runtime.kubernetes.client import HINTS, Conflict, Forbidden, KubeError, NotFound, hint_policies
 from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
-from equipoise.runtime.process.clock import Clock
-from equipoise.runtime.process.health import Health
+from equipoise.runtime.process.lifecycle import Runtime
 
 FENCE = "equipoise-hints-fence"
 """The admission policy without which a ServiceAccount writes no hints."""
@@ -81,25 +80,21 @@ class HintWriter:
 
     def __init__(
         self,
+        runtime: Runtime[AnnotatorSettings],
         *,
-        kube: Kube,
-        clock: Clock,
-        health: Health,
-        settings: HintWriteSettings,
-        namespace: str,
         is_ours: Callable[[str], bool],
         interval: Callable[[float], float],
         results: Counter,
-        metrics: CollectorRegistry,
     ) -> None:
-        """`namespace`: of Equipoise. `is_ours`: whether this replica writes what has this key. `interval`: seconds
-        between two requests of this replica, at a rate of all replicas together.
+        """`is_ours`: whether this replica writes what has this key. `interval`: seconds between two requests of this
+        replica, at a rate of all replicas together.
         """
-        self._kube, self._clock, self._health, self._settings = kube, clock, health, settings
-        self._own_namespace = namespace
+        self._kube, self._clock, self._health = runtime.kube, runtime.clock, runtime.health
+        self._settings = settings = runtime.own.hints
+        self._own_namespace = runtime.configuration.shared.kubernetes.namespace
         self._is_ours = is_ours
         self._results = results
-        self._requests = RateLimiter(clock, lambda: interval(settings.requests_per_second))
+        self._requests = RateLimiter(runtime.clock, lambda: interval(settings.requests_per_second))
         self._namespaces: dict[str, _Namespace] = {}
         self._due = ObjectQueue()
         self._policy: OwnerReference | None = None
@@ -109,7 +104,7 @@ class HintWriter:
             ("hints_pending", "Namespaces whose hints wait to be written.", lambda: float(len(self._due))),
             ("hints_left_out", "Workloads for whose hints their object has no space.", self._left_out),
         ):
-            Gauge(f"equipoise_annotator_{name}", text, registry=metrics).set_function(value)
+            Gauge(f"equipoise_annotator_{name}", text, registry=runtime.metrics).set_function(value)
 
     def _left_out(self) -> float:
         return float(sum(known.left_out for known in list(self._namespaces.values())))
@@ -154,7 +149,7 @@ class HintWriter:
         if known is None or known.busy:
             return
         if not self._is_ours(_key(name)):
-            known.is_read, known.written = False, None  # another replica writes it now
+            known.is_read, known.written, known.refusal = False, None, ""  # another replica writes it now
         self._due.put(name, self._decide(name))
 
     def _decide(self, name: str) -> DueWrite | None:
@@ -276,7 +271,7 @@ class HintWriter:
         return found
 
     def _on_not_found(self, name: str, known: _Namespace) -> None:
-        """The object was deleted, or its namespace: then it can not be created either."""
+        """The object was deleted, or its namespace: then it cannot be created either."""
         if known.version:
             known.is_read = False
         else:
