@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from cluster_fixtures import StartCluster
 from deployment.base import NAMESPACE, ROOT, base_documents
@@ -18,6 +19,7 @@ from deployment.helm import ALL_ON, CHART, RELEASE, SETUP, Helm, HelmError, docu
 from deployment.kustomize import Document, identity, read_documents
 from programs import program
 
+from equipoise.contracts.eviction.approval import APPROVAL_ROLE, approval_rules
 from equipoise.testbed.api import Api, ApiError
 from equipoise.testbed.binaries.build import HELM_3
 from equipoise.testbed.cluster import Cluster
@@ -273,11 +275,15 @@ async def live_and_die(cluster: Cluster, helm: Helm, folder: Path, pv: str) -> N
         with pytest.raises(HelmError, match="installed in this cluster already, as release equipoise in namespace"):
             await asyncio.to_thread(helm.run, "install", "second", CHART, "--namespace", "default", values={})
 
+        role = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles/{APPROVAL_ROLE}"
+        approved = await api.patch(role, {"rules": msgspec.to_builtins(approval_rules(["uid"]))})
+        assert approved["rules"]
         changed = {"mode": "advise", "image": {"tag": "0.2.0"}, "config": {"load": {"base": "capacity"}}}
         await asyncio.to_thread(helm.run, "upgrade", *release, "--wait-for-jobs", values=changed)
         [second] = await job_names(api)
         assert second != first
         assert ("ClusterRoleBinding", "", "equipoise-evict") in await objects(api)
+        assert (await api.request("GET", role))["rules"] == approved["rules"]
 
         await asyncio.to_thread(
             helm.run, "rollback", RELEASE, "1", "--namespace", NAMESPACE, "--wait", "--timeout", "60s"

@@ -1,6 +1,7 @@
 """What every `Kube` does, held to the same tests in memory and on a real API server."""
 
 import asyncio
+import re
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,6 +55,11 @@ async def leaves(world: World, pod: objects.Pod) -> bool:
             if now.metadata.deletion_timestamp is not None:
                 return True
             await asyncio.sleep(0.05)
+
+
+async def test_the_server_has_a_version(world: World) -> None:
+    """Even without rights."""
+    assert re.match(r"v1\.\d+\.\d+", await world.kube.server_version())
 
 
 async def test_what_is_not_there_is_not_found(world: World) -> None:

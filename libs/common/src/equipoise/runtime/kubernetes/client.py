@@ -177,6 +177,10 @@ class Kube(Protocol):
         """Why all requests of the last minute or longer have failed; empty after any success."""
         ...
 
+    async def server_version(self) -> str:
+        """Of the API server: v1.30.1-gke.200."""
+        ...
+
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         """Raises NotFound."""
         ...

@@ -96,6 +96,9 @@ class ApiServer:
     def problem(self) -> str:
         return self._availability.problem
 
+    async def server_version(self) -> str:
+        return await self._request("get version", "GET", "/version", responses.read_version)
+
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         what = _what("get", resource, namespace, name)
         read = responses.object_decoder(resource.model).decode

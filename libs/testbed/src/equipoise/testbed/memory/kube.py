@@ -157,6 +157,10 @@ class MemoryKube:
 
     # Kube
 
+    async def server_version(self) -> str:
+        async with self._request("discover", PODS, "", "version"):
+            return "v1.36.3"
+
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         async with self._request("get", resource, namespace, name):
             return self._find(resource, namespace, name)

@@ -10,12 +10,14 @@ from equipoise.cli.doctor.checks.nodes import nodes
 from equipoise.cli.doctor.checks.permissions import permissions
 from equipoise.cli.doctor.checks.prometheus import prometheus
 from equipoise.cli.doctor.checks.streams import streams
+from equipoise.cli.doctor.checks.versions import versions
 from equipoise.cli.doctor.environment import Environment, Finding
 
 Check = Callable[[Environment], Awaitable[list[Finding]]]
 
 CHECKS: Mapping[str, Check] = {
     "kubernetes": kubernetes,
+    "versions": versions,
     "permissions": permissions,
     "approvals": approvals,
     "bus": streams,
