@@ -140,6 +140,27 @@ async def test_what_is_wrong_with_the_service_is_named(cluster: HttpCluster, url
     assert expected in output
 
 
+@pytest.mark.parametrize("refused", [True, False])
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://none.monitoring.svc:9090", "cannot be reached through the API server: get services monitoring/none"),
+        ("http://none.monitoring:9090", "Prometheus at http://none.monitoring:9090 does not respond"),
+    ],
+)
+async def test_only_a_url_that_ends_in_svc_must_be_a_service(
+    cluster: HttpCluster, url: str, expected: str, refused: bool
+) -> None:
+    """This machine may know the other name."""
+    for plural in ("api/v1/nodes", "api/v1/pods"):
+        cluster.objects[f"/{plural}"] = {"kind": "List", "metadata": {}, "items": []}
+    if refused:
+        cluster.refused.add("/api/v1/namespaces/monitoring/services/none")
+    code, output = await cluster.run("nodes", "--prometheus", url)
+    assert code == 1
+    assert expected in output
+
+
 async def test_without_a_prometheus_the_option_is_named(cluster: HttpCluster) -> None:
     """Also if Services may not be listed."""
     put(cluster)

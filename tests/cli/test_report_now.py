@@ -17,6 +17,7 @@ from collector.exporter import Exporter, a_job, a_node, prometheus
 from collector.scraped_pages import cadvisor, exporter_job, kube_state_metrics, kubelet_job, node_exporter, state_job
 from kubelets import kubelet_arguments, serve_kubelet, write_forwards
 
+from equipoise.cli.exit_codes import TERMINATED
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.cli.up.run import set_profile
 from equipoise.runtime.configuration import read_sections, to_document
@@ -359,3 +360,15 @@ async def test_nothing_but_the_kubeconfig_is_needed(
     code, output = await run("report", "--now", KUBECONFIG=str(kubeconfig))
     assert 1 == code
     assert "needed are the rights to get and create pods/portforward" in output
+
+
+async def test_up_needs_nothing_but_the_kubeconfig_either(cluster: Cluster, in_cluster: str) -> None:
+    """Its services, which are other processes, measure the nodes through the forwarded port."""
+    up = await started("up", KUBECONFIG=str(cluster.kubeconfig))
+    try:
+        await up.prints(f"Prometheus {in_cluster}, found in the cluster")
+        await up.prints(rf"metrics +{in_cluster}, profile kubelet \(detected\)")
+        await up.prints("collector is ready")
+    finally:
+        up.process.terminate()
+    assert TERMINATED == await up.ends()

@@ -135,9 +135,9 @@ async def _given(api: ApiServer, url: str) -> ServerPort | None:
         return None
     try:
         service = await api.get(SERVICES, address.name, address.namespace)
-    except NotFound:
-        return None  # a name that this machine may resolve
-    except Forbidden as error:
+    except (NotFound, Forbidden) as error:
+        if ".svc" not in url:
+            return None  # a name that this machine may resolve
         raise CommandFailed(f"{url} cannot be reached through the API server: {error.message}") from None
     if address.port not in (ports := [port.port for port in service.spec.ports]):
         raise InvalidInput(f"{url}: the Service has no port {address.port}, but {', '.join(map(str, ports))}")
