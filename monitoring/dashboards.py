@@ -9,9 +9,13 @@ from typing import Literal
 
 import msgspec
 
+from monitoring.alerts import SERVICE_METRICS
+
 Kind = Literal["timeseries", "stat", "heatmap"]
 
 _REPLICA = "namespace, pod, instance"
+
+_SCORER, _DESCHEDULER = SERVICE_METRICS["scorer"], SERVICE_METRICS["descheduler"]
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -87,6 +91,14 @@ def _spread(resource: str) -> str:
 def _by(function: str, labels: str, expression: str) -> Query:
     """One series for each value of the labels, named by it."""
     return Query(f"{function} by ({labels}) ({expression})", " ".join(f"{{{{{each}}}}}" for each in labels.split(", ")))
+
+
+def _events(labels: str, expression: str, metric: str) -> Query:
+    """Sums of series that begin with the first event. 0 until then, if a service with this metric is scraped."""
+    query = _by("sum", labels, expression)
+    first, *_ = labels.split(", ")
+    none = f'label_replace(0 * max({_of(metric)}), "{first}", "none", "", "")'
+    return Query(f"{query.expression} or on () {none}", query.legend)
 
 
 def _stat(title: str, text: str, expression: str, *, unit: str = "percentunit") -> Panel:
@@ -222,8 +234,7 @@ SERVICES = Dashboard(
                     title="Problems",
                     text="What /readyz reports, by key. docs/runbooks.md has an action for each alert.",
                     stacked=True,
-                    empty_when="no service reports a problem",
-                    queries=[_by("sum", "key", _of("equipoise_problem"))],
+                    queries=[_events("key", _of("equipoise_problem"), "equipoise_ready")],
                 ),
                 Panel(
                     title="Problems of the bus",
@@ -344,8 +355,7 @@ EVICTIONS = Dashboard(
                     title="Proposed per hour",
                     text="Intents of the leading descheduler, by strategy.",
                     stacked=True,
-                    empty_when="no node was above its threshold",
-                    queries=[_by("sum", "strategy", _increase("equipoise_descheduler_intents_total", "1h"))],
+                    queries=[_events("strategy", _increase("equipoise_descheduler_intents_total", "1h"), _DESCHEDULER)],
                 ),
                 Panel(
                     title="Outcomes per hour",
@@ -393,8 +403,13 @@ EVICTIONS = Dashboard(
                     title="Load after evictions, per day",
                     text="Nodes whose load fell as expected one window after evictions (reduced), or did not.",
                     stacked=True,
-                    empty_when="no load was compared yet",
-                    queries=[_by("sum", "result", _increase("equipoise_descheduler_load_reductions_total", "1d"))],
+                    queries=[
+                        _events(
+                            "result",
+                            _increase("equipoise_descheduler_load_reductions_total", "1d"),
+                            _DESCHEDULER,
+                        )
+                    ],
                 ),
                 Panel(
                     title="Returns and cooldowns",
@@ -443,7 +458,7 @@ SCORING = Dashboard(
                     text="By verb and result. None although pods are placed: it does not reach the scorer.",
                     unit="reqps",
                     stacked=True,
-                    queries=[_by("sum", "verb, result", _rate("equipoise_scorer_requests_total"))],
+                    queries=[_events("verb, result", _rate("equipoise_scorer_requests_total"), _SCORER)],
                 ),
                 Panel(
                     title="Time of a score",
@@ -473,8 +488,7 @@ SCORING = Dashboard(
                     title="Connections closed",
                     text="limit: too many; timeout: no request; handshake: TLS.",
                     unit="ops",
-                    empty_when="no connection was closed",
-                    queries=[_by("sum", "reason", _rate("equipoise_scorer_connections_dropped_total"))],
+                    queries=[_events("reason", _rate("equipoise_scorer_connections_dropped_total"), _SCORER)],
                 ),
             ],
         ),
@@ -496,8 +510,7 @@ SCORING = Dashboard(
                     text="alike: the nodes are level. coverage: too few nodes have fresh data. late: the request was.",
                     unit="reqps",
                     stacked=True,
-                    empty_when="no response was neutral",
-                    queries=[_by("sum", "reason", _rate("equipoise_scorer_neutral_total"))],
+                    queries=[_events("reason", _rate("equipoise_scorer_neutral_total"), _SCORER)],
                 ),
                 Panel(
                     title="Nodes",
@@ -520,7 +533,7 @@ SCORING = Dashboard(
                     text="Placed pods by what happened to their advice, for the weekly report.",
                     unit="ops",
                     stacked=True,
-                    queries=[_by("sum", "result", _rate("equipoise_scorer_placement_advice_total"))],
+                    queries=[_events("result", _rate("equipoise_scorer_placement_advice_total"), _SCORER)],
                 ),
                 Panel(
                     title="Disagreement of the shadow policy",

@@ -1,7 +1,9 @@
 """The alerts as rules of Prometheus, as an object of its operator, as tests of promtool, and as pages for people."""
 
 import re
+import tomllib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -9,8 +11,10 @@ import yaml
 from monitoring.alerts import ALERTS, Alert, Severity
 from monitoring.cases import EVALUATION_INTERVAL, INTERVAL, Case
 
-RUNBOOKS = "https://equipoise.dev/docs/runbooks.html"
-"""Where docs/runbooks.md is published, as `make docs` names it."""
+_PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+
+RUNBOOKS = f"https://equipoise.dev/docs/v{_PROJECT['version']}/runbooks.html"
+"""Where docs/runbooks.md of this version is published, as `make docs` names it: other versions have other alerts."""
 
 WRITTEN_BY = "# Written by: make monitoring\n"
 

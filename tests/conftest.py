@@ -12,7 +12,7 @@ from hypothesis import settings
 from lanes import FIRST_WORKER, WORKER, Lanes, send_units
 from programs import program
 
-from equipoise.testbed.binaries.build import HELM, PROMTOOL, Module, build
+from equipoise.testbed.binaries.build import HELM, KUBECONFORM, PROMTOOL, Module, build
 
 __all__ = ["helm_program", "start_cluster", "testbed_binaries"]
 
@@ -85,7 +85,7 @@ def _build(config: pytest.Config, *others: Module) -> None:
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
     """Nobody sees the output of a worker, and a build beside tests slows them: build before they start."""
     if config.option.markexpr != "not cluster":
-        _build(config, PROMTOOL, HELM)
+        _build(config, PROMTOOL, HELM, KUBECONFORM)
 
 
 @pytest.hookimpl(optionalhook=True)

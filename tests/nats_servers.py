@@ -192,9 +192,10 @@ class NatsServers:
         return file.read_text(errors="replace") if file.exists() else ""
 
     async def _start(self, name: str) -> None:
-        self._running[name] = AsyncExitStack()
         server = embedded_server(self.directory(name), port=self._ports[name], configuration=self._configuration(name))
-        await self._running[name].enter_async_context(server)
+        stack = AsyncExitStack()
+        await stack.enter_async_context(server)
+        self._running[name] = stack
 
     def _configuration(self, name: str) -> str:
         ports = [self._route_ports[name], *self._routes[name]]

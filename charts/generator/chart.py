@@ -11,6 +11,7 @@ from charts.generator.configuration import config_default, config_schema
 from charts.generator.manifests import ROOT, Manifests
 from charts.generator.objects import template_objects
 from charts.generator.schemas import Group, Value, leaves, schema_of
+from charts.generator.sections import sections_with_rules
 from charts.generator.template import Each, Node, Text, When, Yaml, render
 from charts.generator.values import chart_values
 
@@ -30,6 +31,7 @@ def generated_files(root: Path = ROOT) -> dict[Path, str]:
         "values.yaml": "".join(f"{line}\n".replace(" \n", "\n") for line in _values_lines(values)),
         "values.schema.json": json.dumps(_values_schema(values, definitions), indent=1) + "\n",
         "README.md": (Path(__file__).with_name("readme.md").read_text()).replace("TABLE\n", _table(values)),
+        "files/sections.json": json.dumps(sections_with_rules(), indent=1) + "\n",
         "files/nats.conf": (root / "k8s" / "base" / "nats.conf").read_text(),
         "files/permissions.conf": (root / "k8s" / "base" / "permissions.conf").read_text(),
         **{f"templates/{name}": text for name, text in _templates(manifests)},
@@ -66,7 +68,7 @@ def _templates(manifests: Manifests) -> Iterator[tuple[str, str]]:
             continue
         texts = [_named_by_its_content(node) if _is_job(node) else _document(node) for node in objects]
         header = f"{{{{- /* From k8s/{file}. {HEADER} */}}}}\n"
-        yield f"{folder}-{name}" if folder == "cert-manager" else name, header + "".join(texts)
+        yield f"{folder}-{name}" if folder in ("cert-manager", "hints") else name, header + "".join(texts)
 
 
 def _document(node: Node) -> str:

@@ -10,16 +10,25 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 K8S = ROOT / "k8s"
 
+OPTIONAL = (
+    "scheduler/second-scheduler.yaml",
+    "live-page/live-page.yaml",
+    "hints/definition.yaml",
+    "hints/annotator.yaml",
+    "hints/policy.yaml",
+    "cert-manager/certificates.yaml",
+)
+
 Document = dict[str, Any]
 
 
 class Manifests:
-    """The objects of k8s/base, of the second scheduler and of cert-manager, by file."""
+    """The objects of k8s/base and of what is optional beside it, by file."""
 
     def __init__(self, folder: Path = K8S) -> None:
         base = yaml.safe_load((folder / "base" / "kustomization.yaml").read_text())
         paths = [folder / "base" / name for name in base["resources"]]
-        paths += [folder / "scheduler" / "second-scheduler.yaml", folder / "cert-manager" / "certificates.yaml"]
+        paths += [folder / name for name in OPTIONAL]
         self.files: dict[str, list[Document]] = {
             # Through JSON: what an anchor refers to must not change with its first use.
             str(path.relative_to(folder)): json.loads(

@@ -13,6 +13,8 @@ from charts.generator.manifests import ROOT, Document
 from charts.generator.template import Each, More, Node, Text, When, Yaml
 
 from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.contracts.hints.policy import NAME as HINTS
+from equipoise.contracts.hints.policy import POLICY_KIND
 
 NAMESPACE = "equipoise-system"
 RELEASE_NAMESPACE = Text("{{ $.Release.Namespace }}")
@@ -55,7 +57,7 @@ def _pod(kind: str, name: str, values: str, *, template: str = "spec/template") 
     yield change(
         "spec/imagePullSecrets", When('include "equipoise.pullSecrets" $', Yaml('include "equipoise.pullSecrets" $'))
     )
-    if name not in ("equipoise-setup", "equipoise-scheduler"):
+    if name not in ("equipoise-setup", "equipoise-scheduler", "equipoise-live-page"):
         yield change(
             "spec/priorityClassName", When("$.Values.priorityClass.name", value_of("$.Values.priorityClass.name"))
         )
@@ -230,6 +232,33 @@ def _second_scheduler() -> Iterator[Change]:
     yield from _pod(kind, name, values)
 
 
+def _live_page() -> Iterator[Change]:
+    kind, name, values = "Deployment", "equipoise-live-page", "$.Values.livePage"
+    annotations = {
+        "checksum/config": Text('{{ include "equipoise.configuration" $ | sha256sum }}'),
+        "more": More(f"{values}.podAnnotations"),
+    }
+    labels = More(f"merge (dict) {values}.podLabels $.Values.commonLabels")
+    yield Change(kind, name, "spec/replicas", value_of(f"{values}.replicas"))
+    yield Change(kind, name, "spec/revisionHistoryLimit", value_of("$.Values.revisionHistoryLimit"))
+    yield Change(kind, name, "spec/template/metadata/annotations", annotations)
+    yield Change(kind, name, "spec/template/metadata/labels/more", labels)
+
+    def variables(old: list[Document]) -> Node:
+        _item(old, "EQUIPOISE_NATS__URL")["value"] = Text('{{ include "equipoise.natsUrl" $ | toJson }}')
+        return _only_if("$.Values.nats.tls.existingSecret", "EQUIPOISE_NATS__TLS__CA_FILE", old)
+
+    container = "spec/template/spec/containers/0"
+    yield Change(kind, name, f"{container}/image", Text('{{ include "equipoise.image" $ }}'))
+    yield Change(kind, name, f"{container}/env", variables)
+    hosts = Each(f"{values}.allowHosts", Text('{{ print "--allow-host=" . | toJson }}'))
+    yield Change(kind, name, f"{container}/args/-", hosts)
+    yield from _pod(kind, name, values)
+    yield from _secrets_of_the_bus(kind, name)
+    yield Change("ServiceAccount", name, "metadata/annotations", filled(f"{values}.serviceAccount.annotations"))
+    yield Change("NetworkPolicy", name, "spec/ingress/0/from", Yaml(f"toYaml {values}.allowFrom"))
+
+
 def _certificates() -> Iterator[Change]:
     for name, secret in (
         ("equipoise-nats", "nats.tls.existingSecret"),
@@ -266,6 +295,8 @@ def _policies() -> Iterator[Change]:
         "spec/ingress/0/from/0/namespaceSelector/matchLabels",
         Yaml("toYaml $.Values.networkPolicy.metricsNamespaceLabels"),
     )
+    for kind in (POLICY_KIND, f"{POLICY_KIND}Binding"):
+        yield Change(kind, HINTS, "apiVersion", Text('{{ include "equipoise.hintsApiVersion" $ }}'))
     yield Change("PriorityClass", "equipoise", "value", value_of("int64 $.Values.priorityClass.value"))
     shares = "spec/limited/nominalConcurrencyShares"
     yield Change(
@@ -280,6 +311,7 @@ def plan() -> list[Change]:
         *_setup(),
         *_nats(),
         *_second_scheduler(),
+        *_live_page(),
         *_certificates(),
         *_policies(),
     ]
@@ -306,6 +338,10 @@ CONDITIONS: list[tuple[str, str, str, str]] = [
     ("*", "PriorityClass", "*", "and $.Values.priorityClass.create $.Values.priorityClass.name"),
     ("base/flow-control.yaml", "*", "*", "$.Values.flowControl.enabled"),
     ("scheduler/*", "*", "*", "$.Values.secondScheduler.enabled"),
+    ("live-page/*", "*", "*", "$.Values.livePage.enabled"),
+    ("hints/*", "*", "*", "$.Values.hints.enabled"),
+    ("live-page/*", "ServiceAccount", "*", "$.Values.livePage.serviceAccount.create"),
+    ("live-page/*", "NetworkPolicy", "*", "$.Values.livePage.allowFrom"),  # an empty list would admit everybody
     ("cert-manager/*", "*", "*", "$.Values.certManager.enabled"),
     ("cert-manager/*", "*", "equipoise-nats*", "$.Values.nats.enabled"),
     (

@@ -31,6 +31,7 @@ from charts.generator.schemas import (
     Group,
     Schema,
     Value,
+    closed,
     list_of,
 )
 
@@ -60,6 +61,7 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
             config_schema,
             "The configuration, as in k8s/base/equipoise.yaml; `equipoise config defaults` prints every setting."
             " Not here, because other values set them: `binder.evict` (`mode`), `annotator.crane` (`crane.enabled`),"
+            " `annotator.hints.enabled` and `scorer.hints.enabled` (`hints.enabled`),"
             " `nats` (`nats`), `kubernetes`, the addresses on which services listen, and `scorer.extender.tls`"
             " (`extender`).",
         ),
@@ -67,6 +69,18 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
         "crane": Group(
             {"enabled": Value(False, BOOLEAN, "Write crane-scheduler's annotations on nodes, too, and permit it.")},
             "Annotations for crane-scheduler.",
+        ),
+        "hints": Group(
+            {
+                "enabled": Value(
+                    False,
+                    BOOLEAN,
+                    "Add preferred node affinity to new pods, towards the nodes with headroom for their workload. Needs"
+                    " Kubernetes 1.36 (or 1.34 with the feature gate MutatingAdmissionPolicy), and no configuration of"
+                    " kube-scheduler.",
+                )
+            },
+            "Placement hints, which an admission policy of the API server adds to pods.",
         ),
         "extender": Group(
             {
@@ -123,6 +137,7 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
             },
             "A scheduler of its own, for clusters whose kube-scheduler you cannot configure.",
         ),
+        "livePage": _live_page(base),
         "nats": _nats(base),
         "certManager": Group(
             {
@@ -232,6 +247,11 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
                     "Names of the files, without `.yaml`; `recording-rules` are for the metrics profile of that name."
                     " Empty: all.",
                 ),
+                "runbookUrl": Value(
+                    "",
+                    {"type": "string", "pattern": "^(https?://[^\\s#]+)?$"},
+                    "Page of runbooks that alerts link to, for example your own copy. Empty: that of this version.",
+                ),
             },
             "Rules for the Prometheus operator.",
         ),
@@ -298,9 +318,13 @@ _CONFLICTS: Schema = {
             "if": {"properties": {"secondScheduler": {"properties": {"enabled": {"const": True}}}}},
             "then": {"properties": {"extender": {"properties": {"enabled": {"const": True}}}}},
         },
+        {
+            "if": {"properties": {"hints": {"properties": {"enabled": {"const": True}}}}},
+            "then": {"properties": {"annotator": {"properties": {"enabled": {"const": True}}}}},
+        },
     ]
 }
-"""The second scheduler requests scores from the extender."""
+"""The second scheduler requests scores from the extender, and the annotator writes hints."""
 
 
 def _image(base: Manifests) -> Group:
@@ -326,6 +350,52 @@ def _pod(resources: Mapping[str, Any]) -> dict[str, Value | Group]:
         "tolerations": Value([], TOLERATIONS, "Tolerations."),
         "affinity": Value({}, AFFINITY, "Affinity."),
     }
+
+
+def _live_page(base: Manifests) -> Group:
+    def at(path: str) -> Any:
+        return base.at("Deployment", "equipoise-live-page", path)
+
+    return Group(
+        {
+            "enabled": Value(
+                False,
+                BOOLEAN,
+                "Run `equipoise dashboard` in the cluster. The page has no login: see docs/operations.md.",
+            ),
+            "replicas": Value(at("spec.replicas"), COUNT, "Number of pods."),
+            "allowHosts": Value(
+                [],
+                list_of({"type": "string", "pattern": "^[A-Za-z0-9.:-]+$"}),
+                "Host names, without a port, under which browsers may open the page: that of your proxy with"
+                " authentication. `localhost`, as behind `kubectl port-forward`, needs no entry.",
+            ),
+            "allowFrom": Value(
+                base.at("NetworkPolicy", "equipoise-live-page", "spec.ingress.0.from"),
+                list_of(
+                    closed(dict.fromkeys(("namespaceSelector", "podSelector", "ipBlock"), ANY_OBJECT))
+                    | {"minProperties": 1}
+                ),
+                "Who may connect to the page, as the peers of a NetworkPolicy; empty: nobody, only `kubectl"
+                " port-forward` works.",
+            ),
+            "serviceAccount": _account("live-page"),
+            "podAnnotations": Value({}, TEXTS, "Annotations of its pods."),
+            "podLabels": Value({}, LABELS, "Labels of its pods."),
+            **_pod(at("spec.template.spec.containers.0.resources")),
+        },
+        "The live page of the cluster, for browsers.",
+    )
+
+
+def _account(name: str) -> Group:
+    return Group(
+        {
+            "create": Value(True, BOOLEAN, f"Create the ServiceAccount `equipoise-{name}`."),
+            "annotations": Value({}, TEXTS, "Its annotations."),
+        },
+        "Its account.",
+    )
 
 
 def _nats(base: Manifests) -> Group:
@@ -433,13 +503,7 @@ def _service(base: Manifests, name: str) -> Group:
             },
             "Voluntary disruptions.",
         ),
-        "serviceAccount": Group(
-            {
-                "create": Value(True, BOOLEAN, f"Create the ServiceAccount `equipoise-{name}`."),
-                "annotations": Value({}, TEXTS, "Its annotations."),
-            },
-            "Its account.",
-        ),
+        "serviceAccount": _account(name),
         "terminationGracePeriodSeconds": Value(
             at("spec.template.spec.terminationGracePeriodSeconds"), COUNT, "Time for its shutdown."
         ),

@@ -5,6 +5,7 @@ import asyncio
 from binder.worlds import World
 from builders import NOW
 
+from equipoise.contracts.eviction.approval import NOT_APPROVED
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.kubernetes.client import BUDGETS
 
@@ -94,6 +95,31 @@ async def test_a_throttled_post_is_retried_after_the_requested_time(world: World
     await world.publish_cluster(2)
     await world.clock.advance(2)
     assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
+
+
+async def test_an_approval_that_the_api_server_applies_late_is_waited_for(world: World) -> None:
+    """For a second; everything is checked again."""
+    await world.start(world.binder())
+    world.kube.fail_next("evict", status=422, message=f"denied request: {NOT_APPROVED}")
+    await world.propose("web-1")
+    assert world.outcomes == []
+    assert world.ledger.entries == ()
+    await world.clock.advance(1.1)
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED]
+
+
+async def test_an_eviction_that_is_never_approved_fails_and_does_not_count(world: World) -> None:
+    """The outcome has the reason. It is no problem of the binder."""
+    await world.start(world.binder())
+    world.kube.fail_next("evict", status=422, message=f"denied request: {NOT_APPROVED}", times=None)
+    await world.propose("web-1")
+    for sequence in range(2, 18):
+        await _advance(world, 10, sequence)
+        assert world.health.problems == []
+    (outcome,) = world.outcomes
+    assert outcome.outcome == Outcome.FAILED
+    assert NOT_APPROVED in outcome.detail
+    assert not any(entry.counted for entry in world.ledger.entries)
 
 
 async def test_an_unexpected_response_ends_the_intent_and_counts(world: World) -> None:

@@ -7,12 +7,15 @@ from builders import NOW, an_intent
 
 from equipoise.binder.decisions.eviction_response import after_response, read_response, while_blocked
 from equipoise.binder.decisions.result import Finish, Retry
+from equipoise.contracts.eviction.approval import NOT_APPROVED
 from equipoise.contracts.messages.eviction import Outcome
 
 TWO_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 WRONG_UID = "the UID in the precondition (a) does not match the UID in record (b)"
 
 NO_RIGHT = 'pods "a" is forbidden: User "b" cannot create resource "pods/eviction" in API group "" in the namespace "c"'
+
+FENCE = "ValidatingAdmissionPolicy 'equipoise-binder-fence' with binding 'equipoise-binder-fence' denied request: "
 
 
 @pytest.mark.parametrize(
@@ -32,6 +35,8 @@ NO_RIGHT = 'pods "a" is forbidden: User "b" cannot create resource "pods/evictio
         (403, NO_RIGHT, {}, "refused", Outcome.FAILED),
         (403, NO_RIGHT, {"dry_run": True}, "accepted", Outcome.DRY_RUN),
         (403, "denied by a policy", {"dry_run": True}, "refused", Outcome.FAILED),
+        (422, FENCE + NOT_APPROVED, {}, "not_approved", Outcome.FAILED),
+        (422, FENCE + "the binder may not change the grace period of a pod", {}, "refused", Outcome.FAILED),
         (400, "bad", {}, "refused", Outcome.FAILED),
         (422, "invalid", {}, "refused", Outcome.FAILED),
         (500, TWO_BUDGETS, {}, "refused", Outcome.REJECTED_POLICY),
@@ -76,6 +81,7 @@ BLOCKED = read_response(429, "needs 2 healthy pods", disruption_budget=True, bud
 UNKNOWN = read_response(504, "")
 UNEXPECTED = read_response(302, "elsewhere")
 GONE = read_response(404, "")
+UNAPPROVED = read_response(422, FENCE + NOT_APPROVED)
 
 
 def after(response: Any, *, wait: float = 0.0, now: float = NOW, **fields: Any) -> Finish | Retry:
@@ -89,7 +95,19 @@ def test_after_a_temporary_refusal_the_intent_is_retried_without_its_reservation
     assert after(response, wait=50.0) == Retry(after=50.0, why=response.why, reservation="returned")
 
 
-@pytest.mark.parametrize("response", [NOT_NOW, THROTTLED, BLOCKED, GONE, read_response(403, "forbidden")])
+def test_an_eviction_without_approval_is_retried_soon_and_then_ever_later() -> None:
+    """An API server may not have applied the approval yet. It ends before its samples are too old, as when blocked."""
+    ages, result = [0.1], after(UNAPPROVED, now=NOW + 0.1)
+    while isinstance(result, Retry):
+        assert result.reservation == "returned"
+        ages.append(ages[-1] + result.after)
+        result = after(UNAPPROVED, now=NOW + ages[-1])
+    assert [round(age, 1) for age in ages] == [0.1, 1.1, 2.2, 4.4, 8.8, 17.6, 35.2, 70.4]
+    assert (result.outcome, result.reservation) == (Outcome.FAILED, "returned")
+    assert NOT_APPROVED in result.detail
+
+
+@pytest.mark.parametrize("response", [NOT_NOW, THROTTLED, BLOCKED, UNAPPROVED, GONE, read_response(403, "forbidden")])
 def test_no_response_returns_the_reservation_of_another_binder(response: Any) -> None:
     """Its POST may still be carried out."""
     assert after(response, taken_over=True).reservation == "kept"

@@ -22,6 +22,7 @@ from cli.test_live_state import a_decision, an_outcome
 from equipoise.cli.dashboard.run import allowed_hosts, is_local
 from equipoise.cli.dashboard.server import CONTENT_SECURITY_POLICY, FILES, host_of
 from equipoise.cli.dashboard.viewers import MAX_KEPT, MAX_VIEWERS, MAX_WAITING, Viewers
+from equipoise.cli.exit_codes import TERMINATED
 from equipoise.runtime.bus import connect
 from equipoise.runtime.process.clock import SystemClock
 
@@ -106,6 +107,15 @@ async def test_another_host_is_misdirected(host: str) -> None:
             status, text, _ = await page.get(path, Host=host)
             assert (421 if host else 400) <= status <= 421, text
             assert "node-" not in text
+
+
+@pytest.mark.parametrize("path", ["healthz", "readyz"])
+async def test_probes_may_use_any_host(path: str) -> None:
+    """The kubelet addresses a pod by its IP, which nobody knows before."""
+    async with a_page() as page:
+        status, _, _ = await page.get(path, Host="10.1.2.3:8765")
+
+    assert 200 == status
 
 
 @pytest.mark.parametrize("host", ["localhost:8765", "127.0.0.1", "[::1]:8765", "LOCALHOST"])
@@ -333,7 +343,7 @@ def test_the_built_page_is_that_of_the_sources() -> None:
 
 
 async def test_the_command_serves_what_is_on_the_bus(bus: Bus) -> None:
-    """As the user tap, whose rights suffice. Ctrl-C ends it."""
+    """As the user tap, whose rights suffice. It handles SIGTERM: as the first process of a container it must."""
     now = SystemClock().now()
     port = free_port()
     async with connect(bus.settings("descheduler"), "descheduler") as descheduler:
@@ -363,8 +373,8 @@ async def test_the_command_serves_what_is_on_the_bus(bus: Bus) -> None:
     async with ClientSession() as http, http.get(f"{address}explain/eviction?name=shop/web-1") as response:
         explained = await response.json()
     running.process.terminate()
-    await running.ends()
 
+    assert TERMINATED == await running.ends()
     assert "evicted" in explained["text"]
     assert 0.5 == seen["node-a"][1]
     assert "evicted" == seen["intent-web-1"]["outcome"]

@@ -210,11 +210,12 @@ async def violations(browser: Browser, axe: str) -> list[str]:
 
 @pytest.mark.weekly
 async def test_dark_and_light_follow_the_system(tmp_path: Path, clock: SystemClock) -> None:
-    """The map and the chart are drawn again, too."""
+    """The maps and their legend are drawn again, too."""
     async with shown_page(ShownCluster(40, clock.now())) as (url, _), a_browser(tmp_path, url) as browser:
         pixel = (
             "return [getComputedStyle(document.body).backgroundColor, [...document.querySelectorAll('.map canvas')]"
-            ".map(canvas => [...canvas.getContext('2d').getImageData(4, 20, 1, 1).data])]"
+            ".map(canvas => [...canvas.getContext('2d').getImageData(4, 20, 1, 1).data]), "
+            "[...document.querySelectorAll('.ramp i')].map(part => getComputedStyle(part).backgroundColor)]"
         )
         light = await browser.run(pixel)
         await browser.size(1280, 900, dark=True)
@@ -223,4 +224,4 @@ async def test_dark_and_light_follow_the_system(tmp_path: Path, clock: SystemClo
                 await asyncio.sleep(0.05)
 
     assert light[0] != dark[0]
-    assert all(one != other for one, other in zip(light[1], dark[1], strict=True))
+    assert all(one != other for one, other in zip(light[1] + light[2], dark[1] + dark[2], strict=True))

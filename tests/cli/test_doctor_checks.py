@@ -23,18 +23,32 @@ from equipoise.cli.certificates.purposes import NATS
 from equipoise.cli.doctor.checks import CHECKS
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.doctor.run import diagnose
+from equipoise.cli.heartbeats import LISTEN_SECONDS
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.contracts.bus.streams import STREAMS
-from equipoise.contracts.bus.subjects import cluster_review
+from equipoise.contracts.bus.subjects import SERVICES, ServiceName, cluster_review, health
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Window
+from equipoise.contracts.eviction.approval import APPROVAL_POLICY, APPROVAL_ROLE, NOT_APPROVED, approval_rules
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.advice import ClusterReview, ScoresFollowed
+from equipoise.contracts.messages.health import HEARTBEAT
 from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.runtime.bus import connect
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.configuration import Kubernetes, Nats, Shared, Tls
-from equipoise.runtime.kubernetes.client import LEASES, NAMESPACES, NODES, SERVICE_ACCOUNTS, Kube, KubeError
+from equipoise.runtime.kubernetes.client import (
+    ADMISSION_POLICIES,
+    LEASES,
+    NAMESPACES,
+    NODES,
+    ROLE_BINDINGS,
+    ROLES,
+    SERVICE_ACCOUNTS,
+    Kube,
+    KubeError,
+)
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.binaries.build import Binaries
@@ -155,6 +169,31 @@ async def test_missing_and_different_streams_are_reported(tmp_path: Path) -> Non
     assert "has equipoise.placement.node.*, not equipoise.placement.>" in found["stream EQUIPOISE_PLACEMENT"].message
     assert "max_msgs_per_subject is -1, not 1" in found["stream EQUIPOISE_PLACEMENT"].message
     assert any("has no permissions" in finding.message for finding in findings)
+
+
+# versions
+
+
+async def test_the_versions_are_read_from_the_api_server_and_from_heartbeats(tmp_path: Path) -> None:
+    """Until every service has reported, so within 10 s."""
+    world = NatsWorld(tmp_path)
+    await world.start()
+
+    async def report(service: ServiceName) -> None:
+        async with connect(world.settings, service) as bus:
+            heartbeat = msgspec.structs.replace(HEARTBEAT, service=service, version="0.0.1")
+            while True:
+                await bus.publish(health(service, "a"), heartbeat)
+                await asyncio.sleep(0.1)
+
+    reporting = [asyncio.create_task(report(service)) for service in SERVICES]
+    async with asyncio.timeout(LISTEN_SECONDS):
+        findings = await findings_of("versions", environment(MemoryKube(SystemClock()), world.settings))
+    for task in reporting:
+        task.cancel()
+    await asyncio.wait(reporting)
+    await world.stop()
+    assert states(findings) == {"Kubernetes": "ok", **dict.fromkeys(SERVICES, "warning")}
 
 
 # kube-scheduler
@@ -281,12 +320,21 @@ class Deployed:
         """Revoke a verb on a resource from a service."""
 
 
+def a_policy(message: str) -> objects.AdmissionPolicy:
+    spec = objects.AdmissionPolicySpec(validations=[objects.PolicyValidation(message=message)])
+    return objects.AdmissionPolicy(metadata=objects.ObjectMeta(name=APPROVAL_POLICY), spec=spec)
+
+
 async def in_memory() -> Deployed:
     kube = MemoryKube(SystemClock())
     kube.put(
         SERVICE_ACCOUNTS, objects.Object(metadata=objects.ObjectMeta(name="equipoise-collector", namespace=NAMESPACE))
     )
     kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name="shop")))
+    approvals = objects.ObjectMeta(name=APPROVAL_ROLE, namespace=NAMESPACE)
+    kube.put(ROLES, objects.Role(metadata=approvals, rules=approval_rules(["uid-1", "uid-2"])))
+    kube.put(ROLE_BINDINGS, objects.Object(metadata=approvals))
+    kube.put(ADMISSION_POLICIES, a_policy(NOT_APPROVED))
     revoked: set[tuple[str, str, str]] = set()
 
     def allows(spec: objects.AccessReviewSpec) -> bool:
@@ -312,7 +360,8 @@ def cluster(start_cluster: StartCluster) -> Cluster:
 
 async def on_cluster(cluster: Cluster, kube: Kube) -> Deployed:
     kinds = ("Namespace", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
-    documents = [document for document in base_documents() if document["kind"] in kinds]
+    policies = "ValidatingAdmissionPolicy"
+    documents = [document for document in base_documents() if document["kind"] in (*kinds, policies)]
     await cluster.apply(documents)
 
     async def revoke(service: str, verb: str, resource: str) -> None:
@@ -383,6 +432,33 @@ async def test_the_api_server_and_its_clock_have_no_fault(deployed: Deployed) ->
     """It lists its nodes and has the time of this machine."""
     assert [finding.state for finding in await findings_of("kubernetes", environment(deployed.kube))] == ["ok"]
     assert states(await findings_of("clocks", environment(deployed.kube)))["API server and this machine"] == "ok"
+
+
+async def test_approvals_have_no_fault(deployed: Deployed) -> None:
+    """The objects of k8s/base are there."""
+    findings = await findings_of("approvals", environment(deployed.kube))
+    assert states(findings) == dict.fromkeys((f"Role {APPROVAL_ROLE}", f"policy {APPROVAL_POLICY}"), "ok")
+
+
+async def test_what_is_missing_for_approvals_is_reported() -> None:
+    """With the manifest that has it."""
+    deployed = await in_memory()
+    assert isinstance(deployed.kube, MemoryKube)
+    assert "now: 2" in (await findings_of("approvals", environment(deployed.kube)))[0].message
+    deployed.kube.remove(ROLE_BINDINGS, APPROVAL_ROLE, NAMESPACE)
+    deployed.kube.put(ADMISSION_POLICIES, a_policy("the namespace has opted out of evictions"))
+    findings = await findings_of("approvals", environment(deployed.kube))
+    assert [(finding.state, finding.fix) for finding in findings] == [
+        ("error", "apply k8s/base/descheduler.yaml"),
+        ("error", "apply k8s/base/fence.yaml"),
+    ]
+    deployed.kube.refuse("get", resource="roles")
+    assert [finding.state for finding in await findings_of("approvals", environment(deployed.kube))] == ["unknown"]
+
+
+async def test_with_a_kubeconfig_nothing_has_to_be_approved() -> None:
+    [finding] = await findings_of("approvals", environment(MemoryKube(SystemClock())))
+    assert finding.state == "ok"
 
 
 async def test_permissions_are_unknown_to_users_who_may_not_review_them() -> None:

@@ -19,6 +19,10 @@ def base_documents() -> list[Document]:
     return read_kustomization(BASE)
 
 
+def live_page_documents() -> list[Document]:
+    return read_kustomization(ROOT / "k8s" / "live-page")
+
+
 def base_programs(documents: list[Document]) -> dict[str, Program]:
     """By container name."""
     templates = [

@@ -1,9 +1,17 @@
-"""Helm for the tests of the chart."""
+"""Programs for the tests of the chart."""
 
 from pathlib import Path
 
 import pytest
 from deployment.helm import Helm
+from programs import program
+
+from equipoise.testbed.binaries.build import KUBECONFORM
+
+
+@pytest.fixture(scope="session")
+def kubeconform() -> Path:
+    return program(KUBECONFORM)
 
 
 @pytest.fixture(scope="session")

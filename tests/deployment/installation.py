@@ -12,10 +12,10 @@ from typing import Any
 import aiohttp
 import msgspec
 import yaml
-from deployment.base import NAMESPACE, ROOT, base_documents, base_programs
+from deployment.base import NAMESPACE, ROOT, base_documents, base_programs, live_page_documents
 from deployment.certificates import CLIENT_SECRET, Secrets, create_secrets, local_configuration, write_files
 from deployment.compression import FACTOR, Document, compressed_configuration
-from deployment.processes import EXTENDER_PORT, Folder, Machine
+from deployment.processes import EXTENDER_PORT, NATS_PORT, Folder, Machine
 
 from equipoise.cli.demo.example import example_trace
 from equipoise.cli.demo.manifests import namespace_documents, node_documents, workload_documents
@@ -34,7 +34,7 @@ NOON = 13
 
 
 class DeployedCluster(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster whose pods the stock scheduler placed, with the objects of k8s/base."""
+    """A cluster whose pods the stock scheduler placed, with the objects of k8s/base and of k8s/live-page."""
 
     cluster: Cluster
     binaries: Binaries
@@ -95,7 +95,7 @@ async def deployed_cluster(binaries: Binaries, directory: Path) -> AsyncIterator
             what="every pod runs",
             timeout=60,
         )
-        await cluster.apply(base_documents())
+        await cluster.apply([*base_documents(), *live_page_documents()])
         token = await cluster.service_account_token(NAMESPACE, "equipoise-collector")
         passwords = {user: token_hex(12) for user in USERS}
         yield DeployedCluster(
@@ -111,12 +111,15 @@ async def deployed_cluster(binaries: Binaries, directory: Path) -> AsyncIterator
 
 
 class Installation(msgspec.Struct, frozen=True, kw_only=True):
-    """The running programs of k8s/base, each with its own credentials, and the output of `equipoise tap`."""
+    """The running programs of both, each with its own credentials, and the output of `equipoise tap`."""
 
     deployed: DeployedCluster
     machine: Machine
     extender_client: Path
     """Folder with the client certificate of kube-scheduler."""
+
+    without_bus: dict[str, dict[str, Any]]
+    """By service, the body of /readyz before NATS was started."""
 
     def scheduler_configuration(self, text: str) -> str:
         """A shipped KubeSchedulerConfiguration with local addresses and files."""
@@ -148,19 +151,27 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def running_installation(deployed: DeployedCluster) -> AsyncIterator[Installation]:
-    """Started simultaneously, as Kubernetes does, with real evictions."""
-    machine = deployed.machine("base", base_programs(base_documents()))
+    """Started simultaneously, as Kubernetes does, but NATS last, as if it were missing; with real evictions."""
+    machine = deployed.machine("base", base_programs([*base_documents(), *live_page_documents()]))
     client = write_files(machine.path / "extender-client", deployed.certificate_secrets[CLIENT_SECRET])
     machine.evict = True
     async with asyncio.TaskGroup() as group:
-        for name in machine.programs:
+        for name in machine.programs.keys() - {"nats"}:
             group.create_task(machine.start(name))
+    address = machine.url(NATS_PORT, "tls")
+    async with asyncio.TaskGroup() as group:
+        waiting = {
+            service: group.create_task(machine.waiting(service, f"not connected to the bus at {address}"))
+            for service in SERVICES
+        }
+    await machine.start("nats")
     machine.run_command("tap", ("equipoise", "tap", "-o", "json", *machine.tap_access()))
     await machine.completed("setup")
     async with asyncio.TaskGroup() as group:
         for service in SERVICES:
             group.create_task(machine.ready(service))
-    installation = Installation(deployed=deployed, machine=machine, extender_client=client)
+    without_bus = {service: task.result() for service, task in waiting.items()}
+    installation = Installation(deployed=deployed, machine=machine, extender_client=client, without_bus=without_bus)
     text = installation.scheduler_configuration((ROOT / "k8s" / "scheduler" / "extender.yaml").read_text())
     await asyncio.to_thread(deployed.cluster.restart_scheduler, {"extenders": yaml.safe_load(text)["extenders"]})
     yield installation

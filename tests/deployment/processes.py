@@ -32,6 +32,7 @@ from equipoise.testbed.cluster import Cluster
 
 NATS_PORT = 4222
 EXTENDER_PORT = 8888
+PAGE_PORT = 8765
 _SERVER_PORTS = (NATS_PORT, 8222, 9090)
 
 _SECRET = re.compile(r"secret:([\w-]+)")
@@ -67,7 +68,9 @@ class Machine:
         self._folder = folder
         self._pids: dict[str, int] = {}
         self._environments: dict[str, dict[str, str]] = {}
-        self._ports = {port: cluster.free_port() for port in (*_SERVER_PORTS, EXTENDER_PORT, *_health_ports().values())}
+        self._ports = {
+            port: cluster.free_port() for port in (*_SERVER_PORTS, EXTENDER_PORT, PAGE_PORT, *_health_ports().values())
+        }
         self._bin = folder.path / "bin"
         self._bin.mkdir(parents=True)
         (self._bin / "nats-server").symlink_to(nats_server_binary())
@@ -132,6 +135,21 @@ class Machine:
             self._assert_runs(name)
             assert asyncio.get_running_loop().time() < deadline, f"{name} is not ready: {report}\n{self.tail(name)}"
             await asyncio.sleep(0.1)
+
+    async def waiting(self, name: str, problem: str, seconds: float = 120.0) -> dict[str, Any]:
+        """The body of /readyz when it is alive, and reports this problem."""
+        health = self.programs[name].health
+        assert health is not None
+        deadline = asyncio.get_running_loop().time() + seconds
+        report: dict[str, Any] = {}
+        while not any(problem in each for each in report.get("problems", ())):
+            self._assert_runs(name)
+            assert asyncio.get_running_loop().time() < deadline, f"{name} does not report it: {report}"
+            await asyncio.sleep(0.1)
+            report = await self.readiness(name)
+        async with aiohttp.ClientSession() as session, session.get(f"{self.url(health.port)}/healthz") as response:
+            assert response.status == 200, f"{name} would be restarted"
+        return report
 
     async def readiness(self, name: str) -> dict[str, Any]:
         """The body of /readyz; empty when there is no response."""
@@ -237,7 +255,7 @@ class Machine:
 
     def _local_addresses(self, program: Program) -> dict[str, str]:
         """Variables with local addresses, instead of names in a cluster or in compose."""
-        if program.name not in (*SERVICES, "setup"):
+        if "EQUIPOISE_CONFIG" not in program.environment:
             return {}
         health = {
             f"EQUIPOISE_{name.upper()}__HEALTH": f"127.0.0.1:{self._ports[port]}"
@@ -259,6 +277,7 @@ class Machine:
     def _translated(self, text: str, program: Program, *, ports: bool = False) -> str:
         for path in sorted(program.mounts, key=len, reverse=True):
             text = re.sub(rf"(?<![\w/.]){re.escape(path)}(?![\w.])", str(self._local_path(program, path)), text)
+        text = text.replace("--listen=:", "--listen=127.0.0.1:")
         pattern = r"(?<=127\.0\.0\.1:)(\d+)" + (r"|(?<=port: )(\d+)" if ports else "")
         return re.sub(pattern, lambda match: str(self._ports.get(int(match[0]), match[0])), text)
 

@@ -76,11 +76,40 @@ def test_crane_is_the_overlay(helm: Helm) -> None:
 
 @pytest.mark.parametrize(
     ("value", "file"),
-    [("secondScheduler", "scheduler/second-scheduler.yaml"), ("certManager", "cert-manager/certificates.yaml")],
+    [
+        ("secondScheduler", "scheduler/second-scheduler.yaml"),
+        ("livePage", "live-page/live-page.yaml"),
+        ("certManager", "cert-manager/certificates.yaml"),
+    ],
 )
 def test_other_files_of_k8s_are_switches(helm: Helm, value: str, file: str) -> None:
     rendered = comparable(helm.template({"mode": "advise", value: {"enabled": True}}))
     assert rendered == comparable([*base_documents(), *read_documents(ROOT / "k8s" / file)])
+
+
+def test_hints_are_the_folder(helm: Helm) -> None:
+    """The kind, the policy and the permission are there, and hints are written."""
+    rendered = helm.template({"mode": "advise", "hints": {"enabled": True}})
+    folder = read_kustomization(ROOT / "k8s" / "hints")
+    assert without_config(comparable(rendered)) == without_config(comparable([*base_documents(), *folder]))
+    assert settings_of(named(rendered, "ConfigMap", "equipoise")).annotator.hints.enabled
+
+
+@pytest.mark.parametrize(
+    ("cluster", "version"),
+    [("v1.36.0", "v1"), ("v1.37.1-gke.100", "v1"), ("v1.35.9", "v1beta1"), ("v1.34.0", "v1beta1")],
+)
+def test_the_policy_of_hints_has_the_version_of_the_cluster(helm: Helm, cluster: str, version: str) -> None:
+    rendered = helm.template({"hints": {"enabled": True}}, options=["--kube-version", cluster])
+    policies = [each for each in rendered if each["kind"].startswith("MutatingAdmissionPolicy")]
+    assert [f"admissionregistration.k8s.io/{version}"] * 2 == [each["apiVersion"] for each in policies]
+
+
+def test_hints_are_refused_where_no_policy_can_add_them(helm: Helm) -> None:
+    """With the way out."""
+    with pytest.raises(HelmError, match=r"hints.enabled: .*v1.33.9.* need Kubernetes 1.36.* the scheduler extender"):
+        helm.template({"hints": {"enabled": True}}, options=["--kube-version", "v1.33.9"])
+    assert helm.template(options=["--kube-version", "v1.33.9"])
 
 
 def without_config(objects: Mapping[tuple[str, str, str], Any]) -> dict[tuple[str, str, str], Any]:
@@ -165,6 +194,30 @@ def test_without_the_extender_the_scorer_listens_on_loopback_only(helm: Helm) ->
     assert "ingress" not in named(rendered, "NetworkPolicy", "equipoise-scorer")["spec"]
 
 
+def test_the_live_page_is_open_to_nobody_unless_named(helm: Helm) -> None:
+    """No name of a host, no type of the Service that is reached from outside, and no policy with an empty list, which
+    would admit everybody."""
+    rendered = helm.template({"livePage": {"enabled": True, "allowFrom": [], "allowHosts": ["page.example"]}})
+    page = {each["kind"]: each for each in rendered if each["metadata"]["name"] == "equipoise-live-page"}
+    assert page.keys() == {"ServiceAccount", "Role", "RoleBinding", "Deployment", "Service"}
+    assert page["Service"]["spec"].get("type", "ClusterIP") == "ClusterIP"
+    (container,) = page["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert container["args"][-1] == "--allow-host=page.example"
+    default = named(helm.template({"livePage": {"enabled": True}}), "Deployment", "equipoise-live-page")
+    assert "allow-host" not in str(default)
+
+
+def test_the_live_page_connects_to_nats_of_your_own(helm: Helm) -> None:
+    """As the services: without a CA, if there is none."""
+    nats = {"enabled": False, "url": "nats://a:4222", "tls": {"existingSecret": ""}}
+    rendered = helm.template({"livePage": {"enabled": True}, "nats": nats})
+    (container,) = named(rendered, "Deployment", "equipoise-live-page")["spec"]["template"]["spec"]["containers"]
+    assert {each["name"]: each["value"] for each in container["env"]} == {
+        "EQUIPOISE_CONFIG": "/etc/equipoise/equipoise.yaml",
+        "EQUIPOISE_NATS__URL": "nats://a:4222",
+    }
+
+
 def test_rules_and_dashboards_are_taken_from_files(helm: Helm, tmp_path: Path) -> None:
     """Whatever is there, unchanged: expressions of Prometheus are not those of helm. Without files, there are none."""
     switches = {
@@ -198,6 +251,22 @@ def test_rules_and_dashboards_are_taken_from_files(helm: Helm, tmp_path: Path) -
     }
 
 
+def test_alerts_refer_to_another_page_of_runbooks(helm: Helm) -> None:
+    """Nothing else of the rules changes."""
+    page = "https://git.example.com/equipoise/runbooks.md"
+
+    def rules(**settings: str) -> list[Any]:
+        rendered = helm.template({"prometheusRule": {"enabled": True, **settings}})
+        [group] = named(rendered, "PrometheusRule", "equipoise-alerting-rules")["spec"]["groups"]
+        return list(group["rules"])
+
+    expected = rules()
+    for rule in expected:
+        rule["annotations"]["runbook_url"] = f"{page}#{rule['alert'].lower()}"
+
+    assert rules(runbookUrl=page) == expected
+
+
 COMPONENT = "app.kubernetes.io/component"
 
 
@@ -214,6 +283,7 @@ ALONE: Mapping[str, tuple[Mapping[str, Any], Any]] = {
     "secondScheduler.image.digest": ({}, "sha256:" + "c" * 64),
     "global.imageRegistry": ({}, "changed.example"),
     "prometheusRule.files": ({}, ["recording-rules"]),
+    "prometheusRule.runbookUrl": ({}, "https://changed.example/runbooks"),
     "podSecurityContext": ({}, {"runAsUser": 12345}),
     "nats.podSecurityContext": ({}, {"runAsUser": 12345}),
     "containerSecurityContext": ({}, {"readOnlyRootFilesystem": False}),
@@ -221,6 +291,7 @@ ALONE: Mapping[str, tuple[Mapping[str, Any], Any]] = {
     "nats.replicas": ({"nats": {"enabled": False, "url": "tls://first:4222"}}, 3),
     "nats.enabled": ({"nats": {"enabled": False, "url": "tls://first:4222"}}, None),
     "extender.enabled": ({"secondScheduler": {"enabled": False}}, False),
+    "annotator.enabled": ({"hints": {"enabled": False}}, False),
 }
 """Values that are set alone, besides switches: what is set with them, and to what. `nats.enabled`: to its default."""
 
@@ -258,6 +329,8 @@ def item(name: str, word: str, number: int) -> Any:
             return {"action": "labeldrop", "regex": word}
         case "pullSecrets" | "imagePullSecrets":
             return {"name": word}
+        case "allowFrom":
+            return {"podSelector": {"matchLabels": {"changed": word}}}
         case "schedulerCidrs":
             return f"{number}::/32"
         case "extraEgress":
@@ -335,8 +408,12 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"nats": {"replicas": 3}}, "/nats/replicas", "must be 1"),
     ({"nats": {"enabled": False, "url": "mine:4222"}}, "/nats/url", "does not match pattern"),
     ({"secondScheduler": {"enabled": True}, "extender": {"enabled": False}}, "/extender/enabled", "must be true"),
+    ({"hints": {"enabled": True}, "annotator": {"enabled": False}}, "/annotator/enabled", "must be true"),
+    ({"config": {"annotator": {"hints": {"enabled": True}}}}, "/config/annotator/hints", "'enabled' not allowed"),
     ({"extender": {"tls": {"existingSecret": ""}}}, "extender.tls.existingSecret", "is empty"),
     ({"namespaces": ["kube-system"]}, "namespaces", "pods in kube-system are never evicted"),
+    ({"livePage": {"allowFrom": [{}]}}, "/livePage/allowFrom/0", "minProperties"),
+    ({"livePage": {"allowHosts": ["https://page.example"]}}, "/livePage/allowHosts/0", "does not match pattern"),
     ({"commonLabels": {"app.kubernetes.io/name": "x"}}, "/commonLabels/app.kubernetes.io~1name", "false schema"),
 ]
 

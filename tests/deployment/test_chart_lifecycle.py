@@ -3,19 +3,23 @@
 import asyncio
 import json
 import os
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from cluster_fixtures import StartCluster
-from deployment.base import NAMESPACE, base_documents
+from deployment.base import NAMESPACE, ROOT, base_documents
+from deployment.custom_resources import custom_resource_definitions
 from deployment.helm import ALL_ON, CHART, RELEASE, SETUP, Helm, HelmError, documents_in
-from deployment.kustomize import Document, identity
+from deployment.kustomize import Document, identity, read_documents
 from programs import program
 
+from equipoise.contracts.eviction.approval import APPROVAL_ROLE, approval_rules
 from equipoise.testbed.api import Api, ApiError
 from equipoise.testbed.binaries.build import HELM_3
 from equipoise.testbed.cluster import Cluster
@@ -24,13 +28,15 @@ from equipoise.testbed.objects import node
 pytestmark = pytest.mark.timeout(1800)  # only for the first build of helm
 
 CLAIM = "data-nats-0"
-WITHOUT_BUS = {"kubernetes", "permissions"}
+WITHOUT_BUS = {"kubernetes", "permissions", "approvals"}
 """Checks of doctor that need the API server only."""
+
+WITH_HINTS = {"hints": {"enabled": True}}
 
 Objects = set[tuple[str, str, str]]
 
 OPERATORS = ("monitoring.coreos.com/v1", "cert-manager.io/v1")
-"""Kinds that the API server of the testbed does not have."""
+"""Kinds that the API server of the testbed has only with the definitions of operators."""
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +44,19 @@ async def cluster(start_cluster: StartCluster) -> Cluster:
     """With nodes for the pods."""
     cluster = start_cluster()
     await cluster.add_nodes([node("alpha"), node("beta")])
+    return cluster
+
+
+@pytest.fixture(scope="module")
+async def cluster_with_operators(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """With the kinds of the Prometheus operator and of cert-manager; nothing runs that handles their objects."""
+    definitions = custom_resource_definitions(tmp_path_factory.mktemp("modules"))
+    async with cluster.api() as api:
+        await api.apply(definitions)
+        for version in OPERATORS:
+            kinds = [each["spec"]["names"]["kind"] for each in definitions if each["spec"]["group"] in version]
+            for path in (f"/apis/{version}", f"/openapi/v3/apis/{version}"):
+                await api.wait(path, lambda found, kinds=kinds: all(kind in str(found) for kind in kinds))
     return cluster
 
 
@@ -83,7 +102,7 @@ async def test_the_api_server_accepts_every_object(cluster: Cluster, helm: Helm)
     known = [each for each in rendered if each["apiVersion"] not in OPERATORS]
     assert {each["kind"] for each in rendered} > {"ServiceMonitor", "PrometheusRule", "Certificate"}
     programs = [each for each in known if "template" in each.get("spec", {})]
-    assert len(programs) == 9
+    assert len(programs) == 10
     async with cluster.api() as api:
         await api.apply([namespace(NAMESPACE)])
         async with asyncio.TaskGroup() as group:
@@ -95,6 +114,72 @@ async def test_the_api_server_accepts_every_object(cluster: Cluster, helm: Helm)
         pod = pod_of(deployment)
         with pytest.raises(ApiError, match="restricted"):
             await dry_run(api, pod | {"spec": pod["spec"] | {"hostNetwork": True}})
+
+
+async def test_the_api_server_accepts_the_objects_for_operators(cluster_with_operators: Cluster, helm: Helm) -> None:
+    """By the definitions of the operators: those of the chart, and the rules of k8s/metrics. Misspelt, it refuses."""
+    rendered = [each for each in documents_in(helm.text(ALL_ON)) if each["apiVersion"] in OPERATORS]
+    rules = [each for path in (ROOT / "k8s" / "metrics").glob("prometheus-rule*.yaml") for each in read_documents(path)]
+    assert {each["kind"] for each in rendered} == {"ServiceMonitor", "PrometheusRule", "Certificate", "Issuer"}
+    async with cluster_with_operators.api() as api:
+        await api.apply([namespace(NAMESPACE)])
+        async with asyncio.TaskGroup() as group:
+            for document in [*rendered, *rules]:
+                group.create_task(dry_run(api, document))
+        for kind in ("ServiceMonitor", "PrometheusRule", "Certificate"):
+            document = next(each for each in rendered if each["kind"] == kind)
+            with pytest.raises(ApiError, match="misspelt"):
+                await dry_run(api, document | {"spec": document["spec"] | {"misspelt": 1}})
+
+
+async def test_kubeconform_accepts_every_object(
+    cluster_with_operators: Cluster, helm: Helm, kubeconform: Path, tmp_path: Path
+) -> None:
+    """With the schemas that the API server publishes, as a pipeline without a cluster would check the chart."""
+    text = helm.text(ALL_ON)
+    rendered = documents_in(text)
+    async with cluster_with_operators.api() as api:
+        for version in {each["apiVersion"] for each in rendered}:
+            path = f"apis/{version}" if "/" in version else f"api/{version}"
+            published = await api.request("GET", f"/openapi/v3/{path}")
+            write_schemas(published, {each["kind"] for each in rendered}, tmp_path)
+    misspelt = text.replace("revisionHistoryLimit:", "revisionHistoryLimits:", 1)
+    assert await asyncio.to_thread(verdicts, kubeconform, tmp_path, text) == (len(rendered), 0)
+    assert await asyncio.to_thread(verdicts, kubeconform, tmp_path, misspelt) == (len(rendered) - 1, 1)
+
+
+def write_schemas(published: Document, kinds: Collection[str], folder: Path) -> None:
+    """A file for each of these kinds. An object has no other fields than those that are named."""
+    schemas = published["components"]["schemas"]
+    close(schemas)
+    for name, schema in schemas.items():
+        for each in schema.get("x-kubernetes-group-version-kind", ()):
+            if each["kind"] in kinds:
+                root = {"$ref": f"#/components/schemas/{name}", "components": {"schemas": schemas}}
+                parts = [each["kind"].lower(), each["group"].partition(".")[0], each["version"]]
+                (folder / f"{'-'.join(filter(None, parts))}.json").write_text(json.dumps(root))
+
+
+def close(schema: Any) -> None:
+    if isinstance(schema, dict):
+        if isinstance(schema.get("properties"), dict) and not schema.get("x-kubernetes-preserve-unknown-fields"):
+            schema.setdefault("additionalProperties", False)
+        for each in schema.values():
+            close(each)
+
+
+def verdicts(program: Path, schemas: Path, text: str) -> tuple[int, int]:
+    """The number of valid and of other objects."""
+    location = f"{schemas}/{{{{.ResourceKind}}}}{{{{.KindSuffix}}}}.json"
+    done = subprocess.run(
+        [program, "-strict", "-summary", "-output", "json", "-schema-location", location, "-"],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    summary = json.loads(done.stdout)["summary"]
+    return summary.pop("valid"), sum(summary.values())
 
 
 async def objects(api: Api) -> Objects:
@@ -162,23 +247,36 @@ async def doctor(cluster: Cluster, api: Api, helm: Helm, folder: Path) -> list[D
     return findings
 
 
+async def write_hints(api: Api) -> None:
+    """As the annotator does, in another namespace."""
+    root = "/apis/equipoise.dev/v1alpha1"
+    await api.wait(root, lambda found: bool(found["resources"]), what="the kind of the hints is served")
+    hints = {"apiVersion": "equipoise.dev/v1alpha1", "kind": "PlacementHints", "metadata": {"name": "equipoise-hints"}}
+    await api.request("POST", f"{root}/namespaces/default/placementhints", hints | {"until": "2027-01-15T08:00:00Z"})
+
+
 async def live_and_die(cluster: Cluster, helm: Helm, folder: Path, pv: str) -> None:
     """Install, test, upgrade, roll back, uninstall."""
     release = (RELEASE, CHART, "--namespace", NAMESPACE, "--wait", "--timeout", "60s")
     async with cluster.api() as api:
         await api.apply([namespace(NAMESPACE), volume(pv)])
         before = await objects(api)
-        notes = await asyncio.to_thread(helm.run, "install", *release, "--wait-for-jobs", values={})
+        notes = await asyncio.to_thread(helm.run, "install", *release, "--wait-for-jobs", values=WITH_HINTS)
         assert "has no permission to evict" in notes
         assert "Secret equipoise-nats: one password per NATS user" in notes
         assert f"PersistentVolumeClaim {CLAIM}" in notes
         installed = await objects(api)
-        assert {identity(each) for each in helm.template()} <= installed
+        assert {identity(each) for each in helm.template(WITH_HINTS)} <= installed
+        await write_hints(api)
         [first] = await job_names(api)
 
-        findings = [each for each in await doctor(cluster, api, helm, folder) if each["check"] in WITHOUT_BUS]
-        assert {each["check"] for each in findings} == WITHOUT_BUS
-        assert [each for each in findings if each["state"] in ("error", "unknown")] == []
+        found = await doctor(cluster, api, helm, folder)
+        errors = {each["check"]: each["message"] for each in found if each["state"] == "error"}
+        assert errors.keys() == {"bus", "prometheus"}, "what is not there yet, and nothing else"
+        assert "ca.crt: [Errno 2] No such file or directory" in errors["bus"]
+        assert "does not respond" in errors["prometheus"]
+        assert {each["check"] for each in found if each["state"] == "ok"} >= WITHOUT_BUS
+        assert not [each for each in found if each["check"] in WITHOUT_BUS and each["state"] == "unknown"]
         tested = await asyncio.to_thread(helm.run, "test", RELEASE, "--namespace", NAMESPACE, "--timeout", "60s")
         assert "Succeeded" in tested
         assert not [
@@ -188,17 +286,24 @@ async def live_and_die(cluster: Cluster, helm: Helm, folder: Path, pv: str) -> N
         with pytest.raises(HelmError, match="installed in this cluster already, as release equipoise in namespace"):
             await asyncio.to_thread(helm.run, "install", "second", CHART, "--namespace", "default", values={})
 
+        role = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles/{APPROVAL_ROLE}"
+        approved = await api.patch(role, {"rules": msgspec.to_builtins(approval_rules(["uid"]))})
+        assert approved["rules"]
         changed = {"mode": "advise", "image": {"tag": "0.2.0"}, "config": {"load": {"base": "capacity"}}}
         await asyncio.to_thread(helm.run, "upgrade", *release, "--wait-for-jobs", values=changed)
         [second] = await job_names(api)
         assert second != first
-        assert ("ClusterRoleBinding", "", "equipoise-evict") in await objects(api)
+        upgraded = await objects(api)
+        assert ("ClusterRoleBinding", "", "equipoise-evict") in upgraded
+        assert not {name for _, _, name in upgraded if "hints" in name and not name.endswith("-fence")}
+        assert (await api.request("GET", role))["rules"] == approved["rules"]
 
         await asyncio.to_thread(
             helm.run, "rollback", RELEASE, "1", "--namespace", NAMESPACE, "--wait", "--timeout", "60s"
         )
         assert await job_names(api) == [first]
         assert ("ClusterRoleBinding", "", "equipoise-evict") not in await objects(api)
+        await write_hints(api)
         pods = await api.request("GET", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/equipoise-binder")
         assert pods["spec"]["template"]["spec"]["containers"][0]["image"] == "equipoise:0.1.0"
 

@@ -11,7 +11,7 @@ import nats
 import pytest
 import yaml
 from bus_worlds import NatsWorld
-from deployment.base import BASE, ROOT, base_documents, base_programs
+from deployment.base import BASE, ROOT, base_documents, base_programs, live_page_documents
 from deployment.certificates import CLIENT_SECRET, NATS_SECRET, SECRET_KEYS, SERVER_SECRET
 from deployment.compose import COMPOSE, compose_document, compose_programs
 from deployment.kustomize import Document, named, read_documents, read_kustomization
@@ -130,7 +130,8 @@ def test_the_kustomization_includes_every_file_of_the_base() -> None:
 
 
 def pod_templates() -> list[tuple[str, Document]]:
-    documents = [*base_documents(), *read_documents(ROOT / "k8s" / "scheduler" / "second-scheduler.yaml")]
+    scheduler = read_documents(ROOT / "k8s" / "scheduler" / "second-scheduler.yaml")
+    documents = [*base_documents(), *live_page_documents(), *scheduler]
     return [
         (document["metadata"]["name"], document["spec"]["template"]["spec"])
         for document in documents
@@ -326,7 +327,8 @@ def test_a_difference_is_reported(tmp_path: Path, text: str, replacement: str, e
 
 def test_a_token_is_valid_for_ten_minutes() -> None:
     """The API server makes one that is mounted automatically valid for a year."""
-    templates = [d["spec"]["template"]["spec"] for d in base_documents() if "template" in d.get("spec", {})]
+    documents = [*base_documents(), *live_page_documents()]
+    templates = [d["spec"]["template"]["spec"] for d in documents if "template" in d.get("spec", {})]
     assert not any(template.get("automountServiceAccountToken", True) for template in templates)
     lifetimes = {
         template["containers"][0]["name"]: source["serviceAccountToken"]["expirationSeconds"]
@@ -335,4 +337,4 @@ def test_a_token_is_valid_for_ten_minutes() -> None:
         for source in volume.get("projected", {}).get("sources", ())
         if "serviceAccountToken" in source
     }
-    assert lifetimes == {name: 600 for name in (*SERVICES, "setup") if name != "scorer"}
+    assert lifetimes == {name: 600 for name in (*SERVICES, "setup", "live-page") if name != "scorer"}

@@ -90,6 +90,13 @@ def test_every_script_is_valid_shell(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_every_script_stops_at_its_first_error(path: Path) -> None:
+    """Of a pipe, too: GitHub sets pipefail only for a shell that is named."""
+    assert workflow(path)["defaults"] == {"run": {"shell": "bash"}}
+    assert [step for step in steps(path) if "shell" in step or step.get("continue-on-error")] == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_no_step_keeps_the_token_and_no_job_runs_for_ever(path: Path) -> None:
     checkouts = [step for step in steps(path) if step.get("uses", "").startswith("actions/checkout@")]
     assert all(step["with"]["persist-credentials"] is False for step in checkouts)
@@ -107,8 +114,22 @@ def test_the_release_is_built_by_the_tested_command() -> None:
         {**vars(parser().parse_args([])), "tag": "$GITHUB_REF_NAME"},
         {**vars(parser().parse_args([])), "tag": "$GITHUB_REF_NAME", "image": "$IMAGE"},
     ]
-    assert 'cosign sign --yes --recursive "$IMAGE"' in text
-    assert "uv publish --trusted-publishing always" in text
+
+
+def test_all_of_a_release_is_published_with_a_signature_or_attestation() -> None:
+    """In this order: an image is signed after its push, and files are attested before anybody can download them."""
+    done = "\n".join(step.get("run") or f"{step['uses']} {step.get('with', '')}" for step in steps(RELEASE))
+
+    assert in_order(done, "docker buildx build .*--sbom true", "imagetools create --tag", "cosign sign .*--recursive")
+    assert in_order(done, "make release ARGS=.*--image", "cosign attest .*--type cyclonedx .*dist/.*cdx.json")
+    assert in_order(done, r"helm push \S+\.tgz", r'cosign sign --yes "\$charts/equipoise@')
+    attested = r"actions/attest-build-provenance@\w+ {'subject-path': 'dist/\*'}"
+    assert in_order(done, attested, r'gh release create "\$GITHUB_REF_NAME" dist/\*')
+    assert in_order(done, attested, r"uv publish --trusted-publishing always dist/\*\.whl")
+
+
+def in_order(text: str, *patterns: str) -> bool:
+    return re.search(".*".join(patterns), text, flags=re.DOTALL) is not None
 
 
 def test_the_tests_are_those_of_the_readme() -> None:

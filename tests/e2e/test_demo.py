@@ -2,14 +2,18 @@
 
 import io
 import json
+import sys
+from pathlib import Path
 
 import pytest
+from cli.programs import invoke, processes_with, started
 from monitored.on_prometheus import Queries, panels_without_data, true_for
 from monitoring.alerts import ALERTS
 from rich.console import Console
 
 from equipoise.cli.demo.live_view import Screen
 from equipoise.cli.demo.run import Demo, DemoOptions, run_demo
+from equipoise.cli.exit_codes import TERMINATED
 from equipoise.runtime.process.clock import SystemClock
 
 pytestmark = [pytest.mark.timeout(600), pytest.mark.usefixtures("testbed_binaries")]
@@ -19,6 +23,8 @@ STEPS = 9
 """Steps per day, of 4 s each."""
 
 BURST_PODS = 24
+
+HOUR = 3_600
 
 
 async def test_the_demo_runs_to_its_end() -> None:
@@ -39,6 +45,49 @@ async def test_the_demo_runs_to_its_end() -> None:
     assert json.loads(result.encoded())["evictions"] == result.evictions
     for text in ("time is compressed 225 times", "compressed limits", "hottest node", f"{BURST_PODS} pods placed on"):
         assert text in output
+
+
+async def test_the_demo_leaves_nothing_behind_at_sigterm(tmp_path: Path) -> None:
+    """`equipoise testbed` lists its cluster, and can stop it."""
+    temporary, state = tmp_path / "temporary", {"XDG_STATE_HOME": str(tmp_path / "state")}
+    temporary.mkdir()
+    demo = await started("demo", TMPDIR=str(temporary), **state)
+    await demo.prints("time is compressed")
+    [cluster] = json.loads(invoke("testbed", "status", "-o", "json", **state).stdout)
+    assert cluster["pid"] == demo.process.pid
+    assert Path(cluster["directory"]).parent == temporary
+    assert invoke("testbed", "down", cluster["name"], **state).exit_code == 0
+    assert await demo.ends() == TERMINATED, demo.output
+    assert "Traceback" not in demo.output
+    assert list(temporary.iterdir()) == []
+    assert processes_with(str(temporary)) == {}
+
+
+@pytest.mark.weekly
+@pytest.mark.timeout(2 * HOUR)
+async def test_no_alert_fires_in_an_hour() -> None:
+    """Nine days of the demo, in which pods move."""
+    options = DemoOptions(nodes=NODES, burst_pods=BURST_PODS)
+    result = await run_demo(options, Screen(Console(file=sys.stdout, force_terminal=False)), at_end=an_hour)
+
+    assert result.evictions > 0
+
+
+async def an_hour(demo: Demo) -> None:
+    """An alert fires when its expression was true for as long as its rule requires."""
+    end, clock = demo.running_since + HOUR, SystemClock()
+    await clock.sleep(end - clock.now())
+    queries = Queries(demo.session, demo.cluster.prometheus_url)
+    seconds = await true_for(queries, demo.running_since, end)
+    print(f"true for seconds: {seconds}")
+
+    assert [alert.name for alert in ALERTS if seconds.get(alert.name, -1.0) >= seconds_of(alert.lasts)] == []
+    assert await panels_without_data(queries) == {}
+
+
+def seconds_of(duration: str) -> int:
+    """Of "15m"."""
+    return int(duration[:-1]) * {"m": 60, "h": 3_600, "d": 86_400}[duration[-1]]
 
 
 async def check_monitoring(demo: Demo) -> None:

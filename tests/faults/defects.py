@@ -235,8 +235,8 @@ DEFECTS = (
         "a blocked disruption budget ends the intent",
         (
             f"{BINDER}/decisions/eviction_response.py",
-            '    if response.meaning == "blocked" and _fresh_at(now + again.after, intent, sample_lifetime):',
-            "    if False:",
+            '    if response.meaning in ("blocked", "not_approved") and _fresh_at(',
+            "    if False and _fresh_at(",
         ),
         tests="tests/binder/test_eviction_response.py::test_after_a_temporary_refusal_the_intent_is_retried_without_its_reservation",
     ),
@@ -494,6 +494,35 @@ DEFECTS = (
             "        )",
         ),
         tests="tests/e2e/deployed/test_rights.py::test_the_binder_fence_refuses",
+    ),
+    _defect(
+        "the binder may evict without an approval",
+        ("k8s/base/fence.yaml", '.check("approve").allowed())', '.check("approve").allowed() || true)'),
+        tests="tests/e2e/deployed/test_insider.py::test_the_token_of_the_binder_evicts_only_approved_pods",
+    ),
+    _defect(
+        "the descheduler may grant more than approvals",
+        ("k8s/base/fence.yaml", "variables.rules.size() <= 1 && ", "true || "),
+        tests="tests/e2e/deployed/test_insider.py::test_the_token_of_the_descheduler_grants_nothing_but_approvals",
+    ),
+    _defect(
+        "a rule without names when no pod is approved",
+        (f"{CONTRACTS}/eviction/approval.py", "    if not pods:", "    if False:"),
+        tests="tests/contracts/test_approval.py::test_no_rule_is_without_names",
+    ),
+    _defect(
+        "intents that are not approved",
+        (
+            f"{DESCHEDULER}/shell/evaluator.py",
+            "            published = await self._publish(moves) if not problem else []",
+            "            published = await self._publish(moves)",
+        ),
+        tests="tests/descheduler/test_approvals.py::test_nothing_is_proposed_that_cannot_be_approved",
+    ),
+    _defect(
+        "approvals while evictions are dry runs",
+        (f"{DESCHEDULER}/shell/evaluator.py", " if evictions == REAL else []", ""),
+        tests="tests/descheduler/test_approvals.py::test_nothing_is_approved_while_nothing_is_evicted",
     ),
     _defect(
         "tap may use any reply subject",

@@ -1,7 +1,8 @@
 """What services export, scraped at simulated times, and which alerts Prometheus' own engine fires on it."""
 
+import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ METRICS = {selector.metric for alert in ALERTS for selector in selectors(alert.e
 class Scrapes:
     """Scrapes one minute apart. For Prometheus the first one is at time 0."""
 
-    def __init__(self, start: float) -> None:
-        """`start`: Unix seconds of the first scrape."""
+    def __init__(self, start: float, metrics: Container[str] = METRICS) -> None:
+        """`start`: Unix seconds of the first scrape. `metrics`: those that are kept."""
         self._start = start
+        self._metrics = metrics
         self._scrapes: list[Mapping[str, str]] = []
 
     def take(self, registries: Mapping[str, CollectorRegistry], *, times: int = 1) -> None:
@@ -35,7 +37,7 @@ class Scrapes:
             place = {"namespace": OWN, "pod": f"{service}-0", "instance": f"10.0.0.1:{len(service)}"}
             for family in registry.collect():
                 for sample in family.samples:
-                    if sample.name in METRICS:
+                    if sample.name in self._metrics:
                         labels = ",".join(f'{name}="{value}"' for name, value in (place | sample.labels).items())
                         is_time = sample.name.endswith("_timestamp_seconds") and sample.value
                         yield f"{sample.name}{{{labels}}}", f"{sample.value - (self._start if is_time else 0):.6f}"
@@ -56,6 +58,18 @@ class Scrapes:
         """The alerts that fired up to this minute, or up to the last scrape."""
         end = len(self._scrapes) - 1 if until is None else until
         expression = f'count by (alertname) (count_over_time(ALERTS{{alertstate="firing"}}[{end + 1}m]))'
+        return set(re.findall(r'alertname="(\w+)"', self._results(folder, [expression], end)[expression]))
+
+    def values(self, folder: Path, expressions: Sequence[str]) -> Mapping[str, list[float]]:
+        """Of each expression, the value of each series at the last scrape."""
+        results = self._results(folder, expressions, max(0, len(self._scrapes) - 1))
+        return {
+            expression: [float(value) for value in re.findall(r"\} (\S+?)(?:,|$)", result)]
+            for expression, result in results.items()
+        }
+
+    def _results(self, folder: Path, expressions: Sequence[str], end: int) -> Mapping[str, str]:
+        """What promtool got for each expression, instead of nothing."""
         document: dict[str, Any] = {
             "rule_files": [str(RULES)],
             "evaluation_interval": "1m",
@@ -63,7 +77,9 @@ class Scrapes:
                 {
                     "interval": "1m",
                     "input_series": self._series(),
-                    "promql_expr_test": [{"expr": expression, "eval_time": f"{end}m", "exp_samples": []}],
+                    "promql_expr_test": [
+                        {"expr": expression, "eval_time": f"{end}m", "exp_samples": []} for expression in expressions
+                    ],
                 }
             ],
         }
@@ -71,4 +87,5 @@ class Scrapes:
         file.write_text(yaml.safe_dump(document, width=1_000_000))
         result = run_promtool("test", "rules", file)
         assert result.returncode == 0 or "got:" in result.stderr, result.stderr
-        return set(re.findall(r'alertname="(\w+)"', result.stderr.partition("got:")[2]))
+        found = re.findall(r'expr: (".*"), time: .*\n +exp: nil\n +got: (.*)', result.stderr)
+        return dict.fromkeys(expressions, "") | {json.loads(expression): got for expression, got in found}

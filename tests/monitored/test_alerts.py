@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -54,6 +55,13 @@ def test_every_alert_has_a_case_that_fires_and_one_that_is_silent(alert: Alert) 
 
     assert cases[True] >= 1
     assert cases[False] >= 1
+
+
+def test_every_alert_is_made_to_fire_by_its_fault() -> None:
+    """On what the services export: no alert is left out of the expectations of `test_faults*.py`."""
+    tests = "\n".join(path.read_text() for path in Path(__file__).parent.glob("test_faults*.py"))
+
+    assert {alert.name for alert in ALERTS} - set(re.findall(r'"(Equipoise\w+)"', tests)) == set()
 
 
 def test_every_case_belongs_to_an_alert_and_names_are_unique() -> None:

@@ -2,13 +2,19 @@
 
 import json
 import re
-from itertools import combinations
+from itertools import combinations, product
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from builders import NOW
+from flow.loop import APPS, IDLE
 from monitored.exported import exported
+from monitored.promtool import needs_promtool
 from monitored.queries import selectors
+from monitored.scrapes import Scrapes
+from monitored.test_faults import Watched
 from monitoring.__main__ import ROOT
 from monitoring.dashboards import DASHBOARDS, Dashboard
 from monitoring.grafana import WIDTH, document, kustomization, name
@@ -101,3 +107,46 @@ def test_every_dashboard_becomes_a_config_map() -> None:
     for path in FOLDER.glob("*.json"):
         assert json.loads(path.read_text())["uid"] == f"equipoise-{path.stem}"
         assert path.stat().st_size < 250_000
+
+
+NOTHING_HAPPENED = (
+    "Problems",
+    "Problems of the bus",
+    "Errors of the bus",
+    "Proposed per hour",
+    "Outcomes per hour",
+    "Rejected by a limit, per hour",
+    "Load after evictions, per day",
+    "Requests of kube-scheduler",
+    "Connections closed",
+    "Neutral scores",
+    "Advice",
+)
+"""Panels of errors and other events."""
+
+
+class TestWithoutEvents:
+    pytestmark = needs_promtool
+
+    async def test_panels_of_events_show_zero_and_without_services_nothing(self, tmp_path: Path) -> None:
+        """In a level cluster, before the first request of kube-scheduler."""
+        queries = {
+            panel.title: panel.queries[0].expression.replace("$namespace", ".*").replace("$__rate_interval", "5m")
+            for dashboard in DASHBOARDS
+            for panel in dashboard.panels
+            if panel.title in NOTHING_HAPPENED
+        }
+        metrics = {selector.metric for query in queries.values() for selector in selectors(query)}
+        loop = Watched()
+        loop.scrapes = Scrapes(NOW, metrics)
+        for app, (number, node) in product(APPS, enumerate(IDLE)):
+            loop.place(app, f"{app}-1-{number}", node)
+        async with loop.running():
+            await loop.run_for(10)
+
+        values = loop.scrapes.values(tmp_path, list(queries.values()))
+        without = Scrapes(NOW, metrics).values(tmp_path, list(queries.values()))
+        assert {title: set(values[query]) for title, query in queries.items()} == {
+            title: {0.0} for title in NOTHING_HAPPENED
+        }
+        assert [title for title, query in queries.items() if without[query]] == []

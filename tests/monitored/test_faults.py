@@ -113,6 +113,10 @@ def message_redirected(loop: Watched) -> None:
     loop.bus.inject(subjects.node_utilization(HOT), b"{}", headers={SUBJECT: "equipoise.utilization.node.other"})
 
 
+def evictions_forbidden(loop: Watched) -> None:
+    loop.kube.fail_next("evict", status=403, times=None)
+
+
 def other_installation(loop: Watched) -> None:
     """Older than this one, in another namespace."""
     created, renewed = (datetime.fromtimestamp(at, UTC) for at in (NOW - 86_400, NOW + 86_400))
@@ -136,6 +140,7 @@ FAULTS: Mapping[str, tuple[Fault, int, set[str]]] = {
     "a quarter of the nodes has no data": (node_unmeasured, 50, {"EquipoiseEvictionsWithoutCoverage"}),
     "ReplicaSets may not be watched": (watch_broken, 25, {"EquipoiseWatchBroken"}),
     "another installation is older": (other_installation, 15, {"EquipoiseOtherInstallation"}),
+    "evictions are forbidden": (evictions_forbidden, 8 * 60, {"EquipoiseIntentsRefused"}),
 }
 
 
@@ -160,14 +165,15 @@ async def test_a_fault_fires_its_alert(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.weekly
-async def test_services_without_their_admission_policy_are_reported(tmp_path: Path) -> None:
-    """With a ServiceAccount, the annotator and the binder do not start without it."""
+async def test_services_without_the_manifests_of_their_restrictions_are_reported(tmp_path: Path) -> None:
+    """With ServiceAccounts, the annotator and binder need their policies, the descheduler the Role of its approvals."""
     loop = Watched()
     loop.kube.as_service_account = True
     async with loop.running():
         await loop.run_for(35)
 
-    expected = {"EquipoiseFenceMissing", "EquipoiseReplicaNotReady", "EquipoiseServiceDown"}
+    missing = {"EquipoiseFenceMissing", "EquipoiseApprovalsRefused"}
+    expected = {*missing, "EquipoiseReplicaNotReady", "EquipoiseServiceDown"}
     assert loop.scrapes.firing(tmp_path) == expected
 
 

@@ -1,15 +1,22 @@
 """Alerts on one real service with what it talks to: kube-scheduler, nats-server, or a ledger in its states."""
 
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import aiohttp
 import pytest
 from binder.worlds import GENEROUS, OWN, World
 from builders import NOW
+from bus_worlds import NatsWorld, eventually
+from kube_objects import a_deployment, a_pod, a_replica_set
 from monitored.promtool import needs_promtool
 from monitored.scrapes import Scrapes
 from msgspec.structs import replace
 from prometheus_client import CollectorRegistry
+from runtime.test_bus_nats import signal_server
 from scorer.conftest import start
 from scorer.extender_bodies import a_body
 from scorer.running import Running, Start, fill, settings_for
@@ -20,9 +27,16 @@ from tls_worlds import TlsWorld
 
 from equipoise.binder.decisions.limits import UnusualRate
 from equipoise.binder.shell.ledger_store import pause
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.kubernetes import objects
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.nats_bus import open_bus
+from equipoise.runtime.bus.permissions import USERS, permission_file
+from equipoise.runtime.bus.setup import setup_streams
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.kubernetes.client import DEPLOYMENTS, PODS, REPLICA_SETS
 from equipoise.runtime.process.clock import SystemClock
+from equipoise.testbed.memory.clock import ManualClock
 
 __all__ = ["start"]
 
@@ -136,3 +150,135 @@ async def test_an_unusual_rate_of_evictions_and_a_pause_for_a_day(tmp_path: Path
 
     assert first == {"EquipoiseUnusualEvictionRate"}
     assert own(scrapes, tmp_path) == {"EquipoiseUnusualEvictionRate", "EquipoiseEvictionsPaused"}
+
+
+class ThrottledClock(ManualClock):
+    """Of a process that gets too little CPU: between any two readings of the clock it was not run for 0.2 s."""
+
+    def monotonic(self) -> float:
+        self._elapsed += 0.2
+        return self._elapsed
+
+
+async def test_a_scorer_that_gets_too_little_cpu(start: Start, tmp_path: Path) -> None:
+    running = await start(clock=ThrottledClock(NOW))
+    await fill(running)
+
+    scrapes = await scrape_requests(running, valid=1, invalid=0, minutes=30)
+
+    assert own(scrapes, tmp_path) == {"EquipoiseExtenderSlow"}
+
+
+async def test_replacements_that_do_not_become_ready(tmp_path: Path) -> None:
+    """Three evicted pods are replaced by pods that stay Pending; after five minutes an eviction of another workload is
+    refused."""
+    world, scrapes = World(), Scrapes(NOW)
+    await world.populate()
+    world.kube.put(DEPLOYMENTS, a_deployment("api"))
+    world.kube.put(REPLICA_SETS, a_replica_set("api"))
+    world.kube.put(PODS, a_pod("api-1", owner="api"))
+    await world.start(world.binder())
+    scrapes.take({"binder": world.metrics}, times=5)
+    await world.propose("web-1", "web-2", "db-1")
+    for owner, ready in (("web", 8), ("db", 9)):
+        world.kube.put(DEPLOYMENTS, a_deployment(owner, ready_replicas=ready, available_replicas=ready))
+    for _ in range(4):
+        await world.clock.advance(60)
+        scrapes.take({"binder": world.metrics})
+    before = own(scrapes, tmp_path)
+    await world.clock.advance(120)
+    await world.publish_cluster(2)
+    await world.propose("api-1")
+    scrapes.take({"binder": world.metrics})
+    await world.stop()
+
+    assert before == set()
+    assert own(scrapes, tmp_path) == {"EquipoiseReplacementsLate"}
+
+
+async def test_a_replacement_that_a_quota_refuses(tmp_path: Path) -> None:
+    """The controller reports it, and the next eviction is refused."""
+    world, scrapes = World(), Scrapes(NOW)
+    await world.populate()
+    await world.start(world.binder())
+    await world.propose("web-1")
+    scrapes.take({"binder": world.metrics}, times=5)
+    before = own(scrapes, tmp_path)
+    refused = objects.Condition(type="ReplicaFailure", status="True", reason="FailedCreate")
+    world.kube.put(DEPLOYMENTS, a_deployment(replicas=9, spec_replicas=10, conditions=[refused]))
+    await world.propose("db-1")
+    scrapes.take({"binder": world.metrics})
+    await world.stop()
+
+    assert before == set()
+    assert own(scrapes, tmp_path) == {"EquipoiseReplacementsFailing"}
+
+
+class ScorerOnNats:
+    """A scorer with a user of its own on a real nats-server. Its time is simulated, that of the server is not."""
+
+    def __init__(self, start: Start, folder: Path) -> None:
+        self.permissions = permission_file(dict.fromkeys(USERS, "secret"))
+        self.server = NatsWorld(folder / "nats", self.permissions)
+        self.scrapes = Scrapes(NOW)
+        self._start = start
+        self._password = folder / "password"
+        self._clock = ManualClock(NOW)
+        self._metrics = CollectorRegistry()
+        self.errors = BusErrors(self._clock, self._metrics)
+
+    def settings(self, user: str) -> Nats:
+        return Nats(url=self.server.settings.url, user=user, password_file=str(self._password))
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        self._password.write_text("secret")
+        await self.server.start()
+        try:
+            await setup_streams(self.settings("setup"), intent_max_age=60)
+            async with open_bus(self.settings("scorer"), "scorer", self._clock, None, errors=self.errors) as bus:
+                scorer = await self._start(bus=bus, clock=self._clock)
+                self.scrapes.take({"scorer": scorer.metrics, "nats": self._metrics}, times=5)
+                yield
+                await scorer.stop()
+        finally:
+            await self.server.stop()
+
+    async def pass_minutes(self, minutes: int, *, repeated: str = "") -> None:
+        """`repeated`: the kind of the error that occurs again in each of them."""
+        for _ in range(minutes):
+            await self._pass_minute(repeated)
+            self.scrapes.take({"nats": self._metrics})
+
+    async def _pass_minute(self, repeated: str) -> None:
+        before = self.errors.total(repeated)
+        await self._clock.advance(60)
+        if repeated:
+            await eventually(lambda: self.errors.total(repeated) > before)
+
+
+async def test_a_nats_that_lost_its_disk(start: Start, tmp_path: Path) -> None:
+    """It has no streams."""
+    world = ScorerOnNats(start, tmp_path)
+    async with world.running():
+        await world.server.stop()
+        shutil.rmtree(world.server.directory / "jetstream")
+        await world.server.start()
+        await world.pass_minutes(17, repeated="follow")
+
+    assert own(world.scrapes, tmp_path) == {"EquipoiseStreamBroken"}
+
+
+async def test_permissions_of_another_version(start: Start, tmp_path: Path) -> None:
+    """In which scorers did not subscribe to intents."""
+    world = ScorerOnNats(start, tmp_path)
+    async with world.running():
+        scorer = world.permissions.index("user: scorer")
+        intents = f'          "{subjects.PREFIX}.eviction.intent.*.*"\n'
+        other = world.permissions[:scorer] + world.permissions[scorer:].replace(intents, "", 1)
+        (world.server.directory / "nats-server.conf").write_text(other)
+        signal_server(world.server, signal.SIGHUP)
+        await eventually(lambda: world.errors.total("permission") == 1)
+        await world.pass_minutes(17)
+
+    assert own(world.scrapes, tmp_path) == {"EquipoiseBusPermissionMissing"}

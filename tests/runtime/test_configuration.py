@@ -126,7 +126,7 @@ def test_validation_is_strict_on_every_section() -> None:
         ("lod: {}", ["lod", "did you mean load"]),
         ("load: {base: requested}", ["load.base", '"requested"', "allocatable or capacity"]),
         ("load: {windows: []}", ["load", "at least one window"]),
-        ("thresholds: {high: {cpu: 40}, low: {cpu: 50}}", ["thresholds", "low.cpu (50.0)"]),
+        ("thresholds: {high: {cpu: 40}, low: {cpu: 50}}", ["thresholds", "low.cpu (50)"]),
         ("nats: {url: 'http://nats'}", ["nats", "nats://"]),
         ("nats: {url: 'nats://me:secret@nats'}", ["nats", "passwordFile"]),
         ("nats: {url: 'ws://nats', tls: {}}", ["nats", "never encrypted", "wss://"]),

@@ -15,6 +15,15 @@ pytestmark = pytest.mark.timeout(600)
 ACCOUNT = "system:serviceaccount:equipoise-system:equipoise-{}"
 
 
+async def test_without_nats_every_service_waits_and_names_it(installation: Installation) -> None:
+    """At an installation, whatever starts first. None is restarted: they all continue when NATS is there."""
+    assert installation.without_bus.keys() == set(SERVICES)
+    for service, report in installation.without_bus.items():
+        assert not report["ready"], service
+        assert "nats" in report["waiting_for"], service
+        assert any("not connected to the bus at tls://" in problem for problem in report["problems"]), service
+
+
 async def test_only_the_binder_evicts(result: RunResult) -> None:
     """Pods are evicted; by the audit log always by the binder's account and with a UID precondition."""
     assert len(result.evictions) > 10
@@ -24,7 +33,7 @@ async def test_only_the_binder_evicts(result: RunResult) -> None:
 
 async def test_no_permission_is_missing(installation: Installation, result: RunResult) -> None:
     """Logs, /readyz, NATS and the audit log contain no refused request."""
-    for name in (*SERVICES, "setup"):
+    for name in (*SERVICES, "setup", "live-page"):
         log = installation.machine.log(name).read_text()
         assert "orbidden" not in log, name
         assert "ot permitted" not in log, name
@@ -35,14 +44,14 @@ async def test_no_permission_is_missing(installation: Installation, result: RunR
         for line in installation.deployed.cluster.audit_log.read_text().splitlines()
         if '"code":403' in line
     ]
-    own = {ACCOUNT.format(name) for name in (*SERVICES, "setup")}
+    own = {ACCOUNT.format(name) for name in (*SERVICES, "setup", "live-page")}
     assert [event for event in events if event["user"]["username"] in own] == []
 
 
 async def test_all_pods_are_admitted_as_restricted(deployed: DeployedCluster) -> None:
-    """Every pod of k8s/base and of the second scheduler is created in a namespace that enforces `restricted`."""
+    """Those of k8s/base, of the live page and of the second scheduler, in a namespace that enforces `restricted`."""
     await deployed.cluster.apply(read_documents(ROOT / "k8s" / "scheduler" / "second-scheduler.yaml"))
-    expected = {f"equipoise-{name}" for name in (*SERVICES, "scheduler")}
+    expected = {f"equipoise-{name}" for name in (*SERVICES, "live-page", "scheduler")}
 
     def replicas(response: Document) -> dict[str, int]:
         return {

@@ -4,6 +4,7 @@ docs/security.md states for each identity what it permits; these tests try the r
 """
 
 import asyncio
+import json
 import socket
 import ssl
 from collections.abc import AsyncIterator, Iterable
@@ -13,15 +14,18 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
-from deployment.base import NAMESPACE
+from deployment.base import NAMESPACE, base_documents
 from deployment.installation import DeployedCluster, Installation
-from deployment.kustomize import Document
+from deployment.kustomize import Document, named
 from deployment.processes import EXTENDER_PORT
 
+from equipoise.binder.decisions.event import fence_probe
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.eviction.approval import APPROVAL_ROLE, NOT_APPROVED, approval_rules
 from equipoise.contracts.messages.lease import LONGEST_LEASE
 from equipoise.contracts.messages.message import Message, type_name
 from equipoise.contracts.messages.utilization import NODE_UTILIZATION, UTILIZATION_CYCLE
+from equipoise.runtime.kubernetes.fence import PROBE
 from equipoise.testbed.api import ApiError
 
 pytestmark = pytest.mark.timeout(600)
@@ -31,10 +35,34 @@ MERGE = "application/merge-patch+json"
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
-IDENTITIES = ("collector", "annotator", "scorer", "descheduler", "binder", "setup")
+ROLES = f"{RBAC}/namespaces/{NAMESPACE}/roles"
+OWNER = {"apiVersion": "v1", "kind": "ConfigMap", "name": "x", "uid": "00000000-0000-0000-0000-000000000000"}
+IDENTITIES = ("collector", "annotator", "scorer", "descheduler", "binder", "setup", "live-page")
 
 
 # The API server
+
+
+@pytest.fixture(scope="module", autouse=True)
+async def policies_in_effect(deployed: DeployedCluster) -> None:
+    """The API server applies new policies with a delay. What each one refuses is requested in a dry run."""
+    probe = lease(PROBE)
+    rule = {"apiGroups": ["equipoise.dev"], "resources": ["evictions"], "verbs": ["approve"]}
+    role = {"metadata": {"name": APPROVAL_ROLE, "namespace": NAMESPACE}, "rules": [rule]}
+    event = msgspec.to_builtins(fence_probe(NAMESPACE, PROBE, 1_800_000_000))
+    for policy, account, method, path, body in (
+        ("annotator", "annotator", "POST", LEASES, probe),
+        ("binder", "binder", "POST", f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events", event),
+        ("approval", "descheduler", "PUT", f"{ROLES}/{APPROVAL_ROLE}", role),
+        ("lease", "collector", "POST", LEASES, probe),
+    ):
+        token, refusal = await deployed.token_of(account), ""
+        async with asyncio.timeout(PATIENCE):
+            while f"equipoise-{policy}-fence" not in refusal:
+                try:
+                    await deployed.cluster.request(method, f"{path}?dryRun=All", body, token=token)
+                except ApiError as error:
+                    refusal = str(error)
 
 
 def role_binding(account: str) -> Document:
@@ -78,10 +106,15 @@ def attempts(account: str) -> Iterable[tuple[str, str, Any]]:
     yield "PATCH", "/apis/apps/v1/namespaces/shop/deployments/service-00/scale", {"spec": {"replicas": 0}}
     yield "POST", f"{RBAC}/clusterrolebindings", role_binding(account)
     yield "PATCH", f"{RBAC}/clusterroles/equipoise-{account}", {"rules": None}
-    for policy in ("equipoise-annotator-fence", "equipoise-binder-fence", "equipoise-lease-fence"):
+    for role in (APPROVAL_ROLE, "equipoise-descheduler", "equipoise-binder"):
+        yield "DELETE", f"{ROLES}/{role}", None
+        yield "PATCH", f"{RBAC}/namespaces/{NAMESPACE}/rolebindings/{role}", {"subjects": None}
+        if (account, role) != ("descheduler", APPROVAL_ROLE):
+            yield "PATCH", f"{ROLES}/{role}", {"rules": None}
+    for policy in ("annotator", "hints", "binder", "approval", "lease"):
         for kind in ("validatingadmissionpolicies", "validatingadmissionpolicybindings"):
-            yield "DELETE", f"{ADMISSION}/{kind}/{policy}", None
-            yield "PATCH", f"{ADMISSION}/{kind}/{policy}", {"spec": None}
+            yield "DELETE", f"{ADMISSION}/{kind}/equipoise-{policy}-fence", None
+            yield "PATCH", f"{ADMISSION}/{kind}/equipoise-{policy}-fence", {"spec": None}
     yield "DELETE", f"{ADMISSION}/validatingwebhookconfigurations", None
     yield "DELETE", "/apis/networking.k8s.io/v1/namespaces/equipoise-system/networkpolicies/equipoise-closed", None
     yield "DELETE", "/apis/policy/v1/namespaces/equipoise-system/poddisruptionbudgets/equipoise-binder", None
@@ -218,35 +251,182 @@ async def test_messages_from_the_future_do_not_silence_the_scorer(installation: 
     await until_scored(installation)
 
 
-# The binder's token
+# The tokens of the binder and the descheduler
 
 
-async def test_evictions_with_the_token_of_the_binder_respect_budgets(deployed: DeployedCluster) -> None:
-    """The limits of the binder do not bind whoever has its token; a PodDisruptionBudget does."""
-    cluster, token = deployed.cluster, await deployed.token_of("binder")
-    pods = (await cluster.request("GET", "/api/v1/namespaces/shop/pods"))["items"]
-    pod = pods[0]["metadata"]
-    path = f"/api/v1/namespaces/shop/pods/{pod['name']}/eviction"
+OTHER = "other-system"
+"""A namespace with the same accounts, roles and policies, where no descheduler runs that changes approvals."""
+
+
+@pytest.fixture(scope="module")
+async def tokens(deployed: DeployedCluster) -> dict[str, str]:
+    """Of the accounts in OTHER."""
+    cluster = deployed.cluster
+    documents = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OTHER}}]
+    for document in base_documents():
+        if document["kind"] == "ClusterRoleBinding":
+            document["metadata"]["name"] += "-other"
+        if document["kind"] in ("ServiceAccount", "Role", "RoleBinding", "ClusterRoleBinding"):
+            documents.append(json.loads(json.dumps(document).replace(NAMESPACE, OTHER)))
+    await cluster.apply(documents)
+    return {
+        service: (await cluster.service_account_token(OTHER, f"equipoise-{service}")).read_text()
+        for service in ("binder", "descheduler")
+    }
+
+
+@pytest.fixture
+async def pods(deployed: DeployedCluster) -> AsyncIterator[dict[str, str]]:
+    """UIDs of three pods by name."""
+    path, cluster = "/api/v1/namespaces/default/pods", deployed.cluster
+    uids = {}
+    for name in ("first", "second", "third"):
+        container = {"name": "main", "image": "none"}
+        spec = {"nodeName": "small-00", "automountServiceAccountToken": False, "containers": [container]}
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "labels": {"app": "insider"}},
+            "spec": spec,
+        }
+        uids[name] = (await cluster.request("POST", path, pod))["metadata"]["uid"]
+    yield uids
+    for name in uids:
+        with suppress(ApiError):
+            await cluster.request("DELETE", f"{path}/{name}?gracePeriodSeconds=0")
+
+
+async def evict(deployed: DeployedCluster, tokens: dict[str, str], name: str, uid: str, **options: Any) -> str:
+    """With the token of the binder: why it is refused, "" if it is not."""
     eviction = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
-        "metadata": {"name": pod["name"], "namespace": "shop"},
-        "deleteOptions": {"dryRun": ["All"], "preconditions": {"uid": pod["uid"]}},
+        "metadata": {"name": name, "namespace": "default"},
+        "deleteOptions": {"preconditions": {"uid": uid}, **options},
     }
+    path = f"/api/v1/namespaces/default/pods/{name}/eviction"
+    try:
+        await deployed.cluster.request("POST", path, eviction, token=tokens["binder"])
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+async def evict_until(deployed: DeployedCluster, tokens: dict[str, str], name: str, uid: str, why: str) -> str:
+    """It is refused for this reason, or not at all (""). The API server applies a changed Role with a delay."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            refusal = await evict(deployed, tokens, name, uid)
+            if why in refusal and bool(why) == bool(refusal):
+                return refusal
+            await asyncio.sleep(0.02)
+
+
+APPROVALS = f"{RBAC}/namespaces/{OTHER}/roles/{APPROVAL_ROLE}"
+
+
+async def write_role(
+    deployed: DeployedCluster, token: str, rules: list[Document], metadata: Document | None = None
+) -> None:
+    """The Role of the approved evictions."""
+    role = await deployed.cluster.request("GET", APPROVALS)
+    role["rules"] = rules
+    role["metadata"] |= metadata or {}
+    await deployed.cluster.request("PUT", APPROVALS, role, token=token)
+
+
+def approving(*uids: str, **fields: Any) -> Document:
+    (rule,) = approval_rules(uids)
+    return {**msgspec.to_builtins(rule), **fields}
+
+
+async def test_the_token_of_the_binder_evicts_only_approved_pods(
+    deployed: DeployedCluster, tokens: dict[str, str], pods: dict[str, str]
+) -> None:
+    """Which takes the token of the descheduler: by UID, and until it withdraws the approval."""
+    for name, uid in pods.items():
+        assert NOT_APPROVED in await evict(deployed, tokens, name, uid)
+    with pytest.raises(ApiError) as refused:
+        await write_role(deployed, tokens["binder"], [approving(*pods.values())])
+    assert refused.value.status == 403
+
+    await write_role(deployed, tokens["descheduler"], [approving(pods["first"])])
+    await evict_until(deployed, tokens, "first", pods["first"], "")
+    assert NOT_APPROVED in await evict(deployed, tokens, "second", pods["second"])
+
+    # Nothing is evicted with the UID of another pod, but the policy admits it while that one is approved.
+    await write_role(deployed, tokens["descheduler"], [approving(pods["second"])])
+    await evict_until(deployed, tokens, "third", pods["second"], "precondition")
+    await write_role(deployed, tokens["descheduler"], [])
+    await evict_until(deployed, tokens, "third", pods["second"], NOT_APPROVED)
+    assert NOT_APPROVED in await evict(deployed, tokens, "second", pods["second"])
+    assert await evict(deployed, tokens, "second", pods["second"], dryRun=["All"]) == ""
+
+
+async def test_approvals_remain_when_the_manifests_are_applied_again(
+    deployed: DeployedCluster, tokens: dict[str, str]
+) -> None:
+    """As GitOps tools do: it would refuse the evictions of the last evaluation."""
+    await write_role(deployed, tokens["descheduler"], [approving("uid")])
+    role = named(base_documents(), "Role", APPROVAL_ROLE)
+    role["metadata"]["namespace"] = OTHER
+    [applied] = await deployed.cluster.apply([role])
+    assert [rule["resourceNames"] for rule in applied["rules"]] == [["uid"]]
+
+
+OWN_RULE = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]}
+OWN_ROLE = {**approving(APPROVAL_ROLE), "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles"]}
+
+
+@pytest.mark.parametrize(
+    ("rules", "metadata"),
+    [
+        pytest.param([approving("uid", resourceNames=[])], {}, id="every pod"),
+        pytest.param([{**approving("uid"), "resourceNames": None}], {}, id="every pod, without the field"),
+        pytest.param([approving(*map(str, range(1_001)))], {}, id="more than a thousand pods"),
+        pytest.param([approving("first"), approving("second")], {}, id="two rules"),
+        pytest.param([approving("uid", verbs=["*"])], {}, id="every verb"),
+        pytest.param([approving("uid", resources=["*"])], {}, id="every resource of the group"),
+        pytest.param([OWN_RULE], {}, id="a permission of the descheduler"),
+        pytest.param([{**OWN_ROLE, "verbs": ["update"]}], {}, id="to approve"),
+        pytest.param(
+            [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}], {}, id="a permission of nobody"
+        ),
+        pytest.param([], {"labels": {"team": "thief"}}, id="a label"),
+        pytest.param([], {"annotations": {"helm.sh/resource-policy": "keep"}}, id="an annotation"),
+        pytest.param([], {"finalizers": ["example.com/never"]}, id="a finalizer"),
+        pytest.param([], {"ownerReferences": [{**OWNER, "controller": True}]}, id="an owner"),
+    ],
+)
+async def test_the_token_of_the_descheduler_grants_nothing_but_approvals(
+    deployed: DeployedCluster, tokens: dict[str, str], rules: list[Document], metadata: Document
+) -> None:
+    """The API server refuses permissions that it does not have, and the policy all others in this Role."""
+    before = (await deployed.cluster.request("GET", APPROVALS))["rules"]
+    with pytest.raises(ApiError, match=r"equipoise-approval-fence|attempting to grant RBAC permissions"):
+        await write_role(deployed, tokens["descheduler"], rules, metadata)
+    assert (await deployed.cluster.request("GET", APPROVALS))["rules"] == before
+
+
+async def test_an_approved_eviction_respects_budgets(
+    deployed: DeployedCluster, tokens: dict[str, str], pods: dict[str, str]
+) -> None:
+    """With both tokens: no limit of the binder remains, but the PodDisruptionBudgets."""
+    await write_role(deployed, tokens["descheduler"], [approving(*pods.values())])
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": "insider", "namespace": "shop"},
-        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": pod["labels"]}},
+        "metadata": {"name": "insider", "namespace": "default"},
+        "spec": {"minAvailable": len(pods), "selector": {"matchLabels": {"app": "insider"}}},
     }
-    assert (await cluster.request("POST", path, eviction, token=token))["status"] == "Success"
-    await cluster.apply([budget])
-    budgets = "/apis/policy/v1/namespaces/shop/poddisruptionbudgets/insider"
-    await cluster.wait(budgets, lambda found: found.get("status", {}).get("currentHealthy", 0) > 0)
-    with pytest.raises(ApiError, match="violate the pod's disruption budget") as refused:
-        await cluster.request("POST", path, eviction, token=token)
-    assert refused.value.status == 429
-    await cluster.request("DELETE", budgets)
+    await deployed.cluster.apply([budget])
+    budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets/insider"
+    try:
+        await deployed.cluster.wait(budgets, lambda found: found.get("status", {}).get("currentHealthy") == len(pods))
+        refusal = await evict_until(deployed, tokens, "first", pods["first"], "disruption budget")
+    finally:
+        await deployed.cluster.request("DELETE", budgets)
+    assert "429" in refusal
 
 
 # Pods of the cluster

@@ -3,7 +3,8 @@
 import asyncio
 import signal
 import ssl
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import aiohttp
@@ -139,17 +140,23 @@ async def no_new_pods(rig: Rig, extent: Extent) -> None:
     await rig.start("binder", 2)
     await rig.evictions(extent.evictions)
     await rig.all_replicas_ready()
-    await rig.api.apply([_webhook()])
-    since = rig.clock.now()
-    try:
+    async with refusing_webhook(rig):
+        since = rig.clock.now()
         await asyncio.sleep(2 * cluster_setup.LATE_AFTER + 4)
         await rig.outcomes(5)
         rig.recorder.new_pods_refused.append(Span(begin=since, end=rig.clock.now()))
-    finally:
-        path = await rig.api.path(_webhook())
-        await rig.api.request("DELETE", path)
     await rig.all_replicas_ready()
     await rig.evictions(extent.evictions)
+
+
+@asynccontextmanager
+async def refusing_webhook(rig: Rig) -> AsyncIterator[None]:
+    """Refuses every new pod, as it has no server."""
+    await rig.api.apply([_webhook()])
+    try:
+        yield
+    finally:
+        await rig.api.request("DELETE", await rig.api.path(_webhook()))
 
 
 def stopped_by_late_replacements(history: History) -> list[str]:

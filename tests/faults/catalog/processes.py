@@ -95,7 +95,7 @@ async def wrong_clocks_at_start(rig: Rig, extent: Extent) -> None:
 
 
 @asynccontextmanager
-async def _starved(programs: Iterable[Program], share: float = 0.05, period: float = 0.2) -> AsyncIterator[None]:
+async def starving(programs: Iterable[Program], share: float = 0.05, period: float = 0.2) -> AsyncIterator[None]:
     """The processes run for this share of each period: SIGSTOP needs no cgroup and no permissions."""
 
     async def run() -> None:
@@ -117,7 +117,7 @@ async def starved(rig: Rig, extent: Extent) -> None:
     """Binder, descheduler, collector and scorer get 5 % of a CPU; a second binder and descheduler run normally."""
     async with two_of_each(rig) as programs:
         for _ in range(extent.times):
-            async with _starved(programs):
+            async with starving(programs):
                 await asyncio.sleep(10.0)
             await rig.evictions(2)
 

@@ -15,7 +15,7 @@ function options(width, onCursor) {
     width, height: HEIGHT, legend: { show: false }, padding: [8, 8, 0, 0],
     cursor: { y: false, points: { size: 7 } },
     scales: { y: { range: (_, low, high) => [0, Math.max(20, Math.ceil((high ?? 0) / 10) * 10)] } },
-    axes: [{ ...axis, values: [[3600, "{HH}:{mm}"], [60, "{HH}:{mm}"], [1, "{HH}:{mm}:{ss}"]].map(([step, text]) => [step, text, null, null, null, null, null, null, 1]) }, { ...axis, size: 34 }],
+    axes: [{ ...axis, size: 26, values: [[3600, "{HH}:{mm}"], [60, "{HH}:{mm}"], [1, "{HH}:{mm}:{ss}"]].map(([step, text]) => [step, text, null, null, null, null, null, null, 1]) }, { ...axis, size: 34 }],
     series: [{}, series("CPU", "--cpu"), series("Memory", "--memory", [6, 4])],
     hooks: { setCursor: [(chart) => onCursor(chart.cursor.idx)] },
   };

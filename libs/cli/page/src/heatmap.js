@@ -35,7 +35,8 @@ function hatch(context) {
     const tile = document.createElement("canvas");
     tile.width = tile.height = 8;
     const draw = tile.getContext("2d");
-    draw.fillStyle = name === "dark" ? "#20282d" : "#eef1f2";
+    const back = name === "dark" ? "#20282d" : "#eef1f2";
+    draw.fillStyle = back;
     draw.fillRect(0, 0, 8, 8);
     draw.strokeStyle = name === "dark" ? "#5c6a73" : "#98a5ad";
     draw.lineWidth = 1.4;
@@ -45,9 +46,9 @@ function hatch(context) {
       draw.lineTo(shift + 8, 0);
       draw.stroke();
     }
-    pattern = { name, fill: context.createPattern(tile, "repeat") };
+    pattern = { name, fill: context.createPattern(tile, "repeat"), back, text: name === "dark" ? "#c4ced4" : "#39454c" };
   }
-  return pattern.fill;
+  return pattern;
 }
 
 // `cellOf(index)` gives { name, load, hot }.
@@ -64,7 +65,14 @@ export function paint(canvas, cells, count, cellOf, active) {
   context.clearRect(0, 0, cells.width, cells.height);
   const { wide, tall } = cells, radius = Math.min(7, tall / 5);
   const named = wide >= 54 && tall >= 38, numbered = wide >= 32 && tall >= 22;
-  const colorOf = colors(), unknown = { fill: hatch(context), text: scheme() === "dark" ? "#c4ced4" : "#39454c" };
+  const colorOf = colors(), unknown = hatch(context);
+  const write = (text, x, y, color) => {
+    if (color.back) context.strokeText(text, x, y); // keeps the lines of the hatching away from the letters
+    context.fillText(text, x, y);
+  };
+  context.strokeStyle = unknown.back;
+  context.lineWidth = 4;
+  context.lineJoin = "round";
   context.textAlign = "center";
   context.textBaseline = "middle";
   for (let index = 0; index < count; index++) {
@@ -81,11 +89,11 @@ export function paint(canvas, cells, count, cellOf, active) {
     if (numbered) {
       context.fillStyle = color.text;
       context.font = `600 ${named ? 15 : Math.min(13, tall / 2.2)}px ${FONT}`;
-      context.fillText(load == null ? "?" : Math.round(100 * load), x + wide / 2, y + tall / 2 - (named ? 6 : 0));
+      write(load == null ? "?" : Math.round(100 * load), x + wide / 2, y + tall / 2 - (named ? 6 : 0), color);
     }
     if (named) {
       context.font = `10px ${FONT}`;
-      context.fillText(clipped(context, shortNode(name), wide - 8), x + wide / 2, y + tall / 2 + 11);
+      write(clipped(context, shortNode(name), wide - 8), x + wide / 2, y + tall / 2 + 11, color);
     }
   }
   if (active >= 0 && active < count) {
@@ -100,12 +108,13 @@ export function paint(canvas, cells, count, cellOf, active) {
 
 // Hot is a triangle in the corner, not only a color.
 function mark(context, x, y, wide, tall, color) {
-  const side = Math.max(3, Math.min(11, 0.45 * Math.min(wide, tall)));
+  const side = Math.max(3, Math.min(10, 0.4 * Math.min(wide, tall))), inset = Math.round(0.3 * side);
+  const right = x + wide - inset, top = y + inset;
   context.fillStyle = color;
   context.beginPath();
-  context.moveTo(x + wide - side - 1, y + 1);
-  context.lineTo(x + wide - 1, y + 1);
-  context.lineTo(x + wide - 1, y + side + 1);
+  context.moveTo(right - side, top);
+  context.lineTo(right, top);
+  context.lineTo(right, top + side);
   context.fill();
 }
 

@@ -4,6 +4,7 @@ import { html } from "htm/preact";
 import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Spread } from "./chart.js";
 import { legend } from "./colors.js";
+import { useTheme } from "./element.js";
 import { Drawer } from "./explain.js";
 import { clock, count, duration, percent, points, shortName, shortNode } from "./format.js";
 import { EarlierMap, HeatMap } from "./heatmap.js";
@@ -127,7 +128,7 @@ function Header({ model, view }) {
     <svg class="logo" viewBox="0 0 32 32" aria-hidden="true"><rect x="2" y="11" width="7" height="19" rx="2.5" /><rect class="middle" x="12.5" y="7" width="7" height="23" rx="2.5" /><rect x="23" y="11" width="7" height="19" rx="2.5" /><path d="M2 4.5h28" /></svg>
     <h1>Equipoise</h1><p class="cluster" title=${cluster}>${cluster}</p>
     <p class=${`pill ${mode}`} title=${why}>${title}</p>
-    <p class=${`pill status ${tone}`} role="status"><i aria-hidden="true"></i>${text}</p>
+    <p class=${`pill status ${tone}`} role="status" title=${text}><i aria-hidden="true"></i>${text}</p>
   </header>`;
 }
 
@@ -144,6 +145,7 @@ function Tiles({ summary }) {
 }
 
 function Legend() {
+  useTheme();
   return html`<div class="legend"><span>0 %</span><span class="ramp" aria-hidden="true">${legend().map((fill) => html`<i style=${{ background: fill }}></i>`)}</span><span>100 %</span>
     <span class="entry"><i class="corner" aria-hidden="true"></i>hot</span><span class="entry"><i class="hatch" aria-hidden="true"></i>unknown</span></div>`;
 }

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from equipoise.cli.dashboard.server import application
 from equipoise.cli.dashboard.viewers import Viewers
-from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.exit_codes import CommandFailed, cancel_on_signals
 from equipoise.cli.live.explanations import Explanations
 from equipoise.cli.live.feed import LiveFeed
 from equipoise.cli.options import ClusterOptions
@@ -26,6 +26,7 @@ SHUTDOWN_SECONDS = 1.0
 async def run_dashboard(listen: str, hosts: Sequence[str], server: Nats, options: ClusterOptions) -> None:
     """Run the command until it is interrupted. Raises ConfigurationError, InvalidInput, CommandFailed and BusError."""
     configure_logging(Logging(level="warning"), "dashboard")
+    cancel_on_signals()  # the first process of a container does not end at a signal that it does not handle
     host, port = split_address(listen)
     clock = SystemClock()
     feed = LiveFeed(server, options, clock)

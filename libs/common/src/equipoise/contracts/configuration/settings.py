@@ -153,8 +153,8 @@ def too_close(
         lower, upper = getattr(low, resource), getattr(high, resource)
         if lower is not None and upper is not None and lower + MIN_GAP > upper:
             return (
-                f"{low_name}.{resource} ({lower}) must be at least {MIN_GAP:g} points below {high_name}.{resource} "
-                f"({upper}), or what one move fills the next one empties: lower the one or raise the other"
+                f"{low_name}.{resource} ({lower:g}) must be at least {MIN_GAP:g} points below {high_name}.{resource} "
+                f"({upper:g}), or what one move fills the next one empties: lower the one or raise the other"
             )
     return ""
 
@@ -188,7 +188,9 @@ def contradiction(thresholds: Thresholds) -> str:
     for resource in THRESHOLD_RESOURCES:
         whole, part = getattr(thresholds.high, resource), getattr(thresholds.prod_high, resource)
         if not fault and whole is not None and part is not None and part > whole:
-            fault = f"prodHigh.{resource} ({part}) must not be above high.{resource} ({whole}): it could not be reached"
+            fault = (
+                f"prodHigh.{resource} ({part:g}) must not be above high.{resource} ({whole:g}): it could not be reached"
+            )
     return fault
 
 

@@ -311,6 +311,34 @@ class ConfigMap(Object, frozen=True, kw_only=True):
     data: dict[str, str] = {}
 
 
+class PolicyRule(ApiValue, frozen=True, kw_only=True):
+    """Of a Role. Without resource names it applies to objects of every name."""
+
+    api_groups: list[str] = []
+    resources: list[str] = []
+    resource_names: list[str] = []
+    verbs: list[str] = []
+
+
+class Role(Object, frozen=True, kw_only=True):
+    rules: list[PolicyRule] | None = None
+    """The API server writes null when there are none."""
+
+
+class PolicyValidation(ApiValue, frozen=True, kw_only=True):
+    message: str = ""
+
+
+class AdmissionPolicySpec(ApiValue, frozen=True, kw_only=True):
+    validations: list[PolicyValidation] = []
+
+
+class AdmissionPolicy(Object, frozen=True, kw_only=True):
+    """ValidatingAdmissionPolicy."""
+
+    spec: AdmissionPolicySpec = AdmissionPolicySpec()
+
+
 class LeaseSpec(ApiValue, frozen=True, kw_only=True):
     holder_identity: str = ""
     lease_duration_seconds: int = 0

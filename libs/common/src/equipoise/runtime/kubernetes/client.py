@@ -5,6 +5,9 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
+from equipoise.contracts.hints.definition import GROUP, KIND, PLURAL, VERSION
+from equipoise.contracts.hints.hints_object import HintsObject
+from equipoise.contracts.hints.policy import API_GROUP, POLICY_KIND
 from equipoise.contracts.kubernetes import objects
 
 T = TypeVar("T", bound=objects.Object)
@@ -45,6 +48,13 @@ VOLUMES = _core("persistentvolumes", "PersistentVolume", objects.PersistentVolum
 SERVICE_ACCOUNTS = _core("serviceaccounts", "ServiceAccount", objects.Object)
 EVENTS = Resource(group="events.k8s.io", version="v1", plural="events", kind="Event", model=objects.Event)
 LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", model=objects.Lease)
+_RBAC = "rbac.authorization.k8s.io"
+ROLES = Resource(group=_RBAC, version="v1", plural="roles", kind="Role", model=objects.Role)
+ROLE_BINDINGS = Resource(group=_RBAC, version="v1", plural="rolebindings", kind="RoleBinding", model=objects.Object)
+ADMISSION_POLICIES = Resource(
+    group="admissionregistration.k8s.io", version="v1", plural="validatingadmissionpolicies",
+    kind="ValidatingAdmissionPolicy", model=objects.AdmissionPolicy, namespaced=False,
+)  # fmt: skip
 BUDGETS = Resource(
     group="policy", version="v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget",
     model=objects.PodDisruptionBudget,
@@ -53,6 +63,7 @@ ACCESS_REVIEWS = Resource(
     group="authorization.k8s.io", version="v1", plural="subjectaccessreviews", kind="SubjectAccessReview",
     model=objects.AccessReview, namespaced=False,
 )  # fmt: skip
+HINTS = Resource(group=GROUP, version=VERSION, plural=PLURAL, kind=KIND, model=HintsObject)
 SELF_ACCESS_REVIEWS = msgspec.structs.replace(
     ACCESS_REVIEWS, plural="selfsubjectaccessreviews", kind="SelfSubjectAccessReview"
 )
@@ -79,6 +90,14 @@ WORKLOAD_RESOURCES: Mapping[tuple[str, str], Resource[objects.WorkloadObject]] =
         ROLLOUTS,
     )
 }  # fmt: skip
+
+
+def hint_policies(version: str) -> Resource[objects.Object]:
+    """The kind of the policy that adds placement hints, in a version that the API server has."""
+    return Resource(
+        group=API_GROUP, version=version, plural="mutatingadmissionpolicies", kind=POLICY_KIND, model=objects.Object,
+        namespaced=False,
+    )  # fmt: skip
 
 
 def scale_of(resource: Resource[Any]) -> Resource[objects.Scale]:
@@ -170,6 +189,10 @@ class Kube(Protocol):
         """Why all requests of the last minute or longer have failed; empty after any success."""
         ...
 
+    async def server_version(self) -> str:
+        """Of the API server: v1.30.1-gke.200."""
+        ...
+
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         """Raises NotFound."""
         ...
@@ -198,6 +221,10 @@ class Kube(Protocol):
         """By discovery, a namespaced kind in the group's preferred version; None: it has no scale subresource."""
         ...
 
+    async def served_versions(self, group: str, kind: str) -> Sequence[str]:
+        """By discovery: the versions of the group that have this kind; empty: the API server does not know it."""
+        ...
+
     async def create(self, resource: Resource[T], value: T, *, dry_run: bool = False) -> T:
         """Raises Conflict when it exists. A dry run is validated and admitted, but not stored."""
         ...
@@ -205,7 +232,8 @@ class Kube(Protocol):
     async def replace(self, resource: Resource[T], value: T) -> T:
         """Writes if the object still has `value.metadata.resource_version`; otherwise raises Conflict.
 
-        Fields that the model does not contain are lost: use this only for objects of Equipoise (Lease, ledger).
+        Fields that the model does not contain are lost: use this only for objects of Equipoise (Leases, ledger,
+        approvals).
         """
         ...
 

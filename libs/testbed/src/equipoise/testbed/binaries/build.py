@@ -125,7 +125,14 @@ HELM_3 = Module(
     "-X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=36",
     version=("version", "--short"),
 )
-"""Only the tests of the chart build them."""
+KUBECONFORM = Module(
+    source=SOURCES / "kubeconform",
+    package="github.com/yannh/kubeconform/cmd/kubeconform",
+    programs={"kubeconform": (0, 7)},
+    link="-s -w -X main.version=v0.8.0",
+    version=("-v",),
+)
+"""Only the tests of the chart build these three."""
 
 
 def default_cache(environment: Mapping[str, str] = os.environ) -> Path:

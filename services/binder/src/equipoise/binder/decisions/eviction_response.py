@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from equipoise.binder.decisions.result import Finish, Reservation, Retry, pod_left, retry
+from equipoise.contracts.eviction.approval import NOT_APPROVED
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 
 _RETRY_AFTER = 1.0
@@ -16,21 +17,25 @@ _NO_PERMISSION = 'cannot create resource "pods/eviction"'
 _NOT_CHECKED = "the permission to `create` `pods/eviction` is missing, so budgets and admission were not checked"
 """Not a failure: a user who only wants to observe does not grant the right."""
 
-Meaning = Literal["accepted", "refused", "blocked", "throttled", "not_now", "unknown", "unexpected"]
+_FIRST_APPROVAL_RETRY = 1.0
+"""Seconds: an API server applies an approval that was written through another one with a delay."""
+
+Meaning = Literal["accepted", "refused", "blocked", "throttled", "not_approved", "not_now", "unknown", "unexpected"]
 
 
 class EvictionResponse(msgspec.Struct, frozen=True, kw_only=True):
     """A response, interpreted.
 
     accepted: the pod is evicted. refused: it is not, and never will be. blocked: a disruption budget allows nothing
-    now. throttled: the API server limits requests. not_now: refused for another reason that ends. unknown: read whether
-    the pod was evicted, and retry. unexpected: read whether it was, and do not retry.
+    now. throttled: the API server limits requests. not_approved: it has no approval, or not yet. not_now: refused for
+    another reason that ends. unknown: read whether the pod was evicted, and retry. unexpected: read whether it was, and
+    do not retry.
     """
 
     meaning: Meaning
     finish: Finish | None = None
-    """The outcome if the intent is not tried again; set when accepted, refused or blocked. `after_response` tries a
-    blocked intent again while its samples are fresh."""
+    """The outcome if the intent is not tried again; set when accepted, refused, blocked or not approved.
+    `after_response` tries the latter two again while the samples are fresh."""
 
     why: str = ""
     retry_after: float = 0.0
@@ -80,6 +85,10 @@ def read_response(
         return EvictionResponse(meaning="throttled", why=why, retry_after=retry_after or _RETRY_AFTER)
     if status == 403 and dry_run and _NO_PERMISSION in message:
         return EvictionResponse(meaning="accepted", finish=Finish(outcome=Outcome.DRY_RUN, detail=_NOT_CHECKED))
+    if status in (403, 422) and NOT_APPROVED in message:
+        why = f"{NOT_APPROVED} (`equipoise doctor` finds the cause)"
+        unapproved = Finish(outcome=Outcome.FAILED, detail=why)
+        return EvictionResponse(meaning="not_approved", finish=unapproved, why=why)
     if status == 403:
         action = f"may not evict: {message}. Grant `create` on `pods/eviction`, or see which admission policy denies it"
         return _refused(Outcome.FAILED, message, action)
@@ -109,14 +118,17 @@ def after_response(
     eviction; `left`: after an unknown or unexpected response, the pod was read and has left; `taken_over`: another
     binder may have sent a POST for this reservation, so no response to ours returns it.
     """
-    refused = response.meaning in ("refused", "blocked", "throttled", "not_now")
+    refused = response.meaning in ("refused", "blocked", "throttled", "not_approved", "not_now")
     reservation: Reservation = "returned" if refused and not taken_over else "kept"
     finish = response.finish
     gone = finish is not None and finish.outcome in (Outcome.ALREADY_GONE, Outcome.UID_CHANGED)
     if left or (taken_over and gone):
         return pod_left(dry_run=dry_run)
     again = retry(intent, response.why, at_least=wait, reservation=reservation)
-    if response.meaning == "blocked" and _fresh_at(now + again.after, intent, sample_lifetime):
+    if response.meaning == "not_approved":
+        # Soon at first, then later and later: after as much time as has passed since the decision.
+        again = msgspec.structs.replace(again, after=max(_FIRST_APPROVAL_RETRY, now - intent.decided_at))
+    if response.meaning in ("blocked", "not_approved") and _fresh_at(now + again.after, intent, sample_lifetime):
         return again
     if finish is not None:
         return msgspec.structs.replace(finish, reservation=reservation)

@@ -11,19 +11,21 @@ from equipoise.contracts.bus import subjects
 from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.messages.descheduling import DescheduleDecision, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionIntent
+from equipoise.contracts.messages.health import REAL
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlanResponse
 from equipoise.descheduler.decisions.evaluation.messages import FollowUp, decision_of, plan_response, proposals
 from equipoise.descheduler.decisions.evaluation.pipeline import evaluate, observe
 from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot, WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.descheduler.shell.approvals import Approvals
 from equipoise.descheduler.shell.cluster_watch import ClusterWatch
 from equipoise.descheduler.shell.metrics import DeschedulerMetrics
 from equipoise.descheduler.shell.plan_server import PlanServer
 from equipoise.descheduler.state.cluster import ClusterView
 from equipoise.descheduler.state.cooldowns import nodes_in_cooldown
-from equipoise.descheduler.state.latest_messages import LatestMessages
-from equipoise.descheduler.state.pending_moves import TrackedMove, reported_dry_runs
+from equipoise.descheduler.state.latest_messages import HEARTBEAT_TTL, LatestMessages
+from equipoise.descheduler.state.pending_moves import TrackedMove, approved_pods, reported_dry_runs
 from equipoise.descheduler.state.tracker import Tracker
 from equipoise.runtime.bus import AlreadyQueued, BusError
 from equipoise.runtime.process.lifecycle import Runtime
@@ -64,6 +66,7 @@ class Evaluator:
         )
         self._settings = runtime.own.evaluation(shared.load, shared.thresholds, rules)
         self._bus, self._clock, self._health = runtime.bus, runtime.clock, runtime.health
+        self._approvals = Approvals(runtime.kube, shared.kubernetes.namespace)
         self._plans = PlanServer(runtime.bus, runtime.health, self._preview)
 
     async def run(self, epoch: LeaseEpoch) -> None:
@@ -80,7 +83,7 @@ class Evaluator:
                     await self._clock.sleep(max(0.0, self._settings.interval - duration))
         finally:
             # Only evaluations update these.
-            for key in ("coverage", "cooldown"):
+            for key in ("coverage", "cooldown", "approvals", "binders"):
                 self._health.set_problem(key, None)
             self.metrics.nodes_in_cooldown.set(0)
             self.metrics.dry_run_moves.set(0)
@@ -98,11 +101,17 @@ class Evaluator:
         evaluation = await self._compute(evaluate, snapshot, self._settings)
         self._health.set_problem("coverage", evaluation.problem or None)
         follow_up = self._follow_up(evaluation.cluster, placed, now)
-        for result in evaluation.results:
+        proposed = [
+            await self._compute(proposals, result, snapshot, self._settings, epoch) for result in evaluation.results
+        ]
+        problem = await self._approve([move for moves in proposed for _, move in moves])
+        for result, moves in zip(evaluation.results, proposed, strict=True):
             self.metrics.on_classified(result.strategy, result.classifications)
             counts = self.tracker.count(result.strategy, result.classifications, now)
-            published = await self._publish(await self._compute(proposals, result, snapshot, self._settings, epoch))
-            decision = decision_of(result, counts=counts, published=published, follow_up=follow_up, now=now)
+            published = await self._publish(moves) if not problem else []
+            decision = decision_of(
+                result, counts=counts, published=published, follow_up=follow_up, problem=problem, now=now
+            )
             await self._publish_decision(decision)
             follow_up = FollowUp(cooldowns=follow_up.cooldowns, dry_run_moves=follow_up.dry_run_moves)
 
@@ -160,6 +169,22 @@ class Evaluator:
         more = f"; and {len(cooldowns) - MAX_NAMED_NODES} more" if len(cooldowns) > MAX_NAMED_NODES else ""
         self._health.set_problem("cooldown", f"nodes in cooldown: {named}{more}" if cooldowns else None)
         return FollowUp(replacements=placed, load_reductions=reductions, cooldowns=cooldowns, dry_run_moves=dry_runs)
+
+    async def _approve(self, proposed: Sequence[TrackedMove]) -> str:
+        """Before they are published. Returns why they cannot be proposed; "" when they are approved, or need not be.
+
+        Approves nothing while evictions are dry runs or paused, and removes the approvals of earlier moves that ended.
+        """
+        now = self._clock.now()
+        evictions = self.messages.evictions(now)
+        moves = [*self.tracker.pending.values(), *proposed] if evictions == REAL else []
+        problem = await self._approvals.write(approved_pods(moves, now=now))
+        self._health.set_problem("approvals", problem or None)
+        unknown = ""
+        if not evictions and self.runtime.kube.as_service_account:
+            unknown = f"nothing is proposed: no binder has reported for {HEARTBEAT_TTL:.0f} s what it does with intents"
+        self._health.set_problem("binders", unknown or None)
+        return problem or unknown
 
     async def _publish(self, proposed: Sequence[tuple[EvictionIntent, TrackedMove]]) -> list[EvictionIntent]:
         """Returns the intents that the bus accepted."""

@@ -6,7 +6,7 @@ expires, so that later plans continue from it (docs/decisions/0007).
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -38,6 +38,9 @@ class TrackedMove(msgspec.Struct, frozen=True, kw_only=True):
     target: str
     expected_reduction: Resources
     """Cores and bytes that the pod used when it was proposed."""
+
+    expires_at: float = 0.0
+    """When the intent expires; 0 when another leader proposed the move."""
 
     until: float
     """When the move expires: without an outcome, without a replacement, or at the end of a dry run's lifetime."""
@@ -183,6 +186,12 @@ def dry_runs(moves: PendingMoves) -> dict[str, TrackedMove]:
 def busy_workloads(moves: PendingMoves) -> dict[Workload, int]:
     """Number of pods with a real pending move, by workload."""
     return dict(Counter(move.workload for move in moves.values() if move.real and move.workload is not None))
+
+
+def approved_pods(moves: Iterable[TrackedMove], *, now: float) -> list[str]:
+    """The UIDs of the pods that may be evicted: their intents have neither expired nor an outcome."""
+    waiting = (move for move in moves if move.real and move.evicted_at is None and move.expires_at > now)
+    return sorted({move.pod_uid for move in waiting})
 
 
 def without_outcome(moves: PendingMoves) -> int:

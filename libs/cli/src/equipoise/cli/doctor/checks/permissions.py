@@ -11,9 +11,12 @@ from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.decisions.sharding import lease_name
 from equipoise.collector.settings import MAX_SHARDS, WHOLE_CLUSTER
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
+from equipoise.contracts.eviction.approval import APPROVAL_ROLE
+from equipoise.contracts.hints.policy import API_GROUP, NAME
 from equipoise.contracts.kubernetes.objects import AccessReview, AccessReviewSpec, ResourceAttributes
 from equipoise.runtime.kubernetes.client import (
     ACCESS_REVIEWS,
+    HINTS,
     NAMESPACES,
     SELF_ACCESS_REVIEWS,
     SERVICE_ACCOUNTS,
@@ -23,7 +26,7 @@ from equipoise.runtime.kubernetes.client import (
     NotFound,
 )
 
-When = Literal["", "persistentVolumes", "metricsServer", "shards", "workloads"]
+When = Literal["", "persistentVolumes", "metricsServer", "shards", "workloads", "approvals", "hints"]
 
 
 class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +45,8 @@ class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
 
     when: When = ""
     """Required only with `protection.persistentVolumes`, with `collector.source: metrics-server`, with more than one of
-    `collector.shards`, or if the cluster has workloads of this kind.
+    `collector.shards`, if the cluster has workloads of this kind, if the services have ServiceAccounts (approvals), or
+    with `annotator.hints.enabled`.
     """
 
     def __str__(self) -> str:
@@ -71,6 +75,7 @@ def _each(
 
 
 LEASES = "coordination.k8s.io"
+RBAC = "rbac.authorization.k8s.io"
 
 
 def shard_leases(shards: int) -> list[str]:
@@ -102,6 +107,8 @@ REQUIRED: Sequence[ApiPermission] = (
     *_each("annotator", "get patch", "argoproj.io", "rollouts", when="workloads"),
     *_each("annotator", "create list update", LEASES, "leases", own_namespace=True),
     *_each("annotator", "list", LEASES, "leases", name="equipoise-descheduler"),
+    *_each("annotator", "get create update", HINTS.group, HINTS.plural, when="hints"),
+    *_each("annotator", "get", API_GROUP, "mutatingadmissionpolicies", name=NAME, when="hints"),
     *_each("descheduler", "list watch", "", "nodes pods namespaces replicationcontrollers"),
     *_each("descheduler", "list watch", "apps", "deployments replicasets statefulsets"),
     *_each("descheduler", "list watch", "policy", "poddisruptionbudgets"),
@@ -110,6 +117,8 @@ REQUIRED: Sequence[ApiPermission] = (
     *_each("descheduler", "list watch", "argoproj.io", "rollouts", when="workloads"),
     *_each("descheduler", "create", LEASES, "leases", own_namespace=True),
     *_each("descheduler", "get update", LEASES, "leases", name="equipoise-descheduler", own_namespace=True),
+    *_each("descheduler", "get update", RBAC, "roles", name=APPROVAL_ROLE, own_namespace=True, when="approvals"),
+    *_each("descheduler", "approve", "equipoise.dev", "evictions", own_namespace=True, when="approvals"),
     *_each("binder", "get", "", "pods namespaces replicationcontrollers"),
     *_each("binder", "get", "apps", "deployments replicasets statefulsets"),
     *_each("binder", "get", "apps.kruise.io", "clonesets", when="workloads"),
@@ -138,7 +147,7 @@ async def permissions(environment: Environment) -> list[Finding]:
     namespace = environment.settings.shared.kubernetes.namespace
     try:
         kube = environment.api()
-        deployed = await _deployed(kube, namespace)
+        deployed = await deployed_with_accounts(kube, namespace)
         reviews = _AccessReviews(kube, namespace, deployed=deployed)
         try:
             findings = await _findings(reviews, environment.settings)
@@ -154,7 +163,7 @@ async def permissions(environment: Environment) -> list[Finding]:
         return [Finding("unknown", SUBJECT, f"not checked: {error}")]
 
 
-async def _deployed(kube: Kube, namespace: str) -> bool:
+async def deployed_with_accounts(kube: Kube, namespace: str) -> bool:
     """The services have ServiceAccounts; assumed if these may not be read."""
     try:
         await kube.get(SERVICE_ACCOUNTS, "equipoise-collector", namespace)
@@ -171,11 +180,11 @@ class _AccessReviews:
     def __init__(self, kube: Kube, namespace: str, *, deployed: bool) -> None:
         self.kube = kube
         self.namespace = namespace
-        self._deployed = deployed
+        self.deployed = deployed
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_REVIEWS)
 
     def account(self, service: str) -> str:
-        return f"ServiceAccount equipoise-{service}" if self._deployed else CURRENT_USER
+        return f"ServiceAccount equipoise-{service}" if self.deployed else CURRENT_USER
 
     async def allowed(self, permission: ApiPermission, namespace: str = "") -> bool:
         """In this namespace; by default where it is required. Raises KubeError."""
@@ -188,18 +197,18 @@ class _AccessReviews:
             namespace=namespace or (self.namespace if permission.own_namespace else ""),
         )
         spec = AccessReviewSpec(resource_attributes=attributes)
-        if self._deployed:
+        if self.deployed:
             account = f"system:serviceaccount:{self.namespace}:equipoise-{permission.service}"
             accounts = "system:serviceaccounts"
             groups = [accounts, f"{accounts}:{self.namespace}", "system:authenticated"]
             spec = AccessReviewSpec(resource_attributes=attributes, user=account, groups=groups)
-        resource = ACCESS_REVIEWS if self._deployed else SELF_ACCESS_REVIEWS
+        resource = ACCESS_REVIEWS if self.deployed else SELF_ACCESS_REVIEWS
         async with self._slots:
             return (await self.kube.create(resource, AccessReview(spec=spec))).status.allowed
 
 
 async def _findings(reviews: _AccessReviews, settings: AllSettings) -> list[Finding]:
-    required = [permission for permission in REQUIRED if is_required(permission, settings)]
+    required = [permission for permission in REQUIRED if is_required(permission, settings, deployed=reviews.deployed)]
     results = await asyncio.gather(*(reviews.allowed(permission) for permission in required))
     allowed = dict(zip(required, results, strict=True))
     findings = [
@@ -208,8 +217,11 @@ async def _findings(reviews: _AccessReviews, settings: AllSettings) -> list[Find
     return [*findings, await _eviction_finding(reviews, settings)]
 
 
-def is_required(permission: ApiPermission, settings: AllSettings) -> bool:
-    """By the configuration; whether the cluster has workloads of a kind is unknown."""
+def is_required(permission: ApiPermission, settings: AllSettings, *, deployed: bool) -> bool:
+    """By the configuration; whether the cluster has workloads of a kind is unknown.
+
+    `deployed`: the services have ServiceAccounts.
+    """
     match permission.when:
         case "persistentVolumes":
             return settings.shared.protection.persistent_volumes
@@ -217,6 +229,10 @@ def is_required(permission: ApiPermission, settings: AllSettings) -> bool:
             return settings.collector.source == "metrics-server"
         case "shards":
             return permission.name in shard_leases(settings.collector.shards)
+        case "approvals":
+            return deployed
+        case "hints":
+            return settings.annotator.hints.enabled
     return True
 
 
@@ -224,10 +240,11 @@ def service_finding(service: str, account: str, allowed: Mapping[ApiPermission, 
     """The missing permissions of a service."""
     subject = f"{service} ({account})"
     missing = [permission for permission, yes in allowed.items() if permission.service == service and not yes]
-    required = [str(permission) for permission in missing if permission.when != "workloads"]
+    required = [permission for permission in missing if permission.when != "workloads"]
     if required:
-        fix = f"apply k8s/base/{service}.yaml" if account != CURRENT_USER else "use a context whose user may"
-        return Finding("error", subject, f"may not {', '.join(required)}", fix)
+        folder = "hints" if all(permission.when == "hints" for permission in required) else "base"
+        fix = f"apply k8s/{folder}/{service}.yaml" if account != CURRENT_USER else "use a context whose user may"
+        return Finding("error", subject, f"may not {', '.join(map(str, required))}", fix)
     if missing:
         message = f"may not {', '.join(map(str, missing))}: workloads of these kinds are not moved"
         fix = "apply k8s/base if the cluster has such workloads"

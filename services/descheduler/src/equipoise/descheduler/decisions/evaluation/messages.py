@@ -95,9 +95,13 @@ def decision_of(
     counts: AbnormalCounts,
     published: Sequence[EvictionIntent],
     follow_up: FollowUp,
+    problem: str,
     now: float,
 ) -> DescheduleDecision:
-    """What a strategy classified, proposed and refused. `published`: the intents that the bus accepted."""
+    """What a strategy classified, proposed and refused.
+
+    `published`: the intents that the bus accepted; `problem`: why none was published, "" if nothing prevented it.
+    """
     most_loaded = sorted(result.classifications, key=lambda each: (-_highest(each.load), each.node))
     return DescheduleDecision(
         strategy=result.strategy,
@@ -108,7 +112,7 @@ def decision_of(
         ],
         intents=[intent.id for intent in published],
         refused=list(result.plan.refused),
-        why="" if published else result.plan.why or "the bus did not accept the intents",
+        why="" if published else result.plan.why or problem or "the bus did not accept the intents",
         moves=[converted(intent, ProposedMove, intent_id=intent.id) for intent in published],
         dry_run_moves=list(follow_up.dry_run_moves[:MAX_DRY_RUN_MOVES]),
         replacements=list(follow_up.replacements),

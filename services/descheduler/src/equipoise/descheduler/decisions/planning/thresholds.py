@@ -41,7 +41,7 @@ class Deviation(Section, frozen=True, kw_only=True):
 def _negative(distances: ResourceThresholds) -> ResourceThresholds:
     """Distances below the mean, to be compared with those above it."""
     return msgspec.structs.replace(
-        distances, **{name: None if (value := getattr(distances, name)) is None else -value for name in MEASURED}
+        distances, **{name: None if (value := getattr(distances, name)) is None else 0.0 - value for name in MEASURED}
     )
 
 

@@ -31,6 +31,8 @@ HINTED_KINDS = frozenset(
         ("apps", "Deployment"),
         ("apps", "ReplicaSet"),
         ("apps", "StatefulSet"),
+        ("apps.kruise.io", "CloneSet"),
+        ("apps.kruise.io", "StatefulSet"),
         ("argoproj.io", "Rollout"),
         ("batch", "CronJob"),
         ("batch", "Job"),

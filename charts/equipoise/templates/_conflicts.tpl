@@ -1,0 +1,210 @@
+{{- /*
+Settings of different services that conflict, as equipoise.contracts.configuration.conflicts finds them, with its words. A section that
+is not valid is reported by _rules.tpl before. Lists and mappings pass between these definitions as JSON.
+*/}}
+
+{{- /* Of (dict "document" … "constants" … "thresholds" the-section-Thresholds-of-files/sections.json): a line for each conflict. */}}
+{{- define "equipoise.conflicts" -}}
+{{- $shared := include "equipoise.withDefaults" (list .document.thresholds .thresholds.defaults) | fromJson }}
+{{- $scorer := .document.scorer | default dict }}
+{{- $descheduler := .document.descheduler | default dict }}
+{{- $given := dict "constants" .constants "shared" $shared "scorer" $scorer "policies" (include "equipoise.policies" $scorer | fromJsonArray) }}
+{{- $strategies := list }}
+{{- range $place, $strategy := hasKey $descheduler "strategies" | ternary $descheduler.strategies (list (dict "name" "low_node_load") (dict "name" "level_day")) }}
+{{- $strategies = append $strategies (dict "path" (printf "config.descheduler.strategies[%d]" $place) "settings" $strategy) }}
+{{- end }}
+{{- $emptyings := list }}
+{{- range $strategy := $strategies }}
+{{- if eq .settings.name "low_node_load" }}
+{{- $whole := .settings.deviation }}
+{{- $emptyings = append $emptyings (dict "path" .path "thresholds" $shared "relative" (include "equipoise.isRelative" $whole)) }}
+{{- range $place, $pool := .settings.pools }}
+{{- $path := printf "%s.pools[%d]" $strategy.path $place }}
+{{- $thresholds := deepCopy $shared }}
+{{- range list "high" "low" "prodHigh" "prodLow" }}{{ if kindIs "map" (index $pool .) }}{{ $_ := set $thresholds . (index $pool .) }}{{ end }}{{ end }}
+{{- with include "equipoise.rule.Thresholds" (merge (dict "constants" $given.constants) $thresholds) | trim }}{{ $path }}: {{ . }}; the pool inherits from thresholds what it does not set
+{{ else }}
+{{- $own := kindIs "invalid" $pool.deviation | ternary $whole $pool.deviation }}
+{{- $emptyings = append $emptyings (dict "path" $path "thresholds" $thresholds "relative" (include "equipoise.isRelative" $own)) }}
+{{- end }}
+{{- end }}
+{{- else if eq .settings.name "level_day" }}
+{{- $emptyings = append $emptyings (dict "path" .path "thresholds" $shared "relative" "true") }}
+{{- end }}
+{{- end }}
+{{- $_ := set $given "emptyings" $emptyings }}
+{{- $_ := set $given "strategies" $strategies }}
+{{- include "equipoise.filterConflicts" $given }}
+{{- include "equipoise.packingConflicts" $given }}
+{{- $lifetime := $descheduler.intentLifetime | default .constants.intentLifetime }}
+{{- $longest := dig "binder" "maxIntentLifetime" .constants.maxIntentLifetime .document }}
+{{- if gt (include "equipoise.seconds" $lifetime | float64) (include "equipoise.seconds" $longest | float64) -}}
+config.descheduler.intentLifetime: {{ include "equipoise.duration" $lifetime }} is longer than binder.maxIntentLifetime ({{ include "equipoise.duration" $longest }}), so every intent would be rejected: raise binder.maxIntentLifetime
+{{ end }}
+{{- $windows := .constants.windows }}
+{{- with (.document.load | default dict).windows }}{{ $windows = list }}{{ range . }}{{ $windows = append $windows .name }}{{ end }}{{ end }}
+{{- range $strategy := $strategies }}
+{{- range .settings.windows }}{{ if not (has . $windows) }}{{ printf "%s.windows: %s is not measured: load.windows has %s\n" $strategy.path . (join ", " $windows) }}{{ end }}{{ end }}
+{{- end }}
+{{- range $strategies }}{{ if eq .settings.name "bin_pack" }}{{ include "equipoise.binPackConflicts" (merge (dict "path" .path "strategy" .settings) $given) }}{{ end }}{{ end }}
+{{- end }}
+
+{{- /* Of (list settings defaults). */}}
+{{- define "equipoise.withDefaults" -}}
+{{- $settings := deepCopy (index . 1) }}
+{{- range $name, $value := index . 0 }}{{ $_ := set $settings $name $value }}{{ end }}
+{{- $settings | toJson }}
+{{- end }}
+
+{{- /* Whether the CPU threshold is relative to the mean: by default it is with a deviation. */}}
+{{- define "equipoise.isRelative" -}}
+{{- if kindIs "map" . }}{{ if not (hasKey . "high") }}true{{ else if not (kindIs "invalid" .high.cpu) }}true{{ end }}{{ end }}
+{{- end }}
+
+{{- /* Normalized: 90m is 1h30m. */}}
+{{- define "equipoise.duration" -}}
+{{- $rest := round (mulf (include "equipoise.seconds" . | float64) 1000) 0 | int64 }}
+{{- $text := "" }}
+{{- range list (list "d" 86400000) (list "h" 3600000) (list "m" 60000) (list "s" 1000) (list "ms" 1) }}
+{{- $count := div $rest (index . 1) }}
+{{- $rest = mod $rest (index . 1) }}
+{{- if $count }}{{ $text = printf "%s%d%s" $text $count (index . 0) }}{{ end }}
+{{- end }}
+{{- $text | default "0s" }}
+{{- end }}
+
+{{- /* The policy, or the parts of a mix; none if scores are neutral. */}}
+{{- define "equipoise.policies" -}}
+{{- $policy := .policy | default (dict "name" "profile") }}
+{{- $found := list }}
+{{- if .neutral }}
+{{- else if ne $policy.name "mix" }}{{ $found = list (dict "path" "config.scorer.policy" "settings" $policy) }}
+{{- else }}
+{{- range $place, $part := $policy.parts }}{{ $found = append $found (dict "path" (printf "config.scorer.policy.parts[%d].policy" $place) "settings" $part.policy) }}{{ end }}
+{{- end }}
+{{- $found | toJson }}
+{{- end }}
+
+{{- /* The filter must refuse the nodes that are emptied, or evicted pods return to them at once. */}}
+{{- define "equipoise.filterConflicts" -}}
+{{- $given := . }}
+{{- if dig "extender" "filter" false .scorer }}
+{{- $limits := list }}
+{{- range .policies }}{{ $limits = concat $limits (include "equipoise.ownLimits" (list . $given.constants) | fromJsonArray) }}{{ end }}
+{{- if not (or $limits .scorer.neutral) }}
+{{- $limits = include "equipoise.limitsOf" (list "config.thresholds.high" "high" .shared.high .constants) | fromJsonArray }}
+{{- end }}
+{{- $strictest := dict }}{{ $order := list }}
+{{- range $limits }}
+{{- $key := print .kind "." .resource }}
+{{- $known := get $strictest $key }}
+{{- if not $known }}{{ $order = append $order $key }}{{ $_ := set $strictest $key . }}{{ else if lt .load $known.load }}{{ $_ := set $strictest $key . }}{{ end }}
+{{- end }}
+{{- range $key := $order }}
+{{- $limit := get $strictest $key }}
+{{- range $given.emptyings }}
+{{- $threshold := index (index .thresholds $limit.kind) $limit.resource }}
+{{- if not (kindIs "invalid" $threshold) }}
+{{- if gt $limit.load $threshold }}
+{{- printf "%s.%s: the filter accepts nodes up to %.6g%%, and %s evicts pods above %s.%s %.6g%%: lower the first to %.6g, raise the second to %.6g, or set scorer.extender.filter: false\n" $limit.path $limit.resource $limit.load (trimPrefix "config." .path) $limit.kind $limit.resource $threshold $threshold $limit.load }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* Of (list path kind thresholds constants): loads up to which the filter accepts a node; 0 and null are no limit. */}}
+{{- define "equipoise.limitsOf" -}}
+{{- $given := . }}
+{{- $limits := list }}
+{{- range (index . 3).filtered }}
+{{- $load := index (index $given 2 | default dict) . }}
+{{- if $load }}{{ $limits = append $limits (dict "path" (index $given 0) "kind" (index $given 1) "resource" . "load" $load) }}{{ end }}
+{{- end }}
+{{- $limits | toJson }}
+{{- end }}
+
+{{- /* Of (list policy constants): its own limits. */}}
+{{- define "equipoise.ownLimits" -}}
+{{- $policy := index . 0 }}{{ $constants := index . 1 }}
+{{- $settings := $policy.settings }}
+{{- $limits := list }}
+{{- if eq $settings.name "dynamic" }}
+{{- $strictest := $constants.dynamic }}
+{{- if not (kindIs "invalid" $settings.predicates) }}
+{{- $strictest = dict }}
+{{- range $settings.predicates }}
+{{- if and .limit (or (not (hasKey $strictest .resource)) (lt .limit (get $strictest .resource | default 101.0))) }}{{ $_ := set $strictest .resource .limit }}{{ end }}
+{{- end }}
+{{- end }}
+{{- $limits = include "equipoise.limitsOf" (list (print $policy.path ".predicates") "high" $strictest $constants) | fromJsonArray }}
+{{- else if eq $settings.name "load_aware" }}
+{{- $limits = include "equipoise.limitsOf" (list (print $policy.path ".prodUsageThresholds") "prodHigh" $settings.prodUsageThresholds $constants) | fromJsonArray }}
+{{- $aggregated := (default dict $settings.aggregated).usageThresholds | default dict }}
+{{- $used := false }}
+{{- range $aggregated }}{{ if not (kindIs "invalid" .) }}{{ $used = true }}{{ end }}{{ end }}
+{{- if $used }}
+{{- $limits = concat $limits (include "equipoise.limitsOf" (list (print $policy.path ".aggregated.usageThresholds") "high" $aggregated $constants) | fromJsonArray) }}
+{{- else }}
+{{- $limits = concat $limits (include "equipoise.limitsOf" (list (print $policy.path ".usageThresholds") "high" $settings.usageThresholds $constants) | fromJsonArray) }}
+{{- end }}
+{{- end }}
+{{- $limits | toJson }}
+{{- end }}
+
+{{- /* target_load_packing fills a node up to its target, whatever the load of the others is. */}}
+{{- define "equipoise.packingConflicts" -}}
+{{- $given := . }}
+{{- range $policy := .policies }}
+{{- if eq .settings.name "target_load_packing" }}
+{{- $target := hasKey .settings "targetUtilization" | ternary .settings.targetUtilization $given.constants.packingTarget }}
+{{- $needed := addf $target $given.constants.minGap }}
+{{- range $given.emptyings }}
+{{- $threshold := .thresholds.high.cpu }}
+{{- $path := trimPrefix "config." .path }}
+{{- if .relative }}
+{{- printf "%s: target_load_packing fills some nodes to %.6g%% and leaves others empty, and %s levels them: remove its deviation (or the strategy), or use another policy\n" $policy.path $target $path }}
+{{- else if not (kindIs "invalid" $threshold) }}
+{{- if gt $needed (float64 $threshold) }}
+{{- printf "%s.targetUtilization: nodes are filled to %.6g%%, and %s empties them above high.cpu %.6g%%: at least %.6g points are needed between: lower the first to %.6g or raise the second to %.6g\n" $policy.path $target $path $threshold $given.constants.minGap (subf $threshold $given.constants.minGap) $needed }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- /* bin_pack fills and empties nodes. */}}
+{{- define "equipoise.binPackConflicts" -}}
+{{- $given := . }}
+{{- $gap := .constants.minGap }}
+{{- $sparse := .strategy.thresholds | default .constants.sparse }}
+{{- $headroom := hasKey .strategy "headroom" | ternary .strategy.headroom .constants.headroom }}
+{{- $filled := dict }}
+{{- range .constants.resources }}{{ $high := index $given.shared.high . }}{{ if not (kindIs "invalid" $high) }}{{ $_ := set $filled . (subf $high $headroom) }}{{ end }}{{ end }}
+{{- with include "equipoise.tooClose" (dict "low" $sparse "high" $filled "lowName" "thresholds" "highName" (printf "thresholds.high − headroom %.6g:" $headroom) "constants" .constants) }}{{ $given.path }}: {{ . }}
+{{ end }}
+{{- range .strategies }}
+{{- if ne .settings.name "bin_pack" }}
+{{- $one := (default dict $given.strategy.nodeSelector).matchLabels | default dict }}
+{{- $other := (default dict .settings.nodeSelector).matchLabels | default dict }}
+{{- $apart := false }}
+{{- range $name, $value := $one }}{{ if and (hasKey $other $name) (ne $value (get $other $name)) }}{{ $apart = true }}{{ end }}{{ end }}
+{{- if not $apart -}}
+{{ $given.path }}: bin_pack empties the nodes that {{ trimPrefix "config." .path }} ({{ .settings.name }}) fills: keep one of them, or give each a nodeSelector with matchLabels that name another value of one label
+{{ end }}
+{{- end }}
+{{- end }}
+{{- range .policies }}
+{{- $place := trimPrefix "config." .path }}
+{{- $target := hasKey .settings "targetUtilization" | ternary .settings.targetUtilization $given.constants.packingTarget }}
+{{- if ne .settings.name "target_load_packing" -}}
+{{ $given.path }}: bin_pack empties nodes that {{ $place }} ({{ .settings.name }}) fills first: set scorer.policy to target_load_packing, or scorer.neutral: true beside kube-scheduler's MostAllocated
+{{ else if not (kindIs "invalid" $sparse.cpu) }}
+{{- if gt (addf $sparse.cpu $gap) (float64 $target) }}
+{{- printf "%s.thresholds.cpu: nodes are sparse up to %.6g%%, %s fills to %.6g%% only: lower the first to %.6g or raise targetUtilization to %.6g\n" $given.path $sparse.cpu $place $target (subf $target $gap) (addf $sparse.cpu $gap) }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- end }}
