@@ -88,11 +88,13 @@ def test_other_files_of_k8s_are_switches(helm: Helm, value: str, file: str) -> N
 
 
 def test_hints_are_the_folder(helm: Helm) -> None:
-    """The kind, the policy and the permission are there, and hints are written."""
+    """The kind, the policy and the permission are there, and hints are computed and written."""
     rendered = helm.template({"mode": "advise", "hints": {"enabled": True}})
     folder = read_kustomization(ROOT / "k8s" / "hints")
     assert without_config(comparable(rendered)) == without_config(comparable([*base_documents(), *folder]))
-    assert settings_of(named(rendered, "ConfigMap", "equipoise")).annotator.hints.enabled
+    settings = settings_of(named(rendered, "ConfigMap", "equipoise"))
+    assert settings.annotator.hints.enabled
+    assert settings.scorer.hints.enabled
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,6 @@ from equipoise.cli.whole_objects import WholeObject, whole
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.runtime.kubernetes.client import NODES, PODS, Kube
 
-HOSTNAME = "kubernetes.io/hostname"
-
 
 class PodHint(msgspec.Struct, frozen=True, kw_only=True):
     """What the admission policy added to a pod."""
