@@ -7,6 +7,7 @@ import msgspec
 
 from equipoise.cli.whole_objects import WholeObject, whole
 from equipoise.contracts.hints.policy import HINTED
+from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.runtime.kubernetes.client import NODES, PODS, Kube
 
 
