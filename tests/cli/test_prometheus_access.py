@@ -1,9 +1,11 @@
 """The Prometheus of a cluster: which Services are one, and what is printed if there is not exactly one."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from cli.http_clusters import HttpCluster
+from cli.programs import invoke
 
 from equipoise.cli.prometheus.services import (
     Service,
@@ -102,10 +104,16 @@ def put(cluster: HttpCluster, *names: str, ready: bool = True) -> None:
     cluster.objects["/api/v1/services"] = {"kind": "ServiceList", "metadata": {}, "items": services or None}
 
 
+async def invoked(cluster: HttpCluster, *arguments: str) -> tuple[int, str]:
+    """Exit code and output, in this process: a process of its own takes a second to start."""
+    result = await asyncio.to_thread(invoke, *arguments, KUBECONFIG=str(cluster.file))
+    return result.exit_code, result.output
+
+
 async def test_one_of_several_must_be_chosen(cluster: HttpCluster) -> None:
     """The output has what can be given."""
     put(cluster, "linkerd-viz", "monitoring")
-    code, output = await cluster.run("nodes")
+    code, output = await invoked(cluster, "nodes")
     assert 2 == code
     assert "the cluster has 2 Prometheus servers: choose one with" in output
     assert "  --prometheus http://prometheus.monitoring.svc:9090   (pod prometheus-0)" in output.splitlines()
@@ -117,7 +125,7 @@ async def test_several_services_of_the_same_pods_are_one(cluster: HttpCluster) -
     services = cluster.objects["/api/v1/services"]["items"]
     operated = {**services[0], "metadata": {"name": "prometheus-operated", "namespace": "monitoring"}}
     services.append(operated)
-    code, output = await cluster.run("nodes")
+    code, output = await invoked(cluster, "nodes")
     assert 1 == code
     assert "Prometheus http://prometheus-operated.monitoring.svc:9090, found in the cluster" in output
     assert "cannot be forwarded" in output
@@ -135,7 +143,7 @@ async def test_several_services_of_the_same_pods_are_one(cluster: HttpCluster) -
 async def test_what_is_wrong_with_the_service_is_named(cluster: HttpCluster, url: str | None, expected: str) -> None:
     """Of the one that was found, and of a given one."""
     put(cluster, "monitoring", ready=False)
-    code, output = await cluster.run("nodes", *(() if url is None else ("--prometheus", url)))
+    code, output = await invoked(cluster, "nodes", *(() if url is None else ("--prometheus", url)))
     assert code
     assert expected in output
 
@@ -156,7 +164,7 @@ async def test_only_a_url_that_ends_in_svc_must_be_a_service(
         cluster.objects[f"/{plural}"] = {"kind": "List", "metadata": {}, "items": []}
     if refused:
         cluster.refused.add("/api/v1/namespaces/monitoring/services/none")
-    code, output = await cluster.run("nodes", "--prometheus", url)
+    code, output = await invoked(cluster, "nodes", "--prometheus", url)
     assert code == 1
     assert expected in output
 
@@ -164,10 +172,10 @@ async def test_only_a_url_that_ends_in_svc_must_be_a_service(
 async def test_without_a_prometheus_the_option_is_named(cluster: HttpCluster) -> None:
     """Also if Services may not be listed."""
     put(cluster)
-    code, output = await cluster.run("report", "--now")
+    code, output = await invoked(cluster, "report", "--now")
     assert 2 == code
     assert "no Service of the cluster looks like that of a Prometheus: give its address with --prometheus" in output
     cluster.refused.add("/api/v1/services")
-    code, output = await cluster.run("nodes")
+    code, output = await invoked(cluster, "nodes")
     assert 2 == code
     assert "no Prometheus can be found: list services: Forbidden. Give it with --prometheus" in output
