@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from cli.http_clusters import HttpCluster
 from cli.programs import invoke
+from kubelets import Kubelet
 
+from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.prometheus.services import (
     Service,
     ServiceAddress,
@@ -15,7 +17,11 @@ from equipoise.cli.prometheus.services import (
     cluster_address,
     prometheus_services,
 )
+from equipoise.collector.settings import PrometheusSettings
 from equipoise.contracts.kubernetes.objects import ObjectMeta
+from equipoise.runtime.configuration import Kubernetes
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.clock import SystemClock
 
 
 def a_service(name: str, port: int = 9090, target: int | str = 9090, *, program: str = "") -> Service:
@@ -146,6 +152,24 @@ async def test_what_is_wrong_with_the_service_is_named(cluster: HttpCluster, url
     code, output = await invoked(cluster, "nodes", *(() if url is None else ("--prometheus", url)))
     assert code
     assert expected in output
+
+
+@pytest.mark.parametrize(("url", "sent"), [(None, False), ("http://prometheus.monitoring:9090", True)])
+async def test_credentials_are_sent_to_the_configured_server_alone(
+    cluster: HttpCluster, url: str | None, sent: bool
+) -> None:
+    """Not to any Service of the right name."""
+    put(cluster, "monitoring")
+    cluster.kubelet = Kubelet({9090: 1})
+    given = {} if url is None else {"url": url}
+    settings = PrometheusSettings(**given, bearer_token_file="/token", headers={"X-Scope-OrgID": "a"})
+    async with (
+        connect_kube(Kubernetes(kubeconfig=str(cluster.file)), "test", SystemClock()) as api,
+        reached_prometheus(settings, api, in_pod=False, note=lambda _: None) as reached,
+    ):
+        assert reached.url.startswith("http://127.0.0.1:")
+        assert reached.shown_url == "http://prometheus.monitoring.svc:9090"
+        assert (bool(reached.bearer_token_file), bool(reached.headers)) == (sent, sent)
 
 
 @pytest.mark.parametrize("refused", [True, False])
