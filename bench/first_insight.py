@@ -96,8 +96,8 @@ async def measure(nodes: int, pods: int, spacing: int, url: str) -> None:
     filling.cancel()
     progress(", ".join(f"{what} {seconds:.1f} s" for what, seconds in steps.items() if what))
     progress(msgspec.json.encode(made.prospect).decode()[:300])
-    assert made.before.nodes == nodes, "the load of a node is unknown"
-    assert made.pods_measured == nodes * pods, "the usage of a pod is unknown"
+    assert made.before.nodes == nodes, made.unknown
+    assert made.pods_measured == nodes * pods, made.unknown
     assert made.prospect.all_moves, (made.prospect, made.unknown)
     case = f"s, {nodes} nodes, {nodes * pods} pods"
     report("first_insight", whole, case, target=("<=", 60.0), cpu=round(time.process_time() - cpu, 1),
