@@ -66,6 +66,7 @@ WRONG = [
     "annotator: {hints: {validity: 10m1s}}",
     "annotator: {hints: {minInterval: 0s}}",
     "annotator: {hints: {minInterval: 76s}}",
+    "scorer: {hints: {interval: 0s}}",
     "scorer: {policy: {name: water_level, windowWeights: {15m: 0}}}",
     "scorer: {shadow: {name: water_level, resourceWeights: {cpu: 0, memory: 0}}}",
     "scorer: {policy: {name: profile, resourceWeights: {cpu: 0, memory: 0, balance: 1}}}",
