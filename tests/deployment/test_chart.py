@@ -181,6 +181,15 @@ def test_the_live_page_is_open_to_nobody_unless_named(helm: Helm) -> None:
     assert "allow-host" not in str(default)
 
 
+def test_the_notes_name_the_way_to_the_live_page(helm: Helm) -> None:
+    """And who else can read it."""
+    values = {"livePage": {"enabled": True}, "networkPolicy": {"enabled": False}}
+    options = ("--namespace", "elsewhere", "--dry-run=client")
+    notes = helm.run("install", "equipoise", CHART, *options, values=values).partition("\nNOTES:\n")[2]
+    assert "kubectl -n elsewhere port-forward service/equipoise-live-page 8765" in notes
+    assert "networkPolicy.enabled is false: every pod of the cluster can read it" in notes
+
+
 def test_the_live_page_connects_to_nats_of_your_own(helm: Helm) -> None:
     """As the services: without a CA, if there is none."""
     nats = {"enabled": False, "url": "nats://a:4222", "tls": {"existingSecret": ""}}
