@@ -18,6 +18,7 @@ OWNED = (
     "nats",
     "kubernetes",
     "annotator.crane",
+    "annotator.hints.enabled",
     "binder.evict",
     "scorer.extender.tls",
     "scorer.listen",

@@ -23,6 +23,7 @@ ALL_ON = {
     "crane": {"enabled": True},
     "secondScheduler": {"enabled": True},
     "livePage": {"enabled": True},
+    "hints": {"enabled": True},
     "certManager": {"enabled": True},
     "serviceMonitor": {"enabled": True},
     "prometheusRule": {"enabled": True},

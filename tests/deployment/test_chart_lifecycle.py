@@ -31,6 +31,8 @@ CLAIM = "data-nats-0"
 WITHOUT_BUS = {"kubernetes", "permissions", "approvals"}
 """Checks of doctor that need the API server only."""
 
+WITH_HINTS = {"hints": {"enabled": True}}
+
 Objects = set[tuple[str, str, str]]
 
 OPERATORS = ("monitoring.coreos.com/v1", "cert-manager.io/v1")
@@ -245,18 +247,27 @@ async def doctor(cluster: Cluster, api: Api, helm: Helm, folder: Path) -> list[D
     return findings
 
 
+async def write_hints(api: Api) -> None:
+    """As the annotator does, in another namespace."""
+    root = "/apis/equipoise.dev/v1alpha1"
+    await api.wait(root, lambda found: bool(found["resources"]), what="the kind of the hints is served")
+    hints = {"apiVersion": "equipoise.dev/v1alpha1", "kind": "PlacementHints", "metadata": {"name": "equipoise-hints"}}
+    await api.request("POST", f"{root}/namespaces/default/placementhints", hints | {"until": "2027-01-15T08:00:00Z"})
+
+
 async def live_and_die(cluster: Cluster, helm: Helm, folder: Path, pv: str) -> None:
     """Install, test, upgrade, roll back, uninstall."""
     release = (RELEASE, CHART, "--namespace", NAMESPACE, "--wait", "--timeout", "60s")
     async with cluster.api() as api:
         await api.apply([namespace(NAMESPACE), volume(pv)])
         before = await objects(api)
-        notes = await asyncio.to_thread(helm.run, "install", *release, "--wait-for-jobs", values={})
+        notes = await asyncio.to_thread(helm.run, "install", *release, "--wait-for-jobs", values=WITH_HINTS)
         assert "has no permission to evict" in notes
         assert "Secret equipoise-nats: one password per NATS user" in notes
         assert f"PersistentVolumeClaim {CLAIM}" in notes
         installed = await objects(api)
-        assert {identity(each) for each in helm.template()} <= installed
+        assert {identity(each) for each in helm.template(WITH_HINTS)} <= installed
+        await write_hints(api)
         [first] = await job_names(api)
 
         found = await doctor(cluster, api, helm, folder)
@@ -282,7 +293,9 @@ async def live_and_die(cluster: Cluster, helm: Helm, folder: Path, pv: str) -> N
         await asyncio.to_thread(helm.run, "upgrade", *release, "--wait-for-jobs", values=changed)
         [second] = await job_names(api)
         assert second != first
-        assert ("ClusterRoleBinding", "", "equipoise-evict") in await objects(api)
+        upgraded = await objects(api)
+        assert ("ClusterRoleBinding", "", "equipoise-evict") in upgraded
+        assert not {name for _, _, name in upgraded if "hints" in name and not name.endswith("-fence")}
         assert (await api.request("GET", role))["rules"] == approved["rules"]
 
         await asyncio.to_thread(
@@ -290,6 +303,7 @@ async def live_and_die(cluster: Cluster, helm: Helm, folder: Path, pv: str) -> N
         )
         assert await job_names(api) == [first]
         assert ("ClusterRoleBinding", "", "equipoise-evict") not in await objects(api)
+        await write_hints(api)
         pods = await api.request("GET", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/equipoise-binder")
         assert pods["spec"]["template"]["spec"]["containers"][0]["image"] == "equipoise:0.1.0"
 
