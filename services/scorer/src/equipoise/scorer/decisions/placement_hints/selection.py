@@ -1,6 +1,7 @@
 """Chooses the nodes of hints, of several workloads at once, from their points on every node."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -48,15 +49,20 @@ def select(points: Singles, candidates: Flags, settings: HintSettings) -> Select
 
 
 def unchanged(before: Selection, now: Selection, points: Singles, candidates: Flags, settings: HintSettings) -> Flags:
-    """Per workload: whether the nodes chosen before are still candidates, and the ones chosen now no better by more
-    than `settings.min_change` points."""
-    better = _mean(points, now.best) - _mean(points, before.best)
-    worse = _mean(points, before.worst) - _mean(points, now.worst)
-    same = (better <= settings.min_change) & (worse <= settings.min_change)
-    for old, new in ((before.best, now.best), (before.worst, now.worst)):
-        same &= ((old >= 0) == (new >= 0)).all(axis=1)
-        same &= (np.take_along_axis(candidates, np.maximum(old, 0), axis=1) | (old < 0)).all(axis=1)
+    """Per workload: whether the nodes chosen before are still candidates, and none of them is worse by more than
+    `settings.min_change` points than the node that is now in its place."""
+    same = np.ones(len(points), np.bool_)
+    for old, new, sign in ((before.best, now.best, 1.0), (before.worst, now.worst, -1.0)):
+        there = old >= 0
+        same &= (there == (new >= 0)).all(axis=1)
+        same &= (_at(candidates, old) | ~there).all(axis=1)
+        same &= (~there | (sign * (_at(points, new) - _at(points, old)) <= settings.min_change)).all(axis=1)
     return same
+
+
+def _at(values: Any, columns: Rows) -> Any:
+    """rows × positions: the values in these columns; of any column for −1."""
+    return np.take_along_axis(values, np.maximum(columns, 0), axis=1)
 
 
 def merged(before: Selection, now: Selection, kept: Flags) -> Selection:
@@ -70,14 +76,6 @@ def joined(parts: Sequence[Selection]) -> Selection:
     return Selection(
         best=np.concatenate([part.best for part in parts]), worst=np.concatenate([part.worst for part in parts])
     )
-
-
-def _mean(points: Singles, columns: Rows) -> Array:
-    """The weighted mean of the points of the chosen nodes: the first ones count most."""
-    weights = np.arange(columns.shape[1], 0, -1) * (columns >= 0)
-    total = (np.take_along_axis(points, np.maximum(columns, 0), axis=1) * weights).sum(axis=1)
-    mean: Array = total / np.maximum(weights.sum(axis=1), 1)
-    return mean
 
 
 def _lowest(values: Singles, width: int, sizes: Rows) -> Rows:

@@ -48,7 +48,7 @@ class HintSettings(Section, frozen=True, kw_only=True):
     """Weight that all other nodes get."""
 
     min_change: Annotated[float, Meta(ge=0, le=100)] = 1.0
-    """Points by which other nodes must be better, before a hint changes."""
+    """Points by which another node must be better than the one in its place, before a hint changes."""
 
     @property
     def preferred(self) -> int:
