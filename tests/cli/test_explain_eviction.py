@@ -15,8 +15,7 @@ from rich.console import Console
 
 from equipoise.cli.explain.eviction import BEFORE, merged, show
 from equipoise.cli.explain.eviction_history import eviction_history
-from equipoise.cli.terminal import rfc3339
-from equipoise.cli.terminal import PIPE_WIDTH
+from equipoise.cli.terminal import PIPE_WIDTH, rfc3339
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
