@@ -21,6 +21,7 @@ OWNED = (
     "annotator.hints.enabled",
     "binder.evict",
     "scorer.extender.tls",
+    "scorer.hints.enabled",
     "scorer.listen",
     *(f"{service}.health" for service in SERVICES),
 )

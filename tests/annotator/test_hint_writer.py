@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from annotator.worlds import ROUND, SETTINGS, World
 from builders import NOW
+from kube_objects import a_lease
 
 from equipoise.annotator.settings import AnnotatorSettings, HintWriteSettings
 from equipoise.annotator.shell.hint_writer import FENCE, POLICY_PERIOD
@@ -16,7 +17,7 @@ from equipoise.contracts.hints.policy import API_GROUP, NAME, POLICY_KIND
 from equipoise.contracts.kubernetes.objects import Object, ObjectMeta
 from equipoise.contracts.messages.placement import PlacementHints, WeightedNodes, WorkloadHint
 from equipoise.runtime.kubernetes import fence
-from equipoise.runtime.kubernetes.client import HINTS, hint_policies
+from equipoise.runtime.kubernetes.client import HINTS, LEASES, hint_policies
 
 HINT = WorkloadHint(prefer=(WeightedNodes(weight=50, hostnames=("a", "b")),))
 OTHER = WorkloadHint(prefer=(WeightedNodes(weight=50, hostnames=("x", "y")),))
@@ -167,6 +168,18 @@ async def test_each_namespace_has_one_writer(world: HintWorld) -> None:
         await world.computed(*names)
     await world.clock.advance(10)
     assert min(world.until(name) for name in names) > 100
+
+
+async def test_the_younger_of_two_installations_writes_no_hints(world: HintWorld) -> None:
+    """While the other one works: there is one policy, and one object per namespace."""
+    world.kube.put(LEASES, a_lease("balance"))
+    await world.begin(settings=WITH_HINTS)
+    await world.computed()
+    assert {} == world.objects
+    world.kube.remove(LEASES, "equipoise-descheduler", "balance")
+    await world.clock.advance(20)
+
+    assert {"shop"} == world.objects.keys()
 
 
 async def test_a_replica_that_takes_over_reads_and_does_not_write_again(world: HintWorld) -> None:

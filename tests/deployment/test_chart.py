@@ -88,11 +88,13 @@ def test_other_files_of_k8s_are_switches(helm: Helm, value: str, file: str) -> N
 
 
 def test_hints_are_the_folder(helm: Helm) -> None:
-    """The kind, the policy and the permission are there, and hints are written."""
+    """The kind, the policy and the permission are there, and hints are computed and written."""
     rendered = helm.template({"mode": "advise", "hints": {"enabled": True}})
     folder = read_kustomization(ROOT / "k8s" / "hints")
     assert without_config(comparable(rendered)) == without_config(comparable([*base_documents(), *folder]))
-    assert settings_of(named(rendered, "ConfigMap", "equipoise")).annotator.hints.enabled
+    settings = settings_of(named(rendered, "ConfigMap", "equipoise"))
+    assert settings.annotator.hints.enabled
+    assert settings.scorer.hints.enabled
 
 
 @pytest.mark.parametrize(
@@ -195,8 +197,7 @@ def test_without_the_extender_the_scorer_listens_on_loopback_only(helm: Helm) ->
 
 
 def test_the_live_page_is_open_to_nobody_unless_named(helm: Helm) -> None:
-    """No name of a host, no type of the Service that is reached from outside, and no policy with an empty list, which
-    would admit everybody."""
+    """No host is allowed, no Service is reached from outside. An empty list is no policy: it would admit everybody."""
     rendered = helm.template({"livePage": {"enabled": True, "allowFrom": [], "allowHosts": ["page.example"]}})
     page = {each["kind"]: each for each in rendered if each["metadata"]["name"] == "equipoise-live-page"}
     assert page.keys() == {"ServiceAccount", "Role", "RoleBinding", "Deployment", "Service"}
@@ -205,6 +206,15 @@ def test_the_live_page_is_open_to_nobody_unless_named(helm: Helm) -> None:
     assert container["args"][-1] == "--allow-host=page.example"
     default = named(helm.template({"livePage": {"enabled": True}}), "Deployment", "equipoise-live-page")
     assert "allow-host" not in str(default)
+
+
+def test_the_notes_name_the_way_to_the_live_page(helm: Helm) -> None:
+    """And who else can read it."""
+    values = {"livePage": {"enabled": True}, "networkPolicy": {"enabled": False}}
+    options = ("--namespace", "elsewhere", "--dry-run=client")
+    notes = helm.run("install", "equipoise", CHART, *options, values=values).partition("\nNOTES:\n")[2]
+    assert "kubectl -n elsewhere port-forward service/equipoise-live-page 8765" in notes
+    assert "networkPolicy.enabled is false: every pod of the cluster can read it" in notes
 
 
 def test_the_live_page_connects_to_nats_of_your_own(helm: Helm) -> None:
@@ -403,6 +413,8 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"config": {"collector": {"shards": 99}}}, "/config/collector/shards", "maximum"),
     ({"config": {"binder": {"evict": True}}}, "/config/binder", "'evict' not allowed"),
     ({"config": {"load": {"base": "requests"}}}, "/config/load/base", "value must be one of"),
+    ({"config": {"descheduler": {"strategies": [{}]}}}, "/config/descheduler/strategies/0", "missing property 'name'"),
+    ({"config": {"scorer": {"policy": {"window": "5m"}}}}, "/config/scorer/policy", "missing property 'name'"),
     ({"nats": {"enabled": False}}, "/nats/url", "minLength"),
     ({"nats": {"url": "tls://mine:4222"}}, "/nats/url", "must be ''"),
     ({"nats": {"replicas": 3}}, "/nats/replicas", "must be 1"),

@@ -98,7 +98,7 @@
   "nats" $nats
   "kubernetes" (dict "namespace" .Release.Namespace)
   "annotator" (dict "crane" .Values.crane.enabled "hints" (dict "enabled" .Values.hints.enabled))
-  "scorer" $scorer
+  "scorer" (merge (dict "hints" (dict "enabled" .Values.hints.enabled)) $scorer)
   "binder" (dict "evict" (eq .Values.mode "evict")) }}
 {{- if and .Values.namespaces (not .Values.config.namespaces) }}
 {{- $_ := set $ours "namespaces" (dict "include" .Values.namespaces) }}

@@ -178,6 +178,11 @@ shard '{{ .shard }}' would be shard {{ $number }} of a collector named '{{ trimS
 {{- end }}
 {{- end }}
 
+{{- define "equipoise.rule.HintSettings" }}
+{{- if le (include "equipoise.seconds" .interval | float64) 0.0 }}interval must be longer than 0s
+{{- end }}
+{{- end }}
+
 {{- define "equipoise.rule.HintWriteSettings" }}
 {{- $validity := include "equipoise.seconds" .validity | float64 }}
 {{- $interval := include "equipoise.seconds" .minInterval | float64 }}

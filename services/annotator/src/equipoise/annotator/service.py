@@ -25,7 +25,6 @@ from equipoise.annotator.decisions.annotation_target import (
     with_current_windows,
 )
 from equipoise.annotator.decisions.existing_value import Precondition, existing_value, value_precondition
-from equipoise.annotator.decisions.hashing import owner, request_interval
 from equipoise.annotator.decisions.write_decision import DueWrite, WrittenValue, decide, retry_backoff
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shell.hint_writer import HintWriter
@@ -36,6 +35,7 @@ from equipoise.annotator.shell.work_queue import ObjectQueue
 from equipoise.annotator.state.clock_skew import ClockSkews
 from equipoise.annotator.state.crane_hot_values import HotValues, PlacedTimes
 from equipoise.contracts.bus.subjects import PREFIX, placement_hint
+from equipoise.contracts.hashing import owner, request_interval
 from equipoise.contracts.kubernetes.annotations import NodeLoad, WorkloadUsage, as_annotations, means
 from equipoise.contracts.kubernetes.crane import crane_annotations
 from equipoise.contracts.kubernetes.objects import Lease, ObjectMeta
@@ -252,7 +252,7 @@ class Annotator:
             if members:
                 self._health.warmed_up()
             self._prune()
-            self._hints.check()
+            await self._hints.check()
             if members != before:
                 log.info("members changed", members=sorted(members))
                 async for keys in in_batches(self._objects, NODES_PER_BATCH):

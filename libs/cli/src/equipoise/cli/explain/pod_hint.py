@@ -7,9 +7,8 @@ import msgspec
 
 from equipoise.cli.whole_objects import WholeObject, whole
 from equipoise.contracts.hints.policy import HINTED
+from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.runtime.kubernetes.client import NODES, PODS, Kube
-
-HOSTNAME = "kubernetes.io/hostname"
 
 
 class PodHint(msgspec.Struct, frozen=True, kw_only=True):

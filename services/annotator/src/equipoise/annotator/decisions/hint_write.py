@@ -64,7 +64,7 @@ def decide_hints(written: WrittenHints | None, wanted: WrittenHints, *, now: flo
     if wanted.owner != written.owner:
         return DueWrite(why="the policy was created again")
     if wanted.until - written.until >= band.min_interval and (
-        change := largest_hint_change(written.hints, wanted.hints, band.min_change / 100)
+        change := significant_change(written.hints, wanted.hints, band.min_change / 100)
     ):
         return DueWrite(why=change)
     if now >= written.until - band.validity / 2:
@@ -72,14 +72,14 @@ def decide_hints(written: WrittenHints | None, wanted: WrittenHints, *, now: flo
     return None
 
 
-def largest_hint_change(
-    before: Mapping[str, WorkloadHint], after: Mapping[str, WorkloadHint], min_change: float
-) -> str:
-    """Describes the hint that changed most, if it changed by more than `min_change` (0..1); else ""."""
+def significant_change(before: Mapping[str, WorkloadHint], after: Mapping[str, WorkloadHint], min_change: float) -> str:
+    """Describes a hint that changed by more than `min_change` (0..1); "" if there is none."""
     nothing = WorkloadHint()
-    changes = {key: hint_change(before.get(key, nothing), after.get(key, nothing)) for key in {**before, **after}}
-    key = max(changes, key=lambda key: changes[key], default="")
-    return f"{key} changed by {changes[key]:.0%}" if key and changes[key] > min_change else ""
+    for key in {**before, **after}:
+        change = hint_change(before.get(key, nothing), after.get(key, nothing))
+        if change > min_change:
+            return f"{key} changed by {change:.0%}"
+    return ""
 
 
 def hint_change(before: WorkloadHint, after: WorkloadHint) -> float:

@@ -26,6 +26,7 @@ from equipoise.contracts.hints.hints_object import HintsObject, stored_hints, wo
 from equipoise.contracts.hints.policy import API_GROUP, NAME, POLICY_KIND, UNSUPPORTED, supported_version
 from equipoise.contracts.kubernetes.objects import ObjectMeta, OwnerReference
 from equipoise.contracts.messages.placement import PlacementHints, WorkloadHint
+from equipoise.runtime.async_tools.batching import in_batches
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.bus import Delivery
 from equipoise.runtime.kubernetes.client import HINTS, Conflict, Forbidden, KubeError, NotFound, hint_policies
@@ -43,6 +44,9 @@ WRITERS = 4
 
 MAX_AHEAD = 15.0
 """Seconds by which hints may be from the future: the clocks of services differ."""
+
+NAMESPACES_PER_BATCH = 5
+"""Compared at once: at most some hundred workloads each, and some milliseconds."""
 
 MAX_BACKOFF = 120.0
 """Seconds."""
@@ -126,20 +130,21 @@ class HintWriter:
             known.computed_at, known.hints, known.left_out = message.computed_at, hints, left_out
         self._consider(message.namespace)
 
-    def check(self) -> None:
+    async def check(self) -> None:
         """Every few seconds: consider all namespaces, and report problems.
 
         A namespace may be due without a new message: after the minimum interval, or because its replica ended.
         """
         now, late, refusals = self._now(), 0, []
-        for name, known in list(self._namespaces.items()):
-            if self._until(known) <= now:  # nobody computes its hints any more: it may be deleted
-                del self._namespaces[name]
-                self._due.put(name, None)
-                continue
-            self._consider(name)
-            late += known.written is not None and bool(known.written.hints) and known.written.until <= now
-            refusals += [known.refusal] if known.refusal else []
+        async for batch in in_batches(self._namespaces.items(), NAMESPACES_PER_BATCH):
+            for name, known in batch:
+                if self._until(known) <= now:  # nobody computes its hints any more: it may be deleted
+                    self._namespaces.pop(name, None)
+                    self._due.put(name, None)
+                    continue
+                self._consider(name)
+                late += known.written is not None and bool(known.written.hints) and known.written.until <= now
+                refusals += [known.refusal] if known.refusal else []
         why = f"{late} namespaces have expired hints, because writes wait: raise annotator.hints.requestsPerSecond"
         self._health.set_problem("hints expired", why if late else None)
         self._health.set_problem("hints refused", refusals[0] if refusals else None)
@@ -197,7 +202,7 @@ class HintWriter:
                 problem = f"it is unknown whether the API server adds placement hints to pods: {error}"
             self._health.set_problem("hints", problem)
             if self._policy != before:
-                self.check()
+                await self.check()
             await self._clock.sleep(POLICY_PERIOD)
 
     async def _find_policy(self) -> tuple[OwnerReference | None, str | None]:
