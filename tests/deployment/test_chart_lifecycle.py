@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 from cluster_fixtures import StartCluster
-from deployment.base import NAMESPACE, ROOT, base_documents
+from deployment.base import BASE, NAMESPACE, ROOT, base_documents
 from deployment.custom_resources import custom_resource_definitions
 from deployment.helm import ALL_ON, CHART, RELEASE, SETUP, Helm, HelmError, documents_in
 from deployment.kustomize import Document, identity, read_documents
@@ -63,6 +63,10 @@ async def cluster_with_operators(cluster: Cluster, tmp_path_factory: pytest.Temp
 def namespace(name: str) -> Document:
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+
+
+def secret(name: str) -> Document:
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE}}
 
 
 def volume(name: str) -> Document:
@@ -259,7 +263,7 @@ async def live_and_die(cluster: Cluster, helm: Helm, folder: Path, pv: str) -> N
     """Install, test, upgrade, roll back, uninstall."""
     release = (RELEASE, CHART, "--namespace", NAMESPACE, "--wait", "--timeout", "60s")
     async with cluster.api() as api:
-        await api.apply([namespace(NAMESPACE), volume(pv)])
+        await api.apply([*read_documents(BASE / "namespace.yaml"), volume(pv)])
         before = await objects(api)
         notes = await asyncio.to_thread(helm.run, "install", *release, "--wait-for-jobs", values=WITH_HINTS)
         assert "has no permission to evict" in notes
@@ -290,7 +294,13 @@ async def live_and_die(cluster: Cluster, helm: Helm, folder: Path, pv: str) -> N
         approved = await api.patch(role, {"rules": msgspec.to_builtins(approval_rules(["uid"]))})
         assert approved["rules"]
         changed = {"mode": "advise", "image": {"tag": "0.2.0"}, "config": {"load": {"base": "capacity"}}}
-        await asyncio.to_thread(helm.run, "upgrade", *release, "--wait-for-jobs", values=changed)
+        secrets = [secret(name) for name in ("equipoise-nats", "equipoise-nats-tls", "equipoise-extender-tls")]
+        await api.apply(secrets)
+        notes = await asyncio.to_thread(helm.run, "upgrade", *release, "--wait-for-jobs", values=changed)
+        assert "NEXT: check the installation" in notes
+        assert "    equipoise plan\n" in notes
+        for each in secrets:
+            await api.request("DELETE", await api.path(each))
         [second] = await job_names(api)
         assert second != first
         upgraded = await objects(api)

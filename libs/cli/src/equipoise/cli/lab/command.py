@@ -120,7 +120,7 @@ def compare(
     as_json: bool,
     **compared: Any,
 ) -> None:
-    """Replay a trace with the stock scheduler and with each policy, and compare the spread of the load."""
+    """Compare the stock scheduler and all policies on a trace."""
     from equipoise.cli.lab.replays import run_compare
     from equipoise.lab.compare import ComparisonRequest
 
@@ -167,7 +167,7 @@ def whatif(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare all policies on a trace that `lab record` recorded in a cluster."""
+    """Compare all policies on a recording of `lab record`."""
     from equipoise.cli.lab.replays import run_compare
     from equipoise.lab.compare import ComparisonRequest
 
