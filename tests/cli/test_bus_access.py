@@ -16,7 +16,7 @@ from cli.programs import run, started
 from kubelets import Kubelet
 from tls_worlds import NOW, TlsWorld
 
-from equipoise.cli.bus_access import CLIENT_PORT, forwarded, in_cluster_address
+from equipoise.cli.bus_access import CLIENT_PORT, forwarded, in_cluster_address, with_other_connection
 from equipoise.cli.certificates.issue import CertificatePair, server_pair
 from equipoise.cli.exit_codes import TERMINATED
 from equipoise.cli.options import BusOptions
@@ -290,6 +290,13 @@ async def test_without_nats_a_refused_connection_is_named_at_once(cluster: HttpC
     assert output == (
         "Error: cannot connect to NATS at nats://127.0.0.1:1: connection refused; without --nats, the command uses the "
         "cluster of the kubeconfig\n"
+    )
+
+
+def test_without_nats_and_kubeconfig_both_options_are_named() -> None:
+    options = BusOptions(command="plan", url=None, user=None, password_file=None, ca_file=None)
+    assert with_other_connection("connection refused", options) == (
+        "there is no kubeconfig, and connection refused: use --kubeconfig or --nats"
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from builders import GIB, a_node_utilization, a_placed_pod, a_placement, a_workload
+from cli.programs import invoke
 from descheduler.snapshots import a_pod, a_snapshot, cluster_of, evaluation_settings, placements_of
 from rich.console import Console
 
@@ -177,6 +178,20 @@ def test_the_report_estimates_the_spread_after_all_moves() -> None:
     assert [] == report.unknown
 
 
+@pytest.mark.parametrize(
+    ("reason_", "text"),
+    [("request too low", "Raise the CPU request of Deployment/shop/web to about the usage"), ("placement", "")],
+)
+def test_a_request_that_is_too_low_is_to_be_raised(reason_: Any, text: str) -> None:
+    """A workload that uses about what it requests needs no other request."""
+    report = the_report()
+    causes = [msgspec.structs.replace(cause, reason=reason_) for cause in report.causes]
+    shown = text_of(msgspec.structs.replace(report, causes=causes))
+
+    assert text in shown
+    assert bool(text) == ("Raise the" in shown)
+
+
 def test_without_the_right_to_list_budgets_nothing_is_planned() -> None:
     """All else is reported."""
     report = the_report(missing=("poddisruptionbudgets.policy",))
@@ -208,6 +223,13 @@ def test_a_narrow_terminal_cuts_no_cell(width: int) -> None:
     assert "…" not in text
     for cell in ("node-a", "80.0%", "Deployment/shop/web", "shop/web-0", "threshold"):
         assert cell in "".join(text.split()), f"{cell} is cut at {width} columns"
+
+
+@pytest.mark.parametrize("option", [("--since", "3d"), ("--html", "report.html")])
+def test_now_refuses_options_of_the_past_days(option: tuple[str, str]) -> None:
+    result = invoke("report", "--now", *option)
+    assert 2 == result.exit_code
+    assert f"{option[0]} is of the report of the past days: omit it, or --now" in result.output
 
 
 def test_the_report_names_commands_that_exist() -> None:

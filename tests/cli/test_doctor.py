@@ -12,6 +12,7 @@ import yaml
 from builders import NOW
 from cli.narrow import assert_never_cut
 from deployment.base import base_documents
+from deployment.kustomize import read_documents
 from rich.console import Console
 
 from equipoise.cli.doctor.checks import CHECKS
@@ -162,10 +163,10 @@ def test_nats_permissions_are_compared_with_the_permission_file() -> None:
 
 
 def test_the_required_permissions_are_those_of_the_manifests() -> None:
-    """Every permission of k8s/base is checked, and no other."""
+    """Every permission of k8s/base and of k8s/hints is checked, and no other."""
     found = set()
-    for document in base_documents():
-        name = document["metadata"]["name"].removeprefix("equipoise-")
+    for document in [*base_documents(), *read_documents(ROOT / "k8s" / "hints" / "annotator.yaml")]:
+        name = document["metadata"]["name"].removeprefix("equipoise-").removesuffix("-hints")
         if document["kind"] not in ("Role", "ClusterRole") or name == "setup":
             continue
         found |= {
@@ -196,6 +197,8 @@ def test_a_missing_permission_is_reported() -> None:
     assert (found.state, found.message, found.fix) == ("error", "may not watch pods", "apply k8s/base/collector.yaml")
     clones = next(permission for permission in REQUIRED if str(permission) == "patch clonesets.apps.kruise.io")
     assert service_finding("annotator", "account", {**allowed, clones: False}).state == "warning"
+    hints = next(permission for permission in REQUIRED if str(permission) == "create placementhints.equipoise.dev")
+    assert service_finding("annotator", "account", {**allowed, hints: False}).fix == "apply k8s/hints/annotator.yaml"
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from equipoise.cli.explain.eviction import BEFORE, merged, show
 from equipoise.cli.explain.eviction_history import eviction_history
-from equipoise.cli.terminal import rfc3339
+from equipoise.cli.terminal import PIPE_WIDTH, rfc3339
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
@@ -315,6 +315,14 @@ async def test_an_expired_intent_without_an_outcome_is_unknown(bus: Bus, cluster
     )
     assert "outcome         unknown: check that a binder is running" in text
     assert text.splitlines()[-1] == "Error: an intent has expired, and its outcome is unknown"
+
+
+def test_without_a_terminal_no_line_is_filled_with_spaces() -> None:
+    """There a line has a million columns."""
+    out = io.StringIO()
+    history = eviction_history("shop", "web-1", [evicted()], five_evaluations())
+    show(history, Console(file=out, width=PIPE_WIDTH))
+    assert max(map(len, out.getvalue().splitlines())) < 200
 
 
 def test_no_terminal_is_too_narrow_for_a_history() -> None:

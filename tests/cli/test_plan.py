@@ -420,8 +420,9 @@ def test_each_change_is_one_line() -> None:
         f"+ shop/web-3  node-a → node-b  {HOT}",
         "- shop/web-1  node-a → node-b",
         "~ shop/web-2  node-a → node-c (was node-b)",
-        "~ node node-a: hot, 2 evaluations needed (was hot, 3 evaluations needed); cpu 80.0%, memory 50.0%",
-        "~ node node-c: idle (was not in the plan); cpu 80.0%, memory 50.0%",
+        "~ node node-a (low_node_load): hot, 2 evaluations needed (was hot, 3 evaluations needed); cpu 80.0%, "
+        "memory 50.0%",
+        "~ node node-c (low_node_load): idle (was not in the plan); cpu 80.0%, memory 50.0%",
         "- not moved: shop/db-0 on node-a: protected",
         "~ evictions: real (was dry run)",
     ]

@@ -1,10 +1,14 @@
 """The Prometheus of a cluster: which Services are one, and what is printed if there is not exactly one."""
 
+import asyncio
 from typing import Any
 
 import pytest
 from cli.http_clusters import HttpCluster
+from cli.programs import invoke
+from kubelets import Kubelet
 
+from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.prometheus.services import (
     Service,
     ServiceAddress,
@@ -13,7 +17,11 @@ from equipoise.cli.prometheus.services import (
     cluster_address,
     prometheus_services,
 )
+from equipoise.collector.settings import PrometheusSettings
 from equipoise.contracts.kubernetes.objects import ObjectMeta
+from equipoise.runtime.configuration import Kubernetes
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.clock import SystemClock
 
 
 def a_service(name: str, port: int = 9090, target: int | str = 9090, *, program: str = "") -> Service:
@@ -102,10 +110,16 @@ def put(cluster: HttpCluster, *names: str, ready: bool = True) -> None:
     cluster.objects["/api/v1/services"] = {"kind": "ServiceList", "metadata": {}, "items": services or None}
 
 
+async def invoked(cluster: HttpCluster, *arguments: str) -> tuple[int, str]:
+    """Exit code and output, in this process: a process of its own takes a second to start."""
+    result = await asyncio.to_thread(invoke, *arguments, KUBECONFIG=str(cluster.file))
+    return result.exit_code, result.output
+
+
 async def test_one_of_several_must_be_chosen(cluster: HttpCluster) -> None:
     """The output has what can be given."""
     put(cluster, "linkerd-viz", "monitoring")
-    code, output = await cluster.run("nodes")
+    code, output = await invoked(cluster, "nodes")
     assert 2 == code
     assert "the cluster has 2 Prometheus servers: choose one with" in output
     assert "  --prometheus http://prometheus.monitoring.svc:9090   (pod prometheus-0)" in output.splitlines()
@@ -117,7 +131,7 @@ async def test_several_services_of_the_same_pods_are_one(cluster: HttpCluster) -
     services = cluster.objects["/api/v1/services"]["items"]
     operated = {**services[0], "metadata": {"name": "prometheus-operated", "namespace": "monitoring"}}
     services.append(operated)
-    code, output = await cluster.run("nodes")
+    code, output = await invoked(cluster, "nodes")
     assert 1 == code
     assert "Prometheus http://prometheus-operated.monitoring.svc:9090, found in the cluster" in output
     assert "cannot be forwarded" in output
@@ -135,9 +149,27 @@ async def test_several_services_of_the_same_pods_are_one(cluster: HttpCluster) -
 async def test_what_is_wrong_with_the_service_is_named(cluster: HttpCluster, url: str | None, expected: str) -> None:
     """Of the one that was found, and of a given one."""
     put(cluster, "monitoring", ready=False)
-    code, output = await cluster.run("nodes", *(() if url is None else ("--prometheus", url)))
+    code, output = await invoked(cluster, "nodes", *(() if url is None else ("--prometheus", url)))
     assert code
     assert expected in output
+
+
+@pytest.mark.parametrize(("url", "sent"), [(None, False), ("http://prometheus.monitoring:9090", True)])
+async def test_credentials_are_sent_to_the_configured_server_alone(
+    cluster: HttpCluster, url: str | None, sent: bool
+) -> None:
+    """Not to any Service of the right name."""
+    put(cluster, "monitoring")
+    cluster.kubelet = Kubelet({9090: 1})
+    given = {} if url is None else {"url": url}
+    settings = PrometheusSettings(**given, bearer_token_file="/token", headers={"X-Scope-OrgID": "a"})
+    async with (
+        connect_kube(Kubernetes(kubeconfig=str(cluster.file)), "test", SystemClock()) as api,
+        reached_prometheus(settings, api, in_pod=False, note=lambda _: None) as reached,
+    ):
+        assert reached.url.startswith("http://127.0.0.1:")
+        assert reached.shown_url == "http://prometheus.monitoring.svc:9090"
+        assert (bool(reached.bearer_token_file), bool(reached.headers)) == (sent, sent)
 
 
 @pytest.mark.parametrize("refused", [True, False])
@@ -156,7 +188,7 @@ async def test_only_a_url_that_ends_in_svc_must_be_a_service(
         cluster.objects[f"/{plural}"] = {"kind": "List", "metadata": {}, "items": []}
     if refused:
         cluster.refused.add("/api/v1/namespaces/monitoring/services/none")
-    code, output = await cluster.run("nodes", "--prometheus", url)
+    code, output = await invoked(cluster, "nodes", "--prometheus", url)
     assert code == 1
     assert expected in output
 
@@ -164,10 +196,10 @@ async def test_only_a_url_that_ends_in_svc_must_be_a_service(
 async def test_without_a_prometheus_the_option_is_named(cluster: HttpCluster) -> None:
     """Also if Services may not be listed."""
     put(cluster)
-    code, output = await cluster.run("report", "--now")
+    code, output = await invoked(cluster, "report", "--now")
     assert 2 == code
     assert "no Service of the cluster looks like that of a Prometheus: give its address with --prometheus" in output
     cluster.refused.add("/api/v1/services")
-    code, output = await cluster.run("nodes")
+    code, output = await invoked(cluster, "nodes")
     assert 2 == code
     assert "no Prometheus can be found: list services: Forbidden. Give it with --prometheus" in output

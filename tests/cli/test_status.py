@@ -44,6 +44,11 @@ def text_of(status: ShownStatus) -> str:
     return text.getvalue()
 
 
+def test_one_eviction_is_not_plural() -> None:
+    hours = (HourlyCount(begin=NOW - 3_600, evictions=1),)
+    assert "last 24 hours: 1 eviction, 0 dry runs" in shown(a_ledger(hours=hours))
+
+
 def test_an_open_ledger_shows_usage_pending_and_recent_evictions() -> None:
     """Recent evictions, pending evictions, and the usage of each limit."""
     moving = an_entry("web-1", settled_at=NOW - 30, target="node-b")

@@ -114,6 +114,18 @@ def test_a_reason_names_the_hour_with_the_largest_distance() -> None:
     assert each.why.endswith("most in cpu at 12:00 UTC: 90.0% against 45.0%")
 
 
+def test_a_reason_names_no_hour_if_all_are_alike() -> None:
+    """As where no hour of the past day is known."""
+    world = World()
+    world.node("hot")
+    world.node("idle")
+    world.pod("busy", "hot", 8.0 * np.ones_like(BY_DAY))
+    each = BY_PROFILES.classify(world.cluster())[0]
+
+    assert each.state == "hot"
+    assert each.why.endswith("most in cpu: 80.0% against 40.0%")
+
+
 def test_nodes_that_are_not_selected_do_not_count() -> None:
     """A third, idle node changes nothing and is no target."""
     world = day_and_night()

@@ -82,7 +82,6 @@ async def an_hour(demo: Demo) -> None:
     print(f"true for seconds: {seconds}")
 
     assert [alert.name for alert in ALERTS if seconds.get(alert.name, -1.0) >= seconds_of(alert.lasts)] == []
-    assert await panels_without_data(queries) == {}
 
 
 def seconds_of(duration: str) -> int:

@@ -355,6 +355,14 @@ async def test_how_many_pods_a_workload_of_any_kind_should_have(real: RealWorld)
         await real.kube.find_scalable("nobody.example.com", "Nothing")
 
 
+async def test_which_versions_of_a_kind_are_served(real: RealWorld) -> None:
+    """By discovery; none of a kind or of a group that the API server does not have."""
+    assert ["v1"] == await real.kube.served_versions("apps", "Deployment")
+    assert "v1" in await real.kube.served_versions("admissionregistration.k8s.io", "MutatingAdmissionPolicy")
+    assert [] == await real.kube.served_versions("apps", "Nothing")
+    assert [] == await real.kube.served_versions("nobody.example.com", "Nothing")
+
+
 async def test_an_account_without_rights_is_forbidden(real: RealWorld, tmp_path: Path) -> None:
     """The pod's own token is used; the error contains the user and the verb."""
     manifest = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "poor", "namespace": NAMESPACE}}

@@ -111,8 +111,15 @@ async def with_bus(bus: BusOptions, cluster: ClusterOptions, run: Callable[[Nats
     """Run a command with a connection that is known to be possible. Raises BusUnavailable and CommandFailed."""
     async with reached(bus, cluster) as server:
         if problem := await connect_problem(server):
-            raise BusUnavailable(f"{problem}; without --nats, the command uses the cluster of the kubeconfig")
+            raise BusUnavailable(with_other_connection(problem, bus))
         return await run(server)
+
+
+def with_other_connection(problem: str, bus: BusOptions) -> str:
+    """And how NATS may be reached instead."""
+    if bus.url:
+        return f"{problem}; without --nats, the command uses the cluster of the kubeconfig"
+    return f"there is no kubeconfig, and {problem}: use --kubeconfig or --nats"
 
 
 @asynccontextmanager

@@ -20,9 +20,9 @@ def explain() -> None:
 @cluster_options
 @wide_output_option
 def pod(name: str, node: str, bus: BusOptions, cluster: ClusterOptions, output: Output) -> None:
-    """Score the nodes for a pod, as if it were scheduled now, and show the inputs of the scores.
+    """Score all nodes for a placed pod, and show the inputs.
 
-    The pod must have been placed on a node.
+    It is scored as if it were scheduled now.
     """
     import asyncio
 
@@ -39,7 +39,10 @@ def pod(name: str, node: str, bus: BusOptions, cluster: ClusterOptions, output: 
 @cluster_options
 @wide_output_option
 def node(name: str, bus: BusOptions, cluster: ClusterOptions, output: Output) -> None:
-    """Show the inputs of a node's load, and its score for a pod without requests."""
+    """Show the inputs of a node's load and score.
+
+    The score is that for a pod without requests.
+    """
     import asyncio
 
     from equipoise.cli.bus_access import with_bus
@@ -56,9 +59,9 @@ def node(name: str, bus: BusOptions, cluster: ClusterOptions, output: Output) ->
 @cluster_options
 @wide_output_option
 def eviction(name: str, bus: BusOptions, cluster: ClusterOptions, output: Output) -> None:
-    """Explain why a pod was evicted, or was not, from the samples to its replacement.
+    """Explain why a pod was evicted, or why it was not.
 
-    Outcomes are retained for 24 hours.
+    From the samples to the replacement of the pod. Outcomes are retained for 24 hours.
     """
     import asyncio
 

@@ -252,7 +252,7 @@ def _evaluations(evaluations: Sequence[NodeEvaluation]) -> Padding:
             time_of_day(each.sampled_at) if each.sampled_at else "?",
             each.why,
         )
-    return Padding(made, (0, 0, 0, LABEL_WIDTH))
+    return Padding.indent(made, LABEL_WIDTH)
 
 
 def _line(label: str, text: str) -> Text:

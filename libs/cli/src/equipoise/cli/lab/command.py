@@ -23,9 +23,10 @@ from equipoise.cli.options import (
 if TYPE_CHECKING:
     from equipoise.lab.model.trace import Trace
     from equipoise.lab.replay import Settings
-    from equipoise.lab.results import Scenario
+    from equipoise.lab.results import PlacementMode, Scenario
 
 SCENARIOS: tuple["Scenario", ...] = ("given", "churn", "fresh")
+PLACEMENTS: tuple["PlacementMode", ...] = ("extender", "hints", "none")
 FORECASTS = ("profile", "past", "6h")
 
 replay_configuration_option = configuration_option(
@@ -83,6 +84,15 @@ def lab() -> None:
     shell_complete=names.policies,
     help="stock, greedy or a scoring policy. May be repeated.  [default: all]",
 )
+@click.option(
+    "--placement",
+    "placements",
+    multiple=True,
+    default=("extender",),
+    type=click.Choice(PLACEMENTS),
+    help="How scores reach kube-scheduler: by its extender, by placement hints (scorer.hints), or not at all, which is "
+    "the policy stock. May be repeated.  [default: extender]",
+)
 @descheduler_option
 @arrivals_option
 @click.option(
@@ -110,7 +120,7 @@ def compare(
     as_json: bool,
     **compared: Any,
 ) -> None:
-    """Replay a trace with the stock scheduler and with each policy, and compare the spread of the load."""
+    """Compare the stock scheduler and all policies on a trace."""
     from equipoise.cli.lab.replays import run_compare
     from equipoise.lab.compare import ComparisonRequest
 
@@ -157,7 +167,7 @@ def whatif(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare all policies on a trace that `lab record` recorded in a cluster."""
+    """Compare all policies on a recording of `lab record`."""
     from equipoise.cli.lab.replays import run_compare
     from equipoise.lab.compare import ComparisonRequest
 
@@ -179,6 +189,13 @@ def whatif(
 )
 @descheduler_option
 @arrivals_option
+@click.option(
+    "--placement",
+    default="extender",
+    show_default=True,
+    type=click.Choice(PLACEMENTS),
+    help="How scores reach kube-scheduler: by its extender, by placement hints, or not at all.",
+)
 @click.option("--weight", "weights", default="5", show_default=True, metavar="A,B,…", help="Weights of the extender.")
 @replay_configuration_option
 @processes_option
@@ -191,6 +208,7 @@ def sweep(
     descheduler: tuple[bool, ...],
     arrivals: int,
     weights: str,
+    placement: "PlacementMode",
     configuration: Path | None,
     processes: int,
     address: str | None,
@@ -216,6 +234,7 @@ def sweep(
         descheduler=descheduler,
         seeds=range(1, arrivals + 1),
         weights=[int(weight) for weight in weights.split(",")],
+        placement=placement,
     )
     run_sweep(trace, points, processes=processes, address=address, out=out)
 

@@ -22,7 +22,7 @@ from equipoise.lab.replay import ReplayPlan, Settings
 from equipoise.lab.report import write_report
 from equipoise.lab.report.comparison import BEST
 from equipoise.lab.report.table import encoded, table
-from equipoise.lab.results import RunFigures
+from equipoise.lab.results import PlacementMode, RunFigures
 from equipoise.lab.runners import on_dask, on_processes
 from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
 
@@ -103,6 +103,7 @@ def replay_points(
     descheduler: Iterable[bool],
     seeds: Iterable[int],
     weights: Iterable[int],
+    placement: PlacementMode,
 ) -> list[Point]:
     """Every combination. Raises ConfigurationError for an invalid value."""
     points = []
@@ -118,6 +119,7 @@ def replay_points(
                 descheduler=with_descheduler,
                 seed=seed,
                 weight=weight,
+                placement=placement,
                 settings=settings,
             )
             points.append(Point(parameters=parameters, inputs=inputs, plan=plan))

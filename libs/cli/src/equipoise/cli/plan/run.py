@@ -184,7 +184,7 @@ def show_changes(changes: PlanChanges, to: Console) -> None:
         line = f"~ {_pod(move)}  {move.node} → {move.target} (was {each.previous_target})"
         to.print(Text(line, style="yellow"))
     for change in changes.nodes:
-        to.print(Text(f"~ node {change.node}: {_node_change(change)}", style="yellow"))
+        to.print(Text(f"~ node {change.node} ({change.strategy}): {_node_change(change)}", style="yellow"))
     for refused in changes.refused_added:
         to.print(Text(f"+ not moved: {_refused_pod(refused)}: {refused.why}"))
     for refused in changes.refused_removed:

@@ -4,6 +4,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from equipoise.cli.options import (
     BusOptions,
@@ -23,7 +24,9 @@ from equipoise.cli.options import (
 @nats_options
 @cluster_options
 @json_option
+@click.pass_context
 def report(
+    context: click.Context,
     now: bool,
     prometheus_url: str | None,
     since: str,
@@ -32,9 +35,10 @@ def report(
     cluster: ClusterOptions,
     as_json: bool,
 ) -> None:
-    """Report where the scorer would have placed the pods of the past days.
+    """Report what is uneven (--now), or where the scorer would have placed pods.
 
-    Needs no extender entry in kube-scheduler and no permission to evict.
+    Without --now: where it would have placed those of the past days. Needs no extender entry in kube-scheduler and no
+    permission to evict.
 
     With --now: report which nodes of the cluster of the kubeconfig are uneven now, which workloads make them so, and
     what the descheduler would change. Reads Prometheus and the API server; needs nothing else, and writes nothing.
@@ -47,6 +51,8 @@ def report(
 
         if html is not None:
             raise click.UsageError("--html is of the report of the past days: omit it, or --now")
+        if context.get_parameter_source("since") is not ParameterSource.DEFAULT:
+            raise click.UsageError("--since is of the report of the past days: omit it, or --now")
         asyncio.run(run_report_now(NowOptions(prometheus_url=prometheus_url, cluster=cluster), as_json=as_json))
         return
     if prometheus_url is not None:

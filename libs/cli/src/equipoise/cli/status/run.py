@@ -23,7 +23,7 @@ from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.options import BusOptions, ClusterOptions, Output
 from equipoise.cli.status.binder_mode import BinderMode, read_binder_mode
-from equipoise.cli.terminal import print_result, table
+from equipoise.cli.terminal import count, print_result, table
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.messages.health import DRY_RUN, REAL
@@ -160,7 +160,8 @@ def show(status: ShownStatus, to: Console, limits_source: str, *, wide: bool = F
         to.print(Text(f"limits: halved until {clock_time(status.halved_until)} after {status.halved_by}"))
     else:
         to.print(Text("limits: in full"))
-    to.print(Text(f"last 24 hours: {status.last_day} evictions, {status.dry_runs_last_day} dry runs"))
+    dry_runs = count(status.dry_runs_last_day or 0, "dry run")
+    to.print(Text(f"last 24 hours: {count(status.last_day, 'eviction')}, {dry_runs}"))
     to.print(Text(f"usage is relative to {limits_source}"))
     for part in _parts(status, wide=wide):
         to.print()

@@ -68,6 +68,7 @@ class DiscoveredGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     """An API group, as in discovery."""
 
     preferred_version: GroupVersion
+    versions: list[GroupVersion] = []
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """The runs of one policy, with or without the descheduler, in one scenario."""
 
     policy: str
-    """As displayed, including `reference` and, where the scenario has both, the sample."""
+    """As displayed, including `reference`, `hints` and, where the scenario has both, the sample."""
 
     runs: tuple[RunFigures, ...]
     """At least one; one for each order of arrivals, the most level first."""
@@ -141,13 +141,13 @@ def compared(figures: Sequence[RunFigures]) -> list[Comparison]:
 
 
 def _comparison(scenario: Scenario, figures: Sequence[RunFigures]) -> Comparison:
-    runs: defaultdict[tuple[str, bool, str], list[RunFigures]] = defaultdict(list)
+    runs: defaultdict[tuple[str, bool, bool, str], list[RunFigures]] = defaultdict(list)
     for run in figures:
-        runs[run.policy, run.descheduler, run.sample].append(run)
+        runs[run.policy, run.placement == "hints", run.descheduler, run.sample].append(run)
     both = len({run.sample for run in figures}) > 1
     cases = [
-        Case(policy=_named(policy, _SAMPLES[sample] if both else ""), runs=tuple(sorted(same, key=level)))
-        for (policy, _, sample), same in runs.items()
+        Case(policy=_named(policy, hints, _SAMPLES[sample] if both else ""), runs=tuple(sorted(same, key=level)))
+        for (policy, hints, _, sample), same in runs.items()
     ]
     cases.sort(key=lambda case: (not case.stock, case.reference, level(case.median), case.median.moved_share))
     valid = _valid(cases)
@@ -159,8 +159,8 @@ def _comparison(scenario: Scenario, figures: Sequence[RunFigures]) -> Comparison
     )
 
 
-def _named(policy: str, sample: str) -> str:
-    notes = [*(["reference"] if policy in REFERENCES else []), *([sample] if sample else [])]
+def _named(policy: str, hints: bool, sample: str) -> str:
+    notes = [note for note in ("reference" * (policy in REFERENCES), "hints" * hints, sample) if note]
     return f"{policy} ({', '.join(notes)})" if notes else policy
 
 

@@ -130,7 +130,7 @@ async def read_installed(kube: Kube, namespace: str) -> StoredLedger | LedgerClo
 def _not_installed(namespace: str) -> NotInstalled:
     return NotInstalled(
         f"namespace {namespace} does not exist: Equipoise is not installed in this cluster, or it is in another "
-        "namespace (`kubernetes.namespace` of --config)"
+        "namespace (--namespace, or `kubernetes.namespace` of --config)"
     )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from equipoise.cli.doctor.checks.approvals import approvals
 from equipoise.cli.doctor.checks.clocks import clocks
 from equipoise.cli.doctor.checks.extender import extender
+from equipoise.cli.doctor.checks.hints import hints
 from equipoise.cli.doctor.checks.kubernetes import kubernetes
 from equipoise.cli.doctor.checks.nodes import nodes
 from equipoise.cli.doctor.checks.permissions import permissions
@@ -25,5 +26,6 @@ CHECKS: Mapping[str, Check] = {
     "nodes": nodes,
     "clocks": clocks,
     "extender": extender,
+    "hints": hints,
 }
 """In the order of the output."""

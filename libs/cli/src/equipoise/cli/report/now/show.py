@@ -82,6 +82,9 @@ def _show_causes(report: NowReport, to: Console) -> None:
             reason(cause),
         )
     to.print(made)
+    if low := ", ".join(str(cause.workload) for cause in report.causes if cause.reason != "placement"):
+        advice = f"Raise the {name} request of {low} to about the usage: new pods are then placed by what they use."
+        to.print(Text(advice))
 
 
 def reason(cause: UnevenWorkload) -> str:

@@ -178,7 +178,7 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
                 draft.refuse(node, "the limit of pending moves is reached")
                 return
             if draft.busy(pod):
-                draft.refuse(node, "another pod of its workload has a pending move", pod)
+                draft.refuse(node, "another pod of its workload moves first", pod)
             else:
                 draft.add(pod, node, target, reason, projected=True)
 

@@ -39,6 +39,9 @@ _BATCH = 200
 _MAX_LOAD = 0.95
 """Load (0..1) up to which a node may be filled beyond its high threshold."""
 
+_SAME_DISTANCE = 0.01
+"""Differences between the hours of a day, in load (0..1), below which a reason names no hour."""
+
 
 class DayWeights(Section, frozen=True, kw_only=True):
     """How much a squared percentage point of each counts."""
@@ -176,14 +179,19 @@ class _DayPool:
         return NodeClassification(node=node.name, state="idle" if idle else "between", load=load)
 
     def reason(self, index: int) -> str:
-        """`its day is 12.3 points above the cluster's, most in cpu at 14:00 UTC: 78.1% against 51.0%`."""
+        """`its day is 12.3 points above the cluster's, most in cpu at 14:00 UTC: 78.1% against 51.0%`.
+
+        Without the time if all times have about the same distance, as where no hour of the past day is known.
+        """
         weighted = self._distance[index] * self.resources[:, np.newaxis]
         resource, slot = np.unravel_index(int(weighted.argmax()), weighted.shape)
-        when = f"at {slot:02}:00 UTC" if slot < SLOTS else "now"
+        when = f" at {slot:02}:00 UTC" if slot < SLOTS else " now"
+        if np.ptp(self._distance[index, resource]) < _SAME_DISTANCE:
+            when = ""
         mean = self.table.mean[resource, slot]
         load = mean + self._distance[index, resource, slot]
         return (
-            f"its day is {self.above[index]:.1f} points above the cluster's, most in {RESOURCES[resource]} {when}: "
+            f"its day is {self.above[index]:.1f} points above the cluster's, most in {RESOURCES[resource]}{when}: "
             f"{load:.1%} against {mean:.1%}"
         )
 
@@ -354,7 +362,7 @@ class _DayPlanner:
             return False
         if self._draft.busy(pod):
             self._table.keep(row)
-            self._draft.refuse(node, "another pod of its workload has a pending move", pod)
+            self._draft.refuse(node, "another pod of its workload moves first", pod)
             return False
         return True
 

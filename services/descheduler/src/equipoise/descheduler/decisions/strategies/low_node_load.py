@@ -286,7 +286,7 @@ class _HotNodePlanner:
         capacity = _capacity(node)
         for pod in in_order(waiting, base=node.base, excess=excess, weights=self._weights, capacity=capacity):
             if draft.busy(pod):
-                draft.refuse(node, "another pod of its workload has a pending move", pod)
+                draft.refuse(node, "another pod of its workload moves first", pod)
                 continue
             choice = self._target_for(pod, source, hot)
             if choice.target is not None:
