@@ -157,8 +157,8 @@ def test_slow_changes_add_up() -> None:
     cluster = a_cluster(8.0, 1.0, 5.0, 3.0)
     cluster.update()
 
-    for step in range(60):
-        cluster.node("node-1", 1.0 + 0.1 * step)
+    for step in range(120):
+        cluster.node("node-1", 1.0 + 0.05 * step)
         hint = cluster.update()[WEB]
 
     assert [["node-3"], ["node-2", "node-1"]] == preferred(hint)
