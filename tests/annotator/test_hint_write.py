@@ -72,7 +72,7 @@ def test_a_change_is_the_part_of_the_weight_that_is_on_other_nodes(case: str) ->
 
 @pytest.mark.parametrize(
     ("fields", "message"),
-    [({"validity": 700}, "validity"), ({"validity": 10}, "validity"), ({"min_interval": 100}, "minInterval")],
+    [({"validity": 700}, "validity"), ({"validity": 0}, "validity"), ({"min_interval": 100}, "minInterval")],
 )
 def test_settings_that_could_not_work_are_refused(fields: dict[str, float], message: str) -> None:
     """The admission policy of the account refuses hints for more than ten minutes."""

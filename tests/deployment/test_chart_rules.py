@@ -62,7 +62,7 @@ WRONG = [
     "annotator: {membership: {leaseDuration: 15}}",
     "annotator: {nodes: {minChange: 5, minInterval: 1h, refreshPeriod: 30m}}",
     "annotator: {workloads: {minChange: 5, minInterval: 0s, refreshPeriod: 30m}}",
-    "annotator: {hints: {validity: 29s}}",
+    "annotator: {hints: {validity: 0s}}",
     "annotator: {hints: {validity: 10m1s}}",
     "annotator: {hints: {minInterval: 0s}}",
     "annotator: {hints: {minInterval: 76s}}",

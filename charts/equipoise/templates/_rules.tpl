@@ -186,7 +186,7 @@ shard '{{ .shard }}' would be shard {{ $number }} of a collector named '{{ trimS
 {{- define "equipoise.rule.HintWriteSettings" }}
 {{- $validity := include "equipoise.seconds" .validity | float64 }}
 {{- $interval := include "equipoise.seconds" .minInterval | float64 }}
-{{- if or (lt $validity 30.0) (gt $validity 600.0) }}validity must be from 30s to 10m
+{{- if or (le $validity 0.0) (gt $validity 600.0) }}validity must be longer than 0s and at most 10m
 {{- else if or (le $interval 0.0) (gt $interval (divf $validity 4)) }}minInterval must be longer than 0s and not longer than a quarter of validity
 {{- end }}
 {{- end }}

@@ -32,8 +32,8 @@ class HintBand(Section, frozen=True, kw_only=True):
     half of it is over, and expire by themselves when Equipoise does not run."""
 
     def __post_init__(self) -> None:
-        if not 30 <= self.validity <= LONGEST_VALIDITY:
-            raise ValueError("validity must be from 30s to 10m")
+        if not 0 < self.validity <= LONGEST_VALIDITY:
+            raise ValueError("validity must be longer than 0s and at most 10m")
         if not 0 < self.min_interval <= self.validity / 4:
             raise ValueError("minInterval must be longer than 0s and not longer than a quarter of validity")
 

@@ -28,7 +28,9 @@ class HintNode(msgspec.Struct, frozen=True, kw_only=True):
     """Those that keep pods away."""
 
 
-UNKNOWN_NODE = HintNode(hostname="", remains=False, headroom=np.full(3, -np.inf), taints=frozenset())
+def unknown_node() -> HintNode:
+    """A node without a placement: no pod fits there."""
+    return HintNode(hostname="", remains=False, headroom=np.full(3, -np.inf), taints=frozenset())
 
 
 def hint_node(placement: NodePlacement) -> HintNode:

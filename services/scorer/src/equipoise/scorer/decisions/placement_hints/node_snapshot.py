@@ -8,7 +8,7 @@ from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.numeric import Array, Flags, Rows, np
 from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.arrays import CandidateNodes
-from equipoise.scorer.state.hint_nodes import UNKNOWN_NODE, HintNode
+from equipoise.scorer.state.hint_nodes import HintNode, unknown_node
 
 
 class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +42,8 @@ def node_snapshot(scoring: ScoringState, known: Mapping[str, HintNode], now: flo
     nodes = table.candidates(names, table.rows(names), now, reserved, spans=scoring.policy.placement_spans)
     if nodes.daily is not None:
         nodes = msgspec.structs.replace(nodes, daily=nodes.daily.detached())
-    found = [known.get(name, UNKNOWN_NODE) for name in names]
+    absent = unknown_node()
+    found = [known.get(name, absent) for name in names]
     sets: dict[frozenset[Taint], int] = {}
     taint_set = [sets.setdefault(each.taints, len(sets)) for each in found]
     unknown = np.any(np.isnan(nodes.load).all(axis=1), axis=1)
