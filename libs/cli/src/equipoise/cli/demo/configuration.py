@@ -26,6 +26,7 @@ REAL_TIME = (
     ("load", "freshness", "skewWarning"),
     ("load", "freshness", "skewUnknown"),
     ("collector", "placementBatchPeriod"),
+    ("annotator", "hints", "validity"),
     ("binder", "limits", "outageThreshold"),
 )
 """Durations that are not compressed, because they concern real clocks and connections and not the time of the trace.
