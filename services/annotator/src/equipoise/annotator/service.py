@@ -252,7 +252,6 @@ class Annotator:
             if members:
                 self._health.warmed_up()
             self._prune()
-            await self._hints.check()
             if members != before:
                 log.info("members changed", members=sorted(members))
                 async for keys in in_batches(self._objects, NODES_PER_BATCH):
