@@ -352,7 +352,8 @@ class Annotator:
 
     def _on_error(self, known: _Object, error: KubeError | TimeoutError) -> None:
         if self._client.on_error(known.target, error):
-            known.backoff = retry_backoff(known.backoff, known.target.band)
+            band = known.target.band
+            known.backoff = retry_backoff(known.backoff, band.min_interval, band.refresh_period)
             known.not_before = self._clock.now() + known.backoff
 
 

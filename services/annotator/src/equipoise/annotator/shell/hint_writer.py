@@ -16,7 +16,7 @@ from typing import NoReturn
 from prometheus_client import Counter, Gauge
 
 from equipoise.annotator.decisions.hint_write import MAX_BYTES, WrittenHints, decide_hints
-from equipoise.annotator.decisions.write_decision import DueWrite
+from equipoise.annotator.decisions.write_decision import DueWrite, retry_backoff
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shell.object_client import REQUEST_TIMEOUT, RETRY_PERIOD, concerns_one_object
 from equipoise.annotator.shell.rate_limiter import RateLimiter
@@ -300,7 +300,7 @@ class HintWriter:
         if isinstance(error, Forbidden) and "is being terminated" in error.message:
             self._on_namespace_deleted(name, known)
             return
-        known.backoff = min(max(2 * known.backoff, RETRY_PERIOD), MAX_BACKOFF)
+        known.backoff = retry_backoff(known.backoff, RETRY_PERIOD, MAX_BACKOFF)
         known.not_before = self._clock.now() + known.backoff
         if isinstance(error, KubeError) and concerns_one_object(error.status):
             self._results.labels(KIND, "refused").inc()
