@@ -97,6 +97,8 @@ class HintTable:
     def update(self, now: float) -> Iterator[None]:
         """Compute all hints again, in steps."""
         self.problem = self._scoring.coverage_problem(now)
+        if not self.problem and not len(self._scoring.nodes):
+            self.problem = "the load of no node is known"
         if self.problem:
             self._scores.clear()
             self._choices, self._hints = {}, {}
