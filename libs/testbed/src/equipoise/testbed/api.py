@@ -15,6 +15,7 @@ import aiohttp
 FIELD_MANAGER = "testbed"
 CONCURRENCY = 16
 POLL_SECONDS = 0.05
+GET_REPEATS = 10
 
 
 class ApiError(RuntimeError):
@@ -59,15 +60,25 @@ class Api:
         token: str | None = None,
         content_type: str = "application/json",
     ) -> Any:
-        """The decoded response; ApiError for 4xx and 5xx."""
+        """The decoded response; ApiError for 4xx and 5xx.
+
+        A GET that the API server asks to repeat later is repeated, as by kubectl: right after a kind was defined,
+        lists of it are refused with 429.
+        """
         assert self._session is not None, "enter the Api first: async with cluster.api() as api"
         headers = {"Authorization": f"Bearer {token or self._token}", "Content-Type": content_type}
-        async with self._session.request(method, self._url + path, json=body, headers=headers) as response:
-            is_json = response.content_type.endswith("json")
-            decoded = await (response.json(content_type=None) if is_json else response.text())
-            if response.status >= 400:
+        repeats_left = GET_REPEATS if method == "GET" else 0
+        while True:
+            async with self._session.request(method, self._url + path, json=body, headers=headers) as response:
+                is_json = response.content_type.endswith("json")
+                decoded = await (response.json(content_type=None) if is_json else response.text())
+                delay = response.headers.get("Retry-After")
+            if response.status < 400:
+                return decoded
+            if response.status != 429 or delay is None or not repeats_left:
                 raise ApiError(method, path, response.status, decoded)
-            return decoded
+            repeats_left -= 1
+            await asyncio.sleep(float(delay))
 
     async def patch(self, path: str, body: Any, *, kind: str = "merge-patch") -> Any:
         """The changed object. `kind`: `merge-patch`, or `strategic-merge-patch`."""
