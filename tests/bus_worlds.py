@@ -1,16 +1,11 @@
 """The two buses with one interface, so that the same tests run on both: in memory, and a real nats-server."""
 
 import asyncio
-import fcntl
-import os
-import random
-import socket
-import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 import nats
@@ -26,6 +21,7 @@ from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.bus import MemoryBus
+from equipoise.testbed.processes.loopback import PortBlock
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -205,27 +201,16 @@ def server_process(directory: Path) -> int:
     return int(file.stem.removeprefix("nats-server_"))
 
 
-_held_ports: list[IO[bytes]] = []
-"""Lock files of the ports that this process was given, open until it ends."""
+_port_blocks: list[PortBlock] = []
 
 
 def free_port() -> int:
-    """A loopback port that no other call returns, in this process or a parallel one, while this process runs.
+    """A loopback port that no other test and no cluster on this machine gets while this process runs.
 
     Below those of outgoing connections: a client of a stopped server must not get its port.
     """
-    directory = Path(tempfile.gettempdir(), f"equipoise-test-ports-{os.getuid()}")
-    directory.mkdir(exist_ok=True)
-    for port in random.sample(range(10_000, 20_000), 100):
-        lock = (directory / str(port)).open("ab")
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                lock.close()
-                continue
-        _held_ports.append(lock)
-        return port
-    raise AssertionError("no port is free")
+    while True:
+        if _port_blocks:
+            with suppress(RuntimeError):  # all ports of the block are taken
+                return _port_blocks[-1].take()
+        _port_blocks.append(PortBlock())

@@ -5,6 +5,7 @@ import configparser
 import fnmatch
 import pkgutil
 import re
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -143,3 +144,11 @@ def test_a_service_lists_its_subscriptions_messages_and_writes(service: str) -> 
 def test_no_module_has_a_name_without_meaning(name: str) -> None:
     """The name of a module describes its contents."""
     assert [] == [module for module in modules() if module.rsplit(".", 1)[-1] == name]
+
+
+def test_no_file_contains_an_unresolved_merge_conflict() -> None:
+    """Documents have no syntax that a conflict would break."""
+    search = ["git", "grep", "-I", "--line-number", "-E", "^(<{7}|>{7}) "]
+    found = subprocess.run(search, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert ("", "", 1) == (found.stdout, found.stderr, found.returncode)
