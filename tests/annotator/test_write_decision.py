@@ -104,7 +104,7 @@ def test_the_backoff_after_refusals_doubles_up_to_the_refresh_period() -> None:
     """From a minute to half an hour, for a node."""
     backoffs = [0.0]
     for _ in range(7):
-        backoffs.append(retry_backoff(backoffs[-1], BAND))
+        backoffs.append(retry_backoff(backoffs[-1], BAND.min_interval, BAND.refresh_period))
     assert backoffs == [0, 60, 120, 240, 480, 960, 1_800, 1_800]
 
 

@@ -251,7 +251,7 @@ def term(hints: Document) -> Document:
 
 @pytest.mark.parametrize("change", INVALID)
 async def test_hints_that_would_make_a_pod_invalid_are_refused(api: Api, cluster: Cluster, change: str) -> None:
-    """When they are written: a policy cannot be told later to ignore what it produced."""
+    """When they are written: a policy cannot ignore later what it produced."""
     hints = yaml.safe_load(yaml.safe_dump(hints_object("quiet", {"Deployment.web": HINT})))
     path = f"{API}/namespaces/quiet/placementhints?dryRun=All"
     await api.request("POST", path, hints)

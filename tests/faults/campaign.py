@@ -48,6 +48,7 @@ async def run_fault(rig: Rig, name: str, seed: int, extent: Extent) -> Result:
     try:
         async with rig.running(seed, name, nats_servers=fault.nats_servers):
             await fault.run(rig, extent)
+            await rig.traffic(fault.minimum)
     except Exception as error:
         inconclusive = str(error) if isinstance(error, Inconclusive) else "".join(format_exception(error))
         rig.stop_programs()

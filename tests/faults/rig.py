@@ -51,6 +51,7 @@ from faults.convergence import differences
 from faults.fakes import FakeCollector, FakeDescheduler, epoch_of, take_lease
 from faults.fault_proxy import FaultProxy
 from faults.history import Convergence, Finding, Stop
+from faults.invariants import MinimumTraffic
 from faults.recording import Recorder
 from faults.sampling import LogSearch, ProcessSampler
 
@@ -61,6 +62,9 @@ INTENT_STREAM = next(stream for stream in STREAMS if stream.work_queue)
 OUTCOMES = "EQUIPOISE_OUTCOME"
 TIMEOUT = 60.0
 """Seconds, even for what should happen at once: the machine may be busy."""
+
+_TRAFFIC_POLL = 0.5
+"""Seconds: each time, the audit log is read."""
 
 SAMPLE_PERIOD = 1.0
 """Seconds between two samples of the processes."""
@@ -316,6 +320,18 @@ class Rig:
         """Until so many more intents are settled."""
         have = len(self.recorder.settled)
         await self.until(lambda: len(self.recorder.settled) >= have + more, f"{more} more outcomes", seconds=seconds)
+
+    async def traffic(self, minimum: MinimumTraffic) -> None:
+        """Until the run has had so much, by the audit log. A run without it is inconclusive."""
+
+        async def reached() -> bool:
+            if not minimum.missing(self.recorder.history(self.since)):
+                return True
+            await asyncio.sleep(_TRAFFIC_POLL)
+            return False
+
+        with suppress(Inconclusive):
+            await self.until(reached, "enough traffic")
 
     async def all_settled(self, *, seconds: float = TIMEOUT) -> None:
         """Until no intent is pending; the checks report those that remain."""

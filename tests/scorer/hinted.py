@@ -29,8 +29,11 @@ SETTINGS = HintSettings(
 class HintedCluster:
     """Nodes of 10 cores, node-0 on; messages are received by the scoring state and the table."""
 
-    def __init__(self, policy: ScoringPolicy | None = None, settings: HintSettings = SETTINGS) -> None:
-        self.scoring = ScoringState(LoadSettings(), ScoringSettings(policy=policy or WaterLevel(), hints=settings))
+    def __init__(
+        self, policy: ScoringPolicy | None = None, settings: HintSettings = SETTINGS, load: LoadSettings | None = None
+    ) -> None:
+        scorer = ScoringSettings(policy=policy or WaterLevel(), hints=settings)
+        self.scoring = ScoringState(load or LoadSettings(), scorer)
         self.table = HintTable(self.scoring, settings)
         self._sequence = 1
 
@@ -56,7 +59,8 @@ class HintedCluster:
     def update(self, now: float = NOW) -> dict[Workload, WorkloadHint]:
         """Compute and return all hints."""
         self._sequence += 1
-        self.scoring.on_cycle(a_cycle(len(self.scoring.nodes), sequence=self._sequence, queried_at=now))
+        nodes = max(1, len(self.scoring.nodes))
+        self.scoring.on_cycle(a_cycle(nodes, sequence=self._sequence, queried_at=now))
         for _ in self.table.update(now):
             pass
         return self.table.hints(now)

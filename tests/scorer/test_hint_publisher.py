@@ -76,7 +76,7 @@ async def test_outdated_data_empty_the_hints(start: Start) -> None:
     assert {} == published(running)[-1].hints
 
 
-async def test_neutral_scores_empty_the_hints(start: Start) -> None:
+async def test_with_neutral_scores_no_hints_are_computed(start: Start) -> None:
     """`scorer.neutral` removes Equipoise from scheduling, however it takes part in it."""
     running = await start(hinting(neutral=True))
     await publish_cluster(running)
@@ -84,6 +84,7 @@ async def test_neutral_scores_empty_the_hints(start: Start) -> None:
     await running.clock.advance(INTERVAL)
 
     assert [] == published(running)
+    assert running.metrics.get_sample_value("equipoise_scorer_hint_update_duration_seconds_count") == 0
 
 
 async def test_an_intent_changes_the_hint_at_once(start: Start) -> None:

@@ -10,6 +10,7 @@ from scorer.clusters import an_outcome
 from scorer.hinted import SETTINGS, WEB, HintedCluster, a_pod_of, avoided, preferred
 from scorer.test_laws import EXAMPLES
 
+from equipoise.contracts.configuration.settings import Coverage, LoadSettings
 from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.kubernetes.workload import Workload
@@ -100,6 +101,14 @@ def test_without_sufficient_data_there_are_no_hints() -> None:
     assert {} == cluster.table.hints(NOW + 3_600)
     assert "no collector has completed a cycle" in cluster.table.problem
     assert cluster.update()
+
+
+def test_without_nodes_there_are_no_hints() -> None:
+    """Also if `load.coverage.score` is 0, by which the data of no node are sufficient."""
+    cluster = HintedCluster(load=LoadSettings(coverage=Coverage(score=0)))
+    cluster.measured()
+
+    assert {} == cluster.update()
 
 
 def test_a_level_cluster_gets_no_hints() -> None:

@@ -338,7 +338,7 @@ def test_a_cleared_row_is_empty() -> None:
 def fit(placement: NodePlacement, cpu: float = 1.0, memory: float = GIB) -> bool:
     """On a node of 10 cores and 64 GiB by default."""
     left = headroom(placement, requests_and_limits(placement)[0])
-    return bool(fits(left[np.newaxis], np.array([cpu, memory]))[0])
+    return bool(fits(left[np.newaxis], np.array([[cpu, memory]]))[0, 0])
 
 
 def test_a_pod_fits_if_its_requests_are_free() -> None:

@@ -1,7 +1,10 @@
 """The terms of a hint."""
 
+import msgspec
 from scorer.hinted import SETTINGS
 
+from equipoise.contracts.hints.definition import MAX_TERMS
+from equipoise.scorer.decisions.placement_hints.settings import TermSettings
 from equipoise.scorer.decisions.placement_hints.terms import hint_for_replacements, workload_hint
 
 
@@ -29,6 +32,17 @@ def test_a_replacement_has_a_hint_also_if_its_workload_has_none() -> None:
     assert [(100, ("target",))] == [(term.weight, term.hostnames) for term in hint.prefer]
     assert hint.avoid is not None
     assert ("left",) == hint.avoid.hostnames
+
+
+def test_with_a_target_there_are_no_more_terms_than_an_object_may_have() -> None:
+    """The API server would refuse the hints of the whole namespace. The target takes the place of the last term."""
+    nodes = [f"node-{number}" for number in range(MAX_TERMS)]
+    settings = msgspec.structs.replace(SETTINGS, terms=(TermSettings(weight=50, nodes=1),) * MAX_TERMS)
+    hint = hint_for_replacements(workload_hint(nodes, [], settings), ["target"], [], settings)
+
+    assert hint is not None
+    assert ["target", *nodes[:-1]] == [name for term in hint.prefer for name in term.hostnames]
+    assert len(hint.prefer) == MAX_TERMS
 
 
 def test_a_node_that_a_pod_left_is_no_target_of_another_one() -> None:

@@ -3,6 +3,7 @@
 from builders import NOW, a_placed_pod, a_placement, a_workload
 
 from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.scorer.state.hint_nodes import hint_node
 from equipoise.scorer.state.workload_pods import WorkloadPods
 
 GPU = Taint(key="gpu", effect="NoSchedule")
@@ -51,8 +52,7 @@ def test_the_latest_pod_is_kept_while_the_workload_is_known() -> None:
 def test_pods_tolerate_the_taints_of_their_nodes() -> None:
     """A taint that only prefers other pods keeps none away."""
     pods = WorkloadPods(SPAN)
-    pods.on_placement(
-        a_placement("a", [a_placed_pod("1")], taints=[GPU, Taint(key="x", effect="PreferNoSchedule")]), [], NOW
-    )
+    placement = a_placement("a", [a_placed_pod("1")], taints=[GPU, Taint(key="x", effect="PreferNoSchedule")])
+    pods.on_placement(placement, [], NOW)
 
-    assert {a_workload(): {GPU}} == pods.tolerated()
+    assert {a_workload(): {GPU}} == pods.tolerated({"a": hint_node(placement)})

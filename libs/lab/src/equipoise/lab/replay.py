@@ -288,13 +288,8 @@ class Replay:
 
     def _update_hints(self, now: float) -> None:
         assert self._hints is not None
-        self._hints.update(self._origin + now)
-        self._write_hints(now)
-
-    def _write_hints(self, now: float) -> None:
-        assert self._hints is not None
-        write = self._hints.read(self._origin + now)
-        self._events.at(now + self._plan.hint_delay, lambda _: write())
+        hints, computed = self._hints, self._hints.compute(self._origin + now)
+        self._events.at(now + self._plan.hint_delay, lambda _: hints.write(computed))
 
     # result
 

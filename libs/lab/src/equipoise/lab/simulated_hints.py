@@ -1,6 +1,6 @@
 """Placement hints in a replay: the scorer's table, and the node affinity that new pods get from it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -25,19 +25,15 @@ class SimulatedHints:
     def on_placement(self, message: NodePlacement, placed: Sequence[PlacedPod], now: float) -> None:
         self._table.on_placement(message, placed, now)
 
-    def update(self, now: float) -> None:
-        """Compute all hints."""
+    def compute(self, now: float) -> Mapping[Workload, WorkloadHint]:
+        """All hints, to be written later."""
         for _ in self._table.update(now):
             pass
+        return self._table.hints(now)
 
-    def read(self, now: float) -> Callable[[], None]:
-        """Read all hints; the result writes them."""
-        hints = self._table.hints(now)
-
-        def write() -> None:
-            self._written = hints
-
-        return write
+    def write(self, hints: Mapping[Workload, WorkloadHint]) -> None:
+        """New pods get these hints from now on."""
+        self._written = hints
 
     def preferred(self, pod: PodDemand) -> Ints | None:
         """Per node: the weights of the terms that it matches; None: the pod gets no hint."""

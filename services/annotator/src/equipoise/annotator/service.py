@@ -252,7 +252,6 @@ class Annotator:
             if members:
                 self._health.warmed_up()
             self._prune()
-            await self._hints.check()
             if members != before:
                 log.info("members changed", members=sorted(members))
                 async for keys in in_batches(self._objects, NODES_PER_BATCH):
@@ -353,7 +352,8 @@ class Annotator:
 
     def _on_error(self, known: _Object, error: KubeError | TimeoutError) -> None:
         if self._client.on_error(known.target, error):
-            known.backoff = retry_backoff(known.backoff, known.target.band)
+            band = known.target.band
+            known.backoff = retry_backoff(known.backoff, band.min_interval, band.refresh_period)
             known.not_before = self._clock.now() + known.backoff
 
 

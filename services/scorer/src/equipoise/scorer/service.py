@@ -9,13 +9,7 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 
-from equipoise.contracts.bus.subjects import (
-    PREFIX,
-    SCORE_EXPLAIN,
-    cluster_review,
-    decision,
-    placement_advice,
-)
+from equipoise.contracts.bus.subjects import PREFIX, SCORE_EXPLAIN, cluster_review, decision, placement_advice
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.load.latest import is_acceptable
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
@@ -68,8 +62,8 @@ class Scorer:
         self._metrics = ScorerMetrics(self.metrics)
         self._state = ScoringState(self.load, self.settings, max_score=self.settings.extender.max_score)
         self._hints = None
-        if self.settings.hints.enabled:
-            self._hints = HintPublisher(self._state, self.settings, self.clock, self._metrics, self.identity)
+        if self.settings.hints.enabled and not self.settings.neutral:
+            self._hints = HintPublisher(self._state, self.settings.hints, self.clock, self._metrics, self.identity)
         self._shadow_failed = False
         self._reviewer = ClusterReviewer(self.thresholds.high)
         advice_per_second = self.settings.advice.per_second

@@ -7,15 +7,16 @@ import msgspec
 from equipoise.contracts.fit.values import FitNode, FitPod
 from equipoise.contracts.kubernetes.labels import selects_node
 from equipoise.contracts.kubernetes.objects import Taint, Toleration
-from equipoise.contracts.kubernetes.taints import tolerates
+from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS, tolerates
 
-_FORBIDDING = ("NoSchedule", "NoExecute")
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
 def untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> Taint | None:
     """The first taint that is not tolerated."""
-    return next((taint for taint in taints if taint.effect in _FORBIDDING and not tolerates(tolerations, taint)), None)
+    return next(
+        (taint for taint in taints if taint.effect in BLOCKING_EFFECTS and not tolerates(tolerations, taint)), None
+    )
 
 
 def chosen_by(pod: FitPod, node: FitNode) -> bool:

@@ -15,6 +15,9 @@ REMOVAL_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disr
 CANDIDATE_TAINTS = frozenset({"DeletionCandidateOfClusterAutoscaler"})
 """The node may be removed soon: it is no target."""
 
+BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
+"""Of taints that keep pods away which do not tolerate them."""
+
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 """Any other text, such as 007 or +1, matches no comparison."""
 

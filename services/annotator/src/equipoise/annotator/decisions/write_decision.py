@@ -74,12 +74,12 @@ def decide(
     return None
 
 
-def retry_backoff(backoff: float, band: DeadBand) -> float:
+def retry_backoff(backoff: float, shortest: float, longest: float) -> float:
     """Seconds until a refused write is tried again, after the previous backoff (0: none).
 
     A permission may be missing only briefly, while roles or the fence are applied.
     """
-    return min(max(2 * backoff, band.min_interval), band.refresh_period)
+    return min(max(2 * backoff, shortest), longest)
 
 
 def largest_change(before: Mapping[str, float], after: Mapping[str, float], scale: Scale, min_change: float) -> str:

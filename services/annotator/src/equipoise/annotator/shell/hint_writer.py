@@ -16,7 +16,7 @@ from typing import NoReturn
 from prometheus_client import Counter, Gauge
 
 from equipoise.annotator.decisions.hint_write import MAX_BYTES, WrittenHints, decide_hints
-from equipoise.annotator.decisions.write_decision import DueWrite
+from equipoise.annotator.decisions.write_decision import DueWrite, retry_backoff
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shell.object_client import REQUEST_TIMEOUT, RETRY_PERIOD, concerns_one_object
 from equipoise.annotator.shell.rate_limiter import RateLimiter
@@ -38,6 +38,9 @@ FENCE = "equipoise-hints-fence"
 
 POLICY_PERIOD = 30.0
 """Seconds between two checks of the policy that adds the hints to pods."""
+
+CHECK_PERIOD = 5.0
+"""Seconds between two checks of all namespaces."""
 
 WRITERS = 4
 """Tasks: a slow request does not block others."""
@@ -130,8 +133,8 @@ class HintWriter:
             known.computed_at, known.hints, known.left_out = message.computed_at, hints, left_out
         self._consider(message.namespace)
 
-    async def check(self) -> None:
-        """Every few seconds: consider all namespaces, and report problems.
+    async def _check(self) -> None:
+        """Consider all namespaces, and report problems.
 
         A namespace may be due without a new message: after the minimum interval, or because its replica ended.
         """
@@ -184,8 +187,14 @@ class HintWriter:
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._check_policy(), name="check the policy of hints")
+            tasks.create_task(self._check_regularly(), name="check all hints")
             for number in range(WRITERS):
                 tasks.create_task(self._work(), name=f"write hints {number}")
+
+    async def _check_regularly(self) -> NoReturn:
+        while True:
+            await self._check()
+            await self._clock.sleep(CHECK_PERIOD)
 
     async def _check_policy(self) -> NoReturn:
         """Nothing is written while no policy would add the hints, or while this account is not restricted."""
@@ -202,7 +211,7 @@ class HintWriter:
                 problem = f"it is unknown whether the API server adds placement hints to pods: {error}"
             self._health.set_problem("hints", problem)
             if self._policy != before:
-                await self.check()
+                await self._check()
             await self._clock.sleep(POLICY_PERIOD)
 
     async def _find_policy(self) -> tuple[OwnerReference | None, str | None]:
@@ -291,7 +300,7 @@ class HintWriter:
         if isinstance(error, Forbidden) and "is being terminated" in error.message:
             self._on_namespace_deleted(name, known)
             return
-        known.backoff = min(max(2 * known.backoff, RETRY_PERIOD), MAX_BACKOFF)
+        known.backoff = retry_backoff(known.backoff, RETRY_PERIOD, MAX_BACKOFF)
         known.not_before = self._clock.now() + known.backoff
         if isinstance(error, KubeError) and concerns_one_object(error.status):
             self._results.labels(KIND, "refused").inc()

@@ -11,8 +11,8 @@ from equipoise.runtime.bus import Delivery
 from equipoise.runtime.process.clock import Clock
 from equipoise.scorer.decisions.placement_hints.hint_table import HintTable
 from equipoise.scorer.decisions.placement_hints.publication import HintPublication
+from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 from equipoise.scorer.decisions.scoring_state import ScoringState
-from equipoise.scorer.settings import ScorerSettings
 from equipoise.scorer.shell.metrics import ScorerMetrics
 from equipoise.scorer.state.scorer_replicas import ScorerReplicas
 
@@ -21,13 +21,12 @@ class HintPublisher:
     """Of one replica: each namespace is published by one."""
 
     def __init__(
-        self, scoring: ScoringState, settings: ScorerSettings, clock: Clock, metrics: ScorerMetrics, identity: str
+        self, scoring: ScoringState, settings: HintSettings, clock: Clock, metrics: ScorerMetrics, identity: str
     ) -> None:
-        self._interval = settings.hints.interval
-        self._neutral = settings.neutral
+        self._interval = settings.interval
         self._clock = clock
         self._metrics = metrics
-        self._table = HintTable(scoring, settings.hints)
+        self._table = HintTable(scoring, settings)
         self._publication = HintPublication()
         self._replicas = ScorerReplicas(identity)
         self._evicted = asyncio.Event()
@@ -68,7 +67,7 @@ class HintPublisher:
 
     async def _publish(self, publish: Callable[[str, Message], Awaitable[bool]]) -> None:
         now = self._clock.now()
-        hints = {} if self._neutral else self._table.hints(now)
+        hints = self._table.hints(now)
         self._metrics.hinted_workloads.set(len(hints))
         for message in self._publication.due(hints, lambda namespace: self._replicas.owns(namespace, now), now):
             await asyncio.sleep(0)

@@ -4,12 +4,11 @@ import msgspec
 
 from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects import Taint
-from equipoise.contracts.kubernetes.taints import being_removed, may_be_removed
+from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS, being_removed, may_be_removed
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.numeric import Array, np
 from equipoise.scorer.state.load_correction import requests_and_limits
 from equipoise.scorer.state.node_table import headroom
-from equipoise.scorer.state.workload_pods import blocking_taints
 
 
 class HintNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,5 +39,5 @@ def hint_node(placement: NodePlacement) -> HintNode:
         hostname=placement.labels.get(HOSTNAME, ""),
         remains=not (being_removed(placement.taints) or may_be_removed(placement.taints)),
         headroom=headroom(without_taints, requests_and_limits(placement)[0]),
-        taints=blocking_taints(placement.taints),
+        taints=frozenset(taint for taint in placement.taints if taint.effect in BLOCKING_EFFECTS),
     )

@@ -11,6 +11,7 @@ from itertools import accumulate, repeat
 import msgspec
 
 from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES, UsageOf, amounts
 from equipoise.contracts.load.demand import EstimateSource, fresh_windows, pod_usage
@@ -36,8 +37,6 @@ _CLUSTER_LOAD_LIFETIME = 1.0
 
 _ROUNDING = 1e-9
 """Share of the allocatable by which sums of requests may be inexact."""
-
-_BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 UNCHANGED_BY_PODS: tuple[Statistic, ...] = ("deviation", "system")
 """Statistics that a pod does not change, or not in a known way."""
@@ -234,7 +233,7 @@ class NodeTable:
 
         The chosen node is left out if it is unknown or empty.
         """
-        fitting = fits(self._table.headroom, requests)
+        [fitting] = fits(self._table.headroom, requests[np.newaxis])
         if (row := self._rows.get(chosen)) is not None:
             fitting[row] = True
         found = [(name, row) for name, row in self._rows.items() if fitting[row]]
@@ -474,7 +473,7 @@ def headroom(placement: NodePlacement, requests: Array) -> Array:
 
     NaN is unknown. −∞ if the node is not ready, cordoned or tainted: the scorer does not know the tolerations of pods.
     """
-    tainted = any(taint.effect in _BLOCKING_EFFECTS for taint in placement.taints)
+    tainted = any(taint.effect in BLOCKING_EFFECTS for taint in placement.taints)
     if not placement.ready or placement.cordoned or tainted:
         return np.full(len(requests) + 1, -np.inf)
     allocatable = np.array(amounts(placement.allocatable))
@@ -482,11 +481,13 @@ def headroom(placement: NodePlacement, requests: Array) -> Array:
 
 
 def fits(headrooms: Array, requests: Array) -> Flags:
-    """For each row of `headrooms` (nodes × (resources + 1)): can it take one more pod with these requests?
+    """pods × nodes: can each node take one more pod with these requests?
 
-    A pod without a request for a resource needs none of it; an unknown headroom is none.
+    `headrooms` are nodes × (resources, pods), `requests` pods × resources. A pod without a request for a resource needs
+    none of it; an unknown headroom is none.
     """
-    needed = np.append(requests, 1.0)
-    with np.errstate(invalid="ignore"):
-        enough: Flags = ((headrooms >= needed) | ((needed == 0.0) & (headrooms > -np.inf))).all(axis=1)
-    return enough
+    fit: Flags = np.broadcast_to(headrooms[:, -1] >= 1.0, (len(requests), len(headrooms))).copy()
+    for resource in range(len(RESOURCES)):
+        needed, left = requests[:, resource, np.newaxis], headrooms[:, resource]
+        fit &= (left >= needed) | ((needed == 0.0) & (left > -np.inf))
+    return fit

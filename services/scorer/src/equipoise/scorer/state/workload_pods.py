@@ -1,20 +1,12 @@
 """The placed pods of each workload: how many there are, what they request, which taints they tolerate, and new ones."""
 
 from collections import Counter, deque
-from collections.abc import Iterable
-
-import msgspec
+from collections.abc import Iterable, Mapping
 
 from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-
-BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
-
-
-class _NodePods(msgspec.Struct, frozen=True):
-    counts: Counter[Workload]
-    taints: frozenset[Taint]
+from equipoise.scorer.state.hint_nodes import HintNode
 
 
 class WorkloadPods:
@@ -27,17 +19,15 @@ class WorkloadPods:
         self.latest: dict[Workload, PlacedPod] = {}
         """By workload: the pod that was placed last, also if it is gone since."""
 
-        self._nodes: dict[str, _NodePods] = {}
+        self._on_node: dict[str, Counter[Workload]] = {}
         self._recent: deque[tuple[float, Workload]] = deque()
 
     def on_placement(self, message: NodePlacement, placed: Iterable[PlacedPod], now: float) -> None:
         """Use a node's placement; `placed` are the pods that are new on it."""
-        before = self._nodes.pop(message.node, None)
-        if before is not None:
-            self._add(before.counts, -1)
+        self._add(self._on_node.pop(message.node, Counter()), -1)
         if not message.removed:
             counts = Counter(pod.workload for pod in message.pods if pod.workload is not None and not pod.terminating)
-            self._nodes[message.node] = _NodePods(counts, blocking_taints(message.taints))
+            self._on_node[message.node] = counts
             self._add(counts, 1)
         for pod in placed:
             if pod.workload is None:
@@ -59,12 +49,12 @@ class WorkloadPods:
         self._recent = deque(each for each in self._recent if each[0] > now - self.span)
         return Counter(workload for _, workload in self._recent)
 
-    def tolerated(self) -> dict[Workload, set[Taint]]:
+    def tolerated(self, nodes: Mapping[str, HintNode]) -> dict[Workload, set[Taint]]:
         """The taints of the nodes on which a workload has pods: its pods tolerate them. Most workloads have none."""
         found: dict[Workload, set[Taint]] = {}
-        for node in self._nodes.values():
+        for name, node in nodes.items():
             if node.taints:
-                for workload in node.counts:
+                for workload in self._on_node.get(name, ()):
                     found.setdefault(workload, set()).update(node.taints)
         return found
 
@@ -72,8 +62,3 @@ class WorkloadPods:
         """Remove what is kept of workloads that have no pod and are not among `known`."""
         kept = {*known, *self.replicas}
         self.latest = {workload: pod for workload, pod in self.latest.items() if workload in kept}
-
-
-def blocking_taints(taints: Iterable[Taint]) -> frozenset[Taint]:
-    """The taints that keep pods away which do not tolerate them."""
-    return frozenset(taint for taint in taints if taint.effect in BLOCKING_EFFECTS)

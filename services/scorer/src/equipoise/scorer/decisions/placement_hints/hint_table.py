@@ -24,6 +24,7 @@ from equipoise.scorer.decisions.placement_hints.workload_demands import Workload
 from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.arrays import Demand, Demands
 from equipoise.scorer.state.hint_nodes import HintNode, hint_node
+from equipoise.scorer.state.node_table import fits
 from equipoise.scorer.state.workload_pods import WorkloadPods
 
 HINTED_KINDS = frozenset(
@@ -97,6 +98,8 @@ class HintTable:
     def update(self, now: float) -> Iterator[None]:
         """Compute all hints again, in steps."""
         self.problem = self._scoring.coverage_problem(now)
+        if not self.problem and not len(self._scoring.nodes):
+            self.problem = "the load of no node is known"
         if self.problem:
             self._scores.clear()
             self._choices, self._hints = {}, {}
@@ -140,7 +143,7 @@ class HintTable:
         factor = self._settings.interval / self._pods.span
         counts = expected_pods(workloads, self._pods.replicas, self._pods.recent(now), factor)
         expected = dict(zip(workloads, counts.tolist(), strict=True))
-        tolerated = self._pods.tolerated()
+        tolerated = self._pods.tolerated(self._nodes)
         before, self._choices = self._choices, {}
         sent = np.zeros((len(snapshot.hostnames), len(RESOURCES)))
         for choice in before.values():
@@ -230,15 +233,11 @@ def _is_hinted(workload: Workload) -> bool:
 
 
 def _fit(demands: Demands, headroom: Array) -> Flags:
-    """pods × nodes: see `node_table.fits`. A pod whose requests are not known requests what it uses."""
+    """pods × nodes. A pod whose requests are not known requests what it uses."""
     requests = np.array([each.requests for each in demands.each])
     unknown = ~requests.any(axis=1)
     requests[unknown] = demands.usage[unknown, 0]
-    fit: Flags = np.broadcast_to(headroom[:, -1] >= 1.0, (len(requests), len(headroom))).copy()
-    for resource in range(len(RESOURCES)):
-        needed, left = requests[:, resource, np.newaxis], headroom[:, resource]
-        fit &= (left >= needed) | ((needed == 0.0) & (left > -np.inf))
-    return fit
+    return fits(headroom, requests)
 
 
 def _blocked(

@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section, Share
+from equipoise.contracts.hints.definition import MAX_TERMS
 from equipoise.contracts.messages.placement import MAX_HOSTNAMES
 
 TermWeight = Annotated[int, Meta(ge=1, le=100)]
@@ -28,7 +29,7 @@ class HintSettings(Section, frozen=True, kw_only=True):
     interval: Duration = Duration(15)
     """How often hints are computed."""
 
-    terms: Annotated[tuple[TermSettings, ...], Meta(min_length=1, max_length=10)] = (
+    terms: Annotated[tuple[TermSettings, ...], Meta(min_length=1, max_length=MAX_TERMS)] = (
         TermSettings(weight=50, nodes=10),
         TermSettings(weight=38, nodes=10),
         TermSettings(weight=25, nodes=10),

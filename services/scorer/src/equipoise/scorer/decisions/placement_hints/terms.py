@@ -1,7 +1,8 @@
 """Writes the hint of one workload: preferred nodes in terms of decreasing weight, and a term of nodes to avoid."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
+from equipoise.contracts.hints.definition import MAX_TERMS
 from equipoise.contracts.messages.placement import MAX_HOSTNAMES, WeightedNodes, WorkloadHint
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 
@@ -27,8 +28,7 @@ def workload_hint(best: Iterable[str], worst: Iterable[str], settings: HintSetti
         if hostnames := preferred[start:end]:
             terms.append(WeightedNodes(weight=term.weight, hostnames=hostnames))
         start = end
-    avoid = WeightedNodes(weight=settings.avoided_weight, hostnames=avoided) if avoided else None
-    return WorkloadHint(prefer=tuple(terms), avoid=avoid) if terms or avoid else None
+    return _hint(terms, avoided, settings)
 
 
 def hint_for_replacements(
@@ -48,6 +48,10 @@ def hint_for_replacements(
             terms.append(WeightedNodes(weight=max(1, round(factor * term.weight)), hostnames=others))
     worst = () if hint is None or hint.avoid is None else hint.avoid.hostnames
     avoided = (*left, *_without(worst, (*first, *left)))[:MAX_HOSTNAMES]
+    return _hint(terms[:MAX_TERMS], avoided, settings)
+
+
+def _hint(terms: Sequence[WeightedNodes], avoided: tuple[str, ...], settings: HintSettings) -> WorkloadHint | None:
     avoid = WeightedNodes(weight=settings.avoided_weight, hostnames=avoided) if avoided else None
     return WorkloadHint(prefer=tuple(terms), avoid=avoid) if terms or avoid else None
 
