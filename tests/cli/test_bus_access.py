@@ -198,7 +198,6 @@ async def test_servers_see_which_command_is_connected(
     assert f"equipoise-{name}" in {each.get("name") for each in closed["connections"]}
 
 
-@pytest.mark.weekly  # once it did not end within two minutes, beside other tests
 async def test_what_ends_a_connection_is_printed(installed: Installation) -> None:
     """Once, though the command connects again and again; it goes on when the port is there again."""
     target = installed.kubelet.targets[CLIENT_PORT]

@@ -99,6 +99,24 @@ async def test_waiting_for_the_server_can_be_cancelled(tmp_path: Path) -> None:
     assert opening.cancelled()
 
 
+@pytest.mark.parametrize("with_response", [False, True])
+async def test_a_publisher_can_be_cancelled_at_any_time(world: NatsWorld, with_response: bool) -> None:
+    """Also in the very moment in which the server responds. The bus can still be used."""
+    beat = Heartbeat(service="scorer", id="a", version="1", ready=True, at=0.0)
+    publishing = asyncio.create_task(world.bus.publish(subjects.health("scorer", "a"), beat))
+    responses = world.bus._link.client._pongs
+    while not responses:  # noqa: ASYNC110  the client has no event for it
+        await asyncio.sleep(0)
+    if with_response:
+        responses[-1].add_done_callback(lambda _: publishing.cancel())
+    else:
+        publishing.cancel()
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.wait([publishing])
+        assert publishing.cancelled()
+        await say(world, "a")
+
+
 async def test_a_password_is_read_again_at_every_connection(tmp_path: Path) -> None:
     """A wrong password keeps the bus waiting; once the file holds the right one it is let in."""
     configuration = permission_file(dict.fromkeys(USERS, "right"))
