@@ -6,9 +6,13 @@ later than the API's by less than that resolution and the delay of the watch.
 
 from datetime import datetime
 
+from equipoise.contracts.hints.hinted_pod import hint_weights
+from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.objects import (
+    Affinity,
     Condition,
     Container,
+    NodeAffinity,
     ObjectMeta,
     Pod,
     PodSpec,
@@ -17,11 +21,14 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
 from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS_LABEL, priority_class_of, qos_of
-from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 
 MAX_WATCH_DELAY = 2.0
 """Seconds between the API's time of an event and its arrival here up to which the arrival time is used."""
+
+_PENDING = "Pending"
+"""Phase of pods that do not run yet, placed or not."""
 
 FINISHED = frozenset({"Succeeded", "Failed"})
 """Phases of pods that use nothing any more, though their object still exists."""
@@ -45,6 +52,7 @@ def trimmed(pod: Pod) -> Pod:
             creation_timestamp=meta.creation_timestamp,
             deletion_timestamp=meta.deletion_timestamp,
             labels={label: meta.labels[label] for label in _LABELS if label in meta.labels},
+            annotations={HINTED: meta.annotations[HINTED]} if _may_show_hint(pod) else {},
             owner_references=meta.owner_references,
         ),
         spec=PodSpec(
@@ -54,6 +62,7 @@ def trimmed(pod: Pod) -> Pod:
             overhead=spec.overhead,
             resources=spec.resources,
             priority=spec.priority,
+            affinity=_preferences(spec.affinity) if _may_show_hint(pod) else None,
         ),
         status=PodStatus(
             phase=status.phase,
@@ -78,6 +87,16 @@ def trimmed_owner(owner: WorkloadObject) -> WorkloadObject:
     )
 
 
+def _may_show_hint(pod: Pod) -> bool:
+    """A hint has many names, and is kept only until the pod runs: `placed_pod` has found it by then."""
+    return pod.status.phase == _PENDING and HINTED in pod.metadata.annotations
+
+
+def _preferences(affinity: Affinity | None) -> Affinity | None:
+    nodes = affinity.node_affinity if affinity else None
+    return None if nodes is None else Affinity(node_affinity=NodeAffinity(preferred=nodes.preferred))
+
+
 def _trimmed(container: Container) -> Container:
     return Container(resources=container.resources, restart_policy=container.restart_policy)
 
@@ -91,8 +110,13 @@ def precise_time(reported: float, received: float) -> float:
     return received if reported <= received <= reported + MAX_WATCH_DELAY else reported
 
 
-def placed_pod(pod: Pod, before: PlacedPod | None, now: float, start_timeout: float) -> PlacedPod:
-    """The pod on its node. Times found `before` are kept: after a restart the watch has less precise ones."""
+def placed_pod(
+    pod: Pod, before: PlacedPod | None, now: float, start_timeout: float, hostname: str | None = None
+) -> PlacedPod:
+    """The pod on its node. Times and the hint found `before` are kept: later they are less precise, or not known.
+
+    `hostname`: the label of its node; None: the node is not known.
+    """
     meta, status = pod.metadata, pod.status
     # A static pod may lack the condition.
     created_at = unix_seconds(meta.creation_timestamp)
@@ -110,7 +134,20 @@ def placed_pod(pod: Pod, before: PlacedPod | None, now: float, start_timeout: fl
         priority_class=priority_class_of(meta.labels, pod.spec.priority, qos_of(status.qos_class)),
         requests=_requests(pod),
         limits=_limits(pod),
+        hint=before.hint if before else _hint(pod, hostname),
     )
+
+
+def _hint(pod: Pod, hostname: str | None) -> PlacedHint | None:
+    if pod.status.phase != _PENDING:
+        return None
+    weights = hint_weights(pod)
+    if weights is None:
+        return PlacedHint()
+    if hostname is None:
+        return None
+    preferred = sum(weight > 0 for weight in weights.values())
+    return PlacedHint(preferred=preferred, avoided=len(weights) - preferred, weight=weights.get(hostname, 0))
 
 
 def _since(status: PodStatus, condition: str, reason: str = "") -> float | None:
