@@ -19,7 +19,7 @@ help: ## Show this help
 demo: ## Run Equipoise on a throwaway real cluster (TRACE=DIR replays a slice of a trace)
 	@./run equipoise demo $(if $(TRACE),--trace "$(TRACE)") $(ARGS)
 
-up: ## Run Equipoise against the context of your kubeconfig, without evictions or annotations (ARGS="--prometheus URL")
+up: ## Run Equipoise against the context of your kubeconfig, without evictions or annotations (ARGS="--prometheus URL" if it is not found)
 	@./run equipoise up $(ARGS)
 
 test: ## Run all tests: on real clusters, and in parallel the tests that need none

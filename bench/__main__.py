@@ -7,6 +7,7 @@ MODULES = {
     "score_all": "score_all",
     "refresh_all": "score_all",
     "prioritize_cpu": "score_all",
+    "hints": "hints",
     "prioritize_http": "prioritize_http",
     "scorer_memory": "scorer_state",
     "scorer_warm_start": "scorer_state",

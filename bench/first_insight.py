@@ -66,7 +66,7 @@ async def measure(nodes: int, pods: int, spacing: int, url: str) -> None:
     kube = api_server(nodes, pods, clock)
     newest = await fill(url, nodes, pods, spacing)
     progress(f"newest sample {clock.now() - newest:.0f} s ago")
-    prometheus = PrometheusSettings(url=url)
+    prometheus = PrometheusSettings(url=url, timeout=120.0)  # by default 20 s, too little on a busy machine
     settings = AllSettings(
         shared=Shared(thresholds=THRESHOLDS),
         collector=CollectorSettings(prometheus=prometheus, scrape_interval=Duration(spacing)),
@@ -96,9 +96,9 @@ async def measure(nodes: int, pods: int, spacing: int, url: str) -> None:
     filling.cancel()
     progress(", ".join(f"{what} {seconds:.1f} s" for what, seconds in steps.items() if what))
     progress(msgspec.json.encode(made.prospect).decode()[:300])
-    assert made.before.nodes == nodes, "the load of a node is unknown"
-    assert made.pods_measured == nodes * pods, "the usage of a pod is unknown"
-    assert made.prospect.all_moves, made.prospect
+    assert made.before.nodes == nodes, made.unknown
+    assert made.pods_measured == nodes * pods, made.unknown
+    assert made.prospect.all_moves, (made.prospect, made.unknown)
     case = f"s, {nodes} nodes, {nodes * pods} pods"
     report("first_insight", whole, case, target=("<=", 60.0), cpu=round(time.process_time() - cpu, 1),
            hot=made.hot, moves=made.prospect.all_moves)  # fmt: skip

@@ -249,6 +249,22 @@ ALERTS: Sequence[Alert] = (
         heals="A policy takes effect some seconds after it was applied. Without it nothing is annotated or evicted.",
     ),
     Alert(
+        name="EquipoiseApprovalsRefused",
+        expression=_problem("approvals"),
+        lasts="10m",
+        severity="warning",
+        summary="The descheduler {{ $labels.pod }} ({{ $labels.instance }}) cannot approve evictions",
+        meaning=(
+            "The descheduler cannot write the Role `equipoise-approved-evictions`, and proposes nothing: the API "
+            "server would refuse evictions that it has not approved."
+        ),
+        action=(
+            "`/readyz` of the descheduler has the error, and `equipoise doctor` finds what is missing. Apply "
+            "`k8s/base/descheduler.yaml` and `k8s/base/fence.yaml` of this version."
+        ),
+        heals="Each evaluation tries again. Until then nothing is evicted.",
+    ),
+    Alert(
         name="EquipoiseOtherInstallation",
         expression=_problem("installation"),
         lasts="10m",

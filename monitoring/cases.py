@@ -245,6 +245,7 @@ CASES: Sequence[Case] = (
     *_problem("EquipoiseCertificatesInvalid", "certificates", "scorer", lasts=10),
     *_problem("EquipoiseConfigurationRejected", "configuration", "binder", lasts=10),
     *_problem("EquipoiseFenceMissing", "fence", "annotator", lasts=10),
+    *_problem("EquipoiseApprovalsRefused", "approvals", "descheduler", lasts=10),
     *_problem("EquipoiseOtherInstallation", "installation", "binder", lasts=10),
     Case(
         alert="EquipoiseEvictionsWithoutCoverage",

@@ -1,17 +1,26 @@
-"""The side of a kubelet (and of an API server that passes it on) in a port-forward, protocol v4.channel.k8s.io."""
+"""The side of a kubelet in a port-forward: protocol v4.channel.k8s.io in this process, and kwok's of a testbed."""
 
 import asyncio
 import struct
+from collections.abc import Mapping
 from contextlib import suppress
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
 
+import yaml
 from aiohttp import WSMsgType, web
+
+from equipoise.cli.certificates.issue import new_ca, server_pair
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.testbed.cluster import Cluster
 
 PROTOCOL = "v4.channel.k8s.io"
 DATA, ERROR = b"\0", b"\1"
 
 
 class Kubelet:
-    """Connects each WebSocket with a port of this machine, as if it were the port of the pod."""
+    """With an API server that passes it on: each WebSocket is connected with a port of this machine, as the pod's."""
 
     def __init__(self, targets: dict[int, int]) -> None:
         self.targets = targets
@@ -85,3 +94,37 @@ class Kubelet:
             assert socket._req is not None
             assert socket._req.transport is not None
             socket._req.transport.abort()
+
+
+def kubelet_arguments(directory: Path, targets: Mapping[int, int]) -> dict[str, list[str]]:
+    """Of a cluster whose kwok serves what a kubelet does, with TLS. `targets` as in Kubelet, for all pods."""
+    now = SystemClock().now()
+    pair = server_pair(new_ca(now), ["localhost"], [ip_address("127.0.0.1")], 1, now)
+    (directory / "tls.crt").write_bytes(pair.certificate_text)
+    (directory / "tls.key").write_bytes(pair.key_text)
+    write_forwards(directory, targets)
+    files = {"tls-cert-file": "tls.crt", "tls-private-key-file": "tls.key", "config": "forward.yaml"}
+    kwok = [f"--{name}={directory / file}" for name, file in files.items()]
+    return {"kwok": kwok, "kube-apiserver": ["--kubelet-preferred-address-types=InternalIP"]}
+
+
+def write_forwards(directory: Path, targets: Mapping[int, int]) -> None:
+    """kwok reads them when it starts."""
+    forwards = [
+        {"ports": [port], "target": {"address": "127.0.0.1", "port": target}} for port, target in targets.items()
+    ]
+    forward = {
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "ClusterPortForward",
+        "metadata": {"name": "targets"},
+        "spec": {"forwards": forwards},
+    }
+    (directory / "forward.yaml").write_text(yaml.safe_dump(forward))
+
+
+async def serve_kubelet(cluster: Cluster, node: str) -> None:
+    """The API server finds kwok as the kubelet of the node."""
+    port = {"daemonEndpoints": {"kubeletEndpoint": {"Port": urlsplit(cluster.kubelet_url).port}}}
+    async with cluster.api() as api:
+        path, patch = f"/api/v1/nodes/{node}/status", "application/merge-patch+json"
+        await api.request("PATCH", path, {"status": port}, content_type=patch)

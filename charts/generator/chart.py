@@ -68,7 +68,7 @@ def _templates(manifests: Manifests) -> Iterator[tuple[str, str]]:
             continue
         texts = [_named_by_its_content(node) if _is_job(node) else _document(node) for node in objects]
         header = f"{{{{- /* From k8s/{file}. {HEADER} */}}}}\n"
-        yield f"{folder}-{name}" if folder == "cert-manager" else name, header + "".join(texts)
+        yield f"{folder}-{name}" if folder in ("cert-manager", "hints") else name, header + "".join(texts)
 
 
 def _document(node: Node) -> str:

@@ -18,8 +18,10 @@ OWNED = (
     "nats",
     "kubernetes",
     "annotator.crane",
+    "annotator.hints.enabled",
     "binder.evict",
     "scorer.extender.tls",
+    "scorer.hints.enabled",
     "scorer.listen",
     *(f"{service}.health" for service in SERVICES),
 )

@@ -10,7 +10,14 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 K8S = ROOT / "k8s"
 
-OPTIONAL = ("scheduler/second-scheduler.yaml", "live-page/live-page.yaml", "cert-manager/certificates.yaml")
+OPTIONAL = (
+    "scheduler/second-scheduler.yaml",
+    "live-page/live-page.yaml",
+    "hints/definition.yaml",
+    "hints/annotator.yaml",
+    "hints/policy.yaml",
+    "cert-manager/certificates.yaml",
+)
 
 Document = dict[str, Any]
 

@@ -13,6 +13,8 @@ from charts.generator.manifests import ROOT, Document
 from charts.generator.template import Each, More, Node, Text, When, Yaml
 
 from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.contracts.hints.policy import NAME as HINTS
+from equipoise.contracts.hints.policy import POLICY_KIND
 
 NAMESPACE = "equipoise-system"
 RELEASE_NAMESPACE = Text("{{ $.Release.Namespace }}")
@@ -293,6 +295,8 @@ def _policies() -> Iterator[Change]:
         "spec/ingress/0/from/0/namespaceSelector/matchLabels",
         Yaml("toYaml $.Values.networkPolicy.metricsNamespaceLabels"),
     )
+    for kind in (POLICY_KIND, f"{POLICY_KIND}Binding"):
+        yield Change(kind, HINTS, "apiVersion", Text('{{ include "equipoise.hintsApiVersion" $ }}'))
     yield Change("PriorityClass", "equipoise", "value", value_of("int64 $.Values.priorityClass.value"))
     shares = "spec/limited/nominalConcurrencyShares"
     yield Change(
@@ -335,6 +339,7 @@ CONDITIONS: list[tuple[str, str, str, str]] = [
     ("base/flow-control.yaml", "*", "*", "$.Values.flowControl.enabled"),
     ("scheduler/*", "*", "*", "$.Values.secondScheduler.enabled"),
     ("live-page/*", "*", "*", "$.Values.livePage.enabled"),
+    ("hints/*", "*", "*", "$.Values.hints.enabled"),
     ("live-page/*", "ServiceAccount", "*", "$.Values.livePage.serviceAccount.create"),
     ("live-page/*", "NetworkPolicy", "*", "$.Values.livePage.allowFrom"),  # an empty list would admit everybody
     ("cert-manager/*", "*", "*", "$.Values.certManager.enabled"),

@@ -29,6 +29,7 @@ CONSTANTS: Mapping[str, Any] = {
     "intentLifetime": conflicts.INTENT_LIFETIME,
     "maxIntentLifetime": conflicts.MAX_INTENT_LIFETIME,
     "filtered": conflicts.FILTERED,
+    "windows": conflicts.WINDOWS,
     "workloads": sorted(WATCHABLE_WORKLOADS),
 }
 """What the rules compare with."""

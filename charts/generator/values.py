@@ -61,6 +61,7 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
             config_schema,
             "The configuration, as in k8s/base/equipoise.yaml; `equipoise config defaults` prints every setting."
             " Not here, because other values set them: `binder.evict` (`mode`), `annotator.crane` (`crane.enabled`),"
+            " `annotator.hints.enabled` and `scorer.hints.enabled` (`hints.enabled`),"
             " `nats` (`nats`), `kubernetes`, the addresses on which services listen, and `scorer.extender.tls`"
             " (`extender`).",
         ),
@@ -68,6 +69,18 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
         "crane": Group(
             {"enabled": Value(False, BOOLEAN, "Write crane-scheduler's annotations on nodes, too, and permit it.")},
             "Annotations for crane-scheduler.",
+        ),
+        "hints": Group(
+            {
+                "enabled": Value(
+                    False,
+                    BOOLEAN,
+                    "Add preferred node affinity to new pods, towards the nodes with headroom for their workload. Needs"
+                    " Kubernetes 1.36 (or 1.34 with the feature gate MutatingAdmissionPolicy), and no configuration of"
+                    " kube-scheduler.",
+                )
+            },
+            "Placement hints, which an admission policy of the API server adds to pods.",
         ),
         "extender": Group(
             {
@@ -305,9 +318,13 @@ _CONFLICTS: Schema = {
             "if": {"properties": {"secondScheduler": {"properties": {"enabled": {"const": True}}}}},
             "then": {"properties": {"extender": {"properties": {"enabled": {"const": True}}}}},
         },
+        {
+            "if": {"properties": {"hints": {"properties": {"enabled": {"const": True}}}}},
+            "then": {"properties": {"annotator": {"properties": {"enabled": {"const": True}}}}},
+        },
     ]
 }
-"""The second scheduler requests scores from the extender."""
+"""The second scheduler requests scores from the extender, and the annotator writes hints."""
 
 
 def _image(base: Manifests) -> Group:

@@ -7,11 +7,11 @@ import msgspec
 from annotator.worlds import ROUND, SETTINGS, World
 from builders import a_node_utilization
 
-from equipoise.annotator.decisions.hashing import owner
 from equipoise.annotator.service import READERS, WRITERS
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shell.object_client import REQUEST_TIMEOUT, RETRY_PERIOD
 from equipoise.contracts.bus.subjects import node_utilization
+from equipoise.contracts.hashing import owner
 from equipoise.contracts.kubernetes.annotations import as_annotations, node_load
 from equipoise.contracts.kubernetes.objects import Node, ObjectMeta
 from equipoise.runtime.kubernetes.client import NODES

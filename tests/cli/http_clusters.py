@@ -42,6 +42,9 @@ class HttpCluster:
         self.refused: set[str] = set()
         """Paths that are answered with 403."""
 
+        self.agents: set[str] = set()
+        """Of all requests."""
+
         self.kubelet: Kubelet | None = None
         self.broken: set[tuple[str, str]] = set()
         """Method and path that are answered with 500."""
@@ -60,6 +63,7 @@ class HttpCluster:
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
         path = request.path
+        self.agents.add(request.headers["User-Agent"])
         if path in self.refused:
             return _status(403, "Forbidden")
         if path.endswith("/portforward") and self.kubelet is not None:

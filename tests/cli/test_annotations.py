@@ -12,7 +12,15 @@ from cli.programs import invoke
 from rich.console import Console
 
 from equipoise.annotator.decisions.replicas import lease_for
-from equipoise.cli.annotations.clear import OURS, ClearResult, active_annotators, clear, find_annotated, show
+from equipoise.cli.annotations.clear import (
+    OURS,
+    ClearResult,
+    active_annotators,
+    clear,
+    clear_with_progress,
+    find_annotated,
+    show,
+)
 from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
 from equipoise.contracts.kubernetes.crane import KEYS as CRANE
 from equipoise.contracts.kubernetes.objects import Node, ObjectMeta, WorkloadObject
@@ -115,6 +123,16 @@ async def test_an_unavailable_api_server_ends_the_command(world: World) -> None:
     world.kube.refuse("annotate", status=0)
     with pytest.raises(KubeError):
         await world.cleared(*OURS)
+
+
+async def test_an_interrupted_command_prints_how_far_it_got(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """At Ctrl-C, and when the API server is lost."""
+    found = await find_annotated(world.kube, OURS)
+    task = asyncio.create_task(clear_with_progress(world.kube, world.clock, found, rate=2))
+    await world.clock.advance(0.9)
+    task.cancel()
+    await asyncio.wait([task])
+    assert "interrupted after 2 of 5 objects; run the same command again" in capsys.readouterr().err
 
 
 async def test_active_annotators_are_listed(world: World) -> None:

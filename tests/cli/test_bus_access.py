@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from binder.ledgers import a_ledger
-from bus_worlds import eventually
+from bus_worlds import eventually, free_port
 from cli.http_clusters import OWN, HttpCluster
 from cli.programs import run, started
 from kubelets import Kubelet
@@ -29,6 +29,7 @@ from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Kubernetes, Nats, Tls
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.process.clock import SystemClock
+from equipoise.testbed.processes.loopback import get_json
 
 pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
 
@@ -45,7 +46,8 @@ class ClusterNats(TlsWorld):
         self._directory = directory
         super().__init__(directory)
         users: dict[User, str] = {user: f"secret of {user}" for user in USERS}
-        self.configuration += "\n" + permission_file(users)
+        self.monitoring = f"127.0.0.1:{free_port()}"
+        self.configuration += f"\n{permission_file(users)}\nhttp: {self.monitoring}\n"
 
     def serve(self, *, now: float, ca: CertificatePair | None = None) -> None:
         pair = server_pair(ca or self.ca, [SERVICE], [], 1, now)
@@ -58,7 +60,7 @@ class ClusterNats(TlsWorld):
         file.write_text(f"secret of {user}")
         tls = Tls(ca_file=str(self.ca_file))
         url = f"tls://127.0.0.1:{self.port}"
-        return ForwardedNats(url=url, user=user, password_file=str(file), tls=tls, server_name=SERVICE)
+        return ForwardedNats(url=url, user=user, password_file=str(file), tls=tls, client=user, server_name=SERVICE)
 
 
 @pytest.fixture(scope="module")
@@ -179,10 +181,42 @@ async def test_no_password_remains_when_a_command_is_ended(
 
 async def test_an_error_of_a_command_is_not_one_of_its_connection(installed: Installation) -> None:
     """A command that has reached NATS may read the API server too."""
-    options = BusOptions(url=None, user=None, password_file=None, ca_file=None)
+    options = BusOptions(command="test", url=None, user=None, password_file=None, ca_file=None)
     with pytest.raises(KubeError, match="get nodes: no response in time"):
         async with forwarded(options, Kubernetes(kubeconfig=str(installed.cluster.file))):
             raise KubeError(0, "Timeout", "get nodes: no response in time")
+
+
+@pytest.mark.parametrize(("arguments", "name"), [(("plan",), "plan"), (("explain", "pod", "a/b"), "explain-pod")])
+async def test_servers_see_which_command_is_connected(
+    installed: Installation, arguments: tuple[str, ...], name: str
+) -> None:
+    """NATS and the API server, though all commands are the user tap."""
+    await installed.run(*arguments)
+    assert {agent.partition("/")[0] for agent in installed.cluster.agents} == {f"equipoise-{name}"}
+    closed = await asyncio.to_thread(get_json, f"http://{installed.nats.monitoring}/connz?state=closed")
+    assert f"equipoise-{name}" in {each.get("name") for each in closed["connections"]}
+
+
+async def test_what_ends_a_connection_is_printed(installed: Installation) -> None:
+    """Once, though the command connects again and again; it goes on when the port is there again."""
+    target = installed.kubelet.targets[CLIENT_PORT]
+    tapping = await started("tap", "health", KUBECONFIG=str(installed.cluster.file))
+    reports = asyncio.create_task(installed.reports())
+    try:
+        await tapping.prints("health.binder.b +ready")
+        installed.kubelet.targets[CLIENT_PORT] = free_port()
+        installed.kubelet.abort()
+        await tapping.prints("the connection through the API server has ended: .* was lost")
+        await tapping.prints("the connection through the API server has ended: .* error forwarding port 4222 to pod")
+        installed.kubelet.targets[CLIENT_PORT] = target
+        await tapping.prints(r"(?s)error forwarding port.*health\.binder\.b +ready")
+    finally:
+        reports.cancel()
+        await asyncio.wait([reports])
+        tapping.process.terminate()
+    await tapping.ends()
+    assert tapping.output.count("error forwarding port 4222 to pod") == 1, tapping.output
 
 
 FORBIDDEN_PORTS = f"{PODS}/nats-0/portforward"

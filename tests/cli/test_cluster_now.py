@@ -11,15 +11,14 @@ from rich.console import Console
 
 from equipoise.cli.cluster_now.causes import UnevenWorkload, causes, most_uneven
 from equipoise.cli.cluster_now.nodes import NodeNow, counted, nodes_now, spread_of
-from equipoise.cli.cluster_now.prometheus_service import Service, ServicePort, ServiceSpec, prometheus_service
 from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.main import COMMANDS
-from equipoise.cli.prometheus_profiles import ProfileMatch, best_profile, configured_profile, no_profile_problem
+from equipoise.cli.prometheus.profiles import ProfileMatch, best_profile, configured_profile, no_profile_problem
 from equipoise.cli.report.now.figures import NowReport, now_report
 from equipoise.cli.report.now.show import reason, show
 from equipoise.collector.decisions.sample_validation import UnknownUsage
-from equipoise.contracts.kubernetes.objects import ObjectMeta, Taint
+from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.messages.resources import Resources
 
 CLUSTER = ClusterName(context="home", cluster="castle", server="https://castle")
@@ -260,23 +259,3 @@ def test_a_profile_is_configured_in_the_file_or_by_a_variable() -> None:
     document = {"collector": {"prometheus": {"profile": "kube-prometheus"}}}
     assert "kube-prometheus" == configured_profile(document, {})
     assert "kubelet" == configured_profile(document, {"EQUIPOISE_COLLECTOR__PROMETHEUS__PROFILE": "kubelet"})
-
-
-@pytest.mark.parametrize(
-    ("names", "found"),
-    [
-        (["web", "prometheus-operator", "prometheus-node-exporter"], None),
-        (["stack-prometheus", "prometheus-operated"], "prometheus-operated"),
-        (["stack-alertmanager", "prometheus-server"], "prometheus-server"),
-    ],
-)
-def test_the_service_of_prometheus_is_found_among_its_neighbors(names: list[str], found: str | None) -> None:
-    ports = ServiceSpec(ports=[ServicePort(port=80, target_port=9090)])
-    services = [Service(metadata=ObjectMeta(name=name, namespace="monitoring"), spec=ports) for name in names]
-    service = prometheus_service(services)
-    assert found == (None if service is None else service.metadata.name)
-
-
-def test_a_service_without_the_port_of_prometheus_is_another_one() -> None:
-    ports = ServiceSpec(ports=[ServicePort(port=8080, target_port="http")])
-    assert prometheus_service([Service(metadata=ObjectMeta(name="prometheus-ui"), spec=ports)]) is None

@@ -12,6 +12,7 @@ import yaml
 from builders import NOW
 from cli.narrow import assert_never_cut
 from deployment.base import base_documents
+from deployment.kustomize import read_documents
 from rich.console import Console
 
 from equipoise.cli.doctor.checks import CHECKS
@@ -34,6 +35,14 @@ from equipoise.cli.doctor.checks.permissions import (
 )
 from equipoise.cli.doctor.checks.prometheus import ProfileMatch, match_profile, profile_finding
 from equipoise.cli.doctor.checks.streams import permission_differences, permission_findings, stream_finding
+from equipoise.cli.doctor.checks.versions import (
+    NEWEST_KUBERNETES,
+    OLDEST_KUBERNETES,
+    PROGRAM_FIX,
+    SERVICE_FIX,
+    kubernetes_finding,
+    service_findings,
+)
 from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding
 from equipoise.cli.doctor.run import diagnose, show
 from equipoise.cli.service_settings import AllSettings
@@ -51,6 +60,7 @@ from equipoise.contracts.bus.streams import STREAMS
 from equipoise.contracts.configuration.settings import Freshness, LoadSettings, Protection
 from equipoise.contracts.kubernetes.objects import Condition, ConfigMap, Node, NodeStatus, ObjectMeta
 from equipoise.contracts.messages.advice import ScoresFollowed
+from equipoise.contracts.messages.health import HEARTBEAT
 from equipoise.runtime.bus.inspection import Allowed, Identity, StreamState
 from equipoise.runtime.bus.inspection import Rights as BusRights
 from equipoise.runtime.bus.permissions import permissions_of
@@ -153,10 +163,10 @@ def test_nats_permissions_are_compared_with_the_permission_file() -> None:
 
 
 def test_the_required_permissions_are_those_of_the_manifests() -> None:
-    """Every permission of k8s/base is checked, and no other."""
+    """Every permission of k8s/base and of k8s/hints is checked, and no other."""
     found = set()
-    for document in base_documents():
-        name = document["metadata"]["name"].removeprefix("equipoise-")
+    for document in [*base_documents(), *read_documents(ROOT / "k8s" / "hints" / "annotator.yaml")]:
+        name = document["metadata"]["name"].removeprefix("equipoise-").removesuffix("-hints")
         if document["kind"] not in ("Role", "ClusterRole") or name == "setup":
             continue
         found |= {
@@ -187,6 +197,8 @@ def test_a_missing_permission_is_reported() -> None:
     assert (found.state, found.message, found.fix) == ("error", "may not watch pods", "apply k8s/base/collector.yaml")
     clones = next(permission for permission in REQUIRED if str(permission) == "patch clonesets.apps.kruise.io")
     assert service_finding("annotator", "account", {**allowed, clones: False}).state == "warning"
+    hints = next(permission for permission in REQUIRED if str(permission) == "create placementhints.equipoise.dev")
+    assert service_finding("annotator", "account", {**allowed, hints: False}).fix == "apply k8s/hints/annotator.yaml"
 
 
 @pytest.mark.parametrize(
@@ -511,6 +523,61 @@ def test_one_error_is_an_error() -> None:
     text = io.StringIO()
     show(Diagnosis(healthy=False, findings=[Finding("error", "a", "b")]), Console(file=text, width=400))
     assert text.getvalue().splitlines()[-1] == "1 error, 0 warnings, 0 unknown"
+
+
+@pytest.mark.parametrize(
+    ("server", "state"),
+    [
+        ("v1.29.15", "error"),
+        ("v1.30.1-gke.200", "ok"),
+        ("v1.36.3", "ok"),
+        ("v1.37.0-alpha.1+k3s1", "warning"),
+        ("unknown", "unknown"),
+    ],
+)
+def test_the_version_of_the_api_server_is_compared_with_the_supported_ones(server: str, state: str) -> None:
+    """An untested one is no error: minor versions are compatible."""
+    finding = kubernetes_finding(server)
+    assert finding.state == state
+    assert "supported are 1.30 and newer, tested is 1.36" in finding.message
+    assert bool(finding.fix) == (state in ("error", "warning"))
+
+
+def test_the_supported_versions_are_those_of_the_chart_and_of_the_testbed() -> None:
+    """What is tested is what `make test` builds."""
+    chart = (ROOT / "charts" / "equipoise" / "Chart.yaml").read_text()
+    assert f'kubeVersion: ">={".".join(map(str, OLDEST_KUBERNETES))}.0-0"' in chart
+    modules = next(ROOT.glob("libs/testbed/src/equipoise/testbed/binaries/go/controlplane/go.mod")).read_text()
+    assert f"k8s.io/kubernetes v{'.'.join(map(str, NEWEST_KUBERNETES))}." in modules
+
+
+@pytest.mark.parametrize(
+    ("theirs", "state", "fix"),
+    [
+        ("0.2.7", "ok", ""),
+        ("0.1.0", "warning", SERVICE_FIX),
+        ("0.3.0", "warning", PROGRAM_FIX),
+        ("0.4.0", "error", PROGRAM_FIX),
+        ("1.2.0", "error", PROGRAM_FIX),
+        ("main", "unknown", ""),
+    ],
+)
+def test_services_may_be_one_minor_version_away(theirs: str, state: str, fix: str) -> None:
+    """The older side is to be upgraded."""
+    heartbeat = msgspec.structs.replace(HEARTBEAT, version=theirs)
+    [finding] = service_findings([heartbeat], "0.2.0")
+    assert (finding.subject, finding.state, finding.fix) == ("descheduler", state, fix)
+
+
+def test_each_version_of_a_service_is_named_with_its_processes() -> None:
+    """Within an upgrade there are two."""
+    beats = [msgspec.structs.replace(HEARTBEAT, id=str(n), version=f"0.{n // 2}.0") for n in range(3)]
+    assert [finding.message for finding in service_findings(beats, "0.1.0")] == [
+        "version 0.0.0 (2 processes) is older than this program, 0.1.0",
+        "version 0.1.0 (1 process)",
+    ]
+    [nobody] = service_findings([], "0.1.0")
+    assert nobody.state == "unknown"
 
 
 def test_the_checks_are_documented() -> None:

@@ -23,16 +23,19 @@ from equipoise.cli.certificates.purposes import NATS
 from equipoise.cli.doctor.checks import CHECKS
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.doctor.run import diagnose
+from equipoise.cli.heartbeats import LISTEN_SECONDS
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.contracts.bus.streams import STREAMS
-from equipoise.contracts.bus.subjects import cluster_review
+from equipoise.contracts.bus.subjects import SERVICES, ServiceName, cluster_review, health
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.eviction.approval import APPROVAL_POLICY, APPROVAL_ROLE, NOT_APPROVED, approval_rules
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.advice import ClusterReview, ScoresFollowed
+from equipoise.contracts.messages.health import HEARTBEAT
 from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.runtime.bus import connect
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.configuration import Kubernetes, Nats, Shared, Tls
 from equipoise.runtime.kubernetes.client import (
@@ -166,6 +169,31 @@ async def test_missing_and_different_streams_are_reported(tmp_path: Path) -> Non
     assert "has equipoise.placement.node.*, not equipoise.placement.>" in found["stream EQUIPOISE_PLACEMENT"].message
     assert "max_msgs_per_subject is -1, not 1" in found["stream EQUIPOISE_PLACEMENT"].message
     assert any("has no permissions" in finding.message for finding in findings)
+
+
+# versions
+
+
+async def test_the_versions_are_read_from_the_api_server_and_from_heartbeats(tmp_path: Path) -> None:
+    """Until every service has reported, so within 10 s."""
+    world = NatsWorld(tmp_path)
+    await world.start()
+
+    async def report(service: ServiceName) -> None:
+        async with connect(world.settings, service) as bus:
+            heartbeat = msgspec.structs.replace(HEARTBEAT, service=service, version="0.0.1")
+            while True:
+                await bus.publish(health(service, "a"), heartbeat)
+                await asyncio.sleep(0.1)
+
+    reporting = [asyncio.create_task(report(service)) for service in SERVICES]
+    async with asyncio.timeout(LISTEN_SECONDS):
+        findings = await findings_of("versions", environment(MemoryKube(SystemClock()), world.settings))
+    for task in reporting:
+        task.cancel()
+    await asyncio.wait(reporting)
+    await world.stop()
+    assert states(findings) == {"Kubernetes": "ok", **dict.fromkeys(SERVICES, "warning")}
 
 
 # kube-scheduler
@@ -416,7 +444,7 @@ async def test_what_is_missing_for_approvals_is_reported() -> None:
     """With the manifest that has it."""
     deployed = await in_memory()
     assert isinstance(deployed.kube, MemoryKube)
-    assert "2 evictions" in (await findings_of("approvals", environment(deployed.kube)))[0].message
+    assert "now: 2" in (await findings_of("approvals", environment(deployed.kube)))[0].message
     deployed.kube.remove(ROLE_BINDINGS, APPROVAL_ROLE, NAMESPACE)
     deployed.kube.put(ADMISSION_POLICIES, a_policy("the namespace has opted out of evictions"))
     findings = await findings_of("approvals", environment(deployed.kube))

@@ -106,6 +106,15 @@ async def test_json_has_the_whole_explanation(scored: Bus) -> None:
     assert explanation["nodes"][-1]["windows"][0]["measured"]["mean"]["cpu"] == 7.0
 
 
+async def test_the_hint_of_a_pod_is_unknown_without_its_cluster(scored: Bus) -> None:
+    """The pod is in the API server. `null` alone would mean that it was created without a hint."""
+    code, output = await scored.run("explain", "pod", "shop/web-1", "-o", "json")
+    explanation = json.loads(output)
+
+    assert code == 0
+    assert (explanation["hint"], "no kubeconfig" in explanation["hint_problem"]) == (None, True)
+
+
 async def test_an_unknown_pod_is_exit_code_1(scored: Bus) -> None:
     """The error is the scorer's."""
     code, output = await scored.run("explain", "pod", "shop/web-7", "-o", "json")

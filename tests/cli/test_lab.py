@@ -4,9 +4,14 @@ import csv
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
+from lab.traces import a_trace
 
+from equipoise.cli.lab.record import next_step
 from equipoise.cli.main import main
+from equipoise.lab.formats.folder import write
+from equipoise.lab.record import Summary
 
 
 def lab(*arguments: str) -> Result:
@@ -86,12 +91,38 @@ def test_an_unknown_path_of_the_configuration_is_invalid_input(tmp_path: Path) -
     assert "leastSpred" in done.stderr
 
 
+def test_whatif_names_what_a_short_recording_cannot_show(tmp_path: Path) -> None:
+    """Less than an hour is refused, less than a day has a note, also in the report."""
+    for steps, folder in ((2, "minutes"), (20, "hours")):
+        (tmp_path / folder).mkdir()
+        write(a_trace(nodes=2, curves=((2_000.0,) * steps,), replicas=(2,), placed=(0, 0)), tmp_path / folder)
+    arguments = ("--descheduler", "without", "--processes", "1")
+    refused = lab("whatif", str(tmp_path / "minutes"), *arguments)
+    assert refused.exit_code == 2
+    assert "has 30 min of usage, too little to compare policies: record at least a day" in refused.stderr
+    done = lab("whatif", str(tmp_path / "hours"), *arguments)
+    assert done.exit_code == 0, done.output
+    note = "5 h of usage are repeated to a day"
+    assert note in done.stderr
+    assert note in (tmp_path / "hours" / "report" / "index.html").read_text()
+    assert "Best is the lowest sum" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("hours", "expected"),
+    [(0.5, "record again when Prometheus has at least a day"), (168.0, "equipoise lab whatif week")],
+)
+def test_a_recording_ends_with_the_next_step(hours: float, expected: str) -> None:
+    """A short one is of no use for whatif."""
+    summary = Summary(
+        folder=Path("week"), nodes=1, workloads=1, pods=1, hours=hours, missing=0.0, unowned_cpu=0.0, bytes=1,
+        queries=1, notes=(),
+    )  # fmt: skip
+    assert next_step(summary).startswith(expected)
+
+
 def test_whatif_writes_its_report_beside_the_recording(tmp_path: Path) -> None:
     """Both scenarios that start with the recorded placement, with every policy."""
-    from lab.traces import a_trace
-
-    from equipoise.lab.formats.folder import write
-
     trace = a_trace(nodes=3, curves=((2_000.0,) * 96, (100.0,) * 96), replicas=(2, 4), placed=(0, 0, 1, 1, 2, 2))
     write(trace, tmp_path)
 

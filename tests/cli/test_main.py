@@ -137,7 +137,6 @@ A_CONTEXT = {"name": "home", "context": {"cluster": "castle", "user": "me"}}
     ("arguments", "error"),
     [
         (["run", "nobody"], "'nobody' is not one of"),
-        (["up"], "Missing option '--prometheus'"),
         (["up", "--prometheus", "http://p:9090", "--yes", "home"], "--yes confirms --evict"),
         (
             ["up", "--prometheus", "http://p:9090", "--kubeconfig", "/nowhere"],

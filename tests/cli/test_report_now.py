@@ -4,23 +4,27 @@ import asyncio
 import json
 import re
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from cli.programs import invoke, started
+from cli.programs import invoke, run, started
 from cluster_fixtures import StartCluster
 from collector.exporter import Exporter, a_job, a_node, prometheus
 from collector.scraped_pages import cadvisor, exporter_job, kube_state_metrics, kubelet_job, node_exporter, state_job
+from kubelets import kubelet_arguments, serve_kubelet, write_forwards
 
+from equipoise.cli.exit_codes import TERMINATED
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.cli.up.run import set_profile
 from equipoise.runtime.configuration import read_sections, to_document
 from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.objects import constant_usage_annotations, deployment, node, pod_template
+from equipoise.testbed.processes.command_lines import KWOK
 from equipoise.testbed.processes.configuration import PrometheusConfiguration
 
 pytestmark = pytest.mark.timeout(300)
@@ -49,9 +53,18 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-async def cluster(start_cluster: StartCluster) -> Cluster:
-    """`hot`: four pods of `greedy` use 3.6 of its 4 cores and request 0.4; `idle` has a pod of `calm`."""
-    cluster = await asyncio.to_thread(start_cluster, prometheus=PrometheusConfiguration(scrape_interval=0.25))
+async def cluster(start_cluster: StartCluster, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """`hot`: four pods of `greedy` use 3.6 of its 4 cores and request 0.4; `idle` has a pod of `calm`.
+
+    Port 9090 of every pod is that of Prometheus.
+    """
+    folder = tmp_path_factory.mktemp("kubelet")
+    scraping = PrometheusConfiguration(scrape_interval=0.25)
+    cluster = await asyncio.to_thread(start_cluster, prometheus=scraping, arguments=kubelet_arguments(folder, {}))
+    port = urlsplit(cluster.prometheus_url).port
+    assert port is not None
+    write_forwards(folder, {9090: port})
+    await asyncio.to_thread(cluster.restart, KWOK)
     await cluster.add_nodes([node("hot", cpu=4)])
     greedy = pod_template("greedy", annotations=constant_usage_annotations(900, 256))
     await cluster.apply([deployment("greedy", greedy, replicas=4)])
@@ -221,7 +234,7 @@ async def test_a_prometheus_without_our_metrics_is_named(cluster: Cluster, empty
     assert 'one has instance="' not in output
     await fails(cluster, "--prometheus", foreign, text="no series has a node of this cluster; one has")
     output = await fails(cluster, "--prometheus", "http://127.0.0.1:9", text="does not respond")
-    assert "port-forward" in output
+    assert "http://NAME.NAMESPACE.svc:PORT" in output
 
 
 @pytest.fixture(scope="module")
@@ -261,24 +274,6 @@ async def test_up_detects_the_profile(cluster: Cluster, stack: str, empty: str) 
     assert "does not respond" in line
 
 
-async def test_without_a_prometheus_the_command_that_reaches_it_is_named(cluster: Cluster, tmp_path: Path) -> None:
-    """For the Service of this cluster, or for any if Services may not be listed."""
-    service = {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": "prometheus-operated", "namespace": "default"},
-        "spec": {"ports": [{"name": "http-web", "port": 9090, "targetPort": "http-web"}]},
-    }
-    await cluster.apply([service])
-    code, output = await invoked("report", "--now", KUBECONFIG=str(cluster.kubeconfig))
-    assert 2 == code
-    assert "run `kubectl -n default port-forward service/prometheus-operated 9090`, then --prometheus" in output
-    kubeconfig = await a_reader(cluster, "no-services", rights(*READER), tmp_path)
-    code, output = await invoked("nodes", KUBECONFIG=str(kubeconfig))
-    assert 2 == code
-    assert "run `kubectl -n NAMESPACE port-forward service/NAME 9090`" in output
-
-
 async def test_nodes_are_listed_with_load_and_requests(cluster: Cluster, configuration: Path) -> None:
     """In every format, and again and again."""
     await reported(cluster, configuration, settled)
@@ -297,3 +292,83 @@ async def test_nodes_are_listed_with_load_and_requests(cluster: Cluster, configu
     await watching.prints(r'(?s)"window":"5m".*\n.*"window":"5m"')
     watching.process.send_signal(signal.SIGINT)
     assert 130 == await watching.ends()
+
+
+@pytest.fixture
+async def in_cluster(cluster: Cluster) -> AsyncIterator[str]:
+    """The Prometheus of the testbed as that of the operator: the URL of its Service."""
+    labels = {"app.kubernetes.io/name": "prometheus"}
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "prometheus-operated", "namespace": "default"},
+        "spec": {"clusterIP": "None", "selector": labels, "ports": [{"port": 9090, "targetPort": "http-web"}]},
+    }
+    container = {"name": "prometheus", "image": "p", "ports": [{"name": "http-web", "containerPort": 9090}]}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "prometheus-0", "namespace": "default", "labels": labels},
+        "spec": {"nodeName": "plane", "containers": [container]},
+    }
+    await cluster.apply([service, pod])
+    path = "/api/v1/namespaces/default/pods/prometheus-0"
+    await cluster.wait(path, lambda pod: "Ready" in conditions(pod))
+    await serve_kubelet(cluster, "plane")
+
+    yield "http://prometheus-operated.default.svc:9090"
+    async with cluster.api() as api:
+        await api.request("DELETE", path)
+        await api.request("DELETE", "/api/v1/namespaces/default/services/prometheus-operated")
+    await all_run(cluster, 5)
+
+
+def conditions(pod: dict[str, Any]) -> set[str]:
+    return {each["type"] for each in pod["status"].get("conditions", ()) if each["status"] == "True"}
+
+
+async def test_nothing_but_the_kubeconfig_is_needed(
+    cluster: Cluster, configuration: Path, in_cluster: str, tmp_path: Path
+) -> None:
+    """The Prometheus of the cluster is found, and its port is forwarded. What is printed first is which one it is."""
+    await reported(cluster, configuration, lambda found: True)
+    access = {"KUBECONFIG": str(cluster.kubeconfig)}
+    note = f"Prometheus {in_cluster}, found in the cluster. Choose another one with --prometheus URL"
+    code, output = await run("report", "--now", "--config", configuration, "-o", "json", **access)
+    assert 0 == code, output
+    first, text = output.split("\n", maxsplit=1)
+    assert note == first
+    report = json.loads(text)
+    assert (in_cluster, "kubelet", True) == (report["prometheus"], report["profile"], report["profile_detected"])
+    assert ["hot", "idle"] == [each["node"] for each in report["hottest"]]
+
+    code, output = await run("nodes", "--config", configuration, "--prometheus", in_cluster, "-o", "yaml", **access)
+    assert 0 == code, output
+    assert ["hot", "idle", "plane"] == [each["node"] for each in yaml.safe_load(output)["nodes"]]
+
+    code, output = await run("lab", "record", "--step", "60", "--days", "0.01", "--out", tmp_path / "week", **access)
+    assert note in output, output
+    assert "127.0.0.1" not in output
+
+    _, output = await run("doctor", "-o", "json", **access)
+    first, text = output.split("\n", maxsplit=1)
+    assert note == first
+    found = {each["subject"]: each["state"] for each in json.loads(text)["findings"]}
+    assert ("ok", "ok") == (found[in_cluster], found["Kubernetes"])
+
+    kubeconfig = await a_reader(cluster, "no-forwards", rights(*READER, "services"), tmp_path)
+    code, output = await run("report", "--now", KUBECONFIG=str(kubeconfig))
+    assert 1 == code
+    assert "needed are the rights to get and create pods/portforward" in output
+
+
+async def test_up_needs_nothing_but_the_kubeconfig_either(cluster: Cluster, in_cluster: str) -> None:
+    """Its services, which are other processes, measure the nodes through the forwarded port."""
+    up = await started("up", KUBECONFIG=str(cluster.kubeconfig))
+    try:
+        await up.prints(f"Prometheus {in_cluster}, found in the cluster")
+        await up.prints(rf"metrics +{in_cluster}, profile kubelet \(detected\)")
+        await up.prints("collector is ready")
+    finally:
+        up.process.terminate()
+    assert TERMINATED == await up.ends()

@@ -37,6 +37,15 @@ REFUSED = {
         "descheduler: {intentLifetime: 20m}\n",
         ["descheduler.intentLifetime: 20m", "binder.maxIntentLifetime (15m)"],
     ),
+    "a window that is not measured": (
+        strategies("name: low_node_load, windows: [5m, 7m]"),
+        ["descheduler.strategies[0].windows: 7m is not measured: load.windows has 5m, 15m, 1h, 1d"],
+    ),
+    "a default window that is not measured": (
+        "load: {windows: [{name: 10m, length: 10m, refreshPeriod: 30s}]}\n"
+        + strategies("name: level_day, windows: [5m]"),
+        ["descheduler.strategies[0].windows: 5m is not measured: load.windows has 10m"],
+    ),
     "packing beside the default strategies": (PACKING, ["scorer.policy: target_load_packing", "strategies[1] levels"]),
     "a pool's marks against the inherited ones": (
         strategies(f"name: low_node_load, {POOL}, high: {{cpu: 48}}}}]"),
@@ -115,6 +124,8 @@ ACCEPTED = {
     + strategies(
         f"name: low_node_load, deviation: {{high: {{memory: 8}}, low: {{memory: 8}}}}, {POOL}, deviation: off}}]"
     ),
+    "a window of one's own": "load: {windows: [{name: 7m, length: 7m, refreshPeriod: 30s}]}\n"
+    + strategies("name: low_node_load, windows: [7m]"),
     "bin_pack alone, the scorer packs": PACKING + strategies("name: bin_pack"),
     "bin_pack alone, the scorer looks on": scorer("neutral: true") + strategies("name: bin_pack"),
     "bin_pack and low_node_load, each for its nodes": PACKING

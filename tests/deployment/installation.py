@@ -15,7 +15,7 @@ import yaml
 from deployment.base import NAMESPACE, ROOT, base_documents, base_programs, live_page_documents
 from deployment.certificates import CLIENT_SECRET, Secrets, create_secrets, local_configuration, write_files
 from deployment.compression import FACTOR, Document, compressed_configuration
-from deployment.processes import EXTENDER_PORT, Folder, Machine
+from deployment.processes import EXTENDER_PORT, NATS_PORT, Folder, Machine
 
 from equipoise.cli.demo.example import example_trace
 from equipoise.cli.demo.manifests import namespace_documents, node_documents, workload_documents
@@ -118,6 +118,9 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
     extender_client: Path
     """Folder with the client certificate of kube-scheduler."""
 
+    without_bus: dict[str, dict[str, Any]]
+    """By service, the body of /readyz before NATS was started."""
+
     def scheduler_configuration(self, text: str) -> str:
         """A shipped KubeSchedulerConfiguration with local addresses and files."""
         return local_configuration(text, self.machine.url(EXTENDER_PORT, "https"), self.extender_client)
@@ -148,19 +151,27 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def running_installation(deployed: DeployedCluster) -> AsyncIterator[Installation]:
-    """Started simultaneously, as Kubernetes does, with real evictions."""
+    """Started simultaneously, as Kubernetes does, but NATS last, as if it were missing; with real evictions."""
     machine = deployed.machine("base", base_programs([*base_documents(), *live_page_documents()]))
     client = write_files(machine.path / "extender-client", deployed.certificate_secrets[CLIENT_SECRET])
     machine.evict = True
     async with asyncio.TaskGroup() as group:
-        for name in machine.programs:
+        for name in machine.programs.keys() - {"nats"}:
             group.create_task(machine.start(name))
+    address = machine.url(NATS_PORT, "tls")
+    async with asyncio.TaskGroup() as group:
+        waiting = {
+            service: group.create_task(machine.waiting(service, f"not connected to the bus at {address}"))
+            for service in SERVICES
+        }
+    await machine.start("nats")
     machine.run_command("tap", ("equipoise", "tap", "-o", "json", *machine.tap_access()))
     await machine.completed("setup")
     async with asyncio.TaskGroup() as group:
         for service in SERVICES:
             group.create_task(machine.ready(service))
-    installation = Installation(deployed=deployed, machine=machine, extender_client=client)
+    without_bus = {service: task.result() for service, task in waiting.items()}
+    installation = Installation(deployed=deployed, machine=machine, extender_client=client, without_bus=without_bus)
     text = installation.scheduler_configuration((ROOT / "k8s" / "scheduler" / "extender.yaml").read_text())
     await asyncio.to_thread(deployed.cluster.restart_scheduler, {"extenders": yaml.safe_load(text)["extenders"]})
     yield installation

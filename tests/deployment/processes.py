@@ -136,6 +136,21 @@ class Machine:
             assert asyncio.get_running_loop().time() < deadline, f"{name} is not ready: {report}\n{self.tail(name)}"
             await asyncio.sleep(0.1)
 
+    async def waiting(self, name: str, problem: str, seconds: float = 120.0) -> dict[str, Any]:
+        """The body of /readyz when it is alive, and reports this problem."""
+        health = self.programs[name].health
+        assert health is not None
+        deadline = asyncio.get_running_loop().time() + seconds
+        report: dict[str, Any] = {}
+        while not any(problem in each for each in report.get("problems", ())):
+            self._assert_runs(name)
+            assert asyncio.get_running_loop().time() < deadline, f"{name} does not report it: {report}"
+            await asyncio.sleep(0.1)
+            report = await self.readiness(name)
+        async with aiohttp.ClientSession() as session, session.get(f"{self.url(health.port)}/healthz") as response:
+            assert response.status == 200, f"{name} would be restarted"
+        return report
+
     async def readiness(self, name: str) -> dict[str, Any]:
         """The body of /readyz; empty when there is no response."""
         health = self.programs[name].health

@@ -87,6 +87,33 @@ def test_other_files_of_k8s_are_switches(helm: Helm, value: str, file: str) -> N
     assert rendered == comparable([*base_documents(), *read_documents(ROOT / "k8s" / file)])
 
 
+def test_hints_are_the_folder(helm: Helm) -> None:
+    """The kind, the policy and the permission are there, and hints are computed and written."""
+    rendered = helm.template({"mode": "advise", "hints": {"enabled": True}})
+    folder = read_kustomization(ROOT / "k8s" / "hints")
+    assert without_config(comparable(rendered)) == without_config(comparable([*base_documents(), *folder]))
+    settings = settings_of(named(rendered, "ConfigMap", "equipoise"))
+    assert settings.annotator.hints.enabled
+    assert settings.scorer.hints.enabled
+
+
+@pytest.mark.parametrize(
+    ("cluster", "version"),
+    [("v1.36.0", "v1"), ("v1.37.1-gke.100", "v1"), ("v1.35.9", "v1beta1"), ("v1.34.0", "v1beta1")],
+)
+def test_the_policy_of_hints_has_the_version_of_the_cluster(helm: Helm, cluster: str, version: str) -> None:
+    rendered = helm.template({"hints": {"enabled": True}}, options=["--kube-version", cluster])
+    policies = [each for each in rendered if each["kind"].startswith("MutatingAdmissionPolicy")]
+    assert [f"admissionregistration.k8s.io/{version}"] * 2 == [each["apiVersion"] for each in policies]
+
+
+def test_hints_are_refused_where_no_policy_can_add_them(helm: Helm) -> None:
+    """With the way out."""
+    with pytest.raises(HelmError, match=r"hints.enabled: .*v1.33.9.* need Kubernetes 1.36.* the scheduler extender"):
+        helm.template({"hints": {"enabled": True}}, options=["--kube-version", "v1.33.9"])
+    assert helm.template(options=["--kube-version", "v1.33.9"])
+
+
 def without_config(objects: Mapping[tuple[str, str, str], Any]) -> dict[tuple[str, str, str], Any]:
     return {key: value for key, value in objects.items() if key[0] != "ConfigMap" or key[2] != "equipoise"}
 
@@ -170,8 +197,7 @@ def test_without_the_extender_the_scorer_listens_on_loopback_only(helm: Helm) ->
 
 
 def test_the_live_page_is_open_to_nobody_unless_named(helm: Helm) -> None:
-    """No name of a host, no type of the Service that is reached from outside, and no policy with an empty list, which
-    would admit everybody."""
+    """No host is allowed, no Service is reached from outside. An empty list is no policy: it would admit everybody."""
     rendered = helm.template({"livePage": {"enabled": True, "allowFrom": [], "allowHosts": ["page.example"]}})
     page = {each["kind"]: each for each in rendered if each["metadata"]["name"] == "equipoise-live-page"}
     assert page.keys() == {"ServiceAccount", "Role", "RoleBinding", "Deployment", "Service"}
@@ -180,6 +206,15 @@ def test_the_live_page_is_open_to_nobody_unless_named(helm: Helm) -> None:
     assert container["args"][-1] == "--allow-host=page.example"
     default = named(helm.template({"livePage": {"enabled": True}}), "Deployment", "equipoise-live-page")
     assert "allow-host" not in str(default)
+
+
+def test_the_notes_name_the_way_to_the_live_page(helm: Helm) -> None:
+    """And who else can read it."""
+    values = {"livePage": {"enabled": True}, "networkPolicy": {"enabled": False}}
+    options = ("--namespace", "elsewhere", "--dry-run=client")
+    notes = helm.run("install", "equipoise", CHART, *options, values=values).partition("\nNOTES:\n")[2]
+    assert "kubectl -n elsewhere port-forward service/equipoise-live-page 8765" in notes
+    assert "networkPolicy.enabled is false: every pod of the cluster can read it" in notes
 
 
 def test_the_live_page_connects_to_nats_of_your_own(helm: Helm) -> None:
@@ -266,6 +301,7 @@ ALONE: Mapping[str, tuple[Mapping[str, Any], Any]] = {
     "nats.replicas": ({"nats": {"enabled": False, "url": "tls://first:4222"}}, 3),
     "nats.enabled": ({"nats": {"enabled": False, "url": "tls://first:4222"}}, None),
     "extender.enabled": ({"secondScheduler": {"enabled": False}}, False),
+    "annotator.enabled": ({"hints": {"enabled": False}}, False),
 }
 """Values that are set alone, besides switches: what is set with them, and to what. `nats.enabled`: to its default."""
 
@@ -377,11 +413,15 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"config": {"collector": {"shards": 99}}}, "/config/collector/shards", "maximum"),
     ({"config": {"binder": {"evict": True}}}, "/config/binder", "'evict' not allowed"),
     ({"config": {"load": {"base": "requests"}}}, "/config/load/base", "value must be one of"),
+    ({"config": {"descheduler": {"strategies": [{}]}}}, "/config/descheduler/strategies/0", "missing property 'name'"),
+    ({"config": {"scorer": {"policy": {"window": "5m"}}}}, "/config/scorer/policy", "missing property 'name'"),
     ({"nats": {"enabled": False}}, "/nats/url", "minLength"),
     ({"nats": {"url": "tls://mine:4222"}}, "/nats/url", "must be ''"),
     ({"nats": {"replicas": 3}}, "/nats/replicas", "must be 1"),
     ({"nats": {"enabled": False, "url": "mine:4222"}}, "/nats/url", "does not match pattern"),
     ({"secondScheduler": {"enabled": True}, "extender": {"enabled": False}}, "/extender/enabled", "must be true"),
+    ({"hints": {"enabled": True}, "annotator": {"enabled": False}}, "/annotator/enabled", "must be true"),
+    ({"config": {"annotator": {"hints": {"enabled": True}}}}, "/config/annotator/hints", "'enabled' not allowed"),
     ({"extender": {"tls": {"existingSecret": ""}}}, "extender.tls.existingSecret", "is empty"),
     ({"namespaces": ["kube-system"]}, "namespaces", "pods in kube-system are never evicted"),
     ({"livePage": {"allowFrom": [{}]}}, "/livePage/allowFrom/0", "minProperties"),

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from cluster_fixtures import StartCluster
 from deployment.base import NAMESPACE, ROOT, base_documents
@@ -18,6 +19,7 @@ from deployment.helm import ALL_ON, CHART, RELEASE, SETUP, Helm, HelmError, docu
 from deployment.kustomize import Document, identity, read_documents
 from programs import program
 
+from equipoise.contracts.eviction.approval import APPROVAL_ROLE, approval_rules
 from equipoise.testbed.api import Api, ApiError
 from equipoise.testbed.binaries.build import HELM_3
 from equipoise.testbed.cluster import Cluster
@@ -28,6 +30,8 @@ pytestmark = pytest.mark.timeout(1800)  # only for the first build of helm
 CLAIM = "data-nats-0"
 WITHOUT_BUS = {"kubernetes", "permissions", "approvals"}
 """Checks of doctor that need the API server only."""
+
+WITH_HINTS = {"hints": {"enabled": True}}
 
 Objects = set[tuple[str, str, str]]
 
@@ -243,23 +247,36 @@ async def doctor(cluster: Cluster, api: Api, helm: Helm, folder: Path) -> list[D
     return findings
 
 
+async def write_hints(api: Api) -> None:
+    """As the annotator does, in another namespace."""
+    root = "/apis/equipoise.dev/v1alpha1"
+    await api.wait(root, lambda found: bool(found["resources"]), what="the kind of the hints is served")
+    hints = {"apiVersion": "equipoise.dev/v1alpha1", "kind": "PlacementHints", "metadata": {"name": "equipoise-hints"}}
+    await api.request("POST", f"{root}/namespaces/default/placementhints", hints | {"until": "2027-01-15T08:00:00Z"})
+
+
 async def live_and_die(cluster: Cluster, helm: Helm, folder: Path, pv: str) -> None:
     """Install, test, upgrade, roll back, uninstall."""
     release = (RELEASE, CHART, "--namespace", NAMESPACE, "--wait", "--timeout", "60s")
     async with cluster.api() as api:
         await api.apply([namespace(NAMESPACE), volume(pv)])
         before = await objects(api)
-        notes = await asyncio.to_thread(helm.run, "install", *release, "--wait-for-jobs", values={})
+        notes = await asyncio.to_thread(helm.run, "install", *release, "--wait-for-jobs", values=WITH_HINTS)
         assert "has no permission to evict" in notes
         assert "Secret equipoise-nats: one password per NATS user" in notes
         assert f"PersistentVolumeClaim {CLAIM}" in notes
         installed = await objects(api)
-        assert {identity(each) for each in helm.template()} <= installed
+        assert {identity(each) for each in helm.template(WITH_HINTS)} <= installed
+        await write_hints(api)
         [first] = await job_names(api)
 
-        findings = [each for each in await doctor(cluster, api, helm, folder) if each["check"] in WITHOUT_BUS]
-        assert {each["check"] for each in findings} == WITHOUT_BUS
-        assert [each for each in findings if each["state"] in ("error", "unknown")] == []
+        found = await doctor(cluster, api, helm, folder)
+        errors = {each["check"]: each["message"] for each in found if each["state"] == "error"}
+        assert errors.keys() == {"bus", "prometheus"}, "what is not there yet, and nothing else"
+        assert "ca.crt: [Errno 2] No such file or directory" in errors["bus"]
+        assert "does not respond" in errors["prometheus"]
+        assert {each["check"] for each in found if each["state"] == "ok"} >= WITHOUT_BUS
+        assert not [each for each in found if each["check"] in WITHOUT_BUS and each["state"] == "unknown"]
         tested = await asyncio.to_thread(helm.run, "test", RELEASE, "--namespace", NAMESPACE, "--timeout", "60s")
         assert "Succeeded" in tested
         assert not [
@@ -269,17 +286,24 @@ async def live_and_die(cluster: Cluster, helm: Helm, folder: Path, pv: str) -> N
         with pytest.raises(HelmError, match="installed in this cluster already, as release equipoise in namespace"):
             await asyncio.to_thread(helm.run, "install", "second", CHART, "--namespace", "default", values={})
 
+        role = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles/{APPROVAL_ROLE}"
+        approved = await api.patch(role, {"rules": msgspec.to_builtins(approval_rules(["uid"]))})
+        assert approved["rules"]
         changed = {"mode": "advise", "image": {"tag": "0.2.0"}, "config": {"load": {"base": "capacity"}}}
         await asyncio.to_thread(helm.run, "upgrade", *release, "--wait-for-jobs", values=changed)
         [second] = await job_names(api)
         assert second != first
-        assert ("ClusterRoleBinding", "", "equipoise-evict") in await objects(api)
+        upgraded = await objects(api)
+        assert ("ClusterRoleBinding", "", "equipoise-evict") in upgraded
+        assert not {name for _, _, name in upgraded if "hints" in name and not name.endswith("-fence")}
+        assert (await api.request("GET", role))["rules"] == approved["rules"]
 
         await asyncio.to_thread(
             helm.run, "rollback", RELEASE, "1", "--namespace", NAMESPACE, "--wait", "--timeout", "60s"
         )
         assert await job_names(api) == [first]
         assert ("ClusterRoleBinding", "", "equipoise-evict") not in await objects(api)
+        await write_hints(api)
         pods = await api.request("GET", f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/equipoise-binder")
         assert pods["spec"]["template"]["spec"]["containers"][0]["image"] == "equipoise:0.1.0"
 

@@ -173,6 +173,20 @@ async def test_nothing_is_proposed_that_cannot_be_approved(cluster: Cluster, sta
     assert rules(cluster)
 
 
+async def test_nothing_is_proposed_while_it_is_unknown_whether_evictions_are_real(cluster: Cluster) -> None:
+    """It could not be approved: the evictions may be dry runs."""
+    async with running(cluster):
+        await cluster.pass_time(FIVE_EVALUATIONS)
+        assert cluster.intents == []
+        assert rules(cluster) == []
+        assert cluster.health.problems == [cluster.last_decision.why]
+        assert "no binder has reported" in cluster.last_decision.why
+        await pass_time(cluster, 120)
+
+        assert cluster.health.problems == []
+    assert len(cluster.intents) == 2
+
+
 async def test_without_the_role_nothing_is_proposed(cluster: Cluster) -> None:
     """The descheduler does not create it: k8s/base does."""
     cluster.kube.remove(ROLES, APPROVAL_ROLE, NAMESPACE)

@@ -24,11 +24,9 @@ from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
-from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.cooldowns import CooldownSettings
 from equipoise.runtime.bus import NoResponders
-from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import BUDGETS, LEASES, NODES, PODS, KubeError
 
 FIVE_EVALUATIONS = 4 * 120.0 + 30.0
@@ -317,12 +315,6 @@ async def test_durations_may_be_compressed(cluster: Cluster) -> None:
         await cluster.pass_time(0.6, step=0.2)
 
     assert len(cluster.intents) == 2
-
-
-async def test_unknown_windows_are_refused_at_the_start(cluster: Cluster) -> None:
-    """A strategy would never have a load over them."""
-    with pytest.raises(ConfigurationError, match="uses window '7m'"):
-        cluster.descheduler(strategies=(LowNodeLoad(windows=("7m",)),))
 
 
 # results of moves

@@ -120,6 +120,8 @@ LIMITS: Document = {
     "migratingPerNode": {"max": 4},
     # The cluster is too new to have a usual rate.
     "unusualRate": {"max": "unlimited"},
+    # The ledger keeps entries for the longest window: in an hour of evictions at this rate, it would be full.
+    "preemptions": {"max": 1, "window": "60s"},
     "lateReplacements": {"max": LATE, "after": f"{LATE_AFTER:g}s"},
     "rate": {"max": 10, "window": "1s"},
     "migrationTimeout": "25s",

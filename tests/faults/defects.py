@@ -521,7 +521,7 @@ DEFECTS = (
     ),
     _defect(
         "approvals while evictions are dry runs",
-        (f"{DESCHEDULER}/shell/evaluator.py", " if self.messages.evictions(now) == REAL else []", ""),
+        (f"{DESCHEDULER}/shell/evaluator.py", " if evictions == REAL else []", ""),
         tests="tests/descheduler/test_approvals.py::test_nothing_is_approved_while_nothing_is_evicted",
     ),
     _defect(

@@ -61,6 +61,17 @@ def test_all_policies_include_the_configured_mix() -> None:
     assert [mix] == [plan.scoring for plan in found if plan.policy == "mix"]
 
 
+def test_policies_are_replayed_with_every_placement_mode() -> None:
+    """`none` is the stock scheduler, which is replayed once."""
+    request = ComparisonRequest(
+        scenarios=("fresh",), policies=("profile",), placements=("extender", "hints", "none"), descheduler=(False,)
+    )
+
+    found = [(plan.policy, plan.placement) for plan in plans(request, Settings())]
+
+    assert [(STOCK, "none"), ("profile", "extender"), ("profile", "hints")] == found
+
+
 def test_the_error_for_an_unknown_policy_lists_all_policies() -> None:
     with pytest.raises(ValueError, match=r"no such policy: best.*water_level"):
         plans(ComparisonRequest(policies=("best",)), Settings(scorer=ScorerSettings()))

@@ -3,7 +3,13 @@
 import numpy as np
 
 from equipoise.contracts.kubernetes.objects import Toleration
-from equipoise.lab.model.stock.plugins import FitScore, avoided_taints, balanced_allocation, spread_scores
+from equipoise.lab.model.stock.plugins import (
+    FitScore,
+    affinity_scores,
+    avoided_taints,
+    balanced_allocation,
+    spread_scores,
+)
 from equipoise.lab.model.trace import TraceTaint
 
 
@@ -29,3 +35,9 @@ def test_tolerations_that_compare_numbers_apply_to_avoided_taints() -> None:
     tolerations = [Toleration(key="sla", operator="Gt", value="950")]
 
     assert [1, 0] == avoided_taints(taints, tolerations).tolist()
+
+
+def test_the_weights_of_matched_affinity_terms_are_scaled_to_100() -> None:
+    """By the highest sum of any candidate, rounded down; without a match every candidate has 0."""
+    assert [100, 50, 33, 0] == affinity_scores(np.array([150, 75, 50, 0])).tolist()
+    assert [0, 0] == affinity_scores(np.array([0, 0])).tolist()

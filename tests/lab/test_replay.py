@@ -7,9 +7,10 @@ import pytest
 from lab.traces import a_trace
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
+from equipoise.lab.example import example_trace
 from equipoise.lab.model.trace import AntiAffinity, Trace
 from equipoise.lab.replay import Replay, ReplayPlan, Settings
-from equipoise.lab.results import GREEDY, STOCK, Run, Scenario
+from equipoise.lab.results import GREEDY, STOCK, PlacementMode, Run, Scenario
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES
 
@@ -25,12 +26,13 @@ def replayed(
     *,
     descheduler: bool = False,
     seed: int = 1,
+    placement: PlacementMode = "extender",
     settings: Settings | None = None,
 ) -> Run:
     scoring: ScoringPolicy | None = SINGLE_POLICIES[policy]() if policy in SINGLE_POLICIES else None
     plan = ReplayPlan(
         scenario=scenario, policy=policy, scoring=scoring, descheduler=descheduler, seed=seed, missing=0.0,
-        settings=settings or Settings(),
+        placement=placement, settings=settings or Settings(),
     )  # fmt: skip
     return Replay(trace, plan).run()
 
@@ -73,6 +75,23 @@ def test_all_pods_of_a_fresh_cluster_are_placed_by_the_policy() -> None:
 
     assert 0 == profile.unplaced
     assert profile.worst_spread <= 2.0
+
+
+def test_hints_level_a_cluster() -> None:
+    """Not as much as the extender does. Without a way to kube-scheduler, the policy has no effect.
+
+    Without taints: no pod has shown yet that it tolerates one.
+    """
+    example = example_trace()
+    nodes = tuple(msgspec.structs.replace(node, taints=()) for node in example.nodes)
+    trace = msgspec.structs.replace(example, nodes=nodes)
+    extender, hints, none, stock = (
+        replayed(trace, "fresh", policy, placement=placement).figures.median_spread
+        for policy, placement in (("profile", "extender"), ("profile", "hints"), ("profile", "none"), (STOCK, "none"))
+    )
+
+    assert extender < hints < none / 2
+    assert none == stock
 
 
 def test_the_greedy_reference_levels_better_than_the_stock_scheduler() -> None:

@@ -165,14 +165,15 @@ async def test_a_fault_fires_its_alert(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.weekly
-async def test_services_without_their_admission_policy_are_reported(tmp_path: Path) -> None:
-    """With a ServiceAccount, the annotator and the binder do not start without it."""
+async def test_services_without_the_manifests_of_their_restrictions_are_reported(tmp_path: Path) -> None:
+    """With ServiceAccounts, the annotator and binder need their policies, the descheduler the Role of its approvals."""
     loop = Watched()
     loop.kube.as_service_account = True
     async with loop.running():
         await loop.run_for(35)
 
-    expected = {"EquipoiseFenceMissing", "EquipoiseReplicaNotReady", "EquipoiseServiceDown"}
+    missing = {"EquipoiseFenceMissing", "EquipoiseApprovalsRefused"}
+    expected = {*missing, "EquipoiseReplicaNotReady", "EquipoiseServiceDown"}
     assert loop.scrapes.firing(tmp_path) == expected
 
 

@@ -1,6 +1,7 @@
 """What every `Kube` does, held to the same tests in memory and on a real API server."""
 
 import asyncio
+import re
 from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,6 +55,11 @@ async def leaves(world: World, pod: objects.Pod) -> bool:
             if now.metadata.deletion_timestamp is not None:
                 return True
             await asyncio.sleep(0.05)
+
+
+async def test_the_server_has_a_version(world: World) -> None:
+    """Even without rights."""
+    assert re.match(r"v1\.\d+\.\d+", await world.kube.server_version())
 
 
 async def test_what_is_not_there_is_not_found(world: World) -> None:
@@ -347,6 +353,14 @@ async def test_how_many_pods_a_workload_of_any_kind_should_have(real: RealWorld)
     assert None is await real.kube.find_scalable("", "ConfigMap")
     with pytest.raises(NotFound):
         await real.kube.find_scalable("nobody.example.com", "Nothing")
+
+
+async def test_which_versions_of_a_kind_are_served(real: RealWorld) -> None:
+    """By discovery; none of a kind or of a group that the API server does not have."""
+    assert ["v1"] == await real.kube.served_versions("apps", "Deployment")
+    assert "v1" in await real.kube.served_versions("admissionregistration.k8s.io", "MutatingAdmissionPolicy")
+    assert [] == await real.kube.served_versions("apps", "Nothing")
+    assert [] == await real.kube.served_versions("nobody.example.com", "Nothing")
 
 
 async def test_an_account_without_rights_is_forbidden(real: RealWorld, tmp_path: Path) -> None:

@@ -52,10 +52,16 @@ async def settings(kubelet: Kubelet, tmp_path: Path) -> AsyncIterator[Kubernetes
 
 
 @pytest.fixture
-async def forward(settings: Kubernetes) -> AsyncIterator[PortForward]:
+def problems() -> list[str]:
+    """Those that were reported."""
+    return []
+
+
+@pytest.fixture
+async def forward(settings: Kubernetes, problems: list[str]) -> AsyncIterator[PortForward]:
     async with (
         connect_kube(settings, "test", SystemClock()) as api,
-        port_forward(api, "shop", "web-0", POD_PORT) as forward,
+        port_forward(api, "shop", "web-0", POD_PORT, problems.append) as forward,
     ):
         yield forward
 
@@ -75,7 +81,9 @@ async def exchanged(port: int, payload: bytes) -> bytes:
     return received
 
 
-async def test_bytes_pass_in_both_directions_on_several_connections(kubelet: Kubelet, forward: PortForward) -> None:
+async def test_bytes_pass_in_both_directions_on_several_connections(
+    kubelet: Kubelet, forward: PortForward, problems: list[str]
+) -> None:
     """A megabyte on each, so that frames are split; each connection has a WebSocket of its own, with the token."""
     payloads = [random.Random(seed).randbytes(1_000_000) for seed in range(4)]
     async with asyncio.timeout(60):
@@ -85,17 +93,17 @@ async def test_bytes_pass_in_both_directions_on_several_connections(kubelet: Kub
     assert len(kubelet.sockets) == 4
     assert kubelet.authorizations == ["Bearer t"] * 4
     await eventually(lambda: kubelet.open == 0)
-    assert forward.problem == ""
+    assert problems == []
 
 
-async def test_the_end_of_the_pod_arrives_after_its_last_bytes(forward: PortForward) -> None:
+async def test_the_end_of_the_pod_arrives_after_its_last_bytes(forward: PortForward, problems: list[str]) -> None:
     """The connection is closed, not aborted."""
     reader, writer = await asyncio.open_connection("127.0.0.1", forward.port)
     writer.write(b"the last words, then quit")
     async with asyncio.timeout(60):
         assert await reader.read() == b"the last words, then quit"
     writer.close()
-    assert forward.problem == ""
+    assert problems == []
 
 
 async def test_a_half_close_ends_the_connection(kubelet: Kubelet, forward: PortForward) -> None:
@@ -110,7 +118,9 @@ async def test_a_half_close_ends_the_connection(kubelet: Kubelet, forward: PortF
     writer.close()
 
 
-async def test_an_error_of_the_kubelet_is_the_problem(kubelet: Kubelet, forward: PortForward) -> None:
+async def test_an_error_of_the_kubelet_is_the_problem(
+    kubelet: Kubelet, forward: PortForward, problems: list[str]
+) -> None:
     """It comes on a channel of its own. Later connections work if the port does."""
     target, kubelet.targets[POD_PORT] = kubelet.targets[POD_PORT], free_port()
     assert await exchanged(forward.port, b"made before the port was closed") != b""
@@ -119,12 +129,14 @@ async def test_an_error_of_the_kubelet_is_the_problem(kubelet: Kubelet, forward:
         with pytest.raises(ConnectionResetError):
             assert await reader.read() == b"reset"
     writer.close()
-    assert "error forwarding port 4222 to pod: Connect" in forward.problem
+    assert "error forwarding port 4222 to pod: Connect" in problems[0]
     kubelet.targets[POD_PORT] = target
     assert await exchanged(forward.port, b"again") == b"again"
 
 
-async def test_a_lost_connection_to_the_api_server_is_not_an_end(kubelet: Kubelet, forward: PortForward) -> None:
+async def test_a_lost_connection_to_the_api_server_is_not_an_end(
+    kubelet: Kubelet, forward: PortForward, problems: list[str]
+) -> None:
     """The client sees a reset: data may be missing. A new connection works."""
     reader, writer = await asyncio.open_connection("127.0.0.1", forward.port)
     writer.write(b"x")
@@ -134,21 +146,24 @@ async def test_a_lost_connection_to_the_api_server_is_not_an_end(kubelet: Kubele
         with pytest.raises(ConnectionResetError):
             assert await reader.read() == b"reset"
     writer.close()
-    assert "the connection to the API server was lost" in forward.problem
+    assert "the connection to the API server was lost" in problems[0]
     assert await exchanged(forward.port, b"again") == b"again"
 
 
-async def test_nothing_stays_open_at_the_end(kubelet: Kubelet, settings: Kubernetes) -> None:
-    """Neither the connection that was never used, nor those in use."""
+async def test_nothing_stays_open_at_the_end(
+    kubelet: Kubelet, settings: Kubernetes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither the connection that was never used, nor those in use. Nothing is logged about these."""
     async with connect_kube(settings, "test", SystemClock()) as api:
-        async with port_forward(api, "shop", "web-0", POD_PORT) as forward:
+        async with port_forward(api, "shop", "web-0", POD_PORT, print) as forward:
             reader, writer = await asyncio.open_connection("127.0.0.1", forward.port)
             writer.write(b"x")
             assert await reader.readexactly(1) == b"x"
-        async with port_forward(api, "shop", "web-0", POD_PORT):
+        async with port_forward(api, "shop", "web-0", POD_PORT, print):
             pass
         await eventually(lambda: kubelet.open == 0)
     writer.close()
+    assert caplog.records == []
 
 
 @pytest.mark.parametrize(
@@ -163,7 +178,7 @@ async def test_a_refusal_has_the_reason_of_the_api_server(
     kubelet.refusal = web.json_response(body, status=status)
     async with connect_kube(settings, "test", SystemClock()) as api:
         with pytest.raises(kind, match=text):
-            async with port_forward(api, "shop", "web-0", POD_PORT):
+            async with port_forward(api, "shop", "web-0", POD_PORT, print):
                 pass
 
 
@@ -179,7 +194,7 @@ async def test_a_token_that_has_been_replaced_is_read_again(
     file = Path(settings.kubeconfig)
     async with connect_kube(settings, "test", SystemClock()) as api:
         replace_token(file, kubelet)
-        async with port_forward(api, "shop", "web-0", POD_PORT) as forward:
+        async with port_forward(api, "shop", "web-0", POD_PORT, print) as forward:
             assert await exchanged(forward.port, b"x") == b"x"
 
 
@@ -188,5 +203,5 @@ async def test_a_kubelet_that_does_not_open_the_port_is_an_error(kubelet: Kubele
     kubelet.announces = False
     async with connect_kube(settings, "test", SystemClock()) as api:
         with pytest.raises(KubeError, match="closed before the port was open"):
-            async with port_forward(api, "shop", "web-0", POD_PORT):
+            async with port_forward(api, "shop", "web-0", POD_PORT, print):
                 pass

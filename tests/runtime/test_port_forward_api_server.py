@@ -3,16 +3,14 @@
 import asyncio
 import random
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 import yaml
 from bus_worlds import free_port
 from cluster_fixtures import StartCluster
+from kubelets import kubelet_arguments, serve_kubelet
 
-from equipoise.cli.certificates.issue import new_ca, server_pair
 from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.kubernetes.client import Forbidden, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
@@ -46,36 +44,13 @@ class World:
         return Kubernetes(kubeconfig=str(self.cluster.kubeconfig))
 
 
-def kubelet_arguments(directory: Path, target: int) -> list[str]:
-    """kwok serves what a kubelet does, with TLS."""
-    now = SystemClock().now()
-    pair = server_pair(new_ca(now), ["localhost"], [ip_address("127.0.0.1")], 1, now)
-    (directory / "tls.crt").write_bytes(pair.certificate_text)
-    (directory / "tls.key").write_bytes(pair.key_text)
-    forward = {
-        "apiVersion": "kwok.x-k8s.io/v1alpha1",
-        "kind": "ClusterPortForward",
-        "metadata": {"name": "nats"},
-        "spec": {"forwards": [{"ports": [POD_PORT], "target": {"address": "127.0.0.1", "port": target}}]},
-    }
-    (directory / "forward.yaml").write_text(yaml.safe_dump(forward))
-    files = {"tls-cert-file": "tls.crt", "tls-private-key-file": "tls.key", "config": "forward.yaml"}
-    return [f"--{name}={directory / file}" for name, file in files.items()]
-
-
 @pytest.fixture(scope="module")
 async def world(start_cluster: StartCluster, tmp_path_factory: pytest.TempPathFactory) -> World:
     target = free_port()
-    arguments = {
-        "kwok": kubelet_arguments(tmp_path_factory.mktemp("kubelet"), target),
-        "kube-apiserver": ["--kubelet-preferred-address-types=InternalIP"],
-    }
+    arguments = kubelet_arguments(tmp_path_factory.mktemp("kubelet"), {POD_PORT: target})
     cluster = start_cluster(arguments=arguments)
     await cluster.add_nodes([objects.node("node-a")])
-    async with cluster.api() as api:
-        port = {"daemonEndpoints": {"kubeletEndpoint": {"Port": urlsplit(cluster.kubelet_url).port}}}
-        path, patch = "/api/v1/nodes/node-a/status", "application/merge-patch+json"
-        await api.request("PATCH", path, {"status": port}, content_type=patch)
+    await serve_kubelet(cluster, "node-a")
     containers = [{"name": "nats", "image": "nats", "ports": [{"containerPort": POD_PORT}]}]
     pod = {
         "apiVersion": "v1",
@@ -105,27 +80,28 @@ async def test_bytes_pass_through_the_api_server(world: World) -> None:
         return received
 
     payloads = [random.Random(seed).randbytes(300_000) for seed in range(3)]
+    problems: list[str] = []
     server = await asyncio.start_server(echo, "127.0.0.1", world.target)
     async with (
         server,
         connect_kube(world.settings, "test", SystemClock()) as api,
-        port_forward(api, "default", "nats-0", POD_PORT) as forward,
+        port_forward(api, "default", "nats-0", POD_PORT, problems.append) as forward,
         asyncio.timeout(60),
     ):
         received = await asyncio.gather(*(exchanged(forward.port, payload) for payload in payloads))
         assert [received[n] == payloads[n] for n in range(3)] == [True] * 3
-        assert forward.problem == ""
+        assert problems == []
 
 
 async def test_refusals_of_the_api_server_are_named(world: World) -> None:
     """An unknown pod, and a user without rights."""
     async with connect_kube(world.settings, "test", SystemClock()) as api:
         with pytest.raises(KubeError, match='pods "nats-7" not found'):
-            async with port_forward(api, "default", "nats-7", POD_PORT):
+            async with port_forward(api, "default", "nats-7", POD_PORT, print):
                 pass
     token = await world.cluster.service_account_token("default", "default")
     other = a_kubeconfig_of(world.cluster, token.read_text())
     async with connect_kube(Kubernetes(kubeconfig=str(other)), "test", SystemClock()) as api:
         with pytest.raises(Forbidden, match="pods/portforward"):
-            async with port_forward(api, "default", "nats-0", POD_PORT):
+            async with port_forward(api, "default", "nats-0", POD_PORT, print):
                 pass

@@ -16,8 +16,9 @@ from equipoise.scorer.decisions.policies import SINGLE_POLICIES, ScoringPolicy
 from equipoise.scorer.decisions.policies.mix import Mix, MixPart
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
+from equipoise.scorer.decisions.ranking import points_of, points_of_pods
 from equipoise.scorer.settings import ScorerSettings
-from equipoise.scorer.state.arrays import Demand
+from equipoise.scorer.state.arrays import Demand, Demands, expected_load
 
 shares = st.one_of(st.just(np.nan), st.floats(0, 2), st.sampled_from([0.0, 1.0, 1e-12]))
 clusters = st.integers(1, 8).flatmap(lambda count: arrays(np.float64, (count, 4, 2), elements=shares))
@@ -87,6 +88,22 @@ def test_other_candidates_do_not_change_the_score_of_a_node(policy: ScoringPolic
     whole = policy.score(node_loads(load), a_demand(1.0))
 
     assert np.allclose(policy.score(node_loads(load[:1], load), a_demand(1.0)), whole[:1])
+
+
+@every_policy
+@given(load=clusters, pods=st.lists(demands, min_size=1, max_size=4))
+def test_pods_scored_at_once_have_the_scores_of_each_alone(
+    policy: ScoringPolicy, load: Array, pods: list[Demand]
+) -> None:
+    """A policy that scores many pods in one operation gives the same scores, except for rounding."""
+    nodes = node_loads(load)
+    alone = np.array([points_of(policy, nodes, pod)[0] for pod in pods])
+    with_pod = np.array([expected_load(nodes, pod) for pod in pods])
+    exactly_full = (np.abs(with_pod - 1.0) < 1e-9).any(axis=(2, 3))
+
+    together = points_of_pods(policy, nodes, Demands.of(pods))
+
+    assert np.all(np.isclose(together, alone, atol=1e-6) | exactly_full)
 
 
 @every_policy

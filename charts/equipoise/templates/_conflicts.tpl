@@ -41,6 +41,11 @@ is not valid is reported by _rules.tpl before. Lists and mappings pass between t
 {{- if gt (include "equipoise.seconds" $lifetime | float64) (include "equipoise.seconds" $longest | float64) -}}
 config.descheduler.intentLifetime: {{ include "equipoise.duration" $lifetime }} is longer than binder.maxIntentLifetime ({{ include "equipoise.duration" $longest }}), so every intent would be rejected: raise binder.maxIntentLifetime
 {{ end }}
+{{- $windows := .constants.windows }}
+{{- with (.document.load | default dict).windows }}{{ $windows = list }}{{ range . }}{{ $windows = append $windows .name }}{{ end }}{{ end }}
+{{- range $strategy := $strategies }}
+{{- range .settings.windows }}{{ if not (has . $windows) }}{{ printf "%s.windows: %s is not measured: load.windows has %s\n" $strategy.path . (join ", " $windows) }}{{ end }}{{ end }}
+{{- end }}
 {{- range $strategies }}{{ if eq .settings.name "bin_pack" }}{{ include "equipoise.binPackConflicts" (merge (dict "path" .path "strategy" .settings) $given) }}{{ end }}{{ end }}
 {{- end }}
 

@@ -66,6 +66,17 @@
 {{- $ports | uniq | join "," }}
 {{- end }}
 
+{{- /* Of the policy that adds placement hints. Without a cluster, only the number of its version is known. */}}
+{{- define "equipoise.hintsApiVersion" -}}
+{{- $cluster := .Capabilities.KubeVersion.Version }}
+{{- $api := print "admissionregistration.k8s.io/" (ternary "v1" "v1beta1" (semverCompare ">=1.36.0-0" $cluster)) }}
+{{- $served := .Capabilities.APIVersions.Has (print $api "/MutatingAdmissionPolicy") }}
+{{- if or (semverCompare "<1.34.0-0" $cluster) (and (not $served) (lookup "v1" "Namespace" "" "kube-system")) }}
+{{- fail (print "hints.enabled: the API server (" $cluster ") has no MutatingAdmissionPolicy: placement hints need Kubernetes 1.36, or 1.34 with the feature gate MutatingAdmissionPolicy and --runtime-config=admissionregistration.k8s.io/v1beta1=true. Older clusters can use the scheduler extender") }}
+{{- end }}
+{{- $api }}
+{{- end }}
+
 {{- /* equipoise.yaml. What is set here cannot be set in `config`. */}}
 {{- define "equipoise.configuration" -}}
 {{- $nats := dict "url" (include "equipoise.natsUrl" .) "replicas" .Values.nats.replicas }}
@@ -86,8 +97,8 @@
   "kind" "EquipoiseConfiguration"
   "nats" $nats
   "kubernetes" (dict "namespace" .Release.Namespace)
-  "annotator" (dict "crane" .Values.crane.enabled)
-  "scorer" $scorer
+  "annotator" (dict "crane" .Values.crane.enabled "hints" (dict "enabled" .Values.hints.enabled))
+  "scorer" (merge (dict "hints" (dict "enabled" .Values.hints.enabled)) $scorer)
   "binder" (dict "evict" (eq .Values.mode "evict")) }}
 {{- if and .Values.namespaces (not .Values.config.namespaces) }}
 {{- $_ := set $ours "namespaces" (dict "include" .Values.namespaces) }}

@@ -178,6 +178,19 @@ shard '{{ .shard }}' would be shard {{ $number }} of a collector named '{{ trimS
 {{- end }}
 {{- end }}
 
+{{- define "equipoise.rule.HintSettings" }}
+{{- if le (include "equipoise.seconds" .interval | float64) 0.0 }}interval must be longer than 0s
+{{- end }}
+{{- end }}
+
+{{- define "equipoise.rule.HintWriteSettings" }}
+{{- $validity := include "equipoise.seconds" .validity | float64 }}
+{{- $interval := include "equipoise.seconds" .minInterval | float64 }}
+{{- if or (lt $validity 30.0) (gt $validity 600.0) }}validity must be from 30s to 10m
+{{- else if or (le $interval 0.0) (gt $interval (divf $validity 4)) }}minInterval must be longer than 0s and not longer than a quarter of validity
+{{- end }}
+{{- end }}
+
 {{- define "equipoise.rule.BinderSettings" }}
 {{- if le (include "equipoise.seconds" .maxIntentLifetime | float64) 0.0 }}maxIntentLifetime must be longer than 0s
 {{- end }}

@@ -15,6 +15,15 @@ pytestmark = pytest.mark.timeout(600)
 ACCOUNT = "system:serviceaccount:equipoise-system:equipoise-{}"
 
 
+async def test_without_nats_every_service_waits_and_names_it(installation: Installation) -> None:
+    """At an installation, whatever starts first. None is restarted: they all continue when NATS is there."""
+    assert installation.without_bus.keys() == set(SERVICES)
+    for service, report in installation.without_bus.items():
+        assert not report["ready"], service
+        assert "nats" in report["waiting_for"], service
+        assert any("not connected to the bus at tls://" in problem for problem in report["problems"]), service
+
+
 async def test_only_the_binder_evicts(result: RunResult) -> None:
     """Pods are evicted; by the audit log always by the binder's account and with a UID precondition."""
     assert len(result.evictions) > 10

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from deployment.base import NAMESPACE, base_documents
 from deployment.installation import DeployedCluster, Installation
-from deployment.kustomize import Document
+from deployment.kustomize import Document, named
 from deployment.processes import EXTENDER_PORT
 
 from equipoise.binder.decisions.event import fence_probe
@@ -111,7 +111,7 @@ def attempts(account: str) -> Iterable[tuple[str, str, Any]]:
         yield "PATCH", f"{RBAC}/namespaces/{NAMESPACE}/rolebindings/{role}", {"subjects": None}
         if (account, role) != ("descheduler", APPROVAL_ROLE):
             yield "PATCH", f"{ROLES}/{role}", {"rules": None}
-    for policy in ("annotator", "binder", "approval", "lease"):
+    for policy in ("annotator", "hints", "binder", "approval", "lease"):
         for kind in ("validatingadmissionpolicies", "validatingadmissionpolicybindings"):
             yield "DELETE", f"{ADMISSION}/{kind}/equipoise-{policy}-fence", None
             yield "PATCH", f"{ADMISSION}/{kind}/equipoise-{policy}-fence", {"spec": None}
@@ -312,8 +312,8 @@ async def evict(deployed: DeployedCluster, tokens: dict[str, str], name: str, ui
     return ""
 
 
-async def until_refused(deployed: DeployedCluster, tokens: dict[str, str], name: str, uid: str, why: str) -> str:
-    """For this reason; "" for none. The API server applies a changed Role with a delay."""
+async def evict_until(deployed: DeployedCluster, tokens: dict[str, str], name: str, uid: str, why: str) -> str:
+    """It is refused for this reason, or not at all (""). The API server applies a changed Role with a delay."""
     async with asyncio.timeout(PATIENCE):
         while True:
             refusal = await evict(deployed, tokens, name, uid)
@@ -351,16 +351,27 @@ async def test_the_token_of_the_binder_evicts_only_approved_pods(
     assert refused.value.status == 403
 
     await write_role(deployed, tokens["descheduler"], [approving(pods["first"])])
-    await until_refused(deployed, tokens, "first", pods["first"], "")
+    await evict_until(deployed, tokens, "first", pods["first"], "")
     assert NOT_APPROVED in await evict(deployed, tokens, "second", pods["second"])
 
     # Nothing is evicted with the UID of another pod, but the policy admits it while that one is approved.
     await write_role(deployed, tokens["descheduler"], [approving(pods["second"])])
-    await until_refused(deployed, tokens, "third", pods["second"], "precondition")
+    await evict_until(deployed, tokens, "third", pods["second"], "precondition")
     await write_role(deployed, tokens["descheduler"], [])
-    await until_refused(deployed, tokens, "third", pods["second"], NOT_APPROVED)
+    await evict_until(deployed, tokens, "third", pods["second"], NOT_APPROVED)
     assert NOT_APPROVED in await evict(deployed, tokens, "second", pods["second"])
     assert await evict(deployed, tokens, "second", pods["second"], dryRun=["All"]) == ""
+
+
+async def test_approvals_remain_when_the_manifests_are_applied_again(
+    deployed: DeployedCluster, tokens: dict[str, str]
+) -> None:
+    """As GitOps tools do: it would refuse the evictions of the last evaluation."""
+    await write_role(deployed, tokens["descheduler"], [approving("uid")])
+    role = named(base_documents(), "Role", APPROVAL_ROLE)
+    role["metadata"]["namespace"] = OTHER
+    [applied] = await deployed.cluster.apply([role])
+    assert [rule["resourceNames"] for rule in applied["rules"]] == [["uid"]]
 
 
 OWN_RULE = {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]}
@@ -406,12 +417,13 @@ async def test_an_approved_eviction_respects_budgets(
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"name": "insider", "namespace": "default"},
-        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "insider"}}},
+        "spec": {"minAvailable": len(pods), "selector": {"matchLabels": {"app": "insider"}}},
     }
     await deployed.cluster.apply([budget])
     budgets = "/apis/policy/v1/namespaces/default/poddisruptionbudgets/insider"
     try:
-        refusal = await until_refused(deployed, tokens, "first", pods["first"], "disruption budget")
+        await deployed.cluster.wait(budgets, lambda found: found.get("status", {}).get("currentHealthy") == len(pods))
+        refusal = await evict_until(deployed, tokens, "first", pods["first"], "disruption budget")
     finally:
         await deployed.cluster.request("DELETE", budgets)
     assert "429" in refusal

@@ -13,9 +13,9 @@ from cluster_fixtures import StartCluster
 from e2e.killed.configuration import NODES, SHARDS
 from e2e.killed.loop import Loop, running_loop
 
-from equipoise.annotator.decisions.hashing import owner
 from equipoise.collector.decisions.sharding import shard_of
 from equipoise.collector.shell.shard_ownership import BUS_TIMEOUT
+from equipoise.contracts.hashing import owner
 
 NATS_DOWNTIME = BUS_TIMEOUT + 5.0
 """Seconds. Longer than the time after which a collector that cannot publish releases its shards."""

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput, cancel_on_signals
 from equipoise.cli.options import BusOptions, ClusterOptions
+from equipoise.cli.port_forward import forwarded_port
 from equipoise.contracts.kubernetes.objects import ApiValue, Condition, Object, is_ready
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.connection import ForwardedNats
@@ -18,7 +19,6 @@ from equipoise.runtime.configuration import Kubernetes, Nats, Tls
 from equipoise.runtime.kubernetes.client import Forbidden, KubeError, NotFound, Resource
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.kubernetes.http import ApiServer
-from equipoise.runtime.kubernetes.port_forward import port_forward
 from equipoise.runtime.process.clock import SystemClock
 
 R = TypeVar("R")
@@ -189,21 +189,21 @@ def _kubeconfig(cluster: ClusterOptions) -> Kubernetes | None:
 
 async def _forward(stack: AsyncExitStack, bus: BusOptions, connection: Kubernetes) -> ForwardedNats:
     """Until the stack is closed. Raises CommandFailed, and KubeError if the API server does not respond."""
-    api = await stack.enter_async_context(connect_kube(connection, "tap", SystemClock()))
+    api = await stack.enter_async_context(connect_kube(connection, bus.command, SystemClock()))
     namespace = connection.namespace
     pod = await _nats_pod(api, namespace)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="equipoise-")))  # only this user may read it
     user, password = await _credentials(api, namespace, pod, bus, folder)
     ca = bus.ca_file or await _ca(api, namespace, pod, folder)
-    try:
-        forward = await stack.enter_async_context(port_forward(api, namespace, pod.metadata.name, CLIENT_PORT))
-    except KubeError as error:
-        raise CommandFailed(_not_forwarded(error, namespace, pod.metadata.name)) from None
+    port = await stack.enter_async_context(
+        forwarded_port(api, namespace, pod.metadata.name, CLIENT_PORT, what="NATS", otherwise=OTHERWISE)
+    )
     return ForwardedNats(
-        url=f"{'nats' if ca is None else 'tls'}://127.0.0.1:{forward.port}",
+        url=f"{'nats' if ca is None else 'tls'}://127.0.0.1:{port}",
         user=user,
         password_file=password,
         tls=None if ca is None else Tls(ca_file=ca),
+        client=bus.command,
         server_name=f"{pod.spec.subdomain}.{namespace}.svc" if pod.spec.subdomain else "",
     )
 
@@ -271,15 +271,3 @@ async def _from_secret(api: ApiServer, namespace: str, source: SecretKey, folder
     file = folder / source.key
     file.write_bytes(base64.b64decode(data[source.key]))
     return str(file)
-
-
-def _not_forwarded(error: KubeError, namespace: str, pod: str) -> str:
-    if isinstance(error, Forbidden):
-        return (
-            f"you may not forward ports in namespace {namespace} ({error.message}): needed are the rights to get and "
-            f"create pods/portforward, {OTHERWISE}"
-        )
-    return (
-        f"the port of NATS cannot be forwarded: {error}. Check that `kubectl -n {namespace} port-forward pod/{pod} "
-        f"{CLIENT_PORT}` works, {OTHERWISE}"
-    )

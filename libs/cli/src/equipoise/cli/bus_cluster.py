@@ -64,7 +64,7 @@ async def plan_cluster(options: ClusterOptions, lease_uid: str, server: Nats) ->
     if isinstance(server, ForwardedNats):
         return BusCluster(name=name, state="confirmed")
     try:
-        async with asyncio.timeout(TIMEOUT), connect_kube(connection, "plan", SystemClock()) as kube:
+        async with asyncio.timeout(TIMEOUT), connect_kube(connection, options.command, SystemClock()) as kube:
             lease = await kube.get(LEASES, DESCHEDULER_LEASE, connection.namespace)
     except (KubeError, TimeoutError) as error:
         why = f"messages of {url}; the Lease of {name} cannot be read: {error or 'no response'}"
@@ -84,7 +84,7 @@ async def leader_in_cluster(options: ClusterOptions) -> str:
         return ""
     clock = SystemClock()
     try:
-        async with asyncio.timeout(TIMEOUT), connect_kube(connection, "plan", clock) as kube:
+        async with asyncio.timeout(TIMEOUT), connect_kube(connection, options.command, clock) as kube:
             held = await held_leases(kube, connection.namespace, "descheduler", clock)
     except (KubeError, TimeoutError):
         return ""

@@ -23,13 +23,27 @@ class InvalidInput(click.ClickException):
     exit_code = 2
 
 
+def exit_on_signals() -> None:
+    """SIGTERM and SIGHUP raise SystemExit, so that the command can delete its files. Before the event loop starts."""
+
+    def end(*_: object) -> None:
+        raise SystemExit(TERMINATED)
+
+    for number in _ending_signals():
+        signal.signal(number, end)
+
+
 def cancel_on_signals() -> None:
     """SIGTERM and SIGHUP cancel the current task, so that it can delete its files, until the event loop ends."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
-            loop.add_signal_handler(number, task.cancel)
+    for number in _ending_signals():
+        loop.add_signal_handler(number, task.cancel)
+
+
+def _ending_signals() -> list[signal.Signals]:
+    """nohup ignores SIGHUP."""
+    return [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is not signal.SIG_IGN]
 
 
 @contextmanager

@@ -19,6 +19,7 @@ COMMANDS = (
     "doctor",
     "events",
     "explain",
+    "hints",
     "lab",
     "nodes",
     "pause",

@@ -69,6 +69,14 @@ password_option = click.option(
     help="File with the password of --user. Defaults, without --nats, to the Secret in the cluster.",
 )
 
+prometheus_option = click.option(
+    "--prometheus",
+    "prometheus_url",
+    metavar="URL",
+    help="URL of Prometheus; a Service of the cluster, http://NAME.NAMESPACE.svc:9090, is reached through the API "
+    "server. Defaults to the configuration, then to the Prometheus that is found in the cluster.",
+)
+
 nats_option = click.option(
     "--nats",
     "url",
@@ -82,6 +90,16 @@ nats_ca_option = click.option(
     type=click.Path(exists=True, dir_okay=False),
     help="File with the CA of --nats. Requires TLS.  [env: EQUIPOISE_NATS__TLS__CA_FILE]",
 )
+
+
+def command_name() -> str:
+    """Of the running command, by which servers know this client: `report`, `explain-pod`."""
+    names: list[str] = []
+    context: click.Context | None = click.get_current_context()
+    while context is not None and context.parent is not None:
+        names.insert(0, context.info_name or "")
+        context = context.parent
+    return "-".join(names)
 
 
 def configuration_option(help_text: str = "Configuration file. Defaults apply without one.") -> Decorator:
@@ -99,6 +117,9 @@ def configuration_option(help_text: str = "Configuration file. Defaults apply wi
 class BusOptions:
     """--nats, --user, --password-file and --nats-ca; None: not given."""
 
+    command: str
+    """The name of the client."""
+
     url: str | None
     user: str | None
     password_file: str | None
@@ -106,12 +127,13 @@ class BusOptions:
 
     def settings(self) -> "Nats":
         """Without --nats, NATS on this machine. Raises click.UsageError."""
+        from equipoise.runtime.bus.connection import CommandNats
         from equipoise.runtime.configuration import Nats, Tls
 
         try:
             tls = None if self.ca_file is None else Tls(ca_file=self.ca_file)
             url = self.url or Nats().url
-            return Nats(url=url, user=self.user, password_file=self.password_file, tls=tls)
+            return CommandNats(url=url, user=self.user, password_file=self.password_file, tls=tls, client=self.command)
         except ValueError as error:
             raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
 
@@ -127,7 +149,7 @@ def nats_options(command: Function) -> Function:
     def with_bus(
         *, url: str | None, user: str | None, password_file: str | None, ca_file: str | None, **values: Any
     ) -> Any:
-        bus = BusOptions(url=url, user=user, password_file=password_file, ca_file=ca_file)
+        bus = BusOptions(command=command_name(), url=url, user=user, password_file=password_file, ca_file=ca_file)
         bus.settings()  # reports invalid options first
         return command(bus=bus, **values)
 
@@ -137,6 +159,9 @@ def nats_options(command: Function) -> Function:
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:
     """--config, --kubeconfig, --context and --namespace."""
+
+    command: str
+    """The name of the client."""
 
     configuration: Path | None
     kubeconfig: str | None
@@ -172,7 +197,11 @@ def cluster_options(command: Function) -> Function:
         **values: Any,
     ) -> Any:
         cluster = ClusterOptions(
-            configuration=configuration, kubeconfig=kubeconfig, context=context, namespace=namespace
+            command=command_name(),
+            configuration=configuration,
+            kubeconfig=kubeconfig,
+            context=context,
+            namespace=namespace,
         )
         return command(cluster=cluster, **values)
 

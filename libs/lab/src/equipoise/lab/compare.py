@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from equipoise.lab.replay import ReplayPlan, Settings
-from equipoise.lab.results import GREEDY, STOCK, ForecastSource, Run, Scenario
+from equipoise.lab.results import GREEDY, STOCK, ForecastSource, PlacementMode, Run, Scenario
 from equipoise.lab.scenarios import SCENARIOS
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES
@@ -19,6 +19,9 @@ class ComparisonRequest(msgspec.Struct, frozen=True, kw_only=True):
     scenarios: tuple[Scenario, ...] = tuple(SCENARIOS)
     policies: tuple[str, ...] = ()
     """Names of policies, STOCK or GREEDY. The configured policy is used for its name. Empty: all."""
+
+    placements: tuple[PlacementMode, ...] = ("extender",)
+    """How the scores of policies reach kube-scheduler. `none` is STOCK, which is always included."""
 
     descheduler: tuple[bool, ...] = (False, True)
     arrivals: tuple[int, ...] = (1,)
@@ -66,12 +69,15 @@ def plans(request: ComparisonRequest, settings: Settings) -> list[ReplayPlan]:
                         scenario=scenario,
                         policy=name,
                         scoring=policy,
+                        placement=placement,
                         descheduler=descheduler,
                         seed=seed,
                         weight=request.weight,
                         forecast=request.forecast,
                         settings=settings,
                     )
+                    for placement in (request.placements if policy is not None else ("none",))
+                    if policy is None or placement != "none"
                     for seed in request.arrivals[: 1 if scenario == "given" else None]
                 ]
     return found

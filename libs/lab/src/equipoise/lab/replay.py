@@ -28,11 +28,12 @@ from equipoise.lab.model.simulated_descheduler import SimulatedDescheduler, pace
 from equipoise.lab.model.stock.plugins import Ints
 from equipoise.lab.model.stock.scheduler import Rows, SimulatedExtender
 from equipoise.lab.model.trace import Array, Trace
-from equipoise.lab.results import GREEDY, ForecastSource, Run, RunFigures, Scenario
+from equipoise.lab.results import GREEDY, ForecastSource, PlacementMode, Run, RunFigures, Scenario
 from equipoise.lab.scenarios import DAY, SCENARIOS
 from equipoise.lab.schedulers import GreedyScheduler, SimulatedScheduler
 from equipoise.lab.simulated_cluster import SimulatedCluster
 from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
+from equipoise.lab.simulated_hints import SimulatedHints
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.settings import ScorerSettings
@@ -70,6 +71,9 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     scoring: ScoringPolicy | None = None
     """The policy itself; None for STOCK and GREEDY."""
 
+    placement: PlacementMode = "extender"
+    """Of a policy. Without one, nothing reaches kube-scheduler."""
+
     descheduler: bool = False
     seed: int = 1
     """Seed of the order of arrivals and of all other randomness."""
@@ -79,6 +83,9 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     missing: float = 0.01
     """Share (0..1) of missing samples."""
+
+    hint_delay: float = 2.0
+    """Seconds from the computation of hints until new pods get them."""
 
     forecast: ForecastSource = "profile"
     settings: Settings = Settings()
@@ -116,6 +123,9 @@ class Replay:
         if plan.scoring is not None:
             scorer = msgspec.structs.replace(settings.scorer, policy=plan.scoring, shadow=None)
             self._scoring = ScoringState(load, scorer, max_score=scorer.extender.max_score)
+        self._hints = None
+        if self._scoring is not None and plan.placement == "hints":
+            self._hints = SimulatedHints(self._scoring, settings.scorer.hints, [node.name for node in trace.nodes])
         self._scheduling = self._create_scheduler(settings.scorer)
         self._kubernetes = SimulatedCluster(
             trace, self._cluster, self._collector, self._scheduling, self._events, self._on_placement,
@@ -146,6 +156,10 @@ class Replay:
             sample = partial(self._collector.sample_early, window)
             events.every(tick, sample, first=start + tick - length, until=messages_until)
         events.every(tick, self._receive_round, first=start + _LAG, until=messages_until)
+        if self._hints is not None:
+            self._update_hints(start + _LAG)
+            interval = self._plan.settings.scorer.hints.interval
+            events.every(interval, self._update_hints, first=start + _LAG + interval, until=messages_until)
         events.every(_HOUR, self._record_hour, first=2 * DAY, until=end + 1.0)
         if self._descheduler is not None:
             evaluation = max(tick, self._descheduler.interval)
@@ -160,7 +174,9 @@ class Replay:
         if self._plan.policy == GREEDY:
             return GreedyScheduler(self._trace, generator)
         scoring, names = self._scoring, [node.name for node in self._trace.nodes]
-        if scoring is None:
+        if self._hints is not None:
+            return SimulatedScheduler(self._trace, generator, preferred=self._hints.preferred)
+        if scoring is None or self._plan.placement == "none":
             return SimulatedScheduler(self._trace, generator)
 
         def extender(pod: PodDemand, now: float) -> SimulatedExtender:
@@ -196,21 +212,28 @@ class Replay:
 
     def _on_placement(self, message: NodePlacement, now: float) -> None:
         if self._scoring is not None:
-            self._scoring.on_placement(message, self._origin + now)
+            placed = self._scoring.on_placement(message, self._origin + now)
+            if self._hints is not None:
+                self._hints.on_placement(message, [each.pod for each in placed or ()], self._origin + now)
         if self._descheduler is not None:
             self._descheduler.on_placement(message)
 
-    def _receive_all(self, now: float) -> None:
-        """Process the latest message of every subject, as at the start of a service."""
+    def _receive_workloads(self, now: float) -> None:
         for number in range(len(self._trace.workloads)):
             message = self._collector.workload(number, now)
             if self._scoring is not None and message is not None:
                 self._scoring.nodes.on_workload(message)
+
+    def _receive_all(self, now: float) -> None:
+        """Process the latest message of every subject, as at the start of a service."""
+        self._receive_workloads(now)
         for node in range(len(self._trace.nodes)):
             self._on_placement(self._collector.placement(node, now), now)
         self._receive_round(now)
 
     def _receive_round(self, now: float) -> None:
+        if self._hints is not None:
+            self._receive_workloads(now)
         for message in self._collector.utilization_messages(now):
             if isinstance(message, UtilizationCycle):
                 if self._scoring is not None:
@@ -263,6 +286,16 @@ class Replay:
         self._cluster.pass_time(now)
         self._hours.append(self._cluster.used.copy())
 
+    def _update_hints(self, now: float) -> None:
+        assert self._hints is not None
+        self._hints.update(self._origin + now)
+        self._write_hints(now)
+
+    def _write_hints(self, now: float) -> None:
+        assert self._hints is not None
+        write = self._hints.read(self._origin + now)
+        self._events.at(now + self._plan.hint_delay, lambda _: write())
+
     # result
 
     def _result(self, seconds: float) -> Run:
@@ -276,6 +309,7 @@ class Replay:
         figures = RunFigures(
             scenario=plan.scenario,
             policy=plan.policy,
+            placement="none" if plan.scoring is None else plan.placement,
             descheduler=plan.descheduler,
             arrival_seed=plan.seed,
             sample=self._sample,

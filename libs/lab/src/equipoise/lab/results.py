@@ -12,6 +12,9 @@ or (an oracle) the real mean usage of the next six hours."""
 
 Scenario = Literal["given", "churn", "fresh"]
 
+PlacementMode = Literal["extender", "hints", "none"]
+"""How the scores reach kube-scheduler: by its extender, as preferred node affinity of new pods, or not at all."""
+
 STOCK = "stock"
 """kube-scheduler alone."""
 
@@ -32,6 +35,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     policy: str
     """A policy's name, "stock" for kube-scheduler alone, or an unattainable reference: "greedy"."""
 
+    placement: PlacementMode = "extender"
     descheduler: bool
     arrival_seed: int
     sample: Literal["in", "out"]

@@ -8,6 +8,7 @@ import numpy as np
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.lab.model.cluster_usage import MIB
 from equipoise.lab.model.stock.placements import Placements
+from equipoise.lab.model.stock.plugins import Ints
 from equipoise.lab.model.stock.pod_template import PodTemplate
 from equipoise.lab.model.stock.scheduler import SimulatedExtender, StockScheduler
 from equipoise.lab.model.trace import Array, Trace
@@ -24,16 +25,22 @@ class SimulatedScheduler:
         trace: Trace,
         generator: random.Random,
         extender: Callable[[PodDemand, float], SimulatedExtender | None] = lambda pod, now: None,
+        preferred: Callable[[PodDemand], Ints | None] = lambda pod: None,
     ) -> None:
-        """`extender`: for a pod at a time; None: there is none."""
+        """`extender`: for a pod at a time; None: there is none.
+
+        `preferred`: per node, what the preferred terms that a new pod was given add to the node; None: it has none.
+        """
         self.placements = Placements(trace.nodes, trace.rules)
         self._scheduler = StockScheduler()
         self._generator = generator
         self._extender = extender
+        self._preferred = preferred
 
     def choose(self, template: PodTemplate, pod: PodDemand, now: float) -> int | None:
         """A feasible node, or None. The pod is not placed yet."""
-        return self._scheduler.schedule(self.placements, template, self._generator, self._extender(pod, now))
+        extender, preferred = self._extender(pod, now), self._preferred(pod)
+        return self._scheduler.schedule(self.placements, template, self._generator, extender, preferred)
 
     def choose_alone(self, template: PodTemplate) -> int | None:
         """The same without the extender."""

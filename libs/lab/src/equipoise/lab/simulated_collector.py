@@ -11,6 +11,7 @@ import numpy as np
 from equipoise.collector.settings import ProfileSettings
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Window
+from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
@@ -153,6 +154,7 @@ class SimulatedCollector:
         return NodePlacement(
             node=name,
             uid=name,
+            labels={HOSTNAME: name},
             ready=True,
             allocatable=self._bases[node],
             capacity=self._bases[node],

@@ -30,10 +30,10 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Identifies a replay: parameters, scenario, policy, descheduler, order of arrivals, weight, inputs."""
+        """Identifies a replay: parameters, scenario, policy, descheduler, arrivals, weight, placement, inputs."""
         plan = self.plan
         words = (plan.scenario, plan.policy, str(plan.descheduler), str(plan.seed), str(plan.weight))
-        return (*self.parameters.values(), *words, self.inputs)
+        return (*self.parameters.values(), *words, plan.placement, self.inputs)
 
 
 def digest(trace: Trace, settings: Section) -> str:
@@ -53,7 +53,7 @@ def combinations(values: Mapping[str, Sequence[str]]) -> list[dict[str, str]]:
     return [dict(zip(values, combination, strict=True)) for combination in product(*values.values())]
 
 
-_OWN = ("scenario", "policy", "descheduler", "arrival_seed", "weight", "inputs")
+_OWN = ("scenario", "policy", "descheduler", "arrival_seed", "weight", "placement", "inputs")
 _FIGURES = tuple(name for name in RunFigures.__struct_fields__ if name not in (*_OWN, "refused"))
 
 

@@ -9,14 +9,11 @@ import signal
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import click
 
 from equipoise.testbed import running_clusters
-
-if TYPE_CHECKING:
-    from equipoise.testbed.cluster import Cluster
 
 CHECK_SECONDS = 1.0
 STOP_SECONDS = 15.0
@@ -114,25 +111,20 @@ def up(
         directory=None if directory is None else directory.absolute(),
     )
     began = time.monotonic()
-    file: Path | None = None
     try:
         with cluster:
             size: dict[str, Any] = {"cpu": cpu, "memory": memory}
             asyncio.run(cluster.add_nodes([node(f"node-{number}", **size) for number in range(nodes)]))
-            described = _describe(name, cluster, nats)
-            file = running_clusters.record(described, running_clusters.default_state())
-            _table(["", f"up after {time.monotonic() - began:.1f} s"], _rows(described))
-            click.echo(f"export KUBECONFIG={cluster.kubeconfig}")
-            while True:
-                cluster.check()
-                time.sleep(CHECK_SECONDS)
+            with running_clusters.listed(name, cluster, nats=nats) as described:
+                _table(["", f"up after {time.monotonic() - began:.1f} s"], _rows(described))
+                click.echo(f"export KUBECONFIG={cluster.kubeconfig}")
+                while True:
+                    cluster.check()
+                    time.sleep(CHECK_SECONDS)
     except KeyboardInterrupt:
         click.echo("stopped", err=True)
     except (ApiError, BuildError, NoGoError, ClusterError) as error:
         raise click.ClickException(str(error)) from error
-    finally:
-        if file is not None:
-            file.unlink(missing_ok=True)
 
 
 @testbed.command()
@@ -174,21 +166,6 @@ def down(given: str, name: str) -> None:
             click.echo(f"stopped {name}")
             return
     raise click.ClickException(f"no cluster named {name} runs; `equipoise testbed status` shows those that do")
-
-
-def _describe(name: str, cluster: "Cluster", nats: bool) -> running_clusters.RunningCluster:
-    started = running_clusters.process_start(os.getpid())
-    assert started is not None
-    return running_clusters.RunningCluster(
-        name=name,
-        pid=os.getpid(),
-        started=started,
-        api=cluster.url,
-        kubeconfig=str(cluster.kubeconfig),
-        prometheus=cluster.prometheus_url,
-        nats=cluster.nats_url if nats else "",
-        directory=str(cluster.directory),
-    )
 
 
 def _rows(cluster: running_clusters.RunningCluster) -> list[list[str]]:

@@ -1,10 +1,15 @@
-"""The clusters of `equipoise testbed up` that run on this machine: one state file each."""
+"""The clusters of `equipoise testbed up` and of the demo that run on this machine: one state file each."""
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from equipoise.testbed.cluster import Cluster
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +47,28 @@ def record(cluster: RunningCluster, state: Path) -> Path:
     new.write_text(json.dumps(asdict(cluster), indent=1))
     new.replace(file)
     return file
+
+
+@contextmanager
+def listed(name: str, cluster: "Cluster", *, nats: bool) -> Iterator[RunningCluster]:
+    """A cluster of this process, listed while the block runs."""
+    started = process_start(os.getpid())
+    assert started is not None
+    described = RunningCluster(
+        name=name,
+        pid=os.getpid(),
+        started=started,
+        api=cluster.url,
+        kubeconfig=str(cluster.kubeconfig),
+        prometheus=cluster.prometheus_url,
+        nats=cluster.nats_url if nats else "",
+        directory=str(cluster.directory),
+    )
+    file = record(described, default_state())
+    try:
+        yield described
+    finally:
+        file.unlink(missing_ok=True)
 
 
 def running(state: Path) -> list[RunningCluster]:

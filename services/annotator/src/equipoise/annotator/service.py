@@ -25,21 +25,23 @@ from equipoise.annotator.decisions.annotation_target import (
     with_current_windows,
 )
 from equipoise.annotator.decisions.existing_value import Precondition, existing_value, value_precondition
-from equipoise.annotator.decisions.hashing import owner, request_interval
 from equipoise.annotator.decisions.write_decision import DueWrite, WrittenValue, decide, retry_backoff
 from equipoise.annotator.settings import AnnotatorSettings
+from equipoise.annotator.shell.hint_writer import HintWriter
 from equipoise.annotator.shell.membership import Membership
 from equipoise.annotator.shell.object_client import RESOURCES, RETRY_PERIOD, ObjectClient
 from equipoise.annotator.shell.rate_limiter import RateLimiter
 from equipoise.annotator.shell.work_queue import ObjectQueue
 from equipoise.annotator.state.clock_skew import ClockSkews
 from equipoise.annotator.state.crane_hot_values import HotValues, PlacedTimes
-from equipoise.contracts.bus.subjects import PREFIX
+from equipoise.contracts.bus.subjects import PREFIX, placement_hint
+from equipoise.contracts.hashing import owner, request_interval
 from equipoise.contracts.kubernetes.annotations import NodeLoad, WorkloadUsage, as_annotations, means
 from equipoise.contracts.kubernetes.crane import crane_annotations
 from equipoise.contracts.kubernetes.objects import Lease, ObjectMeta
 from equipoise.contracts.load.latest import is_acceptable, supersedes_measurement
 from equipoise.contracts.messages.annotation import AnnotationWritten
+from equipoise.contracts.messages.placement import PlacementHints
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, in_batches
 from equipoise.runtime.bus import BusError, Delivery
@@ -114,15 +116,17 @@ class Annotator:
         self._hot_values = HotValues()
         self._skews = ClockSkews()
         self._unread, self._unwritten = ObjectQueue(), ObjectQueue()
-        text = "Writes of annotations, by result."
+        text = "Writes of annotations and of placement hints, by result."
+        results = Counter("equipoise_annotator_writes", text, ["kind", "result"], registry=runtime.metrics)
         self._client = ObjectClient(
             kube=runtime.kube,
             clock=clock,
             health=runtime.health,
             reads=RateLimiter(clock, lambda: self._interval(settings.reads_per_second)),
             writes=RateLimiter(clock, lambda: self._interval(settings.writes_per_second)),
-            results=Counter("equipoise_annotator_writes", text, ["kind", "result"], registry=runtime.metrics),
+            results=results,
         )
+        self._hints = HintWriter(runtime, is_ours=self._owns, interval=self._interval, results=results)
         for name, text, value in (
             ("writes_pending", "Objects that wait to be written.", lambda: float(len(self._unwritten))),
             ("objects_unread", "Objects that wait to be read.", lambda: float(len(self._unread))),
@@ -144,6 +148,9 @@ class Annotator:
         await self._bus.subscribe_latest(
             f"{PREFIX}.utilization.workload.*.*.*", WorkloadUtilization, self.on_workload_utilization
         )
+
+        if self._settings.hints.enabled:
+            await self._bus.subscribe_latest(placement_hint("*"), PlacementHints, self._hints.on_hints)
 
     async def on_node_placement(self, delivery: Delivery[PlacedTimes]) -> None:
         self._hot_values.on_placement(delivery.message, self._clock.now())
@@ -194,8 +201,10 @@ class Annotator:
     def _is_ours(self, known: _Object) -> bool:
         """False as well when another object has its name now, or another installation writes."""
         key = known.target.key
-        owned = owner(key, self._membership.members) == self._identity and not self._installation.problem
-        return owned and self._objects.get(key) is known
+        return self._owns(key) and self._objects.get(key) is known
+
+    def _owns(self, key: str) -> bool:
+        return owner(key, self._membership.members) == self._identity and not self._installation.problem
 
     def _decide(self, known: _Object) -> _Decision | None:
         """Whether to write now, and what."""
@@ -224,6 +233,8 @@ class Annotator:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._installation.run(), name="check for other installations")
                 tasks.create_task(self._renew_membership(), name="membership")
+                if self._settings.hints.enabled:
+                    tasks.create_task(self._hints.run(), name="placement hints")
                 for number in range(READERS):
                     tasks.create_task(self._work(self._unread, self._read), name=f"read {number}")
                 for number in range(WRITERS):
@@ -241,6 +252,7 @@ class Annotator:
             if members:
                 self._health.warmed_up()
             self._prune()
+            await self._hints.check()
             if members != before:
                 log.info("members changed", members=sorted(members))
                 async for keys in in_batches(self._objects, NODES_PER_BATCH):

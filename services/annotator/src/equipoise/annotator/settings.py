@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from equipoise.annotator.decisions.hint_write import HintBand
 from equipoise.annotator.decisions.write_decision import DeadBand
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section
@@ -25,6 +26,17 @@ class MembershipSettings(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.lease_duration < 2 * self.renew_period:
             raise ValueError("leaseDuration must be at least twice renewPeriod")
+
+
+class HintWriteSettings(HintBand, frozen=True, kw_only=True):
+    """Placement hints, which an admission policy of the API server adds to new pods."""
+
+    enabled: bool = False
+    """Write the hints of the scorer. Needs k8s/hints, and Kubernetes 1.36 (or 1.34 with a feature gate)."""
+
+    requests_per_second: Annotated[float, Meta(gt=0, le=1_000)] = 20.0
+    """Maximum rate of reads and writes by all replicas together. Each namespace needs two in five minutes, and one for
+    each change."""
 
 
 class AnnotatorSettings(Section, frozen=True, kw_only=True):
@@ -53,6 +65,7 @@ class AnnotatorSettings(Section, frozen=True, kw_only=True):
     many a second occupy about one of the seats that service accounts share.
     """
 
+    hints: HintWriteSettings = HintWriteSettings()
     membership: MembershipSettings = MembershipSettings()
 
     @property

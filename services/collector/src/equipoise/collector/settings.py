@@ -85,6 +85,11 @@ class PrometheusSettings(Section, frozen=True, kw_only=True):
     max_body_bytes: Annotated[int, Meta(ge=1_024)] = 64 * 2**20
     """Maximum size of one response; larger ones are discarded."""
 
+    @property
+    def shown_url(self) -> str:
+        """For messages: a command may reach the server at another address."""
+        return self.url
+
     def __post_init__(self) -> None:
         _check_url(self.url, "http://prometheus:9090", "use basicAuthentication")
         if self.bearer_token_file and self.basic_authentication:

@@ -5,13 +5,11 @@ import asyncio
 import structlog
 
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.load.latest import is_acceptable
 from equipoise.contracts.messages.eviction import EvictionOutcome
 from equipoise.contracts.messages.health import REAL, Heartbeat
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
-from equipoise.descheduler.decisions.strategies import name_of
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.shell.cluster_watch import ClusterWatch
 from equipoise.descheduler.shell.evaluator import Evaluator
@@ -19,7 +17,6 @@ from equipoise.descheduler.shell.metrics import DeschedulerMetrics
 from equipoise.descheduler.state.latest_messages import LatestMessages
 from equipoise.descheduler.state.tracker import Tracker
 from equipoise.runtime.bus import Delivery
-from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE, lead
 from equipoise.runtime.process.lifecycle import Runtime
 
@@ -33,7 +30,6 @@ class Descheduler:
     """Runs until `run` is canceled. Publishes nothing while another replica leads."""
 
     def __init__(self, runtime: Runtime[DeschedulerSettings]) -> None:
-        """Raises ConfigurationError if a strategy uses a window that `load.windows` does not contain."""
         shared = runtime.configuration.shared
         self._runtime = runtime
         self._settings = settings = runtime.own
@@ -46,7 +42,6 @@ class Descheduler:
         self._tracker = Tracker(settings.tracker)
         self._watch = ClusterWatch(runtime.kube, runtime.clock, settings, volumes=shared.protection.persistent_volumes)
         self._evaluator = Evaluator(runtime, self._watch, self._messages, self._tracker, self._metrics)
-        _check_windows(settings, shared.load)
 
     async def attach(self) -> None:
         """Subscribe to all messages."""
@@ -126,14 +121,3 @@ class Descheduler:
             await self._clock.sleep(self._settings.interval)
             if not self._health.leading:
                 await self._evaluator.prune()
-
-
-def _check_windows(settings: DeschedulerSettings, load: LoadSettings) -> None:
-    known = [window.name for window in load.windows]
-    for strategy in settings.strategies:
-        for window in strategy.windows:
-            if window not in known:
-                raise ConfigurationError(
-                    f"descheduler.strategies: {name_of(strategy)} uses window {window!r}, "
-                    f"load.windows has {', '.join(known)}"
-                )

@@ -25,6 +25,7 @@ async def start(runtime: Runtime[ScorerSettings]) -> None:
         clock=runtime.clock,
         health=runtime.health,
         metrics=runtime.metrics,
+        identity=runtime.identity,
     )
     await scorer.attach()
     await scorer.run()

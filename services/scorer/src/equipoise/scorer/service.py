@@ -9,11 +9,18 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry
 
-from equipoise.contracts.bus.subjects import PREFIX, SCORE_EXPLAIN, cluster_review, decision, placement_advice
+from equipoise.contracts.bus.subjects import (
+    PREFIX,
+    SCORE_EXPLAIN,
+    cluster_review,
+    decision,
+    placement_advice,
+)
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.load.latest import is_acceptable
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
+from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.message import Message
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
@@ -32,6 +39,7 @@ from equipoise.scorer.decisions.scoring_state import Prioritized, ScoringState
 from equipoise.scorer.settings import ScorerSettings
 from equipoise.scorer.shell.decision_sampler import DecisionSampler
 from equipoise.scorer.shell.extender_server import ExtenderServer
+from equipoise.scorer.shell.hint_publisher import HintPublisher
 from equipoise.scorer.shell.metrics import ScorerMetrics
 
 log = structlog.get_logger()
@@ -53,10 +61,15 @@ class Scorer:
     clock: Clock
     health: Health
     metrics: CollectorRegistry
+    identity: str = "scorer"
+    """As in the heartbeats of this process."""
 
     def __post_init__(self) -> None:
         self._metrics = ScorerMetrics(self.metrics)
         self._state = ScoringState(self.load, self.settings, max_score=self.settings.extender.max_score)
+        self._hints = None
+        if self.settings.hints.enabled:
+            self._hints = HintPublisher(self._state, self.settings, self.clock, self._metrics, self.identity)
         self._shadow_failed = False
         self._reviewer = ClusterReviewer(self.thresholds.high)
         advice_per_second = self.settings.advice.per_second
@@ -77,6 +90,8 @@ class Scorer:
         await latest(f"{PREFIX}.placement.node.*", NodePlacement, self.on_node_placement)
         await latest(f"{PREFIX}.utilization.node.*", NodeUtilization, self.on_node_utilization)
         await latest(f"{PREFIX}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
+        if self._hints is not None:
+            await self.bus.subscribe(f"{PREFIX}.health.scorer.*", Heartbeat, self._hints.on_heartbeat)
         endpoint = Endpoint(subject=SCORE_EXPLAIN, request_type=ExplainRequest, handler=self.on_explain_request)
         await self.bus.serve("scorer", [endpoint])
         self._prune()
@@ -97,6 +112,8 @@ class Scorer:
             tasks.create_task(self._prune_regularly())
             tasks.create_task(self._advise())
             tasks.create_task(self._review_cluster())
+            if self._hints is not None:
+                tasks.create_task(self._hints.run(self._publish))
             tasks.create_task(server.accept())
             tasks.create_task(server.reload_certificates(self.health))
 
@@ -133,13 +150,19 @@ class Scorer:
 
     async def on_eviction_intent(self, delivery: Delivery[EvictionIntent]) -> None:
         self._state.hints.on_intent(delivery.message, self.clock.now())
+        if self._hints is not None:
+            self._hints.on_eviction()
 
     async def on_eviction_outcome(self, delivery: Delivery[EvictionOutcome]) -> None:
         self._state.hints.on_outcome(delivery.message, self.clock.now())
+        if self._hints is not None:
+            self._hints.on_eviction()
 
     async def on_node_placement(self, delivery: Delivery[NodePlacement]) -> None:
         placements = self._state.on_placement(delivery.message, self.clock.now())
         self._count_outdated("node_placement", accepted=placements is not None)
+        if self._hints is not None and placements is not None:
+            self._hints.on_placement(delivery.message, [placement.pod for placement in placements])
         for placement in placements or ():
             if placement.reservation is not None:
                 self._metrics.on_placed(followed=placement.followed, chance=placement.reservation.chance)

@@ -6,6 +6,7 @@ from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any
 
+import click
 import msgspec
 from rich.console import Console
 
@@ -149,13 +150,30 @@ async def run_clear(cluster: Kubernetes, *, crane: bool, rate: float, confirmed:
         if not confirmed:
             result = ClearResult(dry_run=True, found=by_kind(objects))
         else:
-            with progress(len(objects), "clearing", "objects") as report:
-                result = await clear(kube, clock, objects, rate=rate, report=report)
+            result = await clear_with_progress(kube, clock, objects, rate)
         annotators = await active_annotators(kube, cluster.namespace, clock)
         result = msgspec.structs.replace(result, active_annotators=annotators)
     print_result(result, show, output=output)
     if result.failed:
         raise CommandFailed("some annotations could not be removed")
+
+
+async def clear_with_progress(kube: Kube, clock: Clock, objects: Sequence[AnnotatedObject], rate: float) -> ClearResult:
+    """Prints how far it got if it is interrupted."""
+    done = 0
+
+    def count(name: str) -> None:
+        nonlocal done
+        done += 1
+        report(name)
+
+    try:
+        with progress(len(objects), "clearing", "objects") as report:
+            return await clear(kube, clock, objects, rate=rate, report=count)
+    except BaseException:
+        text = f"interrupted after {done} of {len(objects)} objects; run the same command again to clear the others"
+        click.echo(text, err=True)
+        raise
 
 
 def show(result: ClearResult, to: Console) -> None:

@@ -5,19 +5,17 @@ import shlex
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import msgspec
 from rich.console import Console
 
-from equipoise.cli.cluster_now.prometheus_service import prometheus_advice
 from equipoise.cli.cluster_now.reading import ClusterNow, ClusterSources, connected, read_cluster
-from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.options import ClusterOptions
-from equipoise.cli.prometheus_profiles import configured_profile
+from equipoise.cli.prometheus.access import reached_prometheus
+from equipoise.cli.prometheus.profiles import configured_profile
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
-from equipoise.collector.settings import PrometheusSettings
 from equipoise.contracts.configuration.settings import Window
 from equipoise.runtime.configuration import Kubernetes, Logging
 from equipoise.runtime.kubernetes.connection import connect_kube
@@ -59,7 +57,7 @@ class NowOptions:
         profile = configured_profile(document, os.environ)
         if self.prometheus_url is not None:
             prometheus = msgspec.structs.replace(collector.prometheus, url=self.prometheus_url)
-            collector = msgspec.structs.replace(collector, source="prometheus", prometheus=prometheus)
+            collector = msgspec.structs.replace(collector, prometheus=prometheus)
         shared = msgspec.structs.replace(settings.shared, kubernetes=self.kubernetes)
         return msgspec.structs.replace(settings, shared=shared, collector=collector), profile
 
@@ -77,6 +75,11 @@ class Reading:
         return self.connection.settings
 
     @property
+    def prometheus_url(self) -> str:
+        """As it can be given to another command."""
+        return self.settings.collector.prometheus.shown_url
+
+    @property
     def profile_detected(self) -> bool:
         return self.connection.profile_detected
 
@@ -90,14 +93,17 @@ async def reading(options: NowOptions, profile: str | None = None) -> AsyncItera
 
     Raises CommandFailed, InvalidInput, ConfigurationError and KubeError."""
     # What fails is in the result: client libraries need not log it too.
-    configure_logging(Logging(level="error"), "report")
+    configure_logging(Logging(level="error"), options.cluster.command)
     settings, configured = options.settings()
     clock, console = SystemClock(), Console(stderr=True, highlight=False)
     with console.status("connecting") as status:
-        async with connect_kube(settings.shared.kubernetes, "report", clock) as kube:
-            collector = settings.collector
-            if collector.source != "prometheus" or collector.prometheus.url == PrometheusSettings().url:
-                raise InvalidInput(await prometheus_advice(kube))
-            opened = connected(kube, settings, clock, status.update, profile=profile or configured)
-            async with opened as connection:
-                yield Reading(connection=connection, clock=clock, progress=status.update)
+        async with connect_kube(settings.shared.kubernetes, options.cluster.command, clock) as kube:
+            in_pod = not settings.shared.kubernetes.kubeconfig
+            note = partial(console.print, soft_wrap=True)
+            reaching = reached_prometheus(settings.collector.prometheus, kube, in_pod=in_pod, note=note)
+            async with reaching as prometheus:
+                collector = msgspec.structs.replace(settings.collector, source="prometheus", prometheus=prometheus)
+                settings = msgspec.structs.replace(settings, collector=collector)
+                opened = connected(kube, settings, clock, status.update, profile=profile or configured)
+                async with opened as connection:
+                    yield Reading(connection=connection, clock=clock, progress=status.update)

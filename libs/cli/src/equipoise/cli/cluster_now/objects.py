@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.prometheus.services import SERVICES
 from equipoise.contracts.kubernetes.objects import Object, OwnerReference, WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
@@ -61,7 +62,7 @@ async def list_nodes_and_pods(kube: Kube, workloads: Sequence[str], *, volumes: 
             found[resource] = await _list(kube, resource)
         except Forbidden as error:
             if resource in required:
-                names = ",".join(map(_name, (*required, *optional, JOBS)))
+                names = ",".join(map(_name, (*required, *optional, JOBS, SERVICES)))
                 raise CommandFailed(
                     f"this user may not list {_name(resource)} in all namespaces ({error.message}). An administrator "
                     f"can permit it: {GRANT.format(resources=names)}"

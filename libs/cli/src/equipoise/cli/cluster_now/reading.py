@@ -7,7 +7,8 @@ import msgspec
 
 from equipoise.cli.cluster_now.objects import ListedObjects, list_nodes_and_pods
 from equipoise.cli.exit_codes import CommandFailed
-from equipoise.cli.prometheus_profiles import best_profile, match_profiles, no_profile_problem
+from equipoise.cli.prometheus.access import GIVEN
+from equipoise.cli.prometheus.profiles import best_profile, match_profiles, no_profile_problem
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
 from equipoise.collector.decisions.query import SourceError
@@ -104,9 +105,8 @@ async def connected(
 
 def unreachable(prometheus: PrometheusSettings, error: SourceError) -> CommandFailed:
     return CommandFailed(
-        f"Prometheus at {prometheus.url} does not respond ({error}): check --prometheus URL from this machine; for one "
-        "inside the cluster run `kubectl -n NAMESPACE port-forward service/NAME 9090`, then "
-        "--prometheus http://localhost:9090"
+        f"Prometheus at {prometheus.shown_url} does not respond ({error}): check the address, or give another one "
+        f"with {GIVEN}"
     )
 
 
@@ -121,7 +121,7 @@ async def detected_profile(
     best = best_profile(matches)
     if best is None:
         problem, fix = no_profile_problem(matches, load.memory)
-        raise CommandFailed(f"Prometheus at {prometheus.url}: {problem}. {fix[0].upper()}{fix[1:]}")
+        raise CommandFailed(f"Prometheus at {prometheus.shown_url}: {problem}. {fix[0].upper()}{fix[1:]}")
     return best
 
 

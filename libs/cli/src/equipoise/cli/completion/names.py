@@ -56,12 +56,15 @@ def _read(context: click.Context, resource: "Resource[Any]", namespace: str) -> 
 
     given = context.params
     options = ClusterOptions(
-        configuration=given.get("configuration"), kubeconfig=given.get("kubeconfig"), context=given.get("context")
+        command="complete",
+        configuration=given.get("configuration"),
+        kubeconfig=given.get("kubeconfig"),
+        context=given.get("context"),
     )
     only_metadata = metadata_of(resource)
 
     async def read() -> "list[Object]":
-        async with asyncio.timeout(TIMEOUT), connect_kube(options.connection(), "complete", SystemClock()) as api:
+        async with asyncio.timeout(TIMEOUT), connect_kube(options.connection(), options.command, SystemClock()) as api:
             if namespace:
                 return await api.list(only_metadata, namespace)
             async with aclosing(api.pages(only_metadata)) as pages:

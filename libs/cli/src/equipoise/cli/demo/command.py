@@ -23,12 +23,22 @@ def demo(trace_folder: Path | None, seed: int, keep: bool) -> None:
 
     from rich.console import Console
 
+    from equipoise.cli.demo.figures import DemoResult
     from equipoise.cli.demo.live_view import Screen
     from equipoise.cli.demo.run import DemoOptions, run_demo
+    from equipoise.cli.exit_codes import cancel_on_signals, exit_on_signals
     from equipoise.runtime.configuration import Logging
     from equipoise.runtime.process.logging import configure_logging
+    from equipoise.testbed.binaries.build import build
 
-    configure_logging(Logging(level="warning"), "demo")
+    configure_logging(Logging(format="console", level="warning"), "demo")
     screen = Screen(Console(stderr=True))
-    result = asyncio.run(run_demo(DemoOptions(trace_folder=trace_folder, seed=seed, keep=keep), screen))
-    click.echo(result.encoded())
+    options = DemoOptions(trace_folder=trace_folder, seed=seed, keep=keep)
+
+    async def run() -> DemoResult:
+        cancel_on_signals()
+        return await run_demo(options, screen)
+
+    exit_on_signals()
+    build()  # before the event loop starts, which would wait for the thread of a build at Ctrl-C
+    click.echo(asyncio.run(run()).encoded())

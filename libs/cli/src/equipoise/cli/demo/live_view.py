@@ -1,5 +1,6 @@
 """The live view: every node as a cell colored by its load, the spread over time, each eviction with its reason."""
 
+import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -14,23 +15,26 @@ from rich.text import Text
 from equipoise.cli.demo.figures import deviation, spread
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
+_WHITE, _BLACK = "rgb(255,255,255)", "rgb(0,0,0)"
 _COLORS = (
-    (15, "rgb(24,62,120)"),
-    (30, "rgb(33,102,172)"),
-    (40, "rgb(67,147,195)"),
-    (50, "rgb(90,174,97)"),
-    (60, "rgb(166,190,60)"),
-    (70, "rgb(230,170,40)"),
-    (80, "rgb(230,110,30)"),
-    (90, "rgb(214,60,40)"),
+    (15, "rgb(24,62,120)", _WHITE),
+    (30, "rgb(33,102,172)", _WHITE),
+    (40, "rgb(67,147,195)", _BLACK),
+    (50, "rgb(90,174,97)", _BLACK),
+    (60, "rgb(166,190,60)", _BLACK),
+    (70, "rgb(230,170,40)", _BLACK),
+    (80, "rgb(230,110,30)", _BLACK),
+    (90, "rgb(214,60,40)", _WHITE),
+    (math.inf, "rgb(165,0,38)", _WHITE),
 )
-_HOTTEST = "rgb(165,0,38)"
+"""Below which load a cell has which color, and that of its digits: with a contrast of at least 4.5."""
+
 _CELLS_PER_ROW = 10
 
 
-def color(load: float) -> str:
+def cell_style(load: float) -> str:
     """From blue (idle) over green to red (full)."""
-    return next((name for limit, name in _COLORS if load < limit), _HOTTEST)
+    return next(f"bold {digits} on {color}" for limit, color, digits in _COLORS if load < limit)
 
 
 def heat_map(loads: Mapping[str, float]) -> Table:
@@ -38,7 +42,7 @@ def heat_map(loads: Mapping[str, float]) -> Table:
     table = Table.grid(padding=(0, 0))
     nodes = list(loads)
     for begin in range(0, len(nodes), _CELLS_PER_ROW):
-        row = [(loads[node], f"bold white on {color(loads[node])}") for node in nodes[begin : begin + _CELLS_PER_ROW]]
+        row = [(loads[node], cell_style(loads[node])) for node in nodes[begin : begin + _CELLS_PER_ROW]]
         table.add_row(*(Text(f" {load:3.0f} ", style=style) for load, style in row))
         table.add_row(*(Text("     ", style=style) for _, style in row))
     return table

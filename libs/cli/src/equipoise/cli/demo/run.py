@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 import time
 from collections import Counter
@@ -48,6 +49,7 @@ from equipoise.testbed.api import Api
 from equipoise.testbed.binaries.build import build
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.processes.configuration import PrometheusConfiguration
+from equipoise.testbed.running_clusters import listed
 
 MIN_DAYS = 0.5
 """Days between the start of Equipoise and the second measurement: on a busy machine five services start slowly."""
@@ -88,17 +90,18 @@ async def run_demo(
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
         cluster.api() as api,
     ):
-        demo = Demo(options, screen, trace, cluster, session, api)
-        await demo.place()
-        before = await demo.measure_before()
-        async with demo.equipoise() as supervisor:
-            after = await demo.level(before, supervisor)
-            result = demo.result(before, after, time.monotonic() - began)
-            demo.print_result(before, after)
-            if at_end is not None:
-                await at_end(demo)
-            if options.keep:
-                await demo.keep_running(result)
+        with listed(f"demo-{os.getpid()}", cluster, nats=True):
+            demo = Demo(options, screen, trace, cluster, session, api)
+            await demo.place()
+            before = await demo.measure_before()
+            async with demo.equipoise() as supervisor:
+                after = await demo.level(before, supervisor)
+                result = demo.result(before, after, time.monotonic() - began)
+                demo.print_result(before, after)
+                if at_end is not None:
+                    await at_end(demo)
+                if options.keep:
+                    await demo.keep_running(result)
     return result
 
 

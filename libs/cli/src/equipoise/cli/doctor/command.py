@@ -13,12 +13,13 @@ from equipoise.cli.options import (
     nats_ca_option,
     output_option,
     password_option,
+    prometheus_option,
     user_option,
 )
 
 
 @click.command()
-@click.option("--prometheus", "prometheus_url", help="URL of Prometheus. Defaults to the configuration.")
+@prometheus_option
 @click.option(
     "--nats",
     "url",
@@ -67,13 +68,16 @@ def doctor(
         raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
     through_cluster = None
     if url is None and connection is not None and in_cluster_address(settings.shared.nats, connection):
-        through_cluster = BusOptions(url=None, user=user, password_file=password_file, ca_file=ca_file)
+        through_cluster = BusOptions(
+            command=cluster.command, url=None, user=user, password_file=password_file, ca_file=ca_file
+        )
     healthy = asyncio.run(
         run_doctor(
             settings,
             services_nats=services_nats,
             cluster_problem=problem,
             through_cluster=through_cluster,
+            find_prometheus=cluster.configuration is None,
             output=output,
         )
     )

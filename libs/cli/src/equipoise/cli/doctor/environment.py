@@ -56,6 +56,9 @@ class Environment:
     nats_problem: str = ""
     """Why NATS cannot be reached through the API server."""
 
+    prometheus_problem: str = ""
+    """Why Prometheus is unknown, or cannot be reached through the API server."""
+
     _nodes: list[Node] | KubeError | None = field(default=None, init=False)
     _listing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 

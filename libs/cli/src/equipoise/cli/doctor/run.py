@@ -8,6 +8,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 from rich.console import Console
 from rich.text import Text
@@ -15,13 +16,17 @@ from rich.text import Text
 from equipoise.cli.bus_access import forwarded
 from equipoise.cli.doctor.checks import CHECKS, Check
 from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding, State
-from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.options import BusOptions, Output
+from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
 from equipoise.cli.terminal import print_result
+from equipoise.collector.settings import PrometheusSettings
+from equipoise.runtime.bus.connection import CommandNats
 from equipoise.runtime.configuration import Kubernetes, Logging, Nats
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.kubernetes.http import ApiServer
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
@@ -44,7 +49,8 @@ def settings_for(
     """
     settings = all_settings(read_file(configuration), environment)
     shared = settings.shared
-    server = msgspec.structs.replace(shared.nats, **{name: value for name, value in nats.items() if value is not None})
+    given = {name: value for name, value in nats.items() if value is not None}
+    server = CommandNats(**msgspec.structs.asdict(shared.nats) | given, client="doctor")
     shared = msgspec.structs.replace(shared, nats=server, kubernetes=cluster or shared.kubernetes)
     settings = msgspec.structs.replace(settings, shared=shared)
     if prometheus_url is None:
@@ -60,12 +66,14 @@ async def run_doctor(
     services_nats: Nats | None = None,
     cluster_problem: str = "",
     through_cluster: BusOptions | None = None,
+    find_prometheus: bool = False,
     output: Output,
 ) -> bool:
     """Print the diagnosis; True if it is healthy.
 
     `services_nats`: the section of the configuration file. `cluster_problem`: why there is no connection to the API
     server. `through_cluster`: NATS is reached through the API server, with what these options do not name from Secrets.
+    `find_prometheus`: with the default URL, the Prometheus of the cluster is found.
     """
     # An unavailable server is a finding: client libraries need not log it too.
     configure_logging(Logging(level="error"), "doctor")
@@ -75,20 +83,47 @@ async def run_doctor(
         environment = Environment(settings=settings, clock=clock, kube=no_cluster, services_nats=services_nats)
         if not cluster_problem:
             try:
-                connection = connect_kube(settings.shared.kubernetes, "doctor", clock)
-                environment.kube = await stack.enter_async_context(connection)
+                api = await stack.enter_async_context(connect_kube(settings.shared.kubernetes, "doctor", clock))
             except KubeError as error:
                 environment.kube = error
-            if through_cluster is not None:
-                try:
-                    server = await stack.enter_async_context(forwarded(through_cluster, settings.shared.kubernetes))
-                    shared = msgspec.structs.replace(settings.shared, nats=server)
-                    environment.settings = msgspec.structs.replace(settings, shared=shared)
-                except CommandFailed as error:
-                    environment.nats_problem = error.message
+            else:
+                environment.kube = api
+                await _reach(environment, api, stack, through_cluster, find_prometheus=find_prometheus)
         diagnosis = await diagnose(environment)
     print_result(diagnosis, show, output=output)
     return diagnosis.healthy
+
+
+async def _reach(
+    environment: Environment,
+    api: ApiServer,
+    stack: AsyncExitStack,
+    through_cluster: BusOptions | None,
+    *,
+    find_prometheus: bool,
+) -> None:
+    """NATS and Prometheus through the API server, where that is the way; else why that is not possible."""
+    shared, collector = environment.settings.shared, environment.settings.collector
+    if through_cluster is not None:
+        try:
+            server = await stack.enter_async_context(forwarded(through_cluster, shared.kubernetes))
+            shared = msgspec.structs.replace(shared, nats=server)
+        except CommandFailed as error:
+            environment.nats_problem = error.message
+    if collector.source == "prometheus" and (find_prometheus or collector.prometheus.url != PrometheusSettings().url):
+        in_pod = not shared.kubernetes.kubeconfig
+        try:
+            prometheus = await stack.enter_async_context(
+                reached_prometheus(collector.prometheus, api, in_pod=in_pod, note=_note)
+            )
+            collector = msgspec.structs.replace(collector, prometheus=prometheus)
+        except (CommandFailed, InvalidInput, KubeError) as error:
+            environment.prometheus_problem = error.message
+    environment.settings = msgspec.structs.replace(environment.settings, shared=shared, collector=collector)
+
+
+def _note(text: str) -> None:
+    click.echo(text, err=True)
 
 
 async def diagnose(environment: Environment, checks: Mapping[str, Check] = CHECKS) -> Diagnosis:

@@ -1,5 +1,6 @@
 """Requests an explanation of scores from a scorer, and prints it."""
 
+import asyncio
 from collections.abc import Iterator
 
 import msgspec
@@ -8,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from equipoise.cli.bus import send_request
-from equipoise.cli.bus_cluster import BusCluster, bus_cluster
+from equipoise.cli.bus_cluster import TIMEOUT, BusCluster, bus_cluster
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
+from equipoise.cli.explain.pod_hint import PodHint, read_pod_hint
 from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.terminal import UNIT, amount, percent, percentages, print_result, table
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
@@ -22,6 +24,9 @@ from equipoise.contracts.messages.explanation import (
 )
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.configuration import Logging, Nats
+from equipoise.runtime.kubernetes.client import KubeError
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
 
@@ -40,9 +45,12 @@ def pod_name(name: str) -> tuple[str, str]:
 
 
 class ShownExplanation(Explanation, frozen=True, kw_only=True):
-    """The explanation, and the cluster of the kubeconfig."""
+    """The explanation, the cluster of the kubeconfig, and what is known of the pod from there."""
 
     cluster: BusCluster
+    hint: PodHint | None = None
+    hint_problem: str = ""
+    """Why it is unknown whether the pod was created with a hint; empty if it is known."""
 
 
 async def run_explain(request: ExplainRequest, server: Nats, options: ClusterOptions, *, output: Output) -> None:
@@ -53,13 +61,29 @@ async def run_explain(request: ExplainRequest, server: Nats, options: ClusterOpt
     explanation = await send_request(server, SCORE_EXPLAIN, request, Explanation, no_responder=problem)
     if explanation.problem:
         raise CommandFailed(explanation.problem)
-    shown = ShownExplanation(cluster=cluster, **msgspec.structs.asdict(explanation))
+    hint, problem = await _hint(request, options, cluster)
+    shown = ShownExplanation(cluster=cluster, hint=hint, hint_problem=problem, **msgspec.structs.asdict(explanation))
 
     def show_all(explanation: ShownExplanation, to: Console) -> None:
         to.print(Text(str(cluster)))
+        if hint is not None:
+            to.print(Text(str(hint)))
         show(explanation, to, request.node, wide=output == "wide")
 
     print_result(shown, show_all, output=output)
+
+
+async def _hint(request: ExplainRequest, options: ClusterOptions, cluster: BusCluster) -> tuple[PodHint | None, str]:
+    """The hint with which the pod was created, or why that is unknown: only a pod of the same cluster is read."""
+    if not request.name:
+        return None, ""
+    if cluster.state != "confirmed":
+        return None, cluster.why
+    try:
+        async with asyncio.timeout(TIMEOUT), connect_kube(options.connection(), "explain", SystemClock()) as kube:
+            return await read_pod_hint(kube, request.namespace, request.name), ""
+    except (KubeError, TimeoutError) as error:
+        return None, str(error) or "no response"
 
 
 MAX_ROWS = 10

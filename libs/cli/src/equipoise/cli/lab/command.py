@@ -11,14 +11,22 @@ import click
 
 from equipoise.cli.completion import names
 from equipoise.cli.exit_codes import InvalidInput
-from equipoise.cli.options import Function, configuration_option, context_option, json_option, kubeconfig_option
+from equipoise.cli.options import (
+    Function,
+    configuration_option,
+    context_option,
+    json_option,
+    kubeconfig_option,
+    prometheus_option,
+)
 
 if TYPE_CHECKING:
     from equipoise.lab.model.trace import Trace
     from equipoise.lab.replay import Settings
-    from equipoise.lab.results import Scenario
+    from equipoise.lab.results import PlacementMode, Scenario
 
 SCENARIOS: tuple["Scenario", ...] = ("given", "churn", "fresh")
+PLACEMENTS: tuple["PlacementMode", ...] = ("extender", "hints", "none")
 FORECASTS = ("profile", "past", "6h")
 
 replay_configuration_option = configuration_option(
@@ -76,6 +84,15 @@ def lab() -> None:
     shell_complete=names.policies,
     help="stock, greedy or a scoring policy. May be repeated.  [default: all]",
 )
+@click.option(
+    "--placement",
+    "placements",
+    multiple=True,
+    default=("extender",),
+    type=click.Choice(PLACEMENTS),
+    help="How scores reach kube-scheduler: by its extender, by placement hints (scorer.hints), or not at all, which is "
+    "the policy stock. May be repeated.  [default: extender]",
+)
 @descheduler_option
 @arrivals_option
 @click.option(
@@ -113,7 +130,7 @@ def compare(
 
 
 @lab.command()
-@click.option("--prometheus", "prometheus_url", help="URL of the Prometheus that scrapes the kubelets.")
+@prometheus_option
 @kubeconfig_option
 @context_option
 @click.option(
@@ -155,7 +172,7 @@ def whatif(
     from equipoise.lab.compare import ComparisonRequest
 
     request = ComparisonRequest(scenarios=("given", "churn"), descheduler=descheduler)
-    trace, settings = _trace(folder, 0, 1), _settings(configuration)
+    trace, settings = _recorded(folder), _settings(configuration)
     out = out or folder / "report"
     run_compare(trace, request, settings, processes=processes, out=out, as_json=as_json, command=_command_line())
 
@@ -172,6 +189,13 @@ def whatif(
 )
 @descheduler_option
 @arrivals_option
+@click.option(
+    "--placement",
+    default="extender",
+    show_default=True,
+    type=click.Choice(PLACEMENTS),
+    help="How scores reach kube-scheduler: by its extender, by placement hints, or not at all.",
+)
 @click.option("--weight", "weights", default="5", show_default=True, metavar="A,B,…", help="Weights of the extender.")
 @replay_configuration_option
 @processes_option
@@ -184,6 +208,7 @@ def sweep(
     descheduler: tuple[bool, ...],
     arrivals: int,
     weights: str,
+    placement: "PlacementMode",
     configuration: Path | None,
     processes: int,
     address: str | None,
@@ -209,6 +234,7 @@ def sweep(
         descheduler=descheduler,
         seeds=range(1, arrivals + 1),
         weights=[int(weight) for weight in weights.split(",")],
+        placement=placement,
     )
     run_sweep(trace, points, processes=processes, address=address, out=out)
 
@@ -234,6 +260,24 @@ def _trace(folder: Path | None, nodes: int, seed: int) -> "Trace":
     if not trace.pods:
         raise InvalidInput(f"{trace.name}: there is no pod with known usage, so nothing can be replayed")
     return trace
+
+
+def _recorded(folder: Path) -> "Trace":
+    """With a note if it is too short to judge policies by it."""
+    from msgspec.structs import replace
+
+    trace = _trace(folder, 0, 1)
+    hours = trace.steps * trace.seconds_per_step / 3_600
+    if hours >= 24:
+        return trace
+    again = "record at least a day (equipoise lab record), better a week, when Prometheus has it"
+    if hours < 1:
+        raise InvalidInput(f"{trace.name} has {60 * hours:.0f} min of usage, too little to compare policies: {again}")
+    note = (
+        f"{hours:.0f} h of usage are repeated to a day, so neither the peak of a day nor the forecasts of the policy "
+        f"profile can be judged: {again}"
+    )
+    return replace(trace, notes=(*trace.notes, note))
 
 
 def _settings(configuration: Path | None) -> "Settings":

@@ -1,6 +1,8 @@
 """`equipoise lab record`: records a running cluster as a trace."""
 
 import asyncio
+import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,12 @@ import msgspec
 from rich.console import Console
 
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
+from equipoise.cli.kubeconfig import cluster_connection
+from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.service_settings import all_settings, read_file
-from equipoise.lab.record import RecordError, RecordOptions, record
+from equipoise.lab.record import RecordError, RecordOptions, Summary, record
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.clock import SystemClock
 
 
 def run_record(
@@ -26,10 +32,8 @@ def run_record(
 
     Raises InvalidInput, ConfigurationError and CommandFailed.
     """
-    settings = all_settings(read_file(configuration))
-    given = {name: text for name, text in (("kubeconfig", kubeconfig), ("context", context)) if text}
-    kubernetes = msgspec.structs.replace(settings.shared.kubernetes, **given)
-    prometheus = settings.collector.prometheus
+    kubernetes = cluster_connection(configuration, os.environ, kubeconfig=kubeconfig, context=context)
+    prometheus = all_settings(read_file(configuration)).collector.prometheus
     if prometheus_url:
         prometheus = msgspec.structs.replace(prometheus, url=prometheus_url)
     try:
@@ -37,10 +41,28 @@ def run_record(
     except ValueError as error:
         raise InvalidInput(str(error)) from None
     try:
-        summary = asyncio.run(record(options, Console(stderr=True, highlight=False)))
+        summary = asyncio.run(_record(options))
     except RecordError as error:
         raise CommandFailed(str(error)) from error
     if as_json:
         click.echo(msgspec.json.encode(summary, enc_hook=str))
     else:
-        click.echo(f"{summary}\nnext: equipoise lab whatif {summary.folder}")
+        click.echo(f"{summary}\nnext: {next_step(summary)}")
+
+
+def next_step(summary: Summary) -> str:
+    """`whatif` compares days."""
+    whatif = f"equipoise lab whatif {summary.folder}"
+    if summary.hours >= 24:
+        return whatif
+    return f"record again when Prometheus has at least a day of samples; then {whatif}"
+
+
+async def _record(options: RecordOptions) -> Summary:
+    console, in_pod = Console(stderr=True, highlight=False), not options.kubernetes.kubeconfig
+    note = partial(console.print, soft_wrap=True)
+    async with (
+        connect_kube(options.kubernetes, "lab", SystemClock()) as api,
+        reached_prometheus(options.prometheus, api, in_pod=in_pod, note=note) as prometheus,
+    ):
+        return await record(msgspec.structs.replace(options, prometheus=prometheus), console)

@@ -9,6 +9,7 @@ from typing import Any
 import click
 import yaml
 from rich.console import Console
+from rich.text import Text
 
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.progress import progress
@@ -19,8 +20,9 @@ from equipoise.lab.model.load_figures import placement_figures
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import ReplayPlan, Settings
 from equipoise.lab.report import write_report
+from equipoise.lab.report.comparison import BEST
 from equipoise.lab.report.table import encoded, table
-from equipoise.lab.results import RunFigures
+from equipoise.lab.results import PlacementMode, RunFigures
 from equipoise.lab.runners import on_dask, on_processes
 from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
 
@@ -65,7 +67,9 @@ def run_compare(
     if as_json:
         click.echo(encoded(figures), nl=False)
     else:
-        result_console().print(table(figures, FittedTable))
+        to = result_console()
+        to.print(table(figures, FittedTable))
+        to.print(Text(f"\n{BEST}"))
     if out is not None:
         page = write_report(runs, trace.notes, title=trace.name, command=command, folder=out)
         stderr.print(f"report: {page}", soft_wrap=True)
@@ -99,6 +103,7 @@ def replay_points(
     descheduler: Iterable[bool],
     seeds: Iterable[int],
     weights: Iterable[int],
+    placement: PlacementMode,
 ) -> list[Point]:
     """Every combination. Raises ConfigurationError for an invalid value."""
     points = []
@@ -114,6 +119,7 @@ def replay_points(
                 descheduler=with_descheduler,
                 seed=seed,
                 weight=weight,
+                placement=placement,
                 settings=settings,
             )
             points.append(Point(parameters=parameters, inputs=inputs, plan=plan))

@@ -191,7 +191,7 @@ class LiveFeed:
             return
         while True:
             try:
-                async with connect_kube(connection, "live", self._clock) as kube:
+                async with connect_kube(connection, self._options.command, self._clock) as kube:
                     while True:
                         if watched():
                             status = await read_status(kube, connection.namespace, self._limits, self._clock)

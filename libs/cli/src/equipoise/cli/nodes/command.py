@@ -2,11 +2,18 @@
 
 import click
 
-from equipoise.cli.options import ClusterOptions, Output, cluster_options, watch_option, wide_output_option
+from equipoise.cli.options import (
+    ClusterOptions,
+    Output,
+    cluster_options,
+    prometheus_option,
+    watch_option,
+    wide_output_option,
+)
 
 
 @click.command()
-@click.option("--prometheus", "prometheus_url", help="URL of Prometheus. Defaults to the configuration.")
+@prometheus_option
 @cluster_options
 @watch_option
 @wide_output_option

@@ -1,5 +1,6 @@
 """Reads the cluster once, or again and again, and prints its nodes."""
 
+from dataclasses import replace
 from functools import partial
 
 import click
@@ -34,21 +35,22 @@ async def run_nodes(options: NowOptions, *, output: Output, watch: float | None)
 
     Raises CommandFailed, with what to do, if the first reading fails; of later ones only the error is printed.
     """
-    found, profile = await read_nodes(options, None)
+    found, profile, url = await read_nodes(options, None)
+    options = replace(options, prometheus_url=url)
     _print(found, output, again=watch is not None)
     clock = SystemClock()
     while watch is not None:
         await clock.sleep(watch)
         try:
-            found, _ = await read_nodes(options, profile)
+            found, _, _ = await read_nodes(options, profile)
         except (CommandFailed, KubeError) as error:
             click.echo(f"not measured: {error.message}", err=True)
         else:
             _print(found, output, again=watch is not None)
 
 
-async def read_nodes(options: NowOptions, profile: str | None) -> tuple[NodeList, str]:
-    """The nodes, and the profile with which they were measured."""
+async def read_nodes(options: NowOptions, profile: str | None) -> tuple[NodeList, str, str]:
+    """The nodes, and the profile and the URL with which they were measured."""
     async with reading(options, profile) as read:
         settings = evaluation_settings(read.settings)
         shortest = settings.load.shortest
@@ -59,7 +61,7 @@ async def read_nodes(options: NowOptions, profile: str | None) -> tuple[NodeList
         found = NodeList(
             cluster=options.cluster_name, at=now.snapshot.now, window=shortest.name, spread=spread, nodes=nodes
         )
-        return found, read.settings.collector.prometheus.profile
+        return found, read.settings.collector.prometheus.profile, read.prometheus_url
 
 
 def _print(found: NodeList, output: Output, *, again: bool) -> None:

@@ -5,12 +5,19 @@ from pathlib import Path
 
 import click
 
-from equipoise.cli.options import BusOptions, ClusterOptions, cluster_options, json_option, nats_options
+from equipoise.cli.options import (
+    BusOptions,
+    ClusterOptions,
+    cluster_options,
+    json_option,
+    nats_options,
+    prometheus_option,
+)
 
 
 @click.command()
 @click.option("--now", is_flag=True, help="Report the cluster as it is now: requires only Prometheus, no services.")
-@click.option("--prometheus", "prometheus_url", help="URL of Prometheus, for --now. Defaults to the configuration.")
+@prometheus_option
 @click.option("--since", default="7d", show_default=True, help="Period: 30m, 12h, 7d. Advice is retained for 8 days.")
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Also write the report to this file.")
 @nats_options

@@ -1,27 +1,20 @@
 """Whether binders evict or only dry-run, by their heartbeats, if the bus is that of the cluster."""
 
-import asyncio
 from collections.abc import Collection
-from contextlib import suppress
 from typing import Literal
 
 import msgspec
 
 from equipoise.cli.bus_access import connect_problem
+from equipoise.cli.heartbeats import LISTEN_SECONDS, read_heartbeats
 from equipoise.cli.leases import held_leases
-from equipoise.contracts.bus.subjects import PREFIX, ServiceName
+from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
-from equipoise.runtime.bus import BusError, Delivery, connect
+from equipoise.runtime.bus import BusError
 from equipoise.runtime.bus.connection import ForwardedNats
-from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.kubernetes.client import Kube, KubeError
 from equipoise.runtime.process.clock import Clock
-
-LISTEN_SECONDS = 11.0
-"""Every process publishes a heartbeat every 10 s."""
-
-CONNECT_SECONDS = 5.0
 
 _LEADERS: tuple[ServiceName, ...] = ("collector", "descheduler")
 
@@ -80,29 +73,12 @@ async def read_binder_mode(
         holders = None
     if problem := await connect_problem(server):
         return BinderMode(mode="unknown", why=problem)
-    latest: dict[str, Heartbeat] = {}
-    real = asyncio.Event()
 
-    async def on_heartbeat(delivery: Delivery[Heartbeat]) -> None:
-        latest[delivery.message.id] = delivery.message
-        if binder_mode(latest.values(), holders, server.url, same_cluster=same_cluster).mode == "real":
-            real.set()
+    def is_real(heartbeats: Collection[Heartbeat]) -> bool:
+        return binder_mode(heartbeats, holders, server.url, same_cluster=same_cluster).mode == "real"
 
-    errors = BusErrors(clock)
     try:
-        async with (
-            asyncio.timeout(CONNECT_SECONDS) as limit,
-            connect(server, "tap", clock=clock, errors=errors) as bus,
-        ):
-            limit.reschedule(None)
-            await bus.subscribe(f"{PREFIX}.health.*.*", Heartbeat, on_heartbeat)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(listen):
-                    await real.wait()
-    except TimeoutError:
-        why = "".join(f" ({problem})" for problem in errors.problems)
-        check = "check --user, --password-file and --nats-ca"
-        return BinderMode(mode="unknown", why=f"no connection to {server.url}: {check}{why}")
+        heartbeats = await read_heartbeats(server, clock, is_real, listen=listen)
     except BusError as error:
         return BinderMode(mode="unknown", why=str(error))
-    return binder_mode(latest.values(), holders, server.url, same_cluster=same_cluster)
+    return binder_mode(heartbeats, holders, server.url, same_cluster=same_cluster)

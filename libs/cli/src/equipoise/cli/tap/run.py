@@ -27,7 +27,7 @@ async def run_tap(subscriptions: Iterable[Subscription], server: Nats, *, as_jso
 
     Raises BusError, and BrokenPipeError when the reader of stdout is gone.
     """
-    configure_logging(Logging(level="warning"), "tap")
+    configure_logging(Logging(format="console", level="warning"), "tap")
     show = json_printer() if as_json else text_printer()
     async with connect(server, "tap", clock=SystemClock()) as bus:
         async for name, message in messages(bus, subscriptions):

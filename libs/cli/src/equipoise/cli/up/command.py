@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 
-from equipoise.cli.options import configuration_option, context_option, kubeconfig_option
+from equipoise.cli.options import configuration_option, context_option, kubeconfig_option, prometheus_option
 
 
 @click.command()
-@click.option("--prometheus", "prometheus_url", required=True, help="URL of the Prometheus that scrapes the kubelets.")
+@prometheus_option
 @context_option
 @kubeconfig_option
 @configuration_option()
@@ -16,7 +16,7 @@ from equipoise.cli.options import configuration_option, context_option, kubeconf
 @click.option("--evict", is_flag=True, help="Evict pods, after a confirmation with the name of the context.")
 @click.option("--yes", "confirmation", metavar="CONTEXT", help="Confirm --evict without a prompt.")
 def up(
-    prometheus_url: str,
+    prometheus_url: str | None,
     context: str | None,
     kubeconfig: str | None,
     configuration: Path | None,

@@ -4,7 +4,8 @@ import asyncio
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from equipoise.cli.cluster_now.reading import detected_profile
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput, cancel_on_signals
 from equipoise.cli.kubeconfig import Context
 from equipoise.cli.leases import held_leases, held_text
-from equipoise.cli.prometheus_profiles import configured_profile
-from equipoise.cli.service_settings import SERVICE_SETTINGS, all_settings, read_file
+from equipoise.cli.prometheus.access import reached_prometheus
+from equipoise.cli.prometheus.profiles import configured_profile
+from equipoise.cli.service_settings import SERVICE_SETTINGS, all_settings
 from equipoise.cli.setup.resources import create_resources
 from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
@@ -25,6 +27,7 @@ from equipoise.runtime.bus.permissions import USERS, User, permission_file
 from equipoise.runtime.configuration import Logging, read_document, read_sections, to_document, without_header
 from equipoise.runtime.kubernetes.client import NODES, Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.kubernetes.http import ApiServer
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.health import Readiness
 from equipoise.runtime.process.logging import configure_logging
@@ -40,7 +43,7 @@ WITHOUT_ANNOTATIONS = tuple(service for service in SERVICES if service != "annot
 
 
 def run_up(
-    prometheus_url: str,
+    prometheus_url: str | None,
     context: Context,
     configuration: Path | None,
     *,
@@ -68,38 +71,50 @@ def run_up(
 async def _run(document: Document, context: Context, services: Sequence[ServiceName], *, detect: bool) -> None:
     """`detect`: no profile is configured."""
     cancel_on_signals()
-    configure_logging(Logging(level="warning"), "up")
+    configure_logging(Logging(format="console", level="warning"), "up")
+    cluster, clock = all_settings(without_header(document)).shared.kubernetes, SystemClock()
     with tempfile.TemporaryDirectory(prefix="equipoise-") as name:
         directory = Path(name)
         passwords = create_passwords(directory)
-        async with embedded_server(directory / "nats", configuration=permission_file(passwords)) as nats_url:
+        async with (
+            embedded_server(directory / "nats", configuration=permission_file(passwords)) as nats_url,
+            connect_kube(cluster, "up", clock) as kube,
+            _prometheus_reached(document, kube) as prometheus,
+        ):
             document["nats"] = {"url": nats_url}
-            metrics = await set_profile(document, detect=detect)
+            metrics = prometheus + await set_profile(document, detect=detect)
             file = directory / "equipoise.yaml"
             file.write_text(yaml.safe_dump(document, sort_keys=False))
             for line in summary(context, document, directory, services, metrics):
                 click.echo(line)
             await create_resources(file, nats_access(directory, "setup"))
             health = {service: f"http://{_local_address(document[service]['health'])}" for service in services}
-            cluster = all_settings(read_file(file)).shared.kubernetes
-            clock = SystemClock()
-            async with (
-                connect_kube(cluster, "up", clock) as kube,
-                Supervisor(
-                    configuration=file,
-                    directory=directory,
-                    health=health,
-                    services=services,
-                    report=click.echo,
-                    variables=lambda service: nats_access(directory, service),
-                ) as supervisor,
-            ):
+            async with Supervisor(
+                configuration=file,
+                directory=directory,
+                health=health,
+                services=services,
+                report=click.echo,
+                variables=lambda service: nats_access(directory, service),
+            ) as supervisor:
                 try:
                     async with asyncio.TaskGroup() as tasks:
                         tasks.create_task(supervisor.watch())
                         tasks.create_task(_print_readiness(supervisor, services, kube, cluster.namespace, clock))
                 finally:
                     click.echo("stopping")
+
+
+@asynccontextmanager
+async def _prometheus_reached(document: Document, kube: ApiServer) -> AsyncIterator[str]:
+    """Sets its URL in the document. Yields it for the summary, as in the cluster; empty with another source."""
+    collector = all_settings(without_header(document)).collector
+    if collector.source != "prometheus":
+        yield ""
+        return
+    async with reached_prometheus(collector.prometheus, kube, in_pod=False, note=click.echo) as prometheus:
+        document["collector"]["prometheus"]["url"] = prometheus.url
+        yield f"{prometheus.shown_url}, "
 
 
 def create_passwords(directory: Path) -> dict[User, str]:
@@ -121,7 +136,7 @@ def nats_access(directory: Path, user: User) -> dict[str, str]:
 def complete_document(
     text: str | None,
     environment: Mapping[str, str],
-    prometheus_url: str,
+    prometheus_url: str | None,
     context: Context,
     *,
     evict: bool,
@@ -135,7 +150,8 @@ def complete_document(
     shared, own = read_sections({} if text is None else read_document(text), SERVICE_SETTINGS, environment)
     document = to_document(shared, own)
     document["kubernetes"] |= {"kubeconfig": context.files, "context": context.name}
-    document["collector"]["prometheus"]["url"] = prometheus_url
+    if prometheus_url is not None:
+        document["collector"]["prometheus"]["url"] = prometheus_url
     document["binder"]["evict"] = evict
     for service, setting in [*((service, "health") for service in SERVICES), ("scorer", "listen")]:
         if document[service][setting] == getattr(SERVICE_SETTINGS[service](), setting):

@@ -15,6 +15,7 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import (
     MIN_GAP,
     THRESHOLD_RESOURCES,
+    LoadSettings,
     ResourceThresholds,
     Thresholds,
     too_close,
@@ -32,6 +33,9 @@ DYNAMIC = ResourceThresholds(cpu=65, memory=65)
 
 INTENT_LIFETIME, MAX_INTENT_LIFETIME = "3m", "15m"
 """The defaults of `descheduler.intentLifetime` and `binder.maxIntentLifetime`."""
+
+WINDOWS = tuple(window.name for window in LoadSettings().windows)
+"""The default of `load.windows`."""
 
 FILTERED = ("cpu", "memory")
 """The resources that the filter checks. kube-scheduler itself counts pods."""
@@ -75,6 +79,7 @@ def configuration_conflicts(document: Mapping[str, Any], thresholds: Thresholds)
     faults += _filter_faults(scorer, emptyings, thresholds)
     faults += _packing_faults(scorer, emptyings)
     faults += _lifetime_faults(_mapping(document.get("descheduler")), _mapping(document.get("binder")))
+    faults += _window_faults(_mapping(document.get("load")), strategies)
     for path, strategy in strategies:
         if strategy.get("name") == "bin_pack":
             faults += _bin_pack_faults(path, strategy, strategies, scorer, thresholds)
@@ -92,6 +97,16 @@ def _lifetime_faults(descheduler: Section, binder: Section) -> Iterator[str]:
             f"descheduler.intentLifetime: {lifetime} is longer than binder.maxIntentLifetime ({longest}), so every "
             "intent would be rejected: raise binder.maxIntentLifetime"
         )
+
+
+def _window_faults(load: Section, strategies: Sequence[tuple[str, Section]]) -> Iterator[str]:
+    """A strategy would never have a load over a window that is not measured."""
+    names = [window.get("name") for window in _list(load.get("windows"))] or list(WINDOWS)
+    for path, strategy in strategies:
+        windows = strategy.get("windows")
+        for window in windows if isinstance(windows, list | tuple) else ():
+            if window not in names:
+                yield f"{path}.windows: {window} is not measured: load.windows has {', '.join(map(str, names))}"
 
 
 # Nodes that the descheduler empties

@@ -8,6 +8,9 @@ from equipoise.contracts.kubernetes.objects import (
     NodeSelectorTerm,
 )
 
+HOSTNAME = "kubernetes.io/hostname"
+"""Label of a node. Its value can differ from the node's name."""
+
 
 def _compared(value: str | None, values: Sequence[str], greater: bool) -> bool:
     try:

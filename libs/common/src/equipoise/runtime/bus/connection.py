@@ -47,7 +47,14 @@ _NOT_FOUND = 404
 _FORBIDDEN = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"', re.IGNORECASE)
 
 
-class ForwardedNats(Nats, frozen=True, kw_only=True):
+class CommandNats(Nats, frozen=True, kw_only=True):
+    """The connection of a command, which is a user as others are."""
+
+    client: str
+    """Its name in the list of connections of the server."""
+
+
+class ForwardedNats(CommandNats, frozen=True, kw_only=True):
     """NATS in the cluster of the kubeconfig, at the address of a port-forward."""
 
     server_name: str = ""
@@ -100,7 +107,7 @@ class NatsConnection:
         self._begun = True
         await self.client.connect(
             list(self._settings.urls),
-            name=f"equipoise-{self.service}",
+            name=f"equipoise-{self._settings.client if isinstance(self._settings, CommandNats) else self.service}",
             inbox_prefix=f"_INBOX.{self.service}",
             max_reconnect_attempts=-1,
             reconnect_time_wait=self._reconnect_pause,  # type: ignore[arg-type]  # it accepts any number

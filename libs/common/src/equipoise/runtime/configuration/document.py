@@ -153,8 +153,10 @@ def _schema(info: types.Type, definitions: Schema) -> Schema:
 def _struct(info: types.StructType, definitions: Schema) -> Schema:
     texts = _explanations(info.cls)
     properties: Schema = {}
+    required = [field.encode_name for field in info.fields if field.required]
     if info.tag_field is not None:
         properties[info.tag_field] = {"const": info.tag}
+        required.insert(0, info.tag_field)
     for field in info.fields:
         schema = _schema(field.type, definitions)
         if field.encode_name in texts:
@@ -166,7 +168,7 @@ def _struct(info: types.StructType, definitions: Schema) -> Schema:
         "type": "object",
         "description": inspect.cleandoc(info.cls.__doc__ or ""),
         "properties": properties,
-        "required": [field.encode_name for field in info.fields if field.required],
+        "required": required,
         "additionalProperties": not info.forbid_unknown_fields,
     }
 

@@ -19,6 +19,7 @@ from equipoise.runtime.kubernetes.client import (
     Conflict,
     EvictionResult,
     KubeError,
+    NotFound,
     Resource,
     error_for_status,
 )
@@ -96,6 +97,9 @@ class ApiServer:
     def problem(self) -> str:
         return self._availability.problem
 
+    async def server_version(self) -> str:
+        return await self._request("get version", "GET", "/version", responses.read_version)
+
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         what = _what("get", resource, namespace, name)
         read = responses.object_decoder(resource.model).decode
@@ -147,6 +151,19 @@ class ApiServer:
         root = f"/apis/{group}/{version}" if group else f"/api/{version}"
         kinds = await self._request(f"get resources of {group}/{version}", "GET", root, responses.read_kinds)
         return responses.scalable(kinds, group=group, version=version, kind=kind)
+
+    async def served_versions(self, group: str, kind: str) -> Sequence[str]:
+        try:
+            found = await self._request(f"get group {group}", "GET", f"/apis/{group}", responses.read_group)
+        except NotFound:
+            return []
+        served = []
+        for version in (each.version for each in found.versions):
+            what, path = f"get resources of {group}/{version}", f"/apis/{group}/{version}"
+            kinds = await self._request(what, "GET", path, responses.read_kinds)
+            if kind in {each.kind for each in kinds.resources}:
+                served.append(version)
+        return served
 
     async def create(self, resource: Resource[T], value: T, *, dry_run: bool = False) -> T:
         what = _what("create", resource, value.metadata.namespace, value.metadata.name)

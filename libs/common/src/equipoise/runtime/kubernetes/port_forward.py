@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import aiohttp
@@ -27,11 +27,11 @@ ANNOUNCE_SECONDS = 10.0
 class PortForward:
     """One WebSocket for each connection to `port` of 127.0.0.1. The protocol cannot end only one direction."""
 
-    def __init__(self, api: ApiServer, namespace: str, pod: str, pod_port: int) -> None:
+    def __init__(
+        self, api: ApiServer, namespace: str, pod: str, pod_port: int, on_problem: Callable[[str], None]
+    ) -> None:
         self.port = 0
-        self.problem = ""
-        """Why the last connection ended or was not made, if not by one of the two ends."""
-
+        self._on_problem = on_problem
         self._api = api
         self._what = f"port-forward pods {namespace}/{pod} port {pod_port}"
         self._path = PODS.path(namespace, pod, "portforward")
@@ -83,11 +83,13 @@ class PortForward:
             if websocket is None or websocket.closed:
                 websocket = await self._connect()
             await self._pump(websocket, reader, writer)
+        except asyncio.CancelledError:
+            pass  # by close(); the server of asyncio would log it with a traceback
         except KubeError as error:
-            self.problem = str(error)
+            self._on_problem(str(error))
             _reset(writer)
         except (aiohttp.ClientError, OSError) as error:
-            self.problem = f"{self._what}: {error or type(error).__name__}"
+            self._on_problem(f"{self._what}: {error or type(error).__name__}")
             _reset(writer)
         finally:
             writer.close()
@@ -136,9 +138,14 @@ def _reset(writer: asyncio.StreamWriter) -> None:
 
 
 @asynccontextmanager
-async def port_forward(api: ApiServer, namespace: str, pod: str, pod_port: int) -> AsyncIterator[PortForward]:
-    """Raises KubeError if the first connection is not possible."""
-    forward = PortForward(api, namespace, pod, pod_port)
+async def port_forward(
+    api: ApiServer, namespace: str, pod: str, pod_port: int, on_problem: Callable[[str], None]
+) -> AsyncIterator[PortForward]:
+    """Raises KubeError if the first connection is not possible.
+
+    `on_problem`: called with why a connection was not made, or ended, if not by one of the two ends.
+    """
+    forward = PortForward(api, namespace, pod, pod_port, on_problem)
     try:
         await forward.open()
         yield forward

@@ -68,6 +68,7 @@ class DiscoveredGroup(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     """An API group, as in discovery."""
 
     preferred_version: GroupVersion
+    versions: list[GroupVersion] = []
 
 
 class Kind(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +83,15 @@ class Kinds(msgspec.Struct, frozen=True, kw_only=True):
     resources: list[Kind] = []
 
 
+class ServerVersion(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    git_version: str
+
+
+def read_version(body: bytes) -> str:
+    return _version_decoder.decode(body).git_version
+
+
+_version_decoder = msgspec.json.Decoder(ServerVersion)
 read_group = msgspec.json.Decoder(DiscoveredGroup).decode
 read_kinds = msgspec.json.Decoder(Kinds).decode
 

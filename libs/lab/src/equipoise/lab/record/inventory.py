@@ -7,7 +7,7 @@ import msgspec
 from equipoise.collector.state.pod_times import FINISHED
 from equipoise.contracts.fit import inter_pod_rules
 from equipoise.contracts.fit.values import FitNode, fit_pod
-from equipoise.contracts.kubernetes.labels import selects
+from equipoise.contracts.kubernetes.labels import HOSTNAME, selects
 from equipoise.contracts.kubernetes.objects import Affinity, Node, OwnerReference, Pod
 from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
 from equipoise.contracts.kubernetes.quantity import parse_quantity
@@ -18,8 +18,6 @@ from equipoise.lab.model.cluster_usage import MIB
 from equipoise.lab.model.trace import AntiAffinity, TraceNode, TracePod, TraceTaint, TraceWorkload
 from equipoise.lab.record.options import RecordError
 from equipoise.lab.record.owners import Key
-
-HOSTNAME = "kubernetes.io/hostname"
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):

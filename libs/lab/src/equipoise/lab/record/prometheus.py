@@ -67,7 +67,7 @@ class Prometheus:
             try:
                 return read(await self._send(path, parameters))
             except SourceError as error:
-                raise RecordError(f"Prometheus at {self._settings.url}: {error}") from None
+                raise RecordError(f"Prometheus at {self._settings.shown_url}: {error}") from None
             except _Retryable as error:
                 if pause is None:
                     raise RecordError(f"{error}. Is the address right, and reachable from here?") from None
@@ -84,11 +84,11 @@ class Prometheus:
             ) as response:
                 return self._decode(response.status, await self._body(response))
         except aiohttp.ConnectionTimeoutError:
-            raise _Retryable(f"Prometheus at {self._settings.url} does not respond") from None
+            raise _Retryable(f"Prometheus at {self._settings.shown_url} does not respond") from None
         except TimeoutError:
             raise QueryTooLarge(f"Prometheus sent no complete response within {self._settings.timeout:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise _Retryable(f"Prometheus at {self._settings.url} cannot be reached: {error}") from None
+            raise _Retryable(f"Prometheus at {self._settings.shown_url} cannot be reached: {error}") from None
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
         chunks, size = [], 0
@@ -119,7 +119,7 @@ class Prometheus:
         if status in (413, 422) or "timed out" in reason or "timeout" in reason:
             raise QueryTooLarge(f"the query is too large for Prometheus ({status}{reason})")
         if status in _BUSY:
-            raise _Retryable(f"Prometheus at {self._settings.url} is unavailable ({status}{reason})")
+            raise _Retryable(f"Prometheus at {self._settings.shown_url} is unavailable ({status}{reason})")
         raise SourceError(f"{status}{reason}")
 
     def _authorization(self) -> dict[str, str]:

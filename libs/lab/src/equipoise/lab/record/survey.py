@@ -83,7 +83,7 @@ class Survey:
         )
         only = "".join(f", only {label}={value}" for label, value in self._matchers.items())
         raise RecordError(
-            f"Prometheus at {self.options.prometheus.url} has no CPU and memory of pods in the last "
+            f"Prometheus at {self.options.prometheus.shown_url} has no CPU and memory of pods in the last "
             f"{self.options.days:g} days (tried: {tried}{only}). Does it scrape the kubelets of this cluster?"
         )
 

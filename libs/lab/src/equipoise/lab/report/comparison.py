@@ -20,8 +20,8 @@ REFERENCES = frozenset({GREEDY})
 """Unattainable references: compared with, never the best."""
 
 BEST = (
-    "Best is the lowest sum of the spread at the peak hour and the median spread, without violations in any order of "
-    "arrivals, and with no more unplaced pods than the stock scheduler, within one in 500."
+    "Best is the lowest sum of the spread at the peak hour and the median spread. Excluded are cases with a violation "
+    "in any order of arrivals, and with more unplaced pods than the stock scheduler (by more than one in 500)."
 )
 _PODS_PER_TOLERATED = 500
 """One more unplaced pod in so many is tolerated: where memory is nearly full, it is random whether the last one
@@ -37,7 +37,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """The runs of one policy, with or without the descheduler, in one scenario."""
 
     policy: str
-    """As displayed, including `reference` and, where the scenario has both, the sample."""
+    """As displayed, including `reference`, `hints` and, where the scenario has both, the sample."""
 
     runs: tuple[RunFigures, ...]
     """At least one; one for each order of arrivals, the most level first."""
@@ -76,7 +76,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """At least one. The stock scheduler first, then the most level; references last."""
 
     best: Case | None
-    """None when every case has violations or more unplaced pods than the stock scheduler."""
+    """None when every case is excluded."""
+
+    excluded: tuple[Case, ...]
+    """Those that are not the best however level they are."""
 
     @property
     def stock(self) -> Case | None:
@@ -102,9 +105,9 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         return "best" if case is self.best else "stock" if case.stock else "reference" if case.reference else ""
 
     def names(self, case: Case) -> tuple[str, str, str, str]:
-        """The first cells of its row: whether it is the best, scenario, policy, and whether with the descheduler."""
-        best = "best" if case is self.best else ""
-        return best, self.scenario, case.policy, "yes" if case.median.descheduler else "no"
+        """The first cells of its row: best or excluded, scenario, policy, and whether with the descheduler."""
+        rank = "best" if case is self.best else "excluded" if case in self.excluded else ""
+        return rank, self.scenario, case.policy, "yes" if case.median.descheduler else "no"
 
     def change(self, value: Callable[[RunFigures], float]) -> str:
         """From the stock scheduler to the best case, rounded: "78 → 26"; "26" if one is missing."""
@@ -138,29 +141,35 @@ def compared(figures: Sequence[RunFigures]) -> list[Comparison]:
 
 
 def _comparison(scenario: Scenario, figures: Sequence[RunFigures]) -> Comparison:
-    runs: defaultdict[tuple[str, bool, str], list[RunFigures]] = defaultdict(list)
+    runs: defaultdict[tuple[str, bool, bool, str], list[RunFigures]] = defaultdict(list)
     for run in figures:
-        runs[run.policy, run.descheduler, run.sample].append(run)
+        runs[run.policy, run.placement == "hints", run.descheduler, run.sample].append(run)
     both = len({run.sample for run in figures}) > 1
     cases = [
-        Case(policy=_named(policy, _SAMPLES[sample] if both else ""), runs=tuple(sorted(same, key=level)))
-        for (policy, _, sample), same in runs.items()
+        Case(policy=_named(policy, hints, _SAMPLES[sample] if both else ""), runs=tuple(sorted(same, key=level)))
+        for (policy, hints, _, sample), same in runs.items()
     ]
     cases.sort(key=lambda case: (not case.stock, case.reference, level(case.median), case.median.moved_share))
-    return Comparison(scenario=scenario, cases=tuple(cases), best=_best(cases))
+    valid = _valid(cases)
+    return Comparison(
+        scenario=scenario,
+        cases=tuple(cases),
+        best=min(valid, key=lambda case: (level(case.median), case.median.moved_share), default=None),
+        excluded=tuple(case for case in cases if not case.reference and case not in valid),
+    )
 
 
-def _named(policy: str, sample: str) -> str:
-    notes = [*(["reference"] if policy in REFERENCES else []), *([sample] if sample else [])]
+def _named(policy: str, hints: bool, sample: str) -> str:
+    notes = [note for note in ("reference" * (policy in REFERENCES), "hints" * hints, sample) if note]
     return f"{policy} ({', '.join(notes)})" if notes else policy
 
 
-def _best(cases: Sequence[Case]) -> Case | None:
+def _valid(cases: Sequence[Case]) -> list[Case]:
+    """Those of which one is the best."""
     baseline = max((case.median.unplaced for case in cases if case.stock), default=0)
     most = baseline + cases[0].median.pods // _PODS_PER_TOLERATED
-    valid = [
+    return [
         case
         for case in cases
         if not case.reference and all(run.violations == 0 for run in case.runs) and case.median.unplaced <= most
     ]
-    return min(valid, key=lambda case: (level(case.median), case.median.moved_share), default=None)

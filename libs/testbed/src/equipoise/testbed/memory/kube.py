@@ -106,6 +106,9 @@ class MemoryKube:
         self.scalable: dict[tuple[str, str], Resource[objects.CustomWorkload]] = {}
         """By group and kind: custom kinds that have the scale subresource (put as `scale_of` them)."""
 
+        self.served: dict[tuple[str, str], list[str]] = {}
+        """By group and kind: the versions that `served_versions` finds."""
+
         self.allows: Callable[[objects.AccessReviewSpec], bool] = lambda _: True
         """The result of access reviews."""
 
@@ -156,6 +159,10 @@ class MemoryKube:
         self._wake()
 
     # Kube
+
+    async def server_version(self) -> str:
+        async with self._request("discover", PODS, "", "version"):
+            return "v1.36.3"
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         async with self._request("get", resource, namespace, name):
@@ -223,6 +230,10 @@ class MemoryKube:
     async def find_scalable(self, group: str, kind: str) -> Resource[objects.CustomWorkload] | None:
         async with self._request("discover", PODS, "", f"{group}/{kind}"):
             return self.scalable.get((group, kind))
+
+    async def served_versions(self, group: str, kind: str) -> Sequence[str]:
+        async with self._request("discover", PODS, "", f"{group}/{kind}"):
+            return self.served.get((group, kind), [])
 
     async def create(self, resource: Resource[T], value: T, *, dry_run: bool = False) -> T:
         name = value.metadata.name

@@ -6,9 +6,9 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.annotator.decisions.hashing import phase
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Percent, Section
+from equipoise.contracts.hashing import phase
 
 Scale = Literal["points", "relative"]
 """How a change is measured: of shares (0..1) by their difference, of amounts relative to the written one."""

@@ -63,7 +63,7 @@ class ObjectClient:
 
     def on_error(self, target: AnnotationTarget, error: KubeError | TimeoutError) -> bool:
         """Report an error. True when the object may be its cause: after a timeout it is not known."""
-        if isinstance(error, KubeError) and _of_one_object(error.status):
+        if isinstance(error, KubeError) and concerns_one_object(error.status):
             self.results.labels(target.kind, "refused").inc()
             self.health.set_problem(f"annotate {target.kind}", f"{target.display_name} cannot be annotated: {error}")
             return True
@@ -74,6 +74,6 @@ class ObjectClient:
         return isinstance(error, TimeoutError)
 
 
-def _of_one_object(status: int) -> bool:
+def concerns_one_object(status: int) -> bool:
     """True when requests about other objects may succeed. A webhook that is down causes 500 for its objects only."""
     return 400 <= status <= 500 and status not in (401, 429)

@@ -24,7 +24,7 @@ from equipoise.descheduler.shell.metrics import DeschedulerMetrics
 from equipoise.descheduler.shell.plan_server import PlanServer
 from equipoise.descheduler.state.cluster import ClusterView
 from equipoise.descheduler.state.cooldowns import nodes_in_cooldown
-from equipoise.descheduler.state.latest_messages import LatestMessages
+from equipoise.descheduler.state.latest_messages import HEARTBEAT_TTL, LatestMessages
 from equipoise.descheduler.state.pending_moves import TrackedMove, approved_pods, reported_dry_runs
 from equipoise.descheduler.state.tracker import Tracker
 from equipoise.runtime.bus import AlreadyQueued, BusError
@@ -83,7 +83,7 @@ class Evaluator:
                     await self._clock.sleep(max(0.0, self._settings.interval - duration))
         finally:
             # Only evaluations update these.
-            for key in ("coverage", "cooldown", "approvals"):
+            for key in ("coverage", "cooldown", "approvals", "binders"):
                 self._health.set_problem(key, None)
             self.metrics.nodes_in_cooldown.set(0)
             self.metrics.dry_run_moves.set(0)
@@ -171,15 +171,20 @@ class Evaluator:
         return FollowUp(replacements=placed, load_reductions=reductions, cooldowns=cooldowns, dry_run_moves=dry_runs)
 
     async def _approve(self, proposed: Sequence[TrackedMove]) -> str:
-        """Before they are published. Returns why they cannot be approved; "" when they are, or need no approval.
+        """Before they are published. Returns why they cannot be proposed; "" when they are approved, or need not be.
 
         Approves nothing while evictions are dry runs or paused, and removes the approvals of earlier moves that ended.
         """
         now = self._clock.now()
-        moves = [*self.tracker.pending.values(), *proposed] if self.messages.evictions(now) == REAL else []
+        evictions = self.messages.evictions(now)
+        moves = [*self.tracker.pending.values(), *proposed] if evictions == REAL else []
         problem = await self._approvals.write(approved_pods(moves, now=now))
         self._health.set_problem("approvals", problem or None)
-        return problem
+        unknown = ""
+        if not evictions and self.runtime.kube.as_service_account:
+            unknown = f"nothing is proposed: no binder has reported for {HEARTBEAT_TTL:.0f} s what it does with intents"
+        self._health.set_problem("binders", unknown or None)
+        return problem or unknown
 
     async def _publish(self, proposed: Sequence[tuple[EvictionIntent, TrackedMove]]) -> list[EvictionIntent]:
         """Returns the intents that the bus accepted."""

@@ -11,7 +11,7 @@ from equipoise.contracts.numeric import Array, Flags, Rows, np
 from equipoise.scorer.decisions.neutral_scores import MAX_SCORE, ExtenderScores, neutral
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
-from equipoise.scorer.state.arrays import MAX_SHARE, CandidateNodes, Demand, expected_load
+from equipoise.scorer.state.arrays import MAX_SHARE, CandidateNodes, Demand, Demands, expected_load
 from equipoise.scorer.state.replacement_hints import ReplacementHint
 
 _PUBLISHED = 10
@@ -79,6 +79,20 @@ def points_of(policy: ScoringPolicy, nodes: CandidateNodes, demand: Demand) -> t
     """Per node 0..100, the policy's points or 0 if overfull; and which nodes are overfull."""
     overfull = np.any(expected_load(nodes, demand) > 1.0, axis=(1, 2))
     return np.where(overfull, 0.0, policy.score(nodes, demand)), overfull
+
+
+def points_of_pods(policy: ScoringPolicy, nodes: CandidateNodes, demands: Demands) -> Array:
+    """pods × nodes: the points of `points_of` for many pods at once."""
+    points = policy.score_pods(nodes, demands)
+    room = (1.0 - nodes.load) * nodes.base[:, np.newaxis, :]
+    highest = demands.usage.max(axis=0, initial=0.0)
+    near = np.flatnonzero((room < highest).any(axis=(1, 2)))
+    overfull = np.zeros((len(demands), len(near)), np.bool_)
+    for window in range(len(nodes.windows)):
+        for resource in range(len(RESOURCES)):
+            overfull |= demands.usage[:, window, resource, np.newaxis] > room[near, window, resource]
+    points[:, near] = np.where(overfull, 0.0, points[:, near])
+    return points
 
 
 def to_integers(

@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section
+from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 from equipoise.scorer.decisions.policies import Policy
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 
@@ -30,3 +31,5 @@ class ScoringSettings(Section, frozen=True, kw_only=True):
 
     replacement_hint_duration: Duration = Duration(600)
     """After an eviction, how long the evicted node is avoided and its target preferred for the replacement."""
+
+    hints: HintSettings = HintSettings()

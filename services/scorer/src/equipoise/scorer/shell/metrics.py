@@ -11,6 +11,7 @@ from equipoise.contracts.messages.advice import ScoresFollowed
 from equipoise.contracts.numeric import Array, np
 
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
+_HINT_BUCKETS = (0.01, 0.05, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 _MAX_PLACED = 1_000
 _LOAD_BUCKETS = (*(round(tenth / 10, 1) for tenth in range(1, 11)), math.inf)
 """Upper bounds of load, as a share of the node."""
@@ -66,6 +67,20 @@ class ScorerMetrics:
         )
         self.shadow_failures = counter(
             "equipoise_scorer_shadow_failures_total", "Failures of the shadow policy: the first one switches it off."
+        )
+        self.hinted_workloads = gauge(
+            "equipoise_scorer_hinted_workloads", "Workloads with a placement hint; 0 without sufficient data."
+        )
+        self.hint_messages = counter(
+            "equipoise_scorer_hint_messages_total",
+            "Messages with the placement hints of a namespace: published, or dropped (bus error).",
+            "result",
+        )
+        self.hint_update = Histogram(
+            "equipoise_scorer_hint_update_duration_seconds",
+            "Time to compute all placement hints, in which requests are served too.",
+            buckets=_HINT_BUCKETS,
+            registry=registry,
         )
         followed = gauge(
             "equipoise_scores_followed_ratio",

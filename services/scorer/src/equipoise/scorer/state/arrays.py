@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from equipoise.contracts.load.correction import RESOURCES
+from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.load.demand import EstimateSource
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.numeric import Array, Rows, np
@@ -42,6 +43,18 @@ class DailyLoads(msgspec.Struct, frozen=True, kw_only=True):
 
     base: Array
     """resources: the mean base of the cluster's nodes, cores and bytes."""
+
+    def detached(self) -> "DailyLoads":
+        """The same with arrays of its own, of the candidates only: later messages do not change them."""
+        rows = self.rows
+        return DailyLoads(
+            share=self.share.take(rows, axis=1),
+            peak=self.peak.take(rows, axis=1),
+            reserved=self.reserved.take(rows, axis=1),
+            rows=np.where(rows < 0, -1, np.arange(len(rows))),
+            mean=self.mean,
+            base=self.base,
+        )
 
 
 class ClusterLoad:
@@ -103,6 +116,22 @@ class CandidateNodes(msgspec.Struct, frozen=True, kw_only=True):
     daily: DailyLoads | None = None
     """Only for a policy with `uses_daily_loads`."""
 
+    def take(self, columns: Rows) -> "CandidateNodes":
+        """Some of the candidates."""
+        daily = self.daily
+        return CandidateNodes(
+            names=[self.names[column] for column in columns.tolist()],
+            windows=self.windows,
+            load=self.load[columns],
+            base=self.base[columns],
+            cluster=self.cluster,
+            statistics={name: values[columns] for name, values in self.statistics.items()},
+            requests=self.requests[columns],
+            limits=self.limits[columns],
+            recent_placements=self.recent_placements[columns],
+            daily=None if daily is None else msgspec.structs.replace(daily, rows=daily.rows[columns]),
+        )
+
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """The expected usage of a pod."""
@@ -129,11 +158,47 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     """A DaemonSet's pod: no other node can take it."""
 
 
+class Demands(msgspec.Struct, frozen=True, kw_only=True):
+    """The expected usage of many pods, each as one `Demand` and all as arrays."""
+
+    each: Sequence[Demand]
+    usage: Array
+    """pods × windows × resources: cores and bytes."""
+
+    daily: Array
+    """pods × resources × slots: cores and bytes in each hour of the day."""
+
+    def __len__(self) -> int:
+        return len(self.each)
+
+    @classmethod
+    def of(cls, demands: Sequence[Demand]) -> "Demands":
+        """Of at least one pod."""
+        usage = np.array([demand.usage for demand in demands])
+        daily = np.repeat(usage[:, :1].transpose(0, 2, 1), SLOTS, axis=2)
+        for index, demand in enumerate(demands):
+            if demand.daily is not None:
+                daily[index] = demand.daily
+        return cls(each=demands, usage=usage, daily=daily)
+
+
 def resources(values: Array) -> Resources:
     """The inverse of `amounts`."""
     return Resources(
         **{name: float(value) for name, value in zip(RESOURCES, values, strict=True) if np.isfinite(value)}
     )
+
+
+def with_more_load(nodes: CandidateNodes, resource: int, share: float) -> CandidateNodes:
+    """The nodes if each had so much more load (0..1) of one resource, in every window and hour."""
+    load = nodes.load.copy()
+    load[:, :, resource] += share
+    if nodes.daily is None:
+        return msgspec.structs.replace(nodes, load=load)
+    reserved = nodes.daily.reserved.copy()
+    reserved[resource] += share
+    daily = msgspec.structs.replace(nodes.daily, reserved=reserved)
+    return msgspec.structs.replace(nodes, load=load, daily=daily)
 
 
 def shortest_known(load: Array) -> Array:

@@ -5,7 +5,7 @@ request costs array operations only.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import accumulate, repeat
 
 import msgspec
@@ -82,6 +82,11 @@ class NodeTable:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @property
+    def names(self) -> Collection[str]:
+        """The nodes with a row."""
+        return self._rows.keys()
 
     @property
     def capacity(self) -> int:
@@ -281,6 +286,15 @@ class NodeTable:
     def workload_usage(self, workload: Workload | None, now: float) -> WorkloadUtilization | None:
         """The usage of a workload's replicas, fresh windows only."""
         return None if workload is None else fresh_windows(self._workloads.get(workload), self._settings, now)
+
+    def workload_message(self, workload: Workload) -> WorkloadUtilization | None:
+        """The latest one, whatever its age."""
+        return self._workloads.get(workload)
+
+    @property
+    def measured_workloads(self) -> Collection[Workload]:
+        """The workloads of which a usage is known."""
+        return self._workloads.keys()
 
     def daily_profile(self, workload: Workload | None) -> Array | None:
         """resources × slots of one replica; None without a profile, or if no policy uses daily loads."""

@@ -131,6 +131,19 @@ class ReplacementHints:
             if each.message.target and each.ends_at > now and not each.replaced and counts(each)
         ]
 
+    def expected(self, now: float) -> dict[Workload, tuple[list[str], list[str]]]:
+        """By workload with recent evictions: the targets of the replacements that are not placed yet, and the nodes
+        that the evicted pods left or are about to leave. The oldest eviction first."""
+        found: dict[Workload, tuple[list[str], list[str]]] = {}
+        for each in sorted(self._evictions.values(), key=lambda each: each.message.decided_at):
+            message = each.message
+            if message.workload is not None and each.ends_at > now:
+                targets, left = found.setdefault(message.workload, ([], []))
+                left.append(message.node)
+                if message.target and not each.replaced:
+                    targets.append(message.target)
+        return found
+
     def assign(self, uid: str, workload: Workload | None, nodes: Iterable[str], now: float) -> ReplacementHint:
         """The hint for a pod with these candidates. The first pod with a target becomes the replacement."""
         hint, eviction = self._match(uid, workload, nodes, now)

@@ -5,17 +5,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from equipoise.cli.doctor.checks.approvals import approvals
 from equipoise.cli.doctor.checks.clocks import clocks
 from equipoise.cli.doctor.checks.extender import extender
+from equipoise.cli.doctor.checks.hints import hints
 from equipoise.cli.doctor.checks.kubernetes import kubernetes
 from equipoise.cli.doctor.checks.nodes import nodes
 from equipoise.cli.doctor.checks.permissions import permissions
 from equipoise.cli.doctor.checks.prometheus import prometheus
 from equipoise.cli.doctor.checks.streams import streams
+from equipoise.cli.doctor.checks.versions import versions
 from equipoise.cli.doctor.environment import Environment, Finding
 
 Check = Callable[[Environment], Awaitable[list[Finding]]]
 
 CHECKS: Mapping[str, Check] = {
     "kubernetes": kubernetes,
+    "versions": versions,
     "permissions": permissions,
     "approvals": approvals,
     "bus": streams,
@@ -23,5 +26,6 @@ CHECKS: Mapping[str, Check] = {
     "nodes": nodes,
     "clocks": clocks,
     "extender": extender,
+    "hints": hints,
 }
 """In the order of the output."""

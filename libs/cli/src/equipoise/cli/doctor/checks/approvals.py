@@ -28,7 +28,7 @@ async def _objects(kube: Kube, namespace: str) -> Finding:
         message = f"no eviction can be approved, so none is executed: {error}"
         return Finding("error", subject, message, "apply k8s/base/descheduler.yaml")
     approved = sum(len(rule.resource_names) for rule in role.rules or ())
-    return Finding("ok", subject, f"the descheduler approves {approved} evictions now")
+    return Finding("ok", subject, f"written by the descheduler; approved evictions now: {approved}")
 
 
 async def _policy(kube: Kube) -> Finding:

@@ -12,9 +12,11 @@ from equipoise.collector.decisions.sharding import lease_name
 from equipoise.collector.settings import MAX_SHARDS, WHOLE_CLUSTER
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.contracts.eviction.approval import APPROVAL_ROLE
+from equipoise.contracts.hints.policy import API_GROUP, NAME
 from equipoise.contracts.kubernetes.objects import AccessReview, AccessReviewSpec, ResourceAttributes
 from equipoise.runtime.kubernetes.client import (
     ACCESS_REVIEWS,
+    HINTS,
     NAMESPACES,
     SELF_ACCESS_REVIEWS,
     SERVICE_ACCOUNTS,
@@ -24,7 +26,7 @@ from equipoise.runtime.kubernetes.client import (
     NotFound,
 )
 
-When = Literal["", "persistentVolumes", "metricsServer", "shards", "workloads", "approvals"]
+When = Literal["", "persistentVolumes", "metricsServer", "shards", "workloads", "approvals", "hints"]
 
 
 class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +45,8 @@ class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
 
     when: When = ""
     """Required only with `protection.persistentVolumes`, with `collector.source: metrics-server`, with more than one of
-    `collector.shards`, if the cluster has workloads of this kind, or if the services have ServiceAccounts (approvals).
+    `collector.shards`, if the cluster has workloads of this kind, if the services have ServiceAccounts (approvals), or
+    with `annotator.hints.enabled`.
     """
 
     def __str__(self) -> str:
@@ -104,6 +107,8 @@ REQUIRED: Sequence[ApiPermission] = (
     *_each("annotator", "get patch", "argoproj.io", "rollouts", when="workloads"),
     *_each("annotator", "create list update", LEASES, "leases", own_namespace=True),
     *_each("annotator", "list", LEASES, "leases", name="equipoise-descheduler"),
+    *_each("annotator", "get create update", HINTS.group, HINTS.plural, when="hints"),
+    *_each("annotator", "get", API_GROUP, "mutatingadmissionpolicies", name=NAME, when="hints"),
     *_each("descheduler", "list watch", "", "nodes pods namespaces replicationcontrollers"),
     *_each("descheduler", "list watch", "apps", "deployments replicasets statefulsets"),
     *_each("descheduler", "list watch", "policy", "poddisruptionbudgets"),
@@ -226,6 +231,8 @@ def is_required(permission: ApiPermission, settings: AllSettings, *, deployed: b
             return permission.name in shard_leases(settings.collector.shards)
         case "approvals":
             return deployed
+        case "hints":
+            return settings.annotator.hints.enabled
     return True
 
 
@@ -233,10 +240,11 @@ def service_finding(service: str, account: str, allowed: Mapping[ApiPermission, 
     """The missing permissions of a service."""
     subject = f"{service} ({account})"
     missing = [permission for permission, yes in allowed.items() if permission.service == service and not yes]
-    required = [str(permission) for permission in missing if permission.when != "workloads"]
+    required = [permission for permission in missing if permission.when != "workloads"]
     if required:
-        fix = f"apply k8s/base/{service}.yaml" if account != CURRENT_USER else "use a context whose user may"
-        return Finding("error", subject, f"may not {', '.join(required)}", fix)
+        folder = "hints" if all(permission.when == "hints" for permission in required) else "base"
+        fix = f"apply k8s/{folder}/{service}.yaml" if account != CURRENT_USER else "use a context whose user may"
+        return Finding("error", subject, f"may not {', '.join(map(str, required))}", fix)
     if missing:
         message = f"may not {', '.join(map(str, missing))}: workloads of these kinds are not moved"
         fix = "apply k8s/base if the cluster has such workloads"

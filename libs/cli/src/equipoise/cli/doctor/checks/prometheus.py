@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping
 
 from equipoise.cli.doctor.environment import Environment, Finding
-from equipoise.cli.prometheus_profiles import (
+from equipoise.cli.prometheus.profiles import (
     LABEL_FIX,
     ProfileMatch,
     best_profile,
@@ -33,7 +33,11 @@ _POLLED_FIXES: Mapping[str, str] = {
 async def prometheus(environment: Environment) -> list[Finding]:
     settings, memory = environment.settings.collector, environment.settings.shared.load.memory
     has_profiles = settings.source == "prometheus"
-    subject, chosen = (settings.prometheus.url, settings.prometheus.profile) if has_profiles else (settings.source,) * 2
+    subject, chosen = (
+        (settings.prometheus.shown_url, settings.prometheus.profile) if has_profiles else (settings.source,) * 2
+    )
+    if environment.prometheus_problem:
+        return [Finding("error", "Prometheus", environment.prometheus_problem)]
     try:
         async with environment.open_source() as source:
             at = await source.time()

@@ -20,7 +20,7 @@ async def run_report_now(options: NowOptions, *, as_json: bool) -> None:
             now,
             evaluation,
             cluster=options.cluster_name,
-            prometheus=prometheus.url,
+            prometheus=read.prometheus_url,
             profile=prometheus.profile,
             profile_detected=read.profile_detected,
             options=options.words,

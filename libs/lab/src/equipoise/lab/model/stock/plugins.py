@@ -106,3 +106,9 @@ def spread_scores(counts: Ints) -> Ints:
     points = [100 * (raw[highest] + raw[lowest] - each) // raw[highest] for each in raw]
     score: Ints = np.array(points).take(counts)
     return score
+
+
+def affinity_scores(weights: Ints) -> Ints:
+    """0..100 per candidate from the sum of the weights of the preferred terms of node affinity that it matches."""
+    score: Ints = 100 * weights // max(int(weights.max()), 1)
+    return score

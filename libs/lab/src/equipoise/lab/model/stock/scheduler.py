@@ -8,13 +8,21 @@ import numpy as np
 import numpy.typing as npt
 
 from equipoise.lab.model.stock.placements import Placements
-from equipoise.lab.model.stock.plugins import FitScore, Ints, balanced_allocation, spread_scores, taint_scores
+from equipoise.lab.model.stock.plugins import (
+    FitScore,
+    Ints,
+    affinity_scores,
+    balanced_allocation,
+    spread_scores,
+    taint_scores,
+)
 from equipoise.lab.model.stock.pod_template import PodTemplate
 
 Rows = npt.NDArray[np.intp]
 
 _TAINT_WEIGHT = 3
 _SPREAD_WEIGHT = 2
+_AFFINITY_WEIGHT = 2
 
 
 class RandomSource(Protocol):
@@ -84,16 +92,20 @@ class StockScheduler:
         template: PodTemplate,
         generator: RandomSource,
         extender: SimulatedExtender | None = None,
+        preferred: Ints | None = None,
     ) -> int | None:
         """The node for a pod that is not placed yet; None if no node is feasible (see `Placements.refusals`).
 
-        A single candidate is selected without calling the extender. Among equal scores, the first candidate is
+        `preferred`: per node of the cluster, the weights of the preferred terms of the pod's node affinity that it
+        matches. A single candidate is selected without calling the extender. Among equal scores, the first candidate is
         selected, or a random one if the extender scored them.
         """
         rows = self.candidates(placements, template)
         if len(rows) < 2:
             return int(rows[0]) if len(rows) else None
         total = self.scores(placements, template, rows)
+        if preferred is not None:
+            total += _AFFINITY_WEIGHT * affinity_scores(preferred.take(rows))
         extender_scores = extender.scores(rows) if extender is not None else None
         if extender is None or extender_scores is None:
             return int(rows[total.argmax()])

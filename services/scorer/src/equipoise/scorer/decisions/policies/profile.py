@@ -14,7 +14,7 @@ from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.numeric import Array, np
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight
-from equipoise.scorer.state.arrays import CandidateNodes, Demand, resources
+from equipoise.scorer.state.arrays import CandidateNodes, DailyLoads, Demand, Demands, resources
 
 
 class ProfileWeights(Section, frozen=True, kw_only=True):
@@ -87,6 +87,65 @@ class ProfilePolicy(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
         points = 50.0 - 100.0 * cost / unit if unit > 0.0 else np.full(len(cost), 50.0)
         scores: Array = np.where(known & ~full, np.clip(points, 1.0, 100.0), 0.0)
         return scores
+
+    def score_pods(self, nodes: CandidateNodes, demands: Demands) -> Array:
+        """As `score`: the cost is a sum of products of a term of the pod and a term of the node, so one product of
+        matrices has the costs of all pods on all nodes.
+        """
+        daily, pods = nodes.daily, demands.daily
+        if daily is None or not daily.share.size:
+            return np.zeros((len(demands), len(nodes.load)))
+        rows, base, weights = daily.rows, nodes.base.T, self.resource_weights
+        reserved = daily.reserved[:, rows]
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            # resources × slots × nodes: the distance of each node to the cluster's mean.
+            cpu, memory = (
+                daily.share[resource][rows].T - daily.mean[resource][:, np.newaxis] + reserved[resource]
+                for resource in range(len(RESOURCES))
+            )
+            difference = weights.balance * (cpu - memory)
+            of_nodes = np.concatenate(
+                [
+                    2.0 * (weights.cpu * cpu + difference) / base[0],
+                    2.0 * (weights.memory * memory - difference) / base[1],
+                    np.array(
+                        [
+                            (weights.cpu + weights.balance) / base[0] ** 2,
+                            (weights.memory + weights.balance) / base[1] ** 2,
+                            -2.0 * weights.balance / base[0] / base[1],
+                        ]
+                    ),
+                ]
+            )
+            squares = np.einsum("prs,pqs->prq", pods, pods)
+            of_pods = np.concatenate(
+                [pods[:, 0], pods[:, 1], squares[:, 0, :1], squares[:, 1, 1:], squares[:, 0, 1:]], axis=1
+            )
+            unit = 2.0 * (pods.sum(axis=2) / daily.base) @ (weights.cpu, weights.memory)
+            none = ~(unit > 0.0)
+            of_pods *= np.where(none, 0.0, -100.0 / unit)[:, np.newaxis]
+            points = of_pods @ np.where(np.isfinite(of_nodes), of_nodes, 0.0)
+            points += 50.0
+            np.clip(points, 1.0, 100.0, out=points)
+            for resource in range(len(RESOURCES)):
+                self._clear_full(points, daily, pods[:, resource], base[resource], reserved[resource], resource)
+        known = (rows >= 0) & ~np.isnan(nodes.load).all(axis=(1, 2)) & np.isfinite(of_nodes).all(axis=0)
+        points[:, ~known] = 0.0
+        scores: Array = points
+        return scores
+
+    def _clear_full(
+        self, points: Array, daily: DailyLoads, pods: Array, base: Array, reserved: Array, resource: int
+    ) -> None:
+        """Set the points of pods (pods × slots) to 0 on the nodes that they would overcommit in some hour."""
+        rows, peaks = daily.rows, pods.max(axis=1)
+        # The hours are compared only where the sum of the peaks exceeds the node.
+        near = np.flatnonzero((1.0 - daily.peak[resource][rows] - reserved) * base < peaks.max(initial=0.0))
+        room = ((1.0 - daily.share[resource][rows[near]] - reserved[near, np.newaxis]) * base[near, np.newaxis]).T
+        full = np.zeros((len(pods), len(near)), np.bool_)
+        for hour in range(SLOTS):
+            full |= pods[:, hour, np.newaxis] > room[hour]
+        points[:, near] = np.where(full, 0.0, points[:, near])
 
     def level(self, nodes: CandidateNodes) -> Resources:
         """The cluster's mean over the next 24 hours."""

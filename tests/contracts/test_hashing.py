@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.annotator.decisions.hashing import owner, phase, request_interval
+from equipoise.contracts.hashing import owner, phase, request_interval
 
 MEMBERS = st.sets(st.text(min_size=1, max_size=12), min_size=1, max_size=8)
 KEYS = st.lists(st.text(max_size=20), min_size=1, max_size=50)

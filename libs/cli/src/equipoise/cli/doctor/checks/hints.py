@@ -1,0 +1,198 @@
+"""Placement hints: the policy is there and unchanged, hints are fresh, and a new pod gets them.
+
+The proof is a pod that is created in a dry run, as its controller would create it: nothing is stored.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import yaml
+
+from equipoise.cli.doctor.environment import Environment, Finding
+from equipoise.cli.terminal import count, duration
+from equipoise.cli.whole_objects import WholeObject, whole
+from equipoise.contracts.hints.definition import GROUP, KIND
+from equipoise.contracts.hints.hints_object import HintsObject
+from equipoise.contracts.hints.policy import (
+    API_GROUP,
+    HINTED,
+    NAME,
+    POLICY_KIND,
+    SWITCH,
+    UNSUPPORTED,
+    policy,
+    supported_version,
+)
+from equipoise.contracts.kubernetes.objects import ConfigMap, ObjectMeta, OwnerReference
+from equipoise.runtime.kubernetes.client import (
+    CONFIG_MAPS,
+    HINTS,
+    NAMESPACES,
+    PODS,
+    Kube,
+    KubeError,
+    NotFound,
+    hint_policies,
+)
+
+SUBJECT = "placement hints"
+DESCHEDULER = "descheduler of kubernetes-sigs"
+INSTALL = "apply k8s/hints, or set hints.enabled of the chart"
+
+CONFIG_MAP = ("descheduler-policy-configmap", "kube-system")
+CONFIG_MAP_LABEL = "app.kubernetes.io/name=descheduler"
+"""Where the manifests and the chart of that descheduler have its policy."""
+
+
+async def hints(environment: Environment) -> list[Finding]:
+    enabled = environment.settings.annotator.hints.enabled
+    try:
+        kube = environment.api()
+        version = supported_version(await kube.served_versions(API_GROUP, POLICY_KIND))
+        if version is None:
+            return [Finding("error", SUBJECT, UNSUPPORTED)] if enabled else [_NOT_USED]
+        resource = whole(hint_policies(version))
+        try:
+            installed = await kube.get(resource, NAME)
+        except NotFound:
+            if not enabled:
+                return [_NOT_USED]
+            return [Finding("error", SUBJECT, f"there is no {POLICY_KIND} {NAME}: pods get no hints", INSTALL)]
+        binding = msgspec.structs.replace(
+            resource, plural="mutatingadmissionpolicybindings", kind=f"{POLICY_KIND}Binding"
+        )
+        try:
+            await kube.get(binding, NAME)
+        except NotFound:
+            return [Finding("error", SUBJECT, f"the policy {NAME} has no binding: pods get no hints", INSTALL)]
+        if not await kube.served_versions(GROUP, KIND):
+            return [Finding("error", SUBJECT, f"the API server does not know the kind {KIND}", INSTALL)]
+        now = kube.server_time(environment.clock.now())
+        stored = await kube.list(HINTS)
+        return [
+            policy_finding(installed, version),
+            freshness_finding(stored, now),
+            *await _proof(kube, _fresh(stored, now)),
+            *await _upstream_descheduler(kube),
+        ]
+    except KubeError as error:
+        return [Finding("unknown", SUBJECT, f"not checked: {error}")]
+
+
+_NOT_USED = Finding("ok", SUBJECT, "not used: annotator.hints.enabled is false, and no policy adds them")
+
+
+def policy_finding(installed: WholeObject, version: str) -> Finding:
+    """Whether it is the one of this release. The API server adds defaults to other fields."""
+    expected = policy(version)["spec"]
+    fields = ("failurePolicy", "reinvocationPolicy", "paramKind", "matchConditions", "variables", "mutations")
+    changed = [name for name in fields if installed.spec.get(name) != expected[name]]
+    if not changed:
+        return Finding("ok", f"policy {NAME}", "is the one of this release")
+    message = f"differs from the one of this release in {', '.join(changed)}"
+    return Finding("warning", f"policy {NAME}", message, INSTALL)
+
+
+def freshness_finding(stored: Sequence[HintsObject], now: float) -> Finding:
+    """`now`: of the API server's clock."""
+    fresh = _fresh(stored, now)
+    if fresh:
+        workloads = count(sum(len(each.hints) for each in fresh), "workload")
+        return Finding("ok", SUBJECT, f"fresh for {workloads} in {count(len(fresh), 'namespace')}")
+    ends = [each.until.timestamp() for each in stored if each.until is not None]
+    message = f"the newest have expired {duration(now - max(ends))} ago" if ends else "none were written"
+    fix = "see /readyz of the annotator and of the scorer; both need hints.enabled in their section"
+    return Finding("error", SUBJECT, f"{message}: pods get none", fix)
+
+
+def _fresh(stored: Sequence[HintsObject], now: float) -> list[HintsObject]:
+    return [each for each in stored if each.hints and each.until is not None and each.until.timestamp() > now]
+
+
+async def _proof(kube: Kube, fresh: Sequence[HintsObject]) -> list[Finding]:
+    """A pod of the first workload that has hints, in a namespace that has not opted out."""
+    for stored in fresh:
+        namespace, key = stored.metadata.namespace, next(iter(stored.hints))
+        if (await kube.get(NAMESPACES, namespace)).metadata.labels.get(SWITCH) == "off":
+            continue
+        subject = f"new pod of {namespace}/{key}"
+        try:
+            created = await kube.create(whole(PODS), probe_pod(namespace, key), dry_run=True)
+        except KubeError as error:
+            fix = "use a user who may create pods in this namespace"
+            return [Finding("unknown", subject, f"not tried: {error}", fix)]
+        if created.metadata.annotations.get(HINTED, "").startswith(f"{key}@"):
+            return [Finding("ok", subject, "gets its hint (created in a dry run)")]
+        return [Finding("error", subject, "gets no hint, although it is fresh", INSTALL)]
+    return []
+
+
+def probe_pod(namespace: str, key: str) -> WholeObject:
+    """A pod as the workload with this key would get it. Pod Security `restricted` allows it."""
+    kind, _, name = key.partition(".")
+    owner, labels = {
+        "Deployment": (f"ReplicaSet {name}-0", {"pod-template-hash": "0"}),
+        "Rollout": (f"ReplicaSet {name}-0", {"rollouts-pod-template-hash": "0"}),
+        "CronJob": (f"Job {name}-00000000", {}),
+    }.get(kind, (f"{kind} {name}", {}))
+    owner_kind, _, owner_name = owner.partition(" ")
+    reference = OwnerReference(
+        api_version="apps/v1", kind=owner_kind, name=owner_name, uid="equipoise-doctor", controller=True
+    )
+    container = {
+        "name": "doctor",
+        "image": "doctor",
+        "resources": {"requests": _RESOURCES, "limits": _RESOURCES},
+        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    }
+    spec = {
+        "containers": [container],
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "automountServiceAccountToken": False,
+    }
+    metadata = ObjectMeta(name="equipoise-doctor", namespace=namespace, labels=labels, owner_references=[reference])
+    return WholeObject(metadata=metadata, spec=spec)
+
+
+_RESOURCES = {"cpu": "1m", "memory": "1Mi"}
+
+
+async def _upstream_descheduler(kube: Kube) -> list[Finding]:
+    try:
+        found = await kube.list(CONFIG_MAPS, label_selector=CONFIG_MAP_LABEL)
+        found += await kube.list(CONFIG_MAPS, CONFIG_MAP[1], field_selector=f"metadata.name={CONFIG_MAP[0]}")
+    except KubeError as error:
+        return [Finding("unknown", DESCHEDULER, f"its policy was not read: {error}")]
+    return list(descheduler_findings(found))
+
+
+def descheduler_findings(config_maps: Sequence[ConfigMap]) -> Iterator[Finding]:
+    """One for each that would evict pods whose hint has expired."""
+    for each in config_maps:
+        if any(_enforces_preferences(text) for text in each.data.values()):
+            name = f"{each.metadata.namespace}/{each.metadata.name}"
+            message = f"ConfigMap {name} enforces preferred node affinity: it evicts pods whose hint has expired"
+            fix = "remove preferredDuringSchedulingIgnoredDuringExecution from RemovePodsViolatingNodeAffinity"
+            yield Finding("error", DESCHEDULER, message, fix)
+
+
+def _enforces_preferences(text: str) -> bool:
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return False
+    if not isinstance(document, Mapping) or document.get("kind") != "DeschedulerPolicy":
+        return False
+    return any(
+        "preferredDuringSchedulingIgnoredDuringExecution" in str(arguments)
+        for name, arguments in _strategies(document)
+        if name == "RemovePodsViolatingNodeAffinity"
+    )
+
+
+def _strategies(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Name and arguments, of v1alpha2 (profiles) and of v1alpha1 (strategies)."""
+    for profile in document.get("profiles") or ():
+        yield from ((plugin.get("name", ""), plugin.get("args")) for plugin in profile.get("pluginConfig") or ())
+    yield from (document.get("strategies") or {}).items()

@@ -1,0 +1,98 @@
+"""The versions of the API server and of the services are supported by this version of the program."""
+
+import re
+from collections import Counter
+from collections.abc import Collection
+from importlib.metadata import version
+
+from equipoise.cli.doctor.environment import Environment, Finding
+from equipoise.cli.heartbeats import LISTEN_SECONDS, read_heartbeats
+from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.contracts.messages.health import Heartbeat
+from equipoise.runtime.bus import BusError
+from equipoise.runtime.kubernetes.client import KubeError
+
+OLDEST_KUBERNETES = (1, 30)
+"""It has ValidatingAdmissionPolicies, with which the API server limits what the services may evict."""
+
+NEWEST_KUBERNETES = (1, 36)
+"""Of the tests."""
+
+API_SERVER = "Kubernetes"
+SERVICE_FIX = "upgrade the services (docs/upgrading.md)"
+PROGRAM_FIX = "upgrade this program: uv tool upgrade equipoise, or pip install --upgrade equipoise"
+
+_VERSION = re.compile(r"v?(\d+)\.(\d+)")
+
+
+async def versions(environment: Environment) -> list[Finding]:
+    try:
+        found = [kubernetes_finding(await environment.api().server_version())]
+    except KubeError as error:
+        found = [Finding("unknown", API_SERVER, f"its version is unknown: {error}")]
+    return [*found, *await _service_findings(environment)]
+
+
+def kubernetes_finding(server: str) -> Finding:
+    """`server`: its gitVersion, in which vendors add to the number: v1.30.1-gke.200."""
+    oldest, newest = _text(OLDEST_KUBERNETES), _text(NEWEST_KUBERNETES)
+    supported = f"supported are {oldest} and newer, tested is {newest}"
+    number = _number(server)
+    if number is None:
+        return Finding("unknown", API_SERVER, f"{server!r} is no version; {supported}")
+    if number < OLDEST_KUBERNETES:
+        fix = f"upgrade the cluster to {oldest} or newer: older ones have no ValidatingAdmissionPolicies"
+        return Finding("error", API_SERVER, f"{server} is not supported; {supported}", fix)
+    if number > NEWEST_KUBERNETES:
+        fix = "look for a newer version of Equipoise, or try this one with every eviction as a dry run first"
+        return Finding("warning", API_SERVER, f"{server} is newer than what was tested; {supported}", fix)
+    return Finding("ok", API_SERVER, f"{server}; {supported}")
+
+
+async def _service_findings(environment: Environment) -> list[Finding]:
+    if environment.nats_problem:
+        return [Finding("unknown", "services", "not checked: NATS cannot be reached, see the check bus")]
+    try:
+        heartbeats = await read_heartbeats(
+            environment.settings.shared.nats, environment.clock, _all_services, user=environment.nats_user
+        )
+    except BusError as error:
+        return [Finding("unknown", "services", f"their versions are unknown: {error}")]
+    return service_findings(heartbeats, version("equipoise-common"))
+
+
+def _all_services(heartbeats: Collection[Heartbeat]) -> bool:
+    return {each.service for each in heartbeats} >= set(SERVICES)
+
+
+def service_findings(heartbeats: Collection[Heartbeat], own: str) -> list[Finding]:
+    """One for each service and version; `own`: the version of this program."""
+    if not heartbeats:
+        message = f"no service has published its version within {LISTEN_SECONDS:.0f} s"
+        return [Finding("unknown", "services", message, "check that they run: kubectl -n equipoise-system get pods")]
+    replicas = Counter((each.service, each.version) for each in heartbeats)
+    return [_service_finding(service, found, own, replicas[service, found]) for service, found in sorted(replicas)]
+
+
+def _service_finding(service: str, found: str, own: str, replicas: int) -> Finding:
+    message = f"version {found} ({replicas} {'process' if replicas == 1 else 'processes'})"
+    theirs, ours = _number(found), _number(own)
+    if theirs is None or ours is None:
+        return Finding("unknown", service, f"{message}; this program: {own}")
+    if theirs == ours:
+        return Finding("ok", service, message)
+    fix = SERVICE_FIX if theirs < ours else PROGRAM_FIX
+    message = f"{message} is {'older' if theirs < ours else 'newer'} than this program, {own}"
+    if theirs[0] == ours[0] and abs(theirs[1] - ours[1]) == 1:
+        return Finding("warning", service, message, fix)
+    return Finding("error", service, f"{message}: their messages are read only one minor version apart", fix)
+
+
+def _number(text: str) -> tuple[int, int] | None:
+    """Major and minor version."""
+    match = _VERSION.match(text)
+    return None if match is None else (int(match[1]), int(match[2]))
+
+
+def _text(number: tuple[int, int]) -> str:
+    return ".".join(map(str, number))

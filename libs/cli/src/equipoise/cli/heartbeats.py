@@ -1,0 +1,52 @@
+"""The heartbeats of the services on a bus."""
+
+import asyncio
+from collections.abc import Callable, Collection
+from contextlib import suppress
+
+from equipoise.contracts.bus.subjects import PREFIX
+from equipoise.contracts.messages.health import Heartbeat
+from equipoise.runtime.bus import BusUnavailable, Delivery, connect
+from equipoise.runtime.bus.errors import BusErrors
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.clock import Clock
+
+LISTEN_SECONDS = 11.0
+"""Every process publishes a heartbeat every 10 s."""
+
+CONNECT_SECONDS = 5.0
+
+
+async def read_heartbeats(
+    server: Nats,
+    clock: Clock,
+    enough: Callable[[Collection[Heartbeat]], bool],
+    *,
+    user: str = "tap",
+    listen: float = LISTEN_SECONDS,
+) -> list[Heartbeat]:
+    """The last one of each process, of `listen` seconds; sooner once they are `enough`. Raises BusError."""
+    latest: dict[tuple[str, str], Heartbeat] = {}
+    complete = asyncio.Event()
+
+    async def on_heartbeat(delivery: Delivery[Heartbeat]) -> None:
+        latest[delivery.message.service, delivery.message.id] = delivery.message
+        if enough(latest.values()):
+            complete.set()
+
+    errors = BusErrors(clock)
+    try:
+        async with (
+            asyncio.timeout(CONNECT_SECONDS) as limit,
+            connect(server, user, clock=clock, errors=errors) as bus,
+        ):
+            limit.reschedule(None)
+            await bus.subscribe(f"{PREFIX}.health.*.*", Heartbeat, on_heartbeat)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(listen):
+                    await complete.wait()
+    except TimeoutError:
+        why = "".join(f" ({problem})" for problem in errors.problems)
+        check = "check --user, --password-file and --nats-ca"
+        raise BusUnavailable(f"no connection to {server.url}: {check}{why}") from None
+    return list(latest.values())

@@ -1,0 +1,1 @@
+"""`equipoise nodes`: all nodes with their real load beside what their pods request."""

@@ -1,0 +1,106 @@
+"""Reads the placement hints of a namespace from the API server, and prints them."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from equipoise.cli.exit_codes import CommandFailed, InvalidInput
+from equipoise.cli.options import ClusterOptions, Output
+from equipoise.cli.terminal import day_and_time, duration, print_result, table
+from equipoise.contracts.hints.hints_object import HintsObject, workload_hints
+from equipoise.contracts.hints.policy import NAME
+from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
+from equipoise.runtime.configuration import Logging
+from equipoise.runtime.kubernetes.client import HINTS, NotFound
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.logging import configure_logging
+
+MAX_NAMES = 3
+"""Nodes of a term that are named; with -o wide there are all."""
+
+
+class NamespaceHints(msgspec.Struct, frozen=True, kw_only=True):
+    """The hints of a namespace, or of some of its workloads."""
+
+    namespace: str
+    version: str
+    """Of the object: a pod that got one of these hints names it in its annotation."""
+
+    until: float
+    expired: bool
+    hints: dict[str, WorkloadHint]
+    """By kind and name of the workload."""
+
+
+async def run_hints(name: str, options: ClusterOptions, *, output: Output) -> None:
+    """Raises KubeError, InvalidInput, and CommandFailed if there are no such hints."""
+    configure_logging(Logging(level="error"), "hints")
+    namespace, workload = workload_name(name)
+    clock = SystemClock()
+    async with connect_kube(options.connection(), "hints", clock) as kube:
+        try:
+            stored = await kube.get(HINTS, NAME, namespace)
+        except NotFound:
+            raise CommandFailed(
+                f"no placement hints were written in namespace {namespace}: `equipoise doctor` checks why"
+            ) from None
+        found = namespace_hints(stored, namespace, workload, kube.server_time(clock.now()))
+    if not found.hints:
+        of = f"for {workload} " if workload else ""
+        raise CommandFailed(f"there are no placement hints {of}in namespace {namespace}")
+    print_result(found, partial(show, wide=output == "wide", now=clock.now()), output=output)
+
+
+def workload_name(name: str) -> tuple[str, str]:
+    """Namespace and workload (may be empty) from NAMESPACE[/WORKLOAD]. Raises InvalidInput."""
+    namespace, _, workload = name.partition("/")
+    if not namespace or "/" in workload:
+        raise InvalidInput(f"{name!r} is not a workload: use NAMESPACE/NAME or NAMESPACE/KIND.NAME")
+    return namespace, workload
+
+
+def namespace_hints(stored: HintsObject, namespace: str, workload: str, now: float) -> NamespaceHints:
+    """Of this workload, by its name or kind and name; empty: of all. `now`: of the API server's clock."""
+    until = stored.until.timestamp() if stored.until else 0.0
+    return NamespaceHints(
+        namespace=namespace,
+        version=stored.metadata.resource_version,
+        until=until,
+        expired=until <= now,
+        hints=_of(workload_hints(stored), workload),
+    )
+
+
+def _of(hints: Mapping[str, WorkloadHint], workload: str) -> dict[str, WorkloadHint]:
+    return {key: hint for key, hint in hints.items() if workload in ("", key, key.partition(".")[2])}
+
+
+def show(found: NamespaceHints, to: Console, *, wide: bool, now: float) -> None:
+    """Until when they are valid, and a row for each term."""
+    left = duration(abs(found.until - now))
+    validity = f"expired {left} ago: new pods get none" if found.expired else f"valid for {left}"
+    to.print(
+        Text.assemble(
+            (found.namespace, "bold"), f", version {found.version}, until {day_and_time(found.until)} ({validity})"
+        ),
+        style="yellow" if found.expired else "",
+    )
+    to.print()
+    made = table("workload", "", "weight>", "nodes>", "")
+    for key, hint in found.hints.items():
+        for number, (verb, term) in enumerate(_terms(hint)):
+            names = term.hostnames if wide else term.hostnames[:MAX_NAMES]
+            more = "" if len(names) == len(term.hostnames) else ", …"
+            count = str(len(term.hostnames))
+            made.add_row(key if number == 0 else "", verb, str(term.weight), count, ", ".join(names) + more)
+    to.print(made)
+
+
+def _terms(hint: WorkloadHint) -> Iterator[tuple[str, WeightedNodes]]:
+    yield from (("prefer", term) for term in hint.prefer)
+    if hint.avoid is not None:
+        yield "avoid", hint.avoid

@@ -1,0 +1,162 @@
+"""How a command reaches Prometheus: at a URL, or in the cluster of the kubeconfig, through the API server."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from equipoise.cli.exit_codes import CommandFailed, InvalidInput
+from equipoise.cli.port_forward import forwarded_port
+from equipoise.cli.prometheus.services import SERVICES, Service, ServiceAddress, cluster_address, prometheus_services
+from equipoise.collector.settings import PrometheusSettings
+from equipoise.contracts.kubernetes.objects import ApiValue, Condition, Object, is_ready
+from equipoise.runtime.kubernetes.client import Forbidden, NotFound, Resource
+from equipoise.runtime.kubernetes.http import ApiServer
+
+GIVEN = "--prometheus URL; a Service of the cluster is http://NAME.NAMESPACE.svc:PORT"
+
+
+class NamedPort(ApiValue, frozen=True, kw_only=True):
+    name: str = ""
+    container_port: int = 0
+
+
+class ServerContainer(ApiValue, frozen=True, kw_only=True):
+    ports: tuple[NamedPort, ...] = ()
+
+
+class ServerPodSpec(ApiValue, frozen=True, kw_only=True):
+    containers: tuple[ServerContainer, ...] = ()
+
+
+class ServerPodStatus(ApiValue, frozen=True, kw_only=True):
+    conditions: tuple[Condition, ...] = ()
+
+
+class ServerPod(Object, frozen=True, kw_only=True):
+    """A pod of Prometheus."""
+
+    spec: ServerPodSpec = ServerPodSpec()
+    status: ServerPodStatus = ServerPodStatus()
+
+    @property
+    def ready(self) -> bool:
+        return self.metadata.deletion_timestamp is None and is_ready(self.status.conditions)
+
+    @property
+    def owner(self) -> str:
+        """The same for replicas."""
+        controller = self.metadata.controller
+        return self.metadata.uid if controller is None else controller.uid
+
+
+PODS: Resource[ServerPod] = Resource(group="", version="v1", plural="pods", kind="Pod", model=ServerPod)
+
+
+class ForwardedPrometheus(PrometheusSettings, frozen=True, kw_only=True):
+    """A Service of the cluster, at the address of a port-forward."""
+
+    service: str
+    """Its URL in the cluster."""
+
+    @property
+    def shown_url(self) -> str:
+        return self.service
+
+
+class ServerPort(msgspec.Struct, frozen=True, kw_only=True):
+    """The port of a pod that a Service has."""
+
+    address: ServiceAddress
+    pod: str
+    port: int
+
+
+@asynccontextmanager
+async def reached_prometheus(
+    settings: PrometheusSettings, api: ApiServer, *, in_pod: bool, note: Callable[[str], None]
+) -> AsyncIterator[PrometheusSettings]:
+    """The URL of the settings; a Service of the cluster through the API server; with the default URL, the Service that
+    is found, with a note of it.
+
+    `in_pod`: the URL as it is. Raises CommandFailed, InvalidInput and KubeError.
+    """
+    if in_pod:
+        place = None
+    elif settings.url == PrometheusSettings().url:
+        place = await _found(api)
+        # Credentials are for the server that is configured, not for any Service of this name.
+        settings = msgspec.structs.replace(
+            settings, bearer_token_file=None, basic_authentication=None, cert_file=None, key_file=None, headers={}
+        )
+        note(f"Prometheus {place.address}, found in the cluster. Choose another one with --prometheus URL")
+    else:
+        place = await _given(api, settings.url)
+    if place is None:
+        yield settings
+        return
+    where, what, otherwise = place.address, f"Prometheus {place.address}", f"or give another address with {GIVEN}"
+    async with forwarded_port(api, where.namespace, place.pod, place.port, what=what, otherwise=otherwise) as port:
+        url = f"http://127.0.0.1:{port}{where.path}"
+        yield ForwardedPrometheus(**msgspec.structs.asdict(settings) | {"url": url}, service=str(where))
+
+
+async def _found(api: ApiServer) -> ServerPort:
+    """The only one of the cluster. Raises CommandFailed, InvalidInput and KubeError."""
+    try:
+        services = prometheus_services(await api.list(SERVICES))
+    except Forbidden as error:
+        raise InvalidInput(f"no Prometheus can be found: {error.message}. Give it with {GIVEN}") from None
+    found: dict[str, tuple[int, ServerPort]] = {}
+    for address, service in services.items():
+        pods = {pod.owner: pod for pod in await _ready_pods(api, service)}
+        for owner, pod in pods.items():
+            # A Service of several is worse: it does not name this one.
+            if owner not in found or len(pods) < found[owner][0]:
+                found[owner] = len(pods), _port(address, service, pod)
+    places = [place for _, place in found.values()]
+    if len(places) == 1:
+        return places[0]
+    if places:
+        names = "".join(f"\n  --prometheus {place.address}   (pod {place.pod})" for place in places)
+        raise InvalidInput(f"the cluster has {len(places)} Prometheus servers: choose one with{names}")
+    if services:
+        raise CommandFailed(
+            f"no pod of Prometheus is Ready ({', '.join(map(str, services))}): look at them with kubectl, or give "
+            f"another address with {GIVEN}"
+        )
+    raise InvalidInput(f"no Service of the cluster looks like that of a Prometheus: give its address with {GIVEN}")
+
+
+async def _given(api: ApiServer, url: str) -> ServerPort | None:
+    """None if the URL is not of a Service of the cluster. Raises CommandFailed, InvalidInput and KubeError."""
+    address = cluster_address(url)
+    if address is None:
+        return None
+    try:
+        service = await api.get(SERVICES, address.name, address.namespace)
+    except (NotFound, Forbidden) as error:
+        if ".svc" not in url:
+            return None  # a name that this machine may resolve
+        raise CommandFailed(f"{url} cannot be reached through the API server: {error.message}") from None
+    if address.port not in (ports := [port.port for port in service.spec.ports]):
+        raise InvalidInput(f"{url}: the Service has no port {address.port}, but {', '.join(map(str, ports))}")
+    pods = await _ready_pods(api, service)
+    if not pods:
+        raise CommandFailed(f"{url}: no pod of the Service is Ready. See `kubectl -n {address.namespace} get pods`")
+    return _port(address, service, pods[0])
+
+
+async def _ready_pods(api: ApiServer, service: Service) -> list[ServerPod]:
+    if not service.spec.selector:
+        return []
+    selector = ",".join(f"{key}={value}" for key, value in service.spec.selector.items())
+    return [pod for pod in await api.list(PODS, service.metadata.namespace, selector) if pod.ready]
+
+
+def _port(address: ServiceAddress, service: Service, pod: ServerPod) -> ServerPort:
+    """The target of the Service's port, which may be the name of a port of a container."""
+    target = next(port.target_port for port in service.spec.ports if port.port == address.port) or address.port
+    named = {port.name: port.container_port for container in pod.spec.containers for port in container.ports}
+    number = target if isinstance(target, int) else named.get(target, address.port)
+    return ServerPort(address=address, pod=pod.metadata.name, port=number)

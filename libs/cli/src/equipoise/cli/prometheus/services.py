@@ -1,0 +1,101 @@
+"""Which Services of a cluster are a Prometheus, or a server with its HTTP API."""
+
+import re
+from collections.abc import Iterable, Mapping
+from urllib.parse import urlsplit
+
+import msgspec
+
+from equipoise.contracts.kubernetes.objects import ApiValue, Object
+from equipoise.runtime.kubernetes.client import Resource
+
+
+class ServicePort(ApiValue, frozen=True, kw_only=True):
+    port: int = 0
+    target_port: int | str = 0
+
+
+class ServiceSpec(ApiValue, frozen=True, kw_only=True):
+    ports: list[ServicePort] = []  # noqa: RUF012  msgspec copies it
+    selector: dict[str, str] = {}  # noqa: RUF012
+
+
+class Service(Object, frozen=True, kw_only=True):
+    """What a client must know of it."""
+
+    spec: ServiceSpec = ServiceSpec()
+
+
+SERVICES: Resource[Service] = Resource(group="", version="v1", plural="services", kind="Service", model=Service)
+
+
+class ServiceAddress(msgspec.Struct, frozen=True, kw_only=True):
+    """One port of a Service, as the host and the path of a URL."""
+
+    namespace: str
+    name: str
+    port: int
+    path: str = ""
+
+    def __str__(self) -> str:
+        return f"http://{self.name}.{self.namespace}.svc:{self.port}{self.path}"
+
+
+class ServerKind(msgspec.Struct, frozen=True, kw_only=True):
+    """How the Services of a kind of server are known."""
+
+    word: str
+    """Part of the name, or of a label that names the program."""
+
+    ports: frozenset[int | str]
+    """Numbers, or names in the container."""
+
+    path: str = ""
+    """Before /api/v1."""
+
+
+KINDS = (
+    ServerKind(word="prometheus", ports=frozenset({9090, "web", "http-web"})),
+    ServerKind(word="vmsingle", ports=frozenset({8428, 8429})),
+    ServerKind(word="victoria-metrics-single", ports=frozenset({8428})),
+    ServerKind(word="vmselect", ports=frozenset({8481}), path="/select/0/prometheus"),
+)
+LABELS = ("app.kubernetes.io/name", "app.kubernetes.io/component", "app")
+OTHERS = ("alertmanager", "node-exporter", "operator", "pushgateway", "adapter", "kube-state-metrics", "thanos")
+"""Parts of the names of Services that are installed beside Prometheus."""
+
+_CLUSTER_HOST = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<namespace>[a-z0-9-]*[a-z][a-z0-9-]*)(\.svc(\.[a-z0-9.-]+)?)?")
+"""As pods write the host of a Service of another namespace. An IP address is none."""
+
+
+def prometheus_services(services: Iterable[Service]) -> Mapping[ServiceAddress, Service]:
+    """Those that are one, by their address: the Service that the operator creates before one of a chart."""
+    found = {address: each for each in services if (address := _prometheus_address(each)) is not None}
+    return {address: found[address] for address in sorted(found, key=_order)}
+
+
+def _prometheus_address(service: Service) -> ServiceAddress | None:
+    meta = service.metadata
+    if not service.spec.selector or any(other in meta.name for other in OTHERS):
+        return None
+    names = (meta.name, *(meta.labels.get(label, "") for label in LABELS))
+    for kind in KINDS:
+        if any(kind.word in name for name in names):
+            for port in service.spec.ports:
+                if {port.port, port.target_port} & kind.ports:
+                    return ServiceAddress(namespace=meta.namespace, name=meta.name, port=port.port, path=kind.path)
+    return None
+
+
+def _order(address: ServiceAddress) -> tuple[bool, str, str]:
+    return "operated" not in address.name, address.namespace, address.name
+
+
+def cluster_address(url: str) -> ServiceAddress | None:
+    """The Service that a URL may be of; None for other hosts, and with TLS, whose certificate has another name."""
+    parts = urlsplit(url)
+    match = _CLUSTER_HOST.fullmatch(parts.hostname or "")
+    if match is None or parts.scheme != "http":
+        return None
+    path = parts.path.rstrip("/")
+    return ServiceAddress(namespace=match["namespace"], name=match["name"], port=parts.port or 80, path=path)

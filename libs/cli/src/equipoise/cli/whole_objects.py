@@ -1,0 +1,19 @@
+"""Objects of the API server with every field of their spec, which the services do not need."""
+
+from typing import Any
+
+import msgspec
+
+from equipoise.contracts.kubernetes.objects import Object
+from equipoise.runtime.kubernetes.client import Resource
+
+
+class WholeObject(Object, frozen=True, kw_only=True):
+    """An object of any kind that has a spec."""
+
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def whole(resource: Resource[Any]) -> Resource[WholeObject]:
+    """The same kind, with objects of this type."""
+    return msgspec.structs.replace(resource, model=WholeObject)

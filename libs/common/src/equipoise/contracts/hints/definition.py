@@ -1,0 +1,95 @@
+"""The CustomResourceDefinition of PlacementHints. Its limits keep pods valid.
+
+The result of a policy is validated as if the user had written it: a weight of 101, or a term without values, would
+refuse every new pod of the workload, whatever the policy's `failurePolicy` is. So the API server refuses such hints.
+"""
+
+from typing import Any
+
+from equipoise.contracts.messages.placement import MAX_HOSTNAMES
+
+GROUP = "equipoise.dev"
+VERSION = "v1alpha1"
+KIND = "PlacementHints"
+PLURAL = "placementhints"
+
+MAX_TERMS = 10
+"""Preferred terms of one workload. Each costs kube-scheduler a lookup per node and pod."""
+
+MAX_WORKLOADS = 5_000
+MAX_TABLE = 5_000
+"""Nodes that the hints of one namespace may name."""
+
+LABEL_VALUE = "^[A-Za-z0-9]([-_.A-Za-z0-9]{0,61}[A-Za-z0-9])?$"
+
+_TERM: dict[str, Any] = {
+    "type": "object",
+    "required": ["weight", "nodes"],
+    "properties": {
+        "weight": {"type": "integer", "minimum": 1, "maximum": 100},
+        "nodes": {
+            "description": "Places in `hostnames`, from 0.",
+            "type": "array",
+            "minItems": 1,
+            "maxItems": MAX_HOSTNAMES,
+            "items": {"type": "integer", "minimum": 0, "maximum": MAX_TABLE - 1},
+        },
+    },
+}
+
+_SCHEMA: dict[str, Any] = {
+    "description": "Where new pods of the workloads of a namespace should run. Written by Equipoise; edits are lost.",
+    "type": "object",
+    "required": ["until"],
+    "properties": {
+        "until": {
+            "description": "When these hints expire: pods that are created later get none.",
+            "type": "string",
+            "format": "date-time",
+        },
+        "hostnames": {
+            "description": "Values of the label kubernetes.io/hostname. The hints name nodes by their place here.",
+            "type": "array",
+            "maxItems": MAX_TABLE,
+            "items": {"type": "string", "maxLength": 63, "pattern": LABEL_VALUE},
+        },
+        "hints": {
+            "description": "By kind and name of the workload, for example Deployment.web.",
+            "type": "object",
+            # One writer: otherwise managedFields would repeat every key.
+            "x-kubernetes-map-type": "atomic",
+            "maxProperties": MAX_WORKLOADS,
+            "additionalProperties": {
+                "type": "object",
+                "minProperties": 1,
+                "properties": {
+                    "prefer": {"type": "array", "minItems": 1, "maxItems": MAX_TERMS, "items": _TERM},
+                    "avoid": _TERM,
+                },
+            },
+        },
+    },
+}
+
+
+def definition() -> dict[str, Any]:
+    """The manifest."""
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{PLURAL}.{GROUP}"},
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {"kind": KIND, "plural": PLURAL, "singular": PLURAL, "listKind": f"{KIND}List"},
+            "versions": [
+                {
+                    "name": VERSION,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": _SCHEMA},
+                    "additionalPrinterColumns": [{"name": "Until", "type": "string", "jsonPath": ".until"}],
+                }
+            ],
+        },
+    }

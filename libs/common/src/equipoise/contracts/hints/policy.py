@@ -1,0 +1,153 @@
+"""The MutatingAdmissionPolicy that adds the hints of its workload to a new pod.
+
+It runs in the API server, without a webhook. A pod that it does not match, or for which an expression fails, is created
+as its user wrote it.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+from equipoise.contracts.hints.definition import GROUP, KIND, VERSION
+
+API_GROUP = "admissionregistration.k8s.io"
+API_VERSIONS = ("v1", "v1beta1")
+"""Of the policy, the newest first: stable from Kubernetes 1.36 on; in 1.34 and 1.35 a beta that is off by default."""
+
+POLICY_KIND = "MutatingAdmissionPolicy"
+NAME = "equipoise-hints"
+"""Of the policy, of its binding, and of the object with the hints in each namespace."""
+
+SWITCH = "equipoise.dev/hints"
+"""Label of a pod or a namespace; with the value `off`, its pods get no hints."""
+
+HINTED = "equipoise.dev/hint"
+"""Annotation of a pod that got a hint: the key of its workload, `@`, and the version of the object with the hints."""
+
+_SWITCHED_ON = {"matchExpressions": [{"key": SWITCH, "operator": "NotIn", "values": ["off"]}]}
+
+_MATCH_CONDITIONS = {
+    "not-placed-yet": "!has(object.spec.nodeName) || object.spec.nodeName == ''",
+    "not-gated": "!has(object.spec.schedulingGates) || object.spec.schedulingGates.size() == 0",
+    "default-scheduler": "object.spec.schedulerName == 'default-scheduler'",
+    "not-hinted-yet": f"!('{HINTED}' in object.metadata.?annotations.orValue({{}}))",
+    "has-a-controller": """\
+object.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false)
+&& !(owner.kind in ['DaemonSet', 'Node']))""",
+    # Expressions have no current time. But the API server writes the time of the request into the managedFields of a
+    # new pod before it calls policies. `all`: a client may send further entries with any time.
+    "hints-are-fresh": """\
+object.metadata.?managedFields.orValue([]).size() > 0
+&& object.metadata.managedFields.all(entry, has(entry.time) && timestamp(entry.time) < timestamp(params.until))""",
+}
+
+_VARIABLES = {
+    "owner": "object.metadata.ownerReferences.filter(owner, owner.?controller.orValue(false))[0]",
+    "labels": "object.metadata.?labels.orValue({})",
+    # The suffix of the ReplicaSet's name, if it has an owner; no name ends in a space.
+    "suffix": """\
+'rollouts-pod-template-hash' in variables.labels ? '-' + variables.labels['rollouts-pod-template-hash']
+: 'pod-template-hash' in variables.labels ? '-' + variables.labels['pod-template-hash']
+: ' '""",
+    # The Job of a CronJob ends in its scheduled time, in minutes since 1970: eight digits until 2160.
+    "key": """\
+variables.owner.kind == 'ReplicaSet' && variables.owner.name.endsWith(variables.suffix)
+? ('rollouts-pod-template-hash' in variables.labels ? 'Rollout.' : 'Deployment.')
++ variables.owner.name.substring(0, variables.owner.name.size() - variables.suffix.size())
+: variables.owner.kind == 'Job' && variables.owner.name.matches('^.+-[0-9]{8}$')
+? 'CronJob.' + variables.owner.name.substring(0, variables.owner.name.size() - 9)
+: variables.owner.kind + '.' + variables.owner.name""",
+    "hint": "params.?hints[?variables.key].orValue({})",
+}
+
+_NODE_AFFINITY = "spec.affinity.nodeAffinity"
+_PREFERRED = f"{_NODE_AFFINITY}.preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def _path(field: str) -> str:
+    return "/" + field.replace(".", "/")
+
+
+def _term(operator: str) -> str:
+    """The patch that adds a preferred term: the variable `term`, with the names of its nodes."""
+    return f"""\
+JSONPatch{{op: 'add', path: '{_path(_PREFERRED)}/-',
+  value: Object.{_PREFERRED}{{
+    weight: term.weight,
+    preference: Object.{_PREFERRED}.preference{{
+      matchExpressions: [Object.{_PREFERRED}.preference.matchExpressions{{
+        key: 'kubernetes.io/hostname', operator: '{operator}', values: term.nodes.map(node, params.hostnames[node])
+      }}]
+    }}
+  }}
+}}"""
+
+
+def _missing(field: str, value: str) -> str:
+    """The patch that adds a parent of the terms where it is missing."""
+    first, *rest = field.split(".")
+    found = f"object.{first}" + "".join(f".?{name}" for name in rest)
+    return f"({found}.hasValue() ? []\n: [JSONPatch{{op: 'add', path: '{_path(field)}', value: {value}}}])"
+
+
+_PATCHES = (
+    _missing("spec.affinity", "Object.spec.affinity{}"),
+    _missing(_NODE_AFFINITY, f"Object.{_NODE_AFFINITY}{{}}"),
+    _missing(_PREFERRED, "[]"),  # the terms of the user remain, before ours
+    f"variables.hint.?prefer.orValue([]).map(term, {_term('In')})",
+    f"(variables.hint.?avoid.hasValue() ? [variables.hint.avoid] : []).map(term, {_term('NotIn')})",
+    _missing("metadata.annotations", "{}"),
+    f"""\
+[JSONPatch{{op: 'add', path: '/metadata/annotations/' + jsonpatch.escapeKey('{HINTED}'),
+  value: variables.key + '@' + params.metadata.resourceVersion}}]""",
+)
+
+
+def policy(version: str) -> dict[str, Any]:
+    """The manifest for the API servers that serve this version (of `API_VERSIONS`)."""
+    return {
+        "apiVersion": f"{API_GROUP}/{version}",
+        "kind": POLICY_KIND,
+        "metadata": {"name": NAME},
+        "spec": {
+            "failurePolicy": "Ignore",
+            "reinvocationPolicy": "Never",
+            "paramKind": {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND},
+            "matchConstraints": {
+                "namespaceSelector": _SWITCHED_ON,
+                "objectSelector": _SWITCHED_ON,
+                "resourceRules": [
+                    {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+                ],
+            },
+            "matchConditions": [{"name": name, "expression": text} for name, text in _MATCH_CONDITIONS.items()],
+            "variables": [{"name": name, "expression": text} for name, text in _VARIABLES.items()],
+            "mutations": [
+                {
+                    "patchType": "JSONPatch",
+                    "jsonPatch": {"expression": "variables.hint.size() == 0 ? [] :\n" + "\n+ ".join(_PATCHES)},
+                }
+            ],
+        },
+    }
+
+
+def binding(version: str) -> dict[str, Any]:
+    """The manifest. Without a namespace, the object with the hints is that of the pod's namespace."""
+    return {
+        "apiVersion": f"{API_GROUP}/{version}",
+        "kind": f"{POLICY_KIND}Binding",
+        "metadata": {"name": NAME},
+        "spec": {"policyName": NAME, "paramRef": {"name": NAME, "parameterNotFoundAction": "Allow"}},
+    }
+
+
+def supported_version(served: Collection[str]) -> str | None:
+    """The newest version of the policy that an API server serves; None: it has no such policies."""
+    return next((version for version in API_VERSIONS if version in served), None)
+
+
+UNSUPPORTED = (
+    f"the API server has no {POLICY_KIND}: placement hints need Kubernetes 1.36, or 1.34 with the feature gate "
+    f"{POLICY_KIND} and --runtime-config={API_GROUP}/v1beta1=true. Older clusters can use the scheduler extender"
+)
+"""For people: why there can be no hints."""

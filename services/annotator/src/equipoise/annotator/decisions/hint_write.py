@@ -1,0 +1,99 @@
+"""Decides when the hints of a namespace are written: after a significant change, and before the written ones expire."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from equipoise.annotator.decisions.write_decision import DueWrite
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Percent, Section
+from equipoise.contracts.messages.placement import WorkloadHint
+
+MAX_BYTES = 60 * 1024
+"""Of the hints in one object, which has less than 64 KiB with its metadata: a new pod gets what was written at most
+some milliseconds before, and one write takes milliseconds."""
+
+
+LONGEST_VALIDITY = 600.0
+"""Seconds: the fence of the annotator refuses hints for longer."""
+
+
+class HintBand(Section, frozen=True, kw_only=True):
+    """When the hints of a namespace are written again."""
+
+    min_change: Percent = 10
+    """A workload whose hint differs by more is a reason to write: the part of the weight on other nodes, in percent."""
+
+    min_interval: Duration = Duration(10)
+    """Minimum age of the written hints, unless they expire."""
+
+    validity: Duration = Duration(300)
+    """Time after their computation for which hints are added to pods; at most 10 minutes. They are written again when
+    half of it is over, and expire by themselves when Equipoise does not run."""
+
+    def __post_init__(self) -> None:
+        if not 30 <= self.validity <= LONGEST_VALIDITY:
+            raise ValueError("validity must be from 30s to 10m")
+        if not 0 < self.min_interval <= self.validity / 4:
+            raise ValueError("minInterval must be longer than 0s and not longer than a quarter of validity")
+
+
+class WrittenHints(msgspec.Struct, frozen=True, kw_only=True):
+    """What the object of a namespace holds."""
+
+    until: float
+    """Unix seconds of the API server's clock."""
+
+    hints: Mapping[str, WorkloadHint]
+    owner: str
+    """UID of the policy that owns the object."""
+
+
+def decide_hints(written: WrittenHints | None, wanted: WrittenHints, *, now: float, band: HintBand) -> DueWrite | None:
+    """Whether to write `wanted` now; None: not yet, or not at all. `now`: of the API server's clock."""
+    if written is None:
+        return DueWrite(why="not written before") if wanted.hints and now < wanted.until else None
+    if not written.hints and not wanted.hints:
+        return None
+    if wanted.until <= now:
+        return None
+    if written.until > now + LONGEST_VALIDITY:
+        return DueWrite(why="somebody else made the hints valid for longer")
+    if wanted.until <= written.until:
+        return None
+    if wanted.owner != written.owner:
+        return DueWrite(why="the policy was created again")
+    if wanted.until - written.until >= band.min_interval and (
+        change := significant_change(written.hints, wanted.hints, band.min_change / 100)
+    ):
+        return DueWrite(why=change)
+    if now >= written.until - band.validity / 2:
+        return DueWrite(why=f"half of {band.validity} is over")
+    return None
+
+
+def significant_change(before: Mapping[str, WorkloadHint], after: Mapping[str, WorkloadHint], min_change: float) -> str:
+    """Describes a hint that changed by more than `min_change` (0..1); "" if there is none."""
+    nothing = WorkloadHint()
+    for key in {**before, **after}:
+        change = hint_change(before.get(key, nothing), after.get(key, nothing))
+        if change > min_change:
+            return f"{key} changed by {change:.0%}"
+    return ""
+
+
+def hint_change(before: WorkloadHint, after: WorkloadHint) -> float:
+    """0: the same; 1: no node has a weight as before."""
+    if before == after:
+        return 0.0
+    old, new = _weights(before), _weights(after)
+    pairs = [(old.get(node, 0), new.get(node, 0)) for node in old.keys() | new.keys()]
+    return sum(abs(first - second) for first, second in pairs) / sum(
+        max(abs(first), abs(second), abs(first - second)) for first, second in pairs
+    )
+
+
+def _weights(hint: WorkloadHint) -> dict[str, int]:
+    """By node; of a node to avoid it is negative."""
+    weights = {node: term.weight for term in hint.prefer for node in term.hostnames}
+    return weights | (dict.fromkeys(hint.avoid.hostnames, -hint.avoid.weight) if hint.avoid else {})

@@ -1,0 +1,315 @@
+"""Writes the placement hints of each namespace for the admission policy: one object in each.
+
+An object is read before the first write to it, and replaced as a whole, with its version: so a replica that was
+suspended between deciding and writing overwrites nothing. Nothing is deleted: hints expire by themselves, and the
+policy owns the objects, which are deleted with it.
+"""
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import NoReturn
+
+from prometheus_client import Counter, Gauge
+
+from equipoise.annotator.decisions.hint_write import MAX_BYTES, WrittenHints, decide_hints
+from equipoise.annotator.decisions.write_decision import DueWrite
+from equipoise.annotator.settings import AnnotatorSettings
+from equipoise.annotator.shell.object_client import REQUEST_TIMEOUT, RETRY_PERIOD, concerns_one_object
+from equipoise.annotator.shell.rate_limiter import RateLimiter
+from equipoise.annotator.shell.work_queue import ObjectQueue
+from equipoise.contracts.hints.definition import GROUP, KIND
+from equipoise.contracts.hints.hints_object import HintsObject, stored_hints, workload_hints
+from equipoise.contracts.hints.policy import API_GROUP, NAME, POLICY_KIND, UNSUPPORTED, supported_version
+from equipoise.contracts.kubernetes.objects import ObjectMeta, OwnerReference
+from equipoise.contracts.messages.placement import PlacementHints, WorkloadHint
+from equipoise.runtime.async_tools.batching import in_batches
+from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
+from equipoise.runtime.bus import Delivery
+from equipoise.runtime.kubernetes.client import HINTS, Conflict, Forbidden, KubeError, NotFound, hint_policies
+from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
+from equipoise.runtime.process.lifecycle import Runtime
+
+FENCE = "equipoise-hints-fence"
+"""The admission policy without which a ServiceAccount writes no hints."""
+
+POLICY_PERIOD = 30.0
+"""Seconds between two checks of the policy that adds the hints to pods."""
+
+WRITERS = 4
+"""Tasks: a slow request does not block others."""
+
+MAX_AHEAD = 15.0
+"""Seconds by which hints may be from the future: the clocks of services differ."""
+
+NAMESPACES_PER_BATCH = 5
+"""Compared at once: at most some hundred workloads each, and some milliseconds."""
+
+MAX_BACKOFF = 120.0
+"""Seconds."""
+
+
+@dataclass(kw_only=True)
+class _Namespace:
+    """The newest hints of a namespace, and what its object holds."""
+
+    computed_at: float
+    hints: Mapping[str, WorkloadHint]
+    left_out: int
+    """Workloads for whose hints the object has no space."""
+
+    is_read: bool = False
+    version: str = ""
+    """Of the object; empty: there is none."""
+
+    written: WrittenHints | None = None
+    not_before: float = 0.0
+    """In backoff until then (Unix seconds)."""
+
+    backoff: float = 0.0
+    """The last backoff in seconds; 0 after a write."""
+
+    refusal: str = ""
+    """Of the last write, by the API server."""
+
+    busy: bool = False
+    """Being read or written; considered again after that."""
+
+
+class HintWriter:
+    """The objects of this replica's namespaces."""
+
+    def __init__(
+        self,
+        runtime: Runtime[AnnotatorSettings],
+        *,
+        is_ours: Callable[[str], bool],
+        interval: Callable[[float], float],
+        results: Counter,
+    ) -> None:
+        """`is_ours`: whether this replica writes what has this key. `interval`: seconds between two requests of this
+        replica, at a rate of all replicas together.
+        """
+        self._kube, self._clock, self._health = runtime.kube, runtime.clock, runtime.health
+        self._settings = settings = runtime.own.hints
+        self._own_namespace = runtime.configuration.shared.kubernetes.namespace
+        self._is_ours = is_ours
+        self._results = results
+        self._requests = RateLimiter(runtime.clock, lambda: interval(settings.requests_per_second))
+        self._namespaces: dict[str, _Namespace] = {}
+        self._due = ObjectQueue()
+        self._policy: OwnerReference | None = None
+        """The policy that adds the hints; None: nothing may be written."""
+
+        for name, text, value in (
+            ("hints_pending", "Namespaces whose hints wait to be written.", lambda: float(len(self._due))),
+            ("hints_left_out", "Workloads for whose hints their object has no space.", self._left_out),
+        ):
+            Gauge(f"equipoise_annotator_{name}", text, registry=runtime.metrics).set_function(value)
+
+    def _left_out(self) -> float:
+        return float(sum(known.left_out for known in list(self._namespaces.values())))
+
+    # Decide
+
+    async def on_hints(self, delivery: Delivery[PlacementHints]) -> None:
+        message = delivery.message
+        known = self._namespaces.get(message.namespace)
+        earlier = known.computed_at if known else -math.inf
+        if not earlier < message.computed_at <= self._clock.now() + MAX_AHEAD:
+            return
+        count = len(stored_hints(message.hints, MAX_BYTES).hints)
+        hints, left_out = dict(islice(message.hints.items(), count)), len(message.hints) - count
+        if known is None:
+            known = _Namespace(computed_at=message.computed_at, hints=hints, left_out=left_out)
+            self._namespaces[message.namespace] = known
+        else:
+            known.computed_at, known.hints, known.left_out = message.computed_at, hints, left_out
+        self._consider(message.namespace)
+
+    async def check(self) -> None:
+        """Every few seconds: consider all namespaces, and report problems.
+
+        A namespace may be due without a new message: after the minimum interval, or because its replica ended.
+        """
+        now, late, refusals = self._now(), 0, []
+        async for batch in in_batches(self._namespaces.items(), NAMESPACES_PER_BATCH):
+            for name, known in batch:
+                if self._until(known) <= now:  # nobody computes its hints any more: it may be deleted
+                    self._namespaces.pop(name, None)
+                    self._due.put(name, None)
+                    continue
+                self._consider(name)
+                late += known.written is not None and bool(known.written.hints) and known.written.until <= now
+                refusals += [known.refusal] if known.refusal else []
+        why = f"{late} namespaces have expired hints, because writes wait: raise annotator.hints.requestsPerSecond"
+        self._health.set_problem("hints expired", why if late else None)
+        self._health.set_problem("hints refused", refusals[0] if refusals else None)
+
+    def _consider(self, name: str) -> None:
+        known = self._namespaces.get(name)
+        if known is None or known.busy:
+            return
+        if not self._is_ours(_key(name)):
+            known.is_read, known.written, known.refusal = False, None, ""  # another replica writes it now
+        self._due.put(name, self._decide(name))
+
+    def _decide(self, name: str) -> DueWrite | None:
+        """Whether to write the object of this namespace now, or to read it first."""
+        known = self._namespaces.get(name)
+        if known is None or self._policy is None or not self._is_ours(_key(name)):
+            return None
+        if self._clock.now() < known.not_before:
+            return None
+        if not known.is_read:
+            return DueWrite(why="not read before")
+        wanted = self._wanted(known, self._policy)
+        return decide_hints(known.written, wanted, now=self._now(), band=self._settings)
+
+    def _wanted(self, known: _Namespace, policy: OwnerReference) -> WrittenHints:
+        return WrittenHints(until=self._until(known), hints=known.hints, owner=policy.uid)
+
+    def _until(self, known: _Namespace) -> float:
+        """Counted from the computation, not from the write: a scorer that ended renews nothing."""
+        return self._kube.server_time(known.computed_at) + self._settings.validity
+
+    def _now(self) -> float:
+        return self._kube.server_time(self._clock.now())
+
+    # Read, write
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._check_policy(), name="check the policy of hints")
+            for number in range(WRITERS):
+                tasks.create_task(self._work(), name=f"write hints {number}")
+
+    async def _check_policy(self) -> NoReturn:
+        """Nothing is written while no policy would add the hints, or while this account is not restricted."""
+        until = datetime.fromtimestamp(0, UTC)
+        probe = HintsObject(metadata=ObjectMeta(name=PROBE, namespace=self._own_namespace), until=until)
+        while True:
+            before, problem = self._policy, None
+            try:
+                found, problem = await self._find_policy()
+                if found and not before:
+                    await until_fenced(self._kube, FENCE, HINTS, probe, self._clock, self._health)
+                self._policy = found
+            except KubeError as error:
+                problem = f"it is unknown whether the API server adds placement hints to pods: {error}"
+            self._health.set_problem("hints", problem)
+            if self._policy != before:
+                await self.check()
+            await self._clock.sleep(POLICY_PERIOD)
+
+    async def _find_policy(self) -> tuple[OwnerReference | None, str | None]:
+        """The policy, or why no hints can be written."""
+        version = supported_version(await self._kube.served_versions(API_GROUP, POLICY_KIND))
+        if version is None:
+            return None, UNSUPPORTED
+        if not await self._kube.served_versions(GROUP, KIND):
+            return None, f"the API server does not know the kind {KIND}: apply k8s/hints"
+        try:
+            found = await self._kube.get(hint_policies(version), NAME)
+        except NotFound:
+            return None, f"there is no {POLICY_KIND} {NAME}, which would add the hints to pods: apply k8s/hints"
+        reference = OwnerReference(
+            api_version=f"{API_GROUP}/{version}", kind=POLICY_KIND, name=NAME, uid=found.metadata.uid
+        )
+        return reference, None
+
+    async def _work(self) -> NoReturn:
+        while True:
+            name = await self._due.take()
+            known = self._namespaces.get(name)
+            if known is None:
+                continue
+            known.busy = True
+            try:
+                await (self._write(name, known) if known.is_read else self._read(name, known))
+            except Conflict:
+                known.is_read = False  # another replica wrote it
+            except NotFound:
+                self._on_not_found(name, known)
+            except (KubeError, TimeoutError) as error:
+                self._on_error(name, known, error)
+            finally:
+                known.busy = False
+            self._consider(name)
+
+    async def _read(self, name: str, known: _Namespace) -> None:
+        if not await self._requests.acquire(lambda: self._decide(name)):
+            return
+        try:
+            found = await self._within_time(self._kube.get(HINTS, NAME, name))
+        except NotFound:
+            known.is_read, known.version, known.written = True, "", None
+            return
+        known.is_read, known.version, known.written = True, found.metadata.resource_version, _written(found)
+
+    async def _write(self, name: str, known: _Namespace) -> None:
+        if not await self._requests.acquire(lambda: self._decide(name)) or self._policy is None:
+            return
+        wanted = self._wanted(known, self._policy)
+        contents = stored_hints(wanted.hints, MAX_BYTES)
+        metadata = ObjectMeta(
+            name=NAME, namespace=name, resource_version=known.version, owner_references=[self._policy]
+        )
+        value = HintsObject(
+            metadata=metadata,
+            until=datetime.fromtimestamp(wanted.until, UTC),
+            hostnames=contents.hostnames,
+            hints=contents.hints,
+        )
+        writing = self._kube.replace(HINTS, value) if known.version else self._kube.create(HINTS, value)
+        stored = await self._within_time(writing)
+        known.version, known.written = stored.metadata.resource_version, wanted
+        known.backoff, known.refusal = 0.0, ""
+        self._results.labels(KIND, "written").inc()
+
+    async def _within_time(self, request: Awaitable[HintsObject]) -> HintsObject:
+        found = await run_with_guard(request, timeout_after(self._clock, REQUEST_TIMEOUT))
+        self._health.set_problem("api server", None)
+        return found
+
+    def _on_not_found(self, name: str, known: _Namespace) -> None:
+        """The object was deleted, or its namespace: then it cannot be created either."""
+        if known.version:
+            known.is_read = False
+        else:
+            self._on_namespace_deleted(name, known)
+
+    def _on_namespace_deleted(self, name: str, known: _Namespace) -> None:
+        self._results.labels(KIND, "gone").inc()
+        if self._namespaces.get(name) is known:
+            del self._namespaces[name]
+
+    def _on_error(self, name: str, known: _Namespace, error: KubeError | TimeoutError) -> None:
+        if isinstance(error, Forbidden) and "is being terminated" in error.message:
+            self._on_namespace_deleted(name, known)
+            return
+        known.backoff = min(max(2 * known.backoff, RETRY_PERIOD), MAX_BACKOFF)
+        known.not_before = self._clock.now() + known.backoff
+        if isinstance(error, KubeError) and concerns_one_object(error.status):
+            self._results.labels(KIND, "refused").inc()
+            known.refusal = f"the hints of namespace {name} cannot be written: {error}"
+        else:
+            self._results.labels(KIND, "failed").inc()
+            self._health.set_problem("api server", f"the API server does not accept placement hints: {error}")
+            self._requests.suspend(max(RETRY_PERIOD, getattr(error, "retry_after", None) or 0.0))
+
+
+def _key(namespace: str) -> str:
+    """By which a replica is chosen."""
+    return f"hints/{namespace}"
+
+
+def _written(found: HintsObject) -> WrittenHints | None:
+    """None: an object without a time is none of ours."""
+    if found.until is None:
+        return None
+    owner = found.metadata.owner_references[0].uid if found.metadata.owner_references else ""
+    return WrittenHints(until=found.until.timestamp(), hints=workload_hints(found), owner=owner)

@@ -1,0 +1,252 @@
+"""The hints of all workloads, from their points on all nodes.
+
+One after the other, workloads choose their nodes with the load that the hints of all others will send there. So not
+all of them choose the same nodes, and the pods of a burst between two updates are distributed.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+import msgspec
+
+from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.correction import RESOURCES
+from equipoise.contracts.messages.placement import MAX_HOSTNAMES, NodePlacement, PlacedPod, WorkloadHint
+from equipoise.contracts.numeric import Array, Flags, np
+from equipoise.scorer.decisions.placement_hints.expected_pods import expected_pods
+from equipoise.scorer.decisions.placement_hints.node_snapshot import NodeSnapshot, node_snapshot
+from equipoise.scorer.decisions.placement_hints.score_table import Block, ScoreTable
+from equipoise.scorer.decisions.placement_hints.selection import Selection, joined, merged, select, spread, unchanged
+from equipoise.scorer.decisions.placement_hints.settings import HintSettings
+from equipoise.scorer.decisions.placement_hints.terms import hint_for_replacements, workload_hint
+from equipoise.scorer.decisions.placement_hints.workload_demands import WorkloadDemands
+from equipoise.scorer.decisions.scoring_state import ScoringState
+from equipoise.scorer.state.arrays import Demand, Demands
+from equipoise.scorer.state.hint_nodes import HintNode, hint_node
+from equipoise.scorer.state.workload_pods import WorkloadPods
+
+HINTED_KINDS = frozenset(
+    {
+        ("apps", "Deployment"),
+        ("apps", "ReplicaSet"),
+        ("apps", "StatefulSet"),
+        ("apps.kruise.io", "CloneSet"),
+        ("apps.kruise.io", "StatefulSet"),
+        ("argoproj.io", "Rollout"),
+        ("batch", "CronJob"),
+        ("batch", "Job"),
+    }
+)
+"""(group, kind). A controller of another kind might compare its pods with what it wrote, and create them again."""
+
+_PODS_PER_PART = 0.5
+
+_RECENT = 60.0
+"""Seconds."""
+
+
+class _Choice(msgspec.Struct, kw_only=True):
+    """The nodes that are chosen for the workloads of a block."""
+
+    selection: Selection
+    hints: list[WorkloadHint | None]
+    usage: Array
+    """workloads × resources: of all pods that are expected until the next update."""
+
+
+class HintTable:
+    """Times are arguments."""
+
+    def __init__(self, scoring: ScoringState, settings: HintSettings) -> None:
+        self._scoring = scoring
+        self._settings = settings
+        self._scores = ScoreTable(scoring.policy)
+        self._demands = WorkloadDemands(scoring.nodes, scoring.policy.demand_chain)
+        self._pods = WorkloadPods(max(_RECENT, settings.interval))
+        self._nodes: dict[str, HintNode] = {}
+        self._choices: dict[Block, _Choice] = {}
+        self._hostnames: Mapping[str, str] = {}
+        self._hints: Mapping[Workload, WorkloadHint] = {}
+        self.problem = "no hints were computed yet"
+        """Why there are no hints; empty when there are."""
+
+    def on_placement(self, message: NodePlacement, placed: Sequence[PlacedPod], now: float) -> None:
+        """Use a node's placement; `placed` are the pods that are new on it."""
+        self._pods.on_placement(message, placed, now)
+        if message.removed:
+            self._nodes.pop(message.node, None)
+        else:
+            self._nodes[message.node] = hint_node(message)
+
+    def hints(self, now: float) -> dict[Workload, WorkloadHint]:
+        """The hints of the last update, with what is known of evictions now; none without sufficient data.
+
+        First those of the workloads that most likely get pods next.
+        """
+        if self.problem:
+            return {}
+        found = {}
+        for workload, (targets, left) in self._scoring.hints.expected(now).items():
+            first, last = (filter(None, map(self._hostnames.get, nodes)) for nodes in (targets, left))
+            hint = hint_for_replacements(self._hints.get(workload), first, last, self._settings)
+            if hint is not None and _is_hinted(workload):
+                found[workload] = hint
+        return found | {workload: hint for workload, hint in self._hints.items() if workload not in found}
+
+    def update(self, now: float) -> Iterator[None]:
+        """Compute all hints again, in steps."""
+        self.problem = self._scoring.coverage_problem(now)
+        if self.problem:
+            self._scores.clear()
+            self._choices, self._hints = {}, {}
+            return
+        snapshot = node_snapshot(self._scoring, self._nodes, now)
+        yield
+        self._use_names(snapshot)
+        workloads = self._hinted_workloads()
+        yield
+        yield from self._scores.update(snapshot, workloads, partial(self._demand, now=now))
+        yield from self._choose_all(snapshot, workloads, now)
+
+    def _use_names(self, snapshot: NodeSnapshot) -> None:
+        """The columns of nodes change when nodes are added or removed."""
+        names = snapshot.nodes.names
+        hostnames = dict(zip(names, snapshot.hostnames, strict=True))
+        if any(self._hostnames.get(node, hostname) != hostname for node, hostname in hostnames.items()):
+            self._choices = {}  # no hint may keep an old value of the label
+        self._hostnames = hostnames
+        if self._scores.names != names:
+            columns = {name: column for column, name in enumerate(names)}
+            moved = np.array([*(columns.get(name, -1) for name in self._scores.names), -1], np.intp)
+            for choice in self._choices.values():
+                choice.selection = Selection(best=moved[choice.selection.best], worst=moved[choice.selection.worst])
+
+    # workloads
+
+    def _hinted_workloads(self) -> list[Workload]:
+        known = dict.fromkeys((*self._pods.replicas, *self._scoring.nodes.measured_workloads))
+        workloads = list(filter(_is_hinted, known))
+        self._pods.retain(known)
+        self._demands.retain(workloads)
+        return workloads
+
+    def _demand(self, workload: Workload, now: float) -> Demand:
+        return self._demands.demand(workload, self._pods.latest.get(workload), now)
+
+    # selection
+
+    def _choose_all(self, snapshot: NodeSnapshot, workloads: Sequence[Workload], now: float) -> Iterator[None]:
+        factor = self._settings.interval / self._pods.span
+        counts = expected_pods(workloads, self._pods.replicas, self._pods.recent(now), factor)
+        expected = dict(zip(workloads, counts.tolist(), strict=True))
+        tolerated = self._pods.tolerated()
+        before, self._choices = self._choices, {}
+        sent = np.zeros((len(snapshot.hostnames), len(RESOURCES)))
+        for choice in before.values():
+            self._add(sent, choice.selection, choice.usage, 1.0)
+        yield
+        for block in self._scores.blocks:
+            pods = np.array([expected[each] for each in block.workloads])
+            known = before.get(block) or _no_choice(len(pods), self._settings.preferred)
+            usage = block.demands.usage[:, 0] * pods[:, np.newaxis]
+            self._choices[block] = self._choose(block, known, usage, _parts(pods), snapshot, tolerated, sent)
+            yield
+        found = {
+            workload: hint
+            for block, choice in self._choices.items()
+            for workload, hint in zip(block.workloads, choice.hints, strict=True)
+            if hint is not None
+        }
+        yield
+        self._hints = {each: found[each] for each in sorted(found, key=lambda each: -expected[each])}
+
+    def _choose(
+        self,
+        block: Block,
+        before: _Choice,
+        usage: Array,
+        parts: Sequence[slice],
+        snapshot: NodeSnapshot,
+        tolerated: Mapping[Workload, set[Taint]],
+        sent: Array,
+    ) -> _Choice:
+        """Each part chooses with what the others send. A hint remains unless other nodes are better by `min_change`.
+
+        A workload whose candidates differ by less than `scorer.minSpread` gets no hint.
+        """
+        settings = self._settings
+        candidates = snapshot.usable & _fit(block.demands, snapshot.headroom)
+        if (blocked := _blocked(block.workloads, snapshot, tolerated)) is not None:
+            candidates &= ~blocked
+        level = spread(block.points, candidates) < self._scoring.settings.min_spread
+        selections, hints = [], before.hints.copy()
+        for part in parts:
+            old = before.selection.part(part)
+            self._add(sent, old, before.usage[part], -1.0)
+            share = np.nan_to_num(sent / snapshot.nodes.base)
+            points = block.points[part] - (block.slopes[part] @ share.T).astype(np.float32)
+            selection = select(points, candidates[part], settings)
+            selection.best[level[part]], selection.worst[level[part]] = -1, -1
+            kept = unchanged(old, selection, points, candidates[part], settings)
+            selection = merged(old, selection, kept)
+            self._add(sent, selection, usage[part], 1.0)
+            selections.append(selection)
+            for row in np.flatnonzero(~kept).tolist():
+                best, worst = (
+                    [snapshot.hostnames[column] for column in columns[row].tolist() if column >= 0]
+                    for columns in (selection.best, selection.worst)
+                )
+                hints[part.start + row] = workload_hint(best, worst, settings)
+        return _Choice(selection=joined(selections), hints=hints, usage=usage)
+
+    def _add(self, sent: Array, selection: Selection, usage: Array, sign: float) -> None:
+        """The pods of a workload go to the nodes of its first term, in equal parts."""
+        settings, first = self._settings, selection.best
+        sizes = np.ceil((first >= 0).sum(axis=1, keepdims=True) * (settings.terms[0].nodes / settings.preferred))
+        named = (first >= 0) & (np.arange(first.shape[1]) < sizes)
+        part = sign * usage / np.maximum(named.sum(axis=1), 1)[:, np.newaxis]
+        for resource in range(len(RESOURCES)):
+            amount = np.repeat(part[:, resource, np.newaxis], first.shape[1], axis=1)[named]
+            sent[:, resource] += np.bincount(first[named], weights=amount, minlength=len(sent))
+
+
+def _no_choice(workloads: int, preferred: int) -> _Choice:
+    selection = Selection(
+        best=np.full((workloads, preferred), -1, np.intp), worst=np.full((workloads, MAX_HOSTNAMES), -1, np.intp)
+    )
+    return _Choice(selection=selection, hints=[None] * workloads, usage=np.zeros((workloads, len(RESOURCES))))
+
+
+def _parts(pods: Array) -> list[slice]:
+    """Successive workloads that get `_PODS_PER_PART` pods together: they choose without knowing of one another."""
+    number = (np.cumsum(pods) / _PODS_PER_PART).astype(np.intp)
+    starts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist()]
+    return [slice(start, end) for start, end in zip(starts, [*starts[1:], len(pods)], strict=True)]
+
+
+def _is_hinted(workload: Workload) -> bool:
+    return (workload.group, workload.kind) in HINTED_KINDS
+
+
+def _fit(demands: Demands, headroom: Array) -> Flags:
+    """pods × nodes: see `node_table.fits`. A pod whose requests are not known requests what it uses."""
+    requests = np.array([each.requests for each in demands.each])
+    unknown = ~requests.any(axis=1)
+    requests[unknown] = demands.usage[unknown, 0]
+    fit: Flags = np.broadcast_to(headroom[:, -1] >= 1.0, (len(requests), len(headroom))).copy()
+    for resource in range(len(RESOURCES)):
+        needed, left = requests[:, resource, np.newaxis], headroom[:, resource]
+        fit &= (left >= needed) | ((needed == 0.0) & (left > -np.inf))
+    return fit
+
+
+def _blocked(
+    workloads: Sequence[Workload], snapshot: NodeSnapshot, tolerated: Mapping[Workload, set[Taint]]
+) -> Flags | None:
+    """workloads × nodes: whether taints keep the pods away; None: there are no such taints."""
+    if not any(snapshot.taints):
+        return None
+    by_set = [[not taints <= tolerated.get(workload, set()) for taints in snapshot.taints] for workload in workloads]
+    blocked: Flags = np.array(by_set, np.bool_)[:, snapshot.taint_set]
+    return blocked

@@ -1,0 +1,73 @@
+"""All nodes at one time, as hints are computed from them."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.numeric import Array, Flags, Rows, np
+from equipoise.scorer.decisions.scoring_state import ScoringState
+from equipoise.scorer.state.arrays import CandidateNodes
+from equipoise.scorer.state.hint_nodes import UNKNOWN_NODE, HintNode
+
+
+class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes by column, in the order of their names. The arrays do not change any more."""
+
+    nodes: CandidateNodes
+    hostnames: tuple[str, ...]
+    """Values of the label `kubernetes.io/hostname`; empty for a node that no hint can name."""
+
+    usable: Flags
+    """Per node: its load of both resources is known, no autoscaler removes it, and a hint can name it."""
+
+    headroom: Array
+    """nodes × (resources, pods): what pods can request in addition; −∞ if the node is cordoned or not ready."""
+
+    taints: tuple[frozenset[Taint], ...]
+    """The different sets of taints that keep pods away."""
+
+    taint_set: Rows
+    """Per node: its set of taints, an index of `taints`."""
+
+    inputs: Array
+    """(nodes, then the cluster) × numbers: what points are computed from."""
+
+
+def node_snapshot(scoring: ScoringState, known: Mapping[str, HintNode], now: float) -> NodeSnapshot:
+    """The nodes with a measured load, fresh or not."""
+    table = scoring.nodes
+    names = sorted(table.names)
+    reserved = scoring.reserved(now, without="")
+    nodes = table.candidates(names, table.rows(names), now, reserved, spans=scoring.policy.placement_spans)
+    if nodes.daily is not None:
+        nodes = msgspec.structs.replace(nodes, daily=nodes.daily.detached())
+    found = [known.get(name, UNKNOWN_NODE) for name in names]
+    sets: dict[frozenset[Taint], int] = {}
+    taint_set = [sets.setdefault(each.taints, len(sets)) for each in found]
+    unknown = np.any(np.isnan(nodes.load).all(axis=1), axis=1)
+    usable = np.array([each.remains and bool(each.hostname) for each in found], np.bool_)
+    return NodeSnapshot(
+        nodes=nodes,
+        hostnames=tuple(each.hostname for each in found),
+        usable=usable & ~unknown,
+        headroom=np.array([each.headroom for each in found]).reshape(len(names), -1),
+        taints=tuple(sets),
+        taint_set=np.array(taint_set, np.intp),
+        inputs=_inputs(nodes),
+    )
+
+
+def _inputs(nodes: CandidateNodes) -> Array:
+    """(nodes, then the cluster) × numbers: what points are computed from."""
+    count = len(nodes.load)
+    parts = [nodes.load, *nodes.statistics.values(), nodes.requests / nodes.base, nodes.limits / nodes.base]
+    cluster = [nodes.cluster.mean, *(np.zeros(part.shape[1:]) for part in parts[1:])]
+    if nodes.daily is not None:
+        daily = nodes.daily
+        parts += [daily.share[:, daily.rows].transpose(1, 0, 2), daily.reserved[:, daily.rows].T, np.log(nodes.base)]
+        cluster += [daily.mean, np.zeros(2), np.zeros(2)]
+    parts.append(nodes.recent_placements)
+    cluster.append(np.zeros(nodes.recent_placements.shape[1]))
+    by_node = np.concatenate([part.reshape(count, -1) for part in parts], axis=1)
+    return np.vstack([by_node, np.concatenate([part.reshape(-1) for part in cluster])])

@@ -1,0 +1,63 @@
+"""Which hints are published when: those of a namespace at once when they change, else before they are outdated."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.placement import PlacementHints, WorkloadHint, hint_key
+
+REPEAT_PERIOD = 45.0
+"""Seconds after which hints are published again without a change: a message is replaced before it is a minute old."""
+
+MAX_BYTES = 700_000
+"""Of the hints in one message, which must stay below 1 MiB. An object in the API server holds far less."""
+
+_ALWAYS_FIT = 20
+"""A hint has at most 550 hostnames of 63 characters, and usually 70 of 40."""
+
+
+class HintPublication:
+    """What this replica published last, by namespace. Times are arguments."""
+
+    def __init__(self) -> None:
+        self._published: dict[str, PlacementHints] = {}
+
+    def due(
+        self, hints: Mapping[Workload, WorkloadHint], is_own: Callable[[str], bool], now: float
+    ) -> Iterator[PlacementHints | None]:
+        """Per namespace the message to publish, or None. A namespace whose hints are gone gets one without hints.
+
+        `hints` are all, the most important first; `is_own`: this replica publishes those of the namespace.
+        """
+        by_namespace: dict[str, dict[str, WorkloadHint]] = {}
+        for workload, hint in hints.items():
+            # Two workloads of a namespace have the same key if only their API groups differ: the first one counts.
+            by_namespace.setdefault(workload.namespace, {}).setdefault(hint_key(workload), hint)
+        self._published = {name: message for name, message in self._published.items() if is_own(name)}
+        for namespace in {**by_namespace, **self._published}:
+            current, before = _limited(by_namespace.get(namespace, {})), self._published.get(namespace)
+            is_current = before is not None and before.hints == current and now - before.computed_at < REPEAT_PERIOD
+            if is_current or not is_own(namespace):
+                yield None
+            else:
+                yield PlacementHints(namespace=namespace, computed_at=now, hints=current)
+
+    def on_published(self, message: PlacementHints) -> None:
+        """A message that was lost is due again."""
+        if message.hints:
+            self._published[message.namespace] = message
+        else:
+            self._published.pop(message.namespace, None)
+
+
+def _limited(hints: dict[str, WorkloadHint]) -> dict[str, WorkloadHint]:
+    """As many of the first hints as one message holds."""
+    if len(hints) <= _ALWAYS_FIT:
+        return hints
+    size = 0
+    for number, (key, hint) in enumerate(hints.items()):
+        size += len(key) + len(msgspec.json.encode(hint))
+        if size > MAX_BYTES:
+            return dict(list(hints.items())[:number])
+    return hints

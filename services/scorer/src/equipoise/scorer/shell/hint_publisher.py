@@ -1,0 +1,80 @@
+"""Computes placement hints regularly, and publishes them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from equipoise.contracts.bus.subjects import placement_hint
+from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.message import Message
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.runtime.bus import Delivery
+from equipoise.runtime.process.clock import Clock
+from equipoise.scorer.decisions.placement_hints.hint_table import HintTable
+from equipoise.scorer.decisions.placement_hints.publication import HintPublication
+from equipoise.scorer.decisions.scoring_state import ScoringState
+from equipoise.scorer.settings import ScorerSettings
+from equipoise.scorer.shell.metrics import ScorerMetrics
+from equipoise.scorer.state.scorer_replicas import ScorerReplicas
+
+
+class HintPublisher:
+    """Of one replica: each namespace is published by one."""
+
+    def __init__(
+        self, scoring: ScoringState, settings: ScorerSettings, clock: Clock, metrics: ScorerMetrics, identity: str
+    ) -> None:
+        self._interval = settings.hints.interval
+        self._neutral = settings.neutral
+        self._clock = clock
+        self._metrics = metrics
+        self._table = HintTable(scoring, settings.hints)
+        self._publication = HintPublication()
+        self._replicas = ScorerReplicas(identity)
+        self._evicted = asyncio.Event()
+
+    async def on_heartbeat(self, delivery: Delivery[Heartbeat]) -> None:
+        """Of any scorer."""
+        self._replicas.on_heartbeat(delivery.message, self._clock.now())
+
+    def on_placement(self, message: NodePlacement, placed: Sequence[PlacedPod]) -> None:
+        """`placed`: the pods that are new on the node."""
+        self._table.on_placement(message, placed, self._clock.now())
+
+    def on_eviction(self) -> None:
+        """An eviction was intended or carried out: its replacement is created within seconds."""
+        self._evicted.set()
+
+    async def run(self, publish: Callable[[str, Message], Awaitable[bool]]) -> None:
+        """Until cancelled. `publish` returns False if it failed."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._update_regularly(publish))
+            tasks.create_task(self._publish_after_evictions(publish))
+
+    async def _update_regularly(self, publish: Callable[[str, Message], Awaitable[bool]]) -> None:
+        while True:
+            # Also before the first time: until then the heartbeats of the other replicas are received.
+            await self._clock.sleep(self._interval)
+            started = self._clock.monotonic()
+            for _ in self._table.update(self._clock.now()):
+                await asyncio.sleep(0)  # so that requests are served in between
+            self._metrics.hint_update.observe(self._clock.monotonic() - started)
+            await self._publish(publish)
+
+    async def _publish_after_evictions(self, publish: Callable[[str, Message], Awaitable[bool]]) -> None:
+        while True:
+            await self._evicted.wait()
+            self._evicted.clear()
+            await self._publish(publish)
+
+    async def _publish(self, publish: Callable[[str, Message], Awaitable[bool]]) -> None:
+        now = self._clock.now()
+        hints = {} if self._neutral else self._table.hints(now)
+        self._metrics.hinted_workloads.set(len(hints))
+        for message in self._publication.due(hints, lambda namespace: self._replicas.owns(namespace, now), now):
+            await asyncio.sleep(0)
+            if message is None:
+                continue
+            published = await publish(placement_hint(message.namespace), message)
+            if published:
+                self._publication.on_published(message)
+            self._metrics.hint_messages.labels("published" if published else "dropped").inc()

@@ -1,0 +1,42 @@
+"""What placement hints need to know of each node besides its load: its name in hints, and whether pods fit there."""
+
+import msgspec
+
+from equipoise.contracts.kubernetes.labels import HOSTNAME
+from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.taints import being_removed, may_be_removed
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.numeric import Array, np
+from equipoise.scorer.state.load_correction import requests_and_limits
+from equipoise.scorer.state.node_table import headroom
+from equipoise.scorer.state.workload_pods import blocking_taints
+
+
+class HintNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node, from its latest placement."""
+
+    hostname: str
+    """Value of the label `kubernetes.io/hostname`; empty for a node without it, which no hint can name."""
+
+    remains: bool
+    """No autoscaler removes it."""
+
+    headroom: Array
+    """Per resource, and pods: what pods can request in addition; −∞ if the node is cordoned or not ready."""
+
+    taints: frozenset[Taint]
+    """Those that keep pods away."""
+
+
+UNKNOWN_NODE = HintNode(hostname="", remains=False, headroom=np.full(3, -np.inf), taints=frozenset())
+
+
+def hint_node(placement: NodePlacement) -> HintNode:
+    """The taints do not count for the headroom: some workloads tolerate them."""
+    without_taints = msgspec.structs.replace(placement, taints=[])
+    return HintNode(
+        hostname=placement.labels.get(HOSTNAME, ""),
+        remains=not (being_removed(placement.taints) or may_be_removed(placement.taints)),
+        headroom=headroom(without_taints, requests_and_limits(placement)[0]),
+        taints=blocking_taints(placement.taints),
+    )

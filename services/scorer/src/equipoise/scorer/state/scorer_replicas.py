@@ -1,0 +1,27 @@
+"""Which scorers run, from their heartbeats: each namespace's hints are published by one of them."""
+
+from equipoise.contracts.hashing import owner
+from equipoise.contracts.messages.health import Heartbeat
+
+LIFETIME = 35.0
+"""Seconds for which a replica counts after a heartbeat: three of them, and the time of a message."""
+
+
+class ScorerReplicas:
+    """This replica, and the others. Times are arguments, of this replica's clock."""
+
+    def __init__(self, identity: str) -> None:
+        self._identity = identity
+        self._seen_at: dict[str, float] = {}
+
+    def on_heartbeat(self, heartbeat: Heartbeat, now: float) -> None:
+        """A replica that is not ready does not publish."""
+        if heartbeat.ready:
+            self._seen_at[heartbeat.id] = now
+        else:
+            self._seen_at.pop(heartbeat.id, None)
+
+    def owns(self, namespace: str, now: float) -> bool:
+        """Whether this replica publishes the hints of the namespace."""
+        self._seen_at = {name: seen_at for name, seen_at in self._seen_at.items() if now - seen_at <= LIFETIME}
+        return owner(namespace, {self._identity, *self._seen_at}) == self._identity

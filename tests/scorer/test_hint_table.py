@@ -1,0 +1,262 @@
+"""The placement hints of all workloads, from messages."""
+
+import msgspec
+import pytest
+from builders import GIB, NOW, a_placement, a_workload, an_intent
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from scorer.clusters import an_outcome
+from scorer.hinted import SETTINGS, WEB, HintedCluster, a_pod_of, avoided, preferred
+from scorer.test_laws import EXAMPLES
+
+from equipoise.contracts.kubernetes.labels import HOSTNAME
+from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.placement import MAX_HOSTNAMES, WorkloadHint
+from equipoise.contracts.messages.resources import Resources
+from equipoise.scorer.decisions.placement_hints.settings import HintSettings, TermSettings
+from equipoise.scorer.decisions.policies import ScoringPolicy
+from equipoise.scorer.decisions.policies.load_aware import LoadAware
+
+GPU = Taint(key="gpu", effect="NoSchedule")
+
+
+def a_cluster(*cores: float | None, policy: ScoringPolicy | None = None) -> HintedCluster:
+    """Nodes that use so many of their 10 cores (None: unknown), with one pod of `web` on the first one."""
+    cluster = HintedCluster(policy or LoadAware(window="5m"))
+    for number, cpu in enumerate(cores):
+        cluster.node(f"node-{number}", cpu, [a_pod_of(WEB, "web-1")] if number == 0 else [])
+    cluster.measured()
+    return cluster
+
+
+def test_the_best_nodes_are_preferred_and_the_worst_quarter_is_avoided() -> None:
+    """In the order of the policy's scores: here the least loaded nodes first. The next term has the next nodes."""
+    hint = a_cluster(8.0, 1.0, 5.0, 3.0).update()[WEB]
+
+    assert [["node-1"], ["node-3", "node-2"]] == preferred(hint)
+    assert ["node-0"] == avoided(hint)
+    assert [50, 25] == [term.weight for term in hint.prefer]
+
+
+def test_a_node_of_unknown_load_is_neither_preferred_nor_avoided() -> None:
+    """It is not known to be hot."""
+    hint = a_cluster(8.0, None, 5.0, 3.0, 2.0).update()[WEB]
+
+    assert "host-node-1" not in named(hint)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"ready": False},
+        {"cordoned": True},
+        {"taints": [GPU]},
+        {"taints": [Taint(key="DeletionCandidateOfClusterAutoscaler", effect="PreferNoSchedule")]},
+        {"labels": {}},
+        {"allocatable": Resources(cpu=0.4, memory=64.0 * GIB)},
+    ],
+    ids=["not ready", "cordoned", "tainted", "to be removed", "without the label", "full by requests"],
+)
+def test_a_node_that_new_pods_cannot_use_is_not_named(fields: dict[str, object]) -> None:
+    """Its place belongs to a node that they can use."""
+    cluster = a_cluster(8.0, 4.0, 5.0, 3.0)
+    cluster.node("node-x", 0.5, **fields)  # type: ignore[arg-type]
+
+    assert "host-node-x" not in named(cluster.update()[WEB])
+
+
+def test_a_tainted_node_is_named_for_workloads_with_pods_on_such_a_node() -> None:
+    """Their pods tolerate the taint."""
+    cluster = a_cluster(8.0, 4.0, 5.0, 3.0)
+    cluster.node("gpu-1", 2.0, [a_pod_of(a_workload("train"), "train-1")], taints=[GPU])
+    cluster.node("gpu-2", 0.5, taints=[GPU])
+
+    hints = cluster.update()
+
+    assert [["gpu-2"], ["gpu-1", "node-3"]] == preferred(hints[a_workload("train")])
+    assert [["node-3"], ["node-1", "node-2"]] == preferred(hints[WEB])
+
+
+def test_values_of_the_label_are_named() -> None:
+    """`kubernetes.io/hostname` can differ from the name of the node, and change."""
+    cluster = a_cluster(8.0, 1.0, 5.0, 3.0)
+    assert cluster.update()[WEB].prefer[0].hostnames == ("host-node-1",)
+
+    cluster.node("node-1", 1.0, labels={HOSTNAME: "renamed"})
+
+    assert cluster.update()[WEB].prefer[0].hostnames == ("renamed",)
+
+
+def test_without_sufficient_data_there_are_no_hints() -> None:
+    """As scores are neutral then. They return when the data does."""
+    cluster = a_cluster(8.0, 1.0, 5.0, 3.0)
+    assert cluster.update()
+
+    for _ in cluster.table.update(NOW + 3_600):
+        pass
+
+    assert {} == cluster.table.hints(NOW + 3_600)
+    assert "no collector has completed a cycle" in cluster.table.problem
+    assert cluster.update()
+
+
+def test_a_level_cluster_gets_no_hints() -> None:
+    """The best and the worst node differ by less than `scorer.minSpread`: kube-scheduler decides alone."""
+    assert {} == a_cluster(4.0, 4.1, 4.0, 4.1).update()
+
+
+@pytest.mark.parametrize(
+    "workload",
+    [
+        Workload(kind="DaemonSet", group="apps", namespace="shop", name="agent"),
+        Workload(kind="Database", group="example.com", namespace="shop", name="db"),
+    ],
+    ids=str,
+)
+def test_other_kinds_of_workloads_get_no_hint(workload: Workload) -> None:
+    """The pods of a DaemonSet have their node; an unknown controller may compare its pods with what it wrote."""
+    cluster = a_cluster(8.0, 1.0, 5.0, 3.0)
+    cluster.node("node-4", 4.0, [a_pod_of(workload, "other-1")])
+
+    assert [WEB] == list(cluster.update())
+
+
+def test_only_what_changed_is_computed_again() -> None:
+    """With the same result as if all were computed: a node whose load changed, and a pod that uses more."""
+    policy = CountingPolicy(window="5m")
+    cluster = a_cluster(8.0, 1.0, 5.0, 1.2, policy=policy)
+    cluster.update()
+    SCORED.clear()
+
+    cluster.update()
+    assert SCORED == []
+    cluster.node("node-1", 1.35)
+    hint = cluster.update()[WEB]
+
+    assert [["node-1"]] == SCORED
+    assert [["node-3"], ["node-1", "node-2"]] == preferred(hint)
+
+
+SCORED: list[list[str]] = []
+"""The nodes of each call of the CountingPolicy."""
+
+
+class CountingPolicy(LoadAware, frozen=True, kw_only=True, tag="counting"):
+    """Records which nodes it scores."""
+
+    def score_pods(self, nodes, demands):  # type: ignore[no-untyped-def]
+        """As `load_aware`."""
+        SCORED.append(list(nodes.names))
+        return super().score_pods(nodes, demands)
+
+
+def test_slow_changes_add_up() -> None:
+    """A change is measured from the load with which the points were computed, not from the last update."""
+    cluster = a_cluster(8.0, 1.0, 5.0, 3.0)
+    cluster.update()
+
+    for step in range(60):
+        cluster.node("node-1", 1.0 + 0.1 * step)
+        hint = cluster.update()[WEB]
+
+    assert [["node-3"], ["node-2", "node-1"]] == preferred(hint)
+
+
+def test_a_hint_remains_while_no_other_node_is_better_by_min_change() -> None:
+    """So that small changes of the load cause no writes."""
+    cluster = HintedCluster(LoadAware(window="5m"), msgspec.structs.replace(SETTINGS, min_change=1.0))
+    for number, cpu in enumerate((8.0, 1.0, 5.0, 1.2)):
+        cluster.node(f"node-{number}", cpu, [a_pod_of(WEB, "web-1")] if number == 0 else [])
+    cluster.measured()
+    before = cluster.update()[WEB]
+
+    cluster.node("node-3", 0.9)
+    assert before is cluster.update()[WEB]
+    cluster.node("node-3", 0.1)
+
+    assert [["node-3"], ["node-1", "node-2"]] == preferred(cluster.update()[WEB])
+
+
+def test_workloads_with_recent_pods_come_first() -> None:
+    """A message, or an object in the API server, may not hold the hints of all."""
+    cluster = a_cluster(8.0, 1.0, 5.0, 3.0)
+    cluster.node("node-4", 4.0, [a_pod_of(a_workload("large"), f"large-{number}") for number in range(5)])
+    rolled_out = a_workload("rolled-out")
+    cluster.place(a_placement("node-2", [a_pod_of(rolled_out, "new-1", NOW - 5)], labels={HOSTNAME: "host-node-2"}))
+
+    assert [rolled_out, a_workload("large"), WEB] == list(cluster.update())
+
+
+def test_a_burst_is_distributed_over_the_workloads() -> None:
+    """Many workloads get pods at once: their first choices differ, because each counts what the others will send."""
+    cluster = HintedCluster(LoadAware(window="5m"))
+    workloads = [a_workload(f"web-{number}") for number in range(300)]
+    recent = [a_pod_of(workload, workload.name, NOW - 5) for workload in workloads[:30]]
+    for number in range(8):
+        cluster.node(f"node-{number}", 1.0 + 0.2 * number)
+    cluster.node("busy", 9.0, recent)
+    for workload in workloads:
+        cluster.measured(workload)
+
+    hints = cluster.update()
+    first = {hint.prefer[0].hostnames for hint in hints.values()}
+
+    assert len(first) == 8
+
+
+def test_a_hint_names_the_target_of_an_evicted_pod_first() -> None:
+    """From the intent on, until the replacement is placed. The node that the pod leaves is avoided."""
+    cluster = a_cluster(8.0, 1.0, 5.0, 3.0)
+    cluster.update()
+    cluster.scoring.hints.on_intent(an_intent(node="node-1", target="node-2", expires_at=NOW + 100), NOW)
+
+    hint = cluster.table.hints(NOW)[WEB]
+
+    assert [["node-2"], ["node-3"]] == preferred(hint)
+    assert [100, 12] == [term.weight for term in hint.prefer]
+    assert ["node-1", "node-0"] == avoided(hint)
+
+    cluster.scoring.hints.on_outcome(an_outcome(node="node-1", target="node-2"), NOW)
+    cluster.place(a_placement("node-2", [a_pod_of(WEB, "web-2", NOW)], labels={HOSTNAME: "host-node-2"}))
+
+    assert [["node-3", "node-2"]] == preferred(cluster.table.hints(NOW)[WEB])
+
+
+cores = st.lists(st.one_of(st.none(), st.floats(0, 12)), min_size=1, max_size=12)
+
+
+@pytest.mark.parametrize("policy", EXAMPLES.values(), ids=EXAMPLES)
+@given(cores=cores, terms=st.lists(st.tuples(st.integers(1, 100), st.integers(1, 4)), min_size=1, max_size=4))
+@hypothesis_settings(max_examples=25)
+def test_hints_are_valid_whatever_the_policy(
+    policy: ScoringPolicy, cores: list[float | None], terms: list[tuple[int, int]]
+) -> None:
+    """Weights of 1..100, at most 50 known hostnames in a term, each in one term; the same each time."""
+    settings = HintSettings(terms=tuple(TermSettings(weight=weight, nodes=nodes) for weight, nodes in terms))
+    found = []
+    for _ in range(2):
+        cluster = HintedCluster(policy, settings)
+        for number, cpu in enumerate(cores):
+            cluster.node(f"node-{number}", cpu, [a_pod_of(a_workload(f"web-{number % 3}"), f"web-{number}")])
+        found.append(cluster.update())
+
+    assert found[0] == found[1]
+    known = {f"host-node-{number}" for number, cpu in enumerate(cores) if cpu is not None}
+    for hint in found[0].values():
+        assert is_valid(hint)
+        assert named(hint) <= known
+
+
+def is_valid(hint: WorkloadHint) -> bool:
+    terms = [*hint.prefer, *([hint.avoid] if hint.avoid else [])]
+    return (
+        bool(terms)
+        and all(1 <= term.weight <= 100 and 1 <= len(term.hostnames) <= MAX_HOSTNAMES for term in terms)
+        and sum(len(term.hostnames) for term in terms) == len(named(hint))
+    )
+
+
+def named(hint: WorkloadHint) -> set[str]:
+    return {name for term in (*hint.prefer, *([hint.avoid] if hint.avoid else [])) for name in term.hostnames}

@@ -1,0 +1,46 @@
+"""The choice of nodes from points."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scorer.hinted import SETTINGS
+
+from equipoise.contracts.messages.placement import MAX_HOSTNAMES
+from equipoise.contracts.numeric import Flags, Singles
+from equipoise.scorer.decisions.placement_hints.selection import select
+
+tables = st.tuples(st.integers(1, 4), st.integers(0, 12)).flatmap(
+    lambda shape: st.tuples(
+        arrays(np.float32, shape, elements=st.sampled_from([0.0, 1.0, 20.0, 50.0, 99.0])), arrays(np.bool_, shape)
+    )
+)
+
+
+@given(table=tables)
+def test_only_candidates_are_chosen_and_the_best_have_the_most_points(table: tuple[Singles, Flags]) -> None:
+    """No candidate that was not chosen is better than a preferred one, or worse than an avoided one."""
+    points, candidates = table
+    selection = select(points, candidates, SETTINGS)
+
+    for row in range(len(points)):
+        best, worst = (columns[row][columns[row] >= 0] for columns in (selection.best, selection.worst))
+        usable = np.flatnonzero(candidates[row] & (points[row] > 0.0))
+        assert set(best.tolist()) <= set(usable.tolist())
+        assert candidates[row][worst].all()
+        assert len(worst) <= candidates[row].sum() / 4
+        assert len(best) <= SETTINGS.preferred
+        others = np.setdiff1d(usable, best)
+        if len(best) and len(others):
+            assert points[row][best].min() >= points[row][others].max()
+        assert (np.diff(points[row][best]) <= 0).all()
+        assert (np.diff(points[row][worst]) >= 0).all()
+
+
+def test_at_most_50_nodes_are_avoided() -> None:
+    """A term has no more hostnames."""
+    points, candidates = np.arange(1, 401, dtype=np.float32)[np.newaxis], np.ones((1, 400), np.bool_)
+
+    worst = select(points, candidates, SETTINGS).worst[0]
+
+    assert list(range(MAX_HOSTNAMES)) == worst.tolist()
