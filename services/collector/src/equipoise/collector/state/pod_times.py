@@ -1,4 +1,4 @@
-"""A Pod as placement messages carry it: requests and limits, when it was placed, and since when it runs.
+"""A Pod as placement messages carry it: what it requests and requires, when it was placed, and since when it runs.
 
 Times of the API have a resolution of one second. The time at which the watch received the event is more precise: it is
 later than the API's by less than that resolution and the delay of the watch.
@@ -6,20 +6,27 @@ later than the API's by less than that resolution and the delay of the watch.
 
 from datetime import datetime
 
+import msgspec
+
 from equipoise.contracts.hints.hinted_pod import hint_weights
 from equipoise.contracts.hints.policy import HINTED
+from equipoise.contracts.kubernetes.labels import required_nodes
 from equipoise.contracts.kubernetes.objects import (
     Affinity,
     Condition,
     Container,
     NodeAffinity,
+    NodeSelector,
     ObjectMeta,
     Pod,
     PodSpec,
     PodStatus,
+    PreferredNodes,
+    Toleration,
     WorkloadObject,
 )
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
+from equipoise.contracts.kubernetes.taints import DEFAULT_TOLERATIONS
 from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS_LABEL, priority_class_of, qos_of
 from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
@@ -33,6 +40,9 @@ _PENDING = "Pending"
 FINISHED = frozenset({"Succeeded", "Failed"})
 """Phases of pods that use nothing any more, though their object still exists."""
 
+MAX_CONSTRAINT_BYTES = 1_000
+"""Of the tolerations of a pod, and of its node selector: a message about 250 pods must stay below 1 MiB."""
+
 _LABELS = ("pod-template-hash", "rollouts-pod-template-hash", PRIORITY_CLASS_LABEL, QOS_LABEL)
 _DISRUPTED, _PREEMPTED = "DisruptionTarget", "PreemptionByScheduler"
 """Condition and reason that kube-scheduler sets on a pod before it preempts it."""
@@ -43,6 +53,7 @@ _CONDITIONS = frozenset({"PodScheduled", "Ready", _DISRUPTED})
 def trimmed(pod: Pod) -> Pod:
     """Only the fields that this module and the search for the workload read, to save memory."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
+    tolerations, nodes = _constraints(pod)
     return Pod(
         metadata=ObjectMeta(
             name=meta.name,
@@ -52,7 +63,7 @@ def trimmed(pod: Pod) -> Pod:
             creation_timestamp=meta.creation_timestamp,
             deletion_timestamp=meta.deletion_timestamp,
             labels={label: meta.labels[label] for label in _LABELS if label in meta.labels},
-            annotations={HINTED: meta.annotations[HINTED]} if _may_show_hint(pod) else {},
+            annotations={HINTED: meta.annotations[HINTED]} if _shows_hint(pod) else {},
             owner_references=meta.owner_references,
         ),
         spec=PodSpec(
@@ -62,7 +73,8 @@ def trimmed(pod: Pod) -> Pod:
             overhead=spec.overhead,
             resources=spec.resources,
             priority=spec.priority,
-            affinity=_preferences(spec.affinity) if _may_show_hint(pod) else None,
+            tolerations=tolerations,
+            affinity=_affinity(nodes, _preferences(pod)),
         ),
         status=PodStatus(
             phase=status.phase,
@@ -87,14 +99,37 @@ def trimmed_owner(owner: WorkloadObject) -> WorkloadObject:
     )
 
 
-def _may_show_hint(pod: Pod) -> bool:
+def _shows_hint(pod: Pod) -> bool:
     """A hint has many names, and is kept only until the pod runs: `placed_pod` has found it by then."""
     return pod.status.phase == _PENDING and HINTED in pod.metadata.annotations
 
 
-def _preferences(affinity: Affinity | None) -> Affinity | None:
-    nodes = affinity.node_affinity if affinity else None
-    return None if nodes is None else Affinity(node_affinity=NodeAffinity(preferred=nodes.preferred))
+def _preferences(pod: Pod) -> list[PreferredNodes]:
+    nodes = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    return nodes.preferred if nodes and _shows_hint(pod) else []
+
+
+def _affinity(required: NodeSelector | None, preferred: list[PreferredNodes]) -> Affinity | None:
+    if required is None and not preferred:
+        return None
+    return Affinity(node_affinity=NodeAffinity(required=required, preferred=preferred))
+
+
+def _constraints(pod: Pod) -> tuple[list[Toleration], NodeSelector | None]:
+    """The tolerations and the required nodes that decide about the next pods of its workload, unless they are too long.
+
+    Each pod of a DaemonSet requires its own node.
+    """
+    owner = pod.metadata.controller
+    if owner is None or owner.kind == "DaemonSet":
+        return [], None
+    tolerations = [each for each in pod.spec.tolerations if each not in DEFAULT_TOLERATIONS]
+    nodes = required_nodes(pod.spec)
+    return [] if _too_long(tolerations) else tolerations, None if _too_long(nodes) else nodes
+
+
+def _too_long(constraint: list[Toleration] | NodeSelector | None) -> bool:
+    return bool(constraint) and len(msgspec.json.encode(constraint)) > MAX_CONSTRAINT_BYTES
 
 
 def _trimmed(container: Container) -> Container:
@@ -113,7 +148,7 @@ def precise_time(reported: float, received: float) -> float:
 def placed_pod(
     pod: Pod, before: PlacedPod | None, now: float, start_timeout: float, hostname: str | None = None
 ) -> PlacedPod:
-    """The pod on its node. Times and the hint found `before` are kept: later they are less precise, or not known.
+    """The (trimmed) pod on its node. Times and hint found `before` are kept: later they are less precise, or unknown.
 
     `hostname`: the label of its node; None: the node is not known.
     """
@@ -135,6 +170,8 @@ def placed_pod(
         requests=_requests(pod),
         limits=_limits(pod),
         hint=before.hint if before else _hint(pod, hostname),
+        tolerations=tuple(pod.spec.tolerations),
+        node_selector=required_nodes(pod.spec),
     )
 
 
