@@ -22,6 +22,8 @@ from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import BusUnavailable, Endpoint, NotPermitted, connect
+from equipoise.runtime.bus.connection import NatsConnection
+from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.bus.permissions import USERS, permission_file
 from equipoise.runtime.bus.setup import setup_streams, stream_config
@@ -374,3 +376,20 @@ async def test_a_password_may_change_while_connected(tmp_path: Path) -> None:
         password.write_text("two")
         await eventually(lambda: bus.connected)
     await world.stop()
+
+
+async def test_closing_can_be_cancelled(tmp_path: Path) -> None:
+    """The connection is closed all the same."""
+    async with nats_world(tmp_path) as world:
+        link = NatsConnection(world.settings, "scorer", BusErrors(SystemClock()))
+        await link.open()
+        await link.client.subscribe(link.client.new_inbox())
+        closing = asyncio.create_task(link.close())
+        while not link.client.is_draining:  # noqa: ASYNC110  the client has no event for it
+            await asyncio.sleep(0)
+        closing.cancel()
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.wait([closing])
+
+        assert closing.cancelled()
+        assert link.client.is_closed

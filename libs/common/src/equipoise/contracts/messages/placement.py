@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.objects import NodeSelector, Taint, Toleration
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos
 from equipoise.contracts.messages.example import (
@@ -49,6 +49,14 @@ class PlacedPod(Value, frozen=True, kw_only=True):
 
     requests: Resources = Resources()
     limits: Resources = Resources()
+    tolerations: tuple[Toleration, ...] = ()
+    """Without those that Kubernetes adds to every pod."""
+
+    node_selector: NodeSelector | None = None
+    """Its node selector and its required node affinity, together. None: any node.
+
+    Neither this nor tolerations are published for pods of DaemonSets: each has its own node.
+    """
 
 
 class GonePod(Value, frozen=True, kw_only=True):

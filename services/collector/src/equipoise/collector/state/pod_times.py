@@ -1,4 +1,4 @@
-"""A Pod as placement messages carry it: requests and limits, when it was placed, and since when it runs.
+"""A Pod as placement messages carry it: what it requests and requires, when it was placed, and since when it runs.
 
 Times of the API have a resolution of one second. The time at which the watch received the event is more precise: it is
 later than the API's by less than that resolution and the delay of the watch.
@@ -6,16 +6,24 @@ later than the API's by less than that resolution and the delay of the watch.
 
 from datetime import datetime
 
+import msgspec
+
+from equipoise.contracts.kubernetes.labels import required_nodes
 from equipoise.contracts.kubernetes.objects import (
+    Affinity,
     Condition,
     Container,
+    NodeAffinity,
+    NodeSelector,
     ObjectMeta,
     Pod,
     PodSpec,
     PodStatus,
+    Toleration,
     WorkloadObject,
 )
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
+from equipoise.contracts.kubernetes.taints import DEFAULT_TOLERATIONS
 from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS_LABEL, priority_class_of, qos_of
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
@@ -25,6 +33,9 @@ MAX_WATCH_DELAY = 2.0
 
 FINISHED = frozenset({"Succeeded", "Failed"})
 """Phases of pods that use nothing any more, though their object still exists."""
+
+MAX_CONSTRAINT_BYTES = 1_000
+"""Of the tolerations of a pod, and of its node selector: a message about 250 pods must stay below 1 MiB."""
 
 _LABELS = ("pod-template-hash", "rollouts-pod-template-hash", PRIORITY_CLASS_LABEL, QOS_LABEL)
 _DISRUPTED, _PREEMPTED = "DisruptionTarget", "PreemptionByScheduler"
@@ -36,6 +47,7 @@ _CONDITIONS = frozenset({"PodScheduled", "Ready", _DISRUPTED})
 def trimmed(pod: Pod) -> Pod:
     """Only the fields that this module and the search for the workload read, to save memory."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
+    tolerations, nodes = _constraints(pod)
     return Pod(
         metadata=ObjectMeta(
             name=meta.name,
@@ -54,6 +66,8 @@ def trimmed(pod: Pod) -> Pod:
             overhead=spec.overhead,
             resources=spec.resources,
             priority=spec.priority,
+            tolerations=tolerations,
+            affinity=None if nodes is None else Affinity(node_affinity=NodeAffinity(required=nodes)),
         ),
         status=PodStatus(
             phase=status.phase,
@@ -78,6 +92,23 @@ def trimmed_owner(owner: WorkloadObject) -> WorkloadObject:
     )
 
 
+def _constraints(pod: Pod) -> tuple[list[Toleration], NodeSelector | None]:
+    """The tolerations and the required nodes that decide about the next pods of its workload, unless they are too long.
+
+    Each pod of a DaemonSet requires its own node.
+    """
+    owner = pod.metadata.controller
+    if owner is None or owner.kind == "DaemonSet":
+        return [], None
+    tolerations = [each for each in pod.spec.tolerations if each not in DEFAULT_TOLERATIONS]
+    nodes = required_nodes(pod.spec)
+    return [] if _too_long(tolerations) else tolerations, None if _too_long(nodes) else nodes
+
+
+def _too_long(constraint: list[Toleration] | NodeSelector | None) -> bool:
+    return bool(constraint) and len(msgspec.json.encode(constraint)) > MAX_CONSTRAINT_BYTES
+
+
 def _trimmed(container: Container) -> Container:
     return Container(resources=container.resources, restart_policy=container.restart_policy)
 
@@ -92,7 +123,7 @@ def precise_time(reported: float, received: float) -> float:
 
 
 def placed_pod(pod: Pod, before: PlacedPod | None, now: float, start_timeout: float) -> PlacedPod:
-    """The pod on its node. Times found `before` are kept: after a restart the watch has less precise ones."""
+    """The (trimmed) pod on its node. Times found `before` are kept: after a restart the watch has less precise ones."""
     meta, status = pod.metadata, pod.status
     # A static pod may lack the condition.
     created_at = unix_seconds(meta.creation_timestamp)
@@ -110,6 +141,8 @@ def placed_pod(pod: Pod, before: PlacedPod | None, now: float, start_timeout: fl
         priority_class=priority_class_of(meta.labels, pod.spec.priority, qos_of(status.qos_class)),
         requests=_requests(pod),
         limits=_limits(pod),
+        tolerations=tuple(pod.spec.tolerations),
+        node_selector=required_nodes(pod.spec),
     )
 
 
