@@ -355,10 +355,9 @@ def _changed(nodes: CandidateNodes, pair: Rows, row: int, share: float) -> Candi
 
     daily = nodes.daily
     if daily is not None:
-        reserved = daily.reserved.copy()
+        daily = daily.take(pair)
         if row >= 0:
-            reserved[_CPU, daily.rows[pair[0]]] += share  # in every hour
-        daily = msgspec.structs.replace(daily, reserved=reserved, rows=daily.rows[pair])
+            daily.reserved[0, _CPU] += share  # in every hour
     return msgspec.structs.replace(
         nodes,
         names=[nodes.names[index] for index in pair],
