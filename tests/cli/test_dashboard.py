@@ -380,6 +380,31 @@ async def test_the_command_serves_what_is_on_the_bus(bus: Bus) -> None:
     assert "evicted" == seen["intent-web-1"]["outcome"]
 
 
+async def test_the_page_begins_with_the_last_message_of_each_node(bus: Bus) -> None:
+    """That were published before its start: load, requests and pods are there without waiting for the collector."""
+    now, port = SystemClock().now(), free_port()
+    async with connect(bus.settings("collector"), "collector") as collector:
+        for sequence, cpu in enumerate((2.0, 5.0)):
+            await collector.publish(
+                "equipoise.utilization.node.node-b",
+                a_node_utilization("node-b", cpu=cpu, queried_at=now, sampled_at=now, sequence=sequence),
+            )
+        await collector.publish("equipoise.placement.node.node-b", a_placement("node-b", [a_placed_pod()]))
+    access = ("--nats", bus.url, "--user", "tap", "--password-file", bus.password_file("tap"))
+    running = await started("dashboard", "--listen", f"127.0.0.1:{port}", *access, KUBECONFIG="/nowhere")
+    await running.prints("live page")
+    row: list[object] = []
+    async with ClientSession() as http, http.get(f"http://127.0.0.1:{port}/events") as response:
+        stream = Stream(response)
+        while not row:
+            _, _, changes = await stream.next()
+            row = next((row for row in changes.get("nodes", []) if row[0] == "node-b"), [])
+    running.process.terminate()
+    await running.ends()
+
+    assert (0.5, 1) == (row[1], row[6])
+
+
 async def test_without_a_bus_the_page_says_so() -> None:
     """It is served, and not ready."""
     port = free_port()

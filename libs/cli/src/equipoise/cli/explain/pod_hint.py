@@ -1,13 +1,11 @@
 """The placement hint with which a pod was created, from the pod itself."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
 import msgspec
 
-from equipoise.cli.whole_objects import WholeObject, whole
+from equipoise.contracts.hints.hinted_pod import hint_weights
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.labels import HOSTNAME
+from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.runtime.kubernetes.client import NODES, PODS, Kube
 
 
@@ -43,18 +41,18 @@ class PodHint(msgspec.Struct, frozen=True, kw_only=True):
 
 async def read_pod_hint(kube: Kube, namespace: str, name: str) -> PodHint | None:
     """None: the pod was created without one. Raises KubeError."""
-    pod = await kube.get(whole(PODS), name, namespace)
-    if HINTED not in pod.metadata.annotations:
-        return None
-    node = str(pod.spec.get("nodeName", ""))
+    pod = await kube.get(PODS, name, namespace)
+    node = pod.spec.node_name
     hostname = (await kube.get(NODES, node)).metadata.labels.get(HOSTNAME, "") if node else None
     return pod_hint(pod, hostname)
 
 
-def pod_hint(pod: WholeObject, hostname: str | None) -> PodHint:
-    """Of a pod with the annotation. `hostname`: the label of its node; None: it has none."""
+def pod_hint(pod: Pod, hostname: str | None) -> PodHint | None:
+    """None: it was created without one. `hostname`: the label of its node; None: it has none."""
+    weights = hint_weights(pod)
+    if weights is None:
+        return None
     workload, _, version = pod.metadata.annotations[HINTED].rpartition("@")
-    weights = dict(_weights(pod))
     return PodHint(
         workload=workload,
         version=version,
@@ -62,13 +60,3 @@ def pod_hint(pod: WholeObject, hostname: str | None) -> PodHint:
         avoided=sum(weight < 0 for weight in weights.values()),
         node_weight=None if hostname is None else weights.get(hostname, 0),
     )
-
-
-def _weights(pod: WholeObject) -> Iterator[tuple[str, int]]:
-    """By node, of the preferred terms that name nodes; negative: avoided."""
-    affinity: Mapping[str, Any] = pod.spec.get("affinity", {}).get("nodeAffinity", {})
-    for term in affinity.get("preferredDuringSchedulingIgnoredDuringExecution", []):
-        for rule in term["preference"].get("matchExpressions", []):
-            if rule["key"] == HOSTNAME and rule["operator"] in ("In", "NotIn"):
-                weight = term["weight"] if rule["operator"] == "In" else -term["weight"]
-                yield from ((name, weight) for name in rule["values"])

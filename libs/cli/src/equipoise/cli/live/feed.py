@@ -58,6 +58,9 @@ LEDGER_SECONDS = 10.0
 DECISIONS_SECONDS, OUTCOMES_SECONDS = 3_600.0, 86_400.0
 """How far evaluations and outcomes are read back. A day of evaluations has hundreds of MiB in a large cluster."""
 
+LATEST = (subjects.node_placement("*"), subjects.node_utilization("*"), subjects.utilization_cycle("*"))
+"""Streams keep the last message of each of these subjects."""
+
 READ_BACK_SECONDS = 20.0
 """For all of that; what is not read by then is missing."""
 
@@ -154,6 +157,9 @@ class LiveFeed:
                     if message.evaluated_at <= now:
                         self.state.apply(message, message.evaluated_at)
                         self.state.tick(message.evaluated_at)
+                for pattern in LATEST:
+                    async for message in self._retained(pattern, 0.0):
+                        self.state.apply(message, now)
         except (BusError, TimeoutError) as error:
             log.warning("the last hours could not be read", error=str(error) or "no response in time")
 

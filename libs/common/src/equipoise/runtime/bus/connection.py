@@ -125,10 +125,18 @@ class NatsConnection:
         await self._on_connected()
 
     async def close(self) -> None:
-        """Wait for running handlers, at most a few seconds, then close."""
+        """Wait for running handlers, at most a few seconds, then close; also if this is cancelled meanwhile."""
         self._closing = True
         if not self._begun:
             return
+        closing = asyncio.create_task(self._close_client(), name="close the bus")
+        try:
+            await asyncio.shield(closing)  # the client would ignore the cancellation, and stop reading
+        except asyncio.CancelledError:
+            await asyncio.wait([closing])
+            raise
+
+    async def _close_client(self) -> None:
         with suppress(nats.errors.Error, OSError, TimeoutError):
             async with asyncio.timeout(2 * _CLOSE_TIMEOUT):
                 if self.connected:

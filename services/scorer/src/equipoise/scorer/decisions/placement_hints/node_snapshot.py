@@ -30,6 +30,8 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     taint_set: Rows
     """Per node: its set of taints, an index of `taints`."""
 
+    labels: tuple[Mapping[str, str], ...]
+
     inputs: Array
     """(nodes, then the cluster) × numbers: what points are computed from."""
 
@@ -55,6 +57,7 @@ def node_snapshot(scoring: ScoringState, known: Mapping[str, HintNode], now: flo
         headroom=np.array([each.headroom for each in found]).reshape(len(names), -1),
         taints=tuple(sets),
         taint_set=np.array(taint_set, np.intp),
+        labels=tuple(each.labels for each in found),
         inputs=_inputs(nodes),
     )
 
