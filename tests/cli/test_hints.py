@@ -2,18 +2,16 @@
 
 import io
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
-from builders import NOW
+from builders import NOW, preferring
 from rich.console import Console
 
 from equipoise.cli.explain.pod_hint import PodHint, pod_hint
 from equipoise.cli.hints.run import NamespaceHints, namespace_hints, show
-from equipoise.cli.whole_objects import WholeObject
 from equipoise.contracts.hints.hints_object import HintsObject, stored_hints
 from equipoise.contracts.hints.policy import HINTED
-from equipoise.contracts.kubernetes.objects import ObjectMeta
+from equipoise.contracts.kubernetes.objects import ObjectMeta, Pod, PodSpec
 from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
 
 FIVE = WeightedNodes(weight=50, hostnames=("a", "b", "c", "d", "e"))
@@ -77,17 +75,6 @@ def test_expired_hints_are_named_as_such() -> None:
     assert "(expired 60 s ago: new pods get none)" in printed(found, NOW + 260)
 
 
-def pod(*terms: tuple[int, str, str, list[str]], **spec: Any) -> WholeObject:
-    """Weight, label, operator and values of each preferred term."""
-    preferred = [
-        {"weight": weight, "preference": {"matchExpressions": [{"key": key, "operator": operator, "values": values}]}}
-        for weight, key, operator, values in terms
-    ]
-    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
-    metadata = ObjectMeta(annotations={HINTED: "Deployment.web@812"})
-    return WholeObject(metadata=metadata, spec={"affinity": affinity, **spec})
-
-
 @pytest.mark.parametrize(
     ("hostname", "weight", "text"),
     [
@@ -102,7 +89,9 @@ def test_whether_a_pod_followed_its_hint_is_known_from_the_pod(
 ) -> None:
     """Also when its hints have changed since. Preferences of the user for other labels are none of the hint."""
     host = "kubernetes.io/hostname"
-    found = pod_hint(pod((7, "disk", "In", ["a"]), (50, host, "In", ["a", "b"]), (30, host, "NotIn", ["d"])), hostname)
+    affinity = preferring((7, "disk", "In", ["a"]), (50, host, "In", ["a", "b"]), (30, host, "NotIn", ["d"]))
+    metadata = ObjectMeta(annotations={HINTED: "Deployment.web@812"})
+    found = pod_hint(Pod(metadata=metadata, spec=PodSpec(affinity=affinity)), hostname)
 
     assert PodHint(workload="Deployment.web", version="812", preferred=2, avoided=1, node_weight=weight) == found
     assert str(found).startswith("created with the placement hint of Deployment.web: 2 nodes preferred, 1 avoided")

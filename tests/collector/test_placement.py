@@ -5,14 +5,19 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import GIB, NOW
+from builders import GIB, NOW, preferring
 
 from equipoise.collector.state.placement import MAX_GONE, USAGE_ROUNDS, ClusterPlacement
 from equipoise.collector.state.pod_times import trimmed
+from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.objects import (
+    Affinity,
     Condition,
     Container,
     Node,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
     NodeSpec,
     NodeStatus,
     ObjectMeta,
@@ -21,10 +26,13 @@ from equipoise.contracts.kubernetes.objects import (
     PodSpec,
     PodStatus,
     ResourceRequirements,
+    SelectorRequirement,
     Taint,
+    Toleration,
 )
+from equipoise.contracts.kubernetes.taints import DEFAULT_TOLERATIONS
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 
 
@@ -158,6 +166,94 @@ def test_a_placement_holds_the_whole_pod() -> None:
         pod.requests,
         pod.limits,
     )
+
+
+def a_hinted_pod(**fields: Any) -> Pod:
+    """It prefers a and b, and avoids c."""
+    pod = a_pod(**({"phase": "Pending", "started": None, "ready": None} | fields))
+    host = "kubernetes.io/hostname"
+    affinity = preferring((50, host, "In", ["host-a", "host-b"]), (30, host, "NotIn", ["host-c"]))
+    return msgspec.structs.replace(
+        pod,
+        metadata=msgspec.structs.replace(pod.metadata, annotations={HINTED: "Deployment.web@812"}),
+        spec=msgspec.structs.replace(pod.spec, affinity=affinity),
+    )
+
+
+def hints_of(*pods: Pod, hostname: str = "host-a") -> list[PlacedHint | None]:
+    """Of web-1, after each of these events."""
+    meta = ObjectMeta(name="a", uid="uid-a", labels={"kubernetes.io/hostname": hostname})
+    placements, found = placements_with(), []
+    placements.on_node(None, a_node(metadata=meta))
+    for pod in pods:
+        placements.on_pod(None, trimmed(pod), NOW)
+        found.append(pods_of(placements)["web-1"].hint)
+    return found
+
+
+@pytest.mark.parametrize(("hostname", "weight"), [("host-a", 50), ("host-c", -30), ("a", 0)])
+def test_a_placed_pod_has_the_hint_with_which_it_was_created(hostname: str, weight: int) -> None:
+    """Its node is that of the label, not of the name. It remains when the pod runs, and its preferences are dropped."""
+    running = a_hinted_pod(phase="Running")
+    hint = PlacedHint(preferred=2, avoided=1, weight=weight)
+
+    assert [hint, hint] == hints_of(a_hinted_pod(), running, hostname=hostname)
+    assert trimmed(running).spec.affinity is None
+
+
+def test_the_hint_of_a_pod_that_was_received_when_it_ran_is_unknown() -> None:
+    """Another pod was created without one."""
+    assert [None] == hints_of(a_hinted_pod(phase="Running"))
+    assert [PlacedHint()] == hints_of(a_pod(phase="Pending"))
+
+
+GPU = Toleration(key="gpu", operator="Exists")
+POOL = SelectorRequirement(key="pool", operator="In", values=["gpu"])
+
+
+def constrained(pod: Pod, *tolerations: Toleration, values: int = 1) -> Pod:
+    """Tolerations besides those that Kubernetes adds, a label of its node, and as many values of another one."""
+    zone = SelectorRequirement(key="zone", operator="In", values=[f"zone-{number}" for number in range(values)])
+    required = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=[zone])])
+    spec = msgspec.structs.replace(
+        pod.spec,
+        tolerations=[*DEFAULT_TOLERATIONS, *tolerations],
+        node_selector={"pool": "gpu"},
+        affinity=Affinity(node_affinity=NodeAffinity(required=required)),
+    )
+    return trimmed(msgspec.structs.replace(pod, spec=spec))
+
+
+def test_a_placement_holds_what_decides_where_a_pod_can_run() -> None:
+    """Tolerations without those that every pod has; node selector and required affinity, as one selector."""
+    pod = pods_of(placements_with(constrained(a_pod(), GPU)))["web-1"]
+
+    zone = SelectorRequirement(key="zone", operator="In", values=["zone-0"])
+    assert (GPU,) == pod.tolerations
+    assert NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=[POOL, zone])]) == pod.node_selector
+
+
+def test_a_placement_does_not_hold_the_constraints_of_daemonsets() -> None:
+    """Each of their pods has its own node, and many tolerations."""
+    owner = OwnerReference(api_version="apps/v1", kind="DaemonSet", name="agent", controller=True)
+    pod = a_pod()
+    metadata = msgspec.structs.replace(pod.metadata, owner_references=[owner])
+    found = pods_of(placements_with(constrained(msgspec.structs.replace(pod, metadata=metadata), GPU)))["web-1"]
+
+    assert ((), None) == (found.tolerations, found.node_selector)
+
+
+def test_a_placement_does_not_hold_constraints_that_are_too_long() -> None:
+    """250 pods with the longest ones fit in a message of 1 MiB."""
+    tolerations = [Toleration(key=f"key-{number}", operator="Exists") for number in range(100)]
+    found = pods_of(placements_with(constrained(a_pod(), *tolerations, values=200)))["web-1"]
+    assert ((), None) == (found.tolerations, found.node_selector)
+
+    pods = [constrained(a_pod(f"web-{number}"), *tolerations[:25], values=80) for number in range(250)]
+    placement = placements_with(*pods).placement("a")
+    assert placement is not None
+    assert all(pod.tolerations and pod.node_selector for pod in placement.pods)
+    assert len(msgspec.json.encode(placement)) < 2**20
 
 
 def test_an_owner_that_arrives_after_its_pod_is_used() -> None:

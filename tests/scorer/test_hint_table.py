@@ -12,7 +12,13 @@ from scorer.test_laws import EXAMPLES
 
 from equipoise.contracts.configuration.settings import Coverage, LoadSettings
 from equipoise.contracts.kubernetes.labels import HOSTNAME
-from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.objects import (
+    NodeSelector,
+    NodeSelectorTerm,
+    SelectorRequirement,
+    Taint,
+    Toleration,
+)
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import MAX_HOSTNAMES, WorkloadHint
 from equipoise.contracts.messages.resources import Resources
@@ -21,6 +27,12 @@ from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.load_aware import LoadAware
 
 GPU = Taint(key="gpu", effect="NoSchedule")
+TOLERATES_GPU = Toleration(key="gpu", operator="Exists")
+IN_POOL = NodeSelector(
+    node_selector_terms=[
+        NodeSelectorTerm(match_expressions=[SelectorRequirement(key="pool", operator="In", values=["gpu"])])
+    ]
+)
 
 
 def a_cluster(*cores: float | None, policy: ScoringPolicy | None = None) -> HintedCluster:
@@ -68,16 +80,36 @@ def test_a_node_that_new_pods_cannot_use_is_not_named(fields: dict[str, object])
     assert "host-node-x" not in named(cluster.update()[WEB])
 
 
-def test_a_tainted_node_is_named_for_workloads_with_pods_on_such_a_node() -> None:
-    """Their pods tolerate the taint."""
+def test_a_tainted_node_is_named_for_workloads_whose_pods_tolerate_the_taint() -> None:
+    """Also if none of them is on such a node. A pod that is there without tolerating it is older than the taint."""
     cluster = a_cluster(8.0, 4.0, 5.0, 3.0)
-    cluster.node("gpu-1", 2.0, [a_pod_of(a_workload("train"), "train-1")], taints=[GPU])
+    train = msgspec.structs.replace(a_pod_of(a_workload("train"), "train-1"), tolerations=(TOLERATES_GPU,))
+    cluster.node("node-4", 6.0, [train])
+    cluster.node("gpu-1", 2.0, [a_pod_of(WEB, "web-2")], taints=[GPU])
     cluster.node("gpu-2", 0.5, taints=[GPU])
 
     hints = cluster.update()
 
     assert [["gpu-2"], ["gpu-1", "node-3"]] == preferred(hints[a_workload("train")])
     assert [["node-3"], ["node-1", "node-2"]] == preferred(hints[WEB])
+
+
+def test_only_nodes_with_the_required_labels_are_named() -> None:
+    """The best of them are preferred, and the worst of them avoided."""
+    cluster = a_cluster(8.0, 4.0, 5.0, 3.0)
+    pod = msgspec.structs.replace(a_pod_of(a_workload("train"), "train-1"), node_selector=IN_POOL)
+    for number, cpu in enumerate((7.0, 6.0, 1.0, 2.0)):
+        labels = {HOSTNAME: f"host-gpu-{number}", "pool": "gpu"}
+        cluster.node(f"gpu-{number}", cpu, [pod] if number == 0 else [], labels=labels)
+    hint = cluster.update()[a_workload("train")]
+
+    assert [["gpu-2"], ["gpu-3", "gpu-1"]] == preferred(hint)
+    assert ["gpu-0"] == avoided(hint)
+
+    cluster.node("gpu-2", 1.0, labels={HOSTNAME: "host-gpu-2", "pool": "web"})
+
+    assert "host-gpu-2" not in named(cluster.update()[a_workload("train")])
+    assert "host-gpu-2" in named(cluster.update()[WEB])
 
 
 def test_values_of_the_label_are_named() -> None:

@@ -2,11 +2,9 @@
 
 from builders import NOW, a_placed_pod, a_placement, a_workload
 
-from equipoise.contracts.kubernetes.objects import Taint
-from equipoise.scorer.state.hint_nodes import hint_node
+from equipoise.contracts.kubernetes.objects import Toleration
 from equipoise.scorer.state.workload_pods import WorkloadPods
 
-GPU = Taint(key="gpu", effect="NoSchedule")
 SPAN = 60.0
 
 
@@ -49,10 +47,12 @@ def test_the_latest_pod_is_kept_while_the_workload_is_known() -> None:
     assert {} == pods.latest
 
 
-def test_pods_tolerate_the_taints_of_their_nodes() -> None:
-    """A taint that only prefers other pods keeps none away."""
+def test_the_latest_pod_is_kept_as_it_is_now() -> None:
+    """A collector of a later version may publish more about the same pod."""
     pods = WorkloadPods(SPAN)
-    placement = a_placement("a", [a_placed_pod("1")], taints=[GPU, Taint(key="x", effect="PreferNoSchedule")])
-    pods.on_placement(placement, [], NOW)
+    pod = a_placed_pod("1")
+    pods.on_placement(a_placement("a", [pod]), [pod], NOW)
+    changed = a_placed_pod("1", tolerations=(Toleration(key="gpu", operator="Exists"),))
+    pods.on_placement(a_placement("a", [changed]), [], NOW)
 
-    assert {a_workload(): {GPU}} == pods.tolerated({"a": hint_node(placement)})
+    assert {a_workload(): changed} == pods.latest

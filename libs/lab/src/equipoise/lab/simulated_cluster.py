@@ -181,6 +181,7 @@ class SimulatedCluster:
             qos="Burstable",
             requests=requests_of(traced),
             limits=limits_of(traced),
+            tolerations=traced.tolerations,
         )
         pod = SimulatedPod(number=number, template=self._templates[workload], known=known)
         self._alive[workload][pod.uid] = pod

@@ -6,6 +6,8 @@ from equipoise.contracts.kubernetes.objects import (
     LabelSelector,
     NodeSelector,
     NodeSelectorTerm,
+    PodSpec,
+    SelectorRequirement,
 )
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -58,3 +60,21 @@ def _term_selects(term: NodeSelectorTerm, name: str, labels: Mapping[str, str]) 
 def selects_node(selector: NodeSelector, name: str, labels: Mapping[str, str]) -> bool:
     """Whether any term matches the node. A term without requirements matches none."""
     return any(_term_selects(term, name, labels) for term in selector.node_selector_terms)
+
+
+def required_nodes(spec: PodSpec) -> NodeSelector | None:
+    """The node selector and the required node affinity of a pod, as one selector. None: the pod requires nothing."""
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    required = affinity.required if affinity else None
+    if not spec.node_selector:
+        return required
+    labels = [SelectorRequirement(key=key, operator="In", values=[value]) for key, value in spec.node_selector.items()]
+    if required is None:
+        return NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=labels)])
+    return NodeSelector(
+        node_selector_terms=[
+            NodeSelectorTerm(match_expressions=[*labels, *term.match_expressions], match_fields=term.match_fields)
+            for term in required.node_selector_terms
+            if term.match_expressions or term.match_fields  # a term without requirements matches no node
+        ]
+    )

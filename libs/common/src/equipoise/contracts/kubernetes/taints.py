@@ -20,6 +20,12 @@ CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.k
 BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 """Of taints that keep pods away which do not tolerate them."""
 
+DEFAULT_TOLERATIONS = frozenset(
+    Toleration(key=f"node.kubernetes.io/{condition}", operator="Exists", effect="NoExecute")
+    for condition in ("not-ready", "unreachable")
+)
+"""Kubernetes adds them to every pod."""
+
 _INTEGER = re.compile(r"0|-?[1-9][0-9]*")
 """Any other text, such as 007 or +1, matches no comparison."""
 

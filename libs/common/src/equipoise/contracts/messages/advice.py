@@ -3,6 +3,7 @@
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.example import HOT_NODE, IDLE_NODE, NOW, POD, POD_UID, WORKLOAD
 from equipoise.contracts.messages.message import Message, Value
+from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.resources import Resources
 
 
@@ -53,6 +54,9 @@ class PlacementAdvice(Message, frozen=True, kw_only=True):
 
     high: Resources = Resources()
     """The high thresholds, as load 0..1; None: this resource has none."""
+
+    hint: PlacedHint | None = None
+    """The placement hint with which it was created; None: unknown."""
 
     placed_at: float
     advised_at: float
@@ -127,6 +131,7 @@ PLACEMENT_ADVICE = PlacementAdvice(
     rank=1,
     regret=0.0,
     high=Resources(cpu=0.65, memory=0.8),
+    hint=PlacedHint(preferred=20, avoided=10, weight=50),
     placed_at=NOW + 1.3,
     advised_at=NOW + 1.4,
 )

@@ -1,4 +1,4 @@
-"""A Pod as placement messages carry it: requests and limits, when it was placed, and since when it runs.
+"""A Pod as placement messages carry it: what it requests and requires, when it was placed, and since when it runs.
 
 Times of the API have a resolution of one second. The time at which the watch received the event is more precise: it is
 later than the API's by less than that resolution and the delay of the watch.
@@ -6,25 +6,42 @@ later than the API's by less than that resolution and the delay of the watch.
 
 from datetime import datetime
 
+import msgspec
+
+from equipoise.contracts.hints.hinted_pod import hint_weights
+from equipoise.contracts.hints.policy import HINTED
+from equipoise.contracts.kubernetes.labels import required_nodes
 from equipoise.contracts.kubernetes.objects import (
+    Affinity,
     Condition,
     Container,
+    NodeAffinity,
+    NodeSelector,
     ObjectMeta,
     Pod,
     PodSpec,
     PodStatus,
+    PreferredNodes,
+    Toleration,
     WorkloadObject,
 )
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
+from equipoise.contracts.kubernetes.taints import DEFAULT_TOLERATIONS
 from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS_LABEL, priority_class_of, qos_of
-from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 
 MAX_WATCH_DELAY = 2.0
 """Seconds between the API's time of an event and its arrival here up to which the arrival time is used."""
 
+_PENDING = "Pending"
+"""Phase of pods that do not run yet, placed or not."""
+
 FINISHED = frozenset({"Succeeded", "Failed"})
 """Phases of pods that use nothing any more, though their object still exists."""
+
+MAX_CONSTRAINT_BYTES = 1_000
+"""Of the tolerations of a pod, and of its node selector: a message about 250 pods must stay below 1 MiB."""
 
 _LABELS = ("pod-template-hash", "rollouts-pod-template-hash", PRIORITY_CLASS_LABEL, QOS_LABEL)
 _DISRUPTED, _PREEMPTED = "DisruptionTarget", "PreemptionByScheduler"
@@ -36,6 +53,7 @@ _CONDITIONS = frozenset({"PodScheduled", "Ready", _DISRUPTED})
 def trimmed(pod: Pod) -> Pod:
     """Only the fields that this module and the search for the workload read, to save memory."""
     meta, spec, status = pod.metadata, pod.spec, pod.status
+    tolerations, nodes = _constraints(pod)
     return Pod(
         metadata=ObjectMeta(
             name=meta.name,
@@ -45,6 +63,7 @@ def trimmed(pod: Pod) -> Pod:
             creation_timestamp=meta.creation_timestamp,
             deletion_timestamp=meta.deletion_timestamp,
             labels={label: meta.labels[label] for label in _LABELS if label in meta.labels},
+            annotations={HINTED: meta.annotations[HINTED]} if _shows_hint(pod) else {},
             owner_references=meta.owner_references,
         ),
         spec=PodSpec(
@@ -54,6 +73,8 @@ def trimmed(pod: Pod) -> Pod:
             overhead=spec.overhead,
             resources=spec.resources,
             priority=spec.priority,
+            tolerations=tolerations,
+            affinity=_affinity(nodes, _preferences(pod)),
         ),
         status=PodStatus(
             phase=status.phase,
@@ -78,6 +99,39 @@ def trimmed_owner(owner: WorkloadObject) -> WorkloadObject:
     )
 
 
+def _shows_hint(pod: Pod) -> bool:
+    """A hint has many names, and is kept only until the pod runs: `placed_pod` has found it by then."""
+    return pod.status.phase == _PENDING and HINTED in pod.metadata.annotations
+
+
+def _preferences(pod: Pod) -> list[PreferredNodes]:
+    nodes = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    return nodes.preferred if nodes and _shows_hint(pod) else []
+
+
+def _affinity(required: NodeSelector | None, preferred: list[PreferredNodes]) -> Affinity | None:
+    if required is None and not preferred:
+        return None
+    return Affinity(node_affinity=NodeAffinity(required=required, preferred=preferred))
+
+
+def _constraints(pod: Pod) -> tuple[list[Toleration], NodeSelector | None]:
+    """The tolerations and the required nodes that decide about the next pods of its workload, unless they are too long.
+
+    Each pod of a DaemonSet requires its own node.
+    """
+    owner = pod.metadata.controller
+    if owner is None or owner.kind == "DaemonSet":
+        return [], None
+    tolerations = [each for each in pod.spec.tolerations if each not in DEFAULT_TOLERATIONS]
+    nodes = required_nodes(pod.spec)
+    return [] if _too_long(tolerations) else tolerations, None if _too_long(nodes) else nodes
+
+
+def _too_long(constraint: list[Toleration] | NodeSelector | None) -> bool:
+    return bool(constraint) and len(msgspec.json.encode(constraint)) > MAX_CONSTRAINT_BYTES
+
+
 def _trimmed(container: Container) -> Container:
     return Container(resources=container.resources, restart_policy=container.restart_policy)
 
@@ -91,8 +145,13 @@ def precise_time(reported: float, received: float) -> float:
     return received if reported <= received <= reported + MAX_WATCH_DELAY else reported
 
 
-def placed_pod(pod: Pod, before: PlacedPod | None, now: float, start_timeout: float) -> PlacedPod:
-    """The pod on its node. Times found `before` are kept: after a restart the watch has less precise ones."""
+def placed_pod(
+    pod: Pod, before: PlacedPod | None, now: float, start_timeout: float, hostname: str | None = None
+) -> PlacedPod:
+    """The (trimmed) pod on its node. Times and hint found `before` are kept: later they are less precise, or unknown.
+
+    `hostname`: the label of its node; None: the node is not known.
+    """
     meta, status = pod.metadata, pod.status
     # A static pod may lack the condition.
     created_at = unix_seconds(meta.creation_timestamp)
@@ -110,7 +169,22 @@ def placed_pod(pod: Pod, before: PlacedPod | None, now: float, start_timeout: fl
         priority_class=priority_class_of(meta.labels, pod.spec.priority, qos_of(status.qos_class)),
         requests=_requests(pod),
         limits=_limits(pod),
+        hint=before.hint if before else _hint(pod, hostname),
+        tolerations=tuple(pod.spec.tolerations),
+        node_selector=required_nodes(pod.spec),
     )
+
+
+def _hint(pod: Pod, hostname: str | None) -> PlacedHint | None:
+    if pod.status.phase != _PENDING:
+        return None
+    weights = hint_weights(pod)
+    if weights is None:
+        return PlacedHint()
+    if hostname is None:
+        return None
+    preferred = sum(weight > 0 for weight in weights.values())
+    return PlacedHint(preferred=preferred, avoided=len(weights) - preferred, weight=weights.get(hostname, 0))
 
 
 def _since(status: PodStatus, condition: str, reason: str = "") -> float | None:

@@ -82,6 +82,12 @@ class ScorerMetrics:
             buckets=_HINT_BUCKETS,
             registry=registry,
         )
+        self.placed_pods = counter(
+            "equipoise_scorer_placed_pods_total",
+            "Placed pods by what their placement hint does with their node: preferred, neither, avoided; none (created "
+            "without a hint), unknown. Every scorer counts all pods.",
+            "hint",
+        )
         followed = gauge(
             "equipoise_scores_followed_ratio",
             "Share of the last 1,000 placed pods that were placed on a best node of their response; NaN without any.",

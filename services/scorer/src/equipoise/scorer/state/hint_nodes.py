@@ -1,4 +1,6 @@
-"""What placement hints need to know of each node besides its load: its name in hints, and whether pods fit there."""
+"""What placement hints need to know of each node besides its load: its name in hints, and which pods fit there."""
+
+from collections.abc import Mapping
 
 import msgspec
 
@@ -26,10 +28,12 @@ class HintNode(msgspec.Struct, frozen=True, kw_only=True):
     taints: frozenset[Taint]
     """Those that keep pods away."""
 
+    labels: Mapping[str, str]
+
 
 def unknown_node() -> HintNode:
     """A node without a placement: no pod fits there."""
-    return HintNode(hostname="", remains=False, headroom=np.full(3, -np.inf), taints=frozenset())
+    return HintNode(hostname="", remains=False, headroom=np.full(3, -np.inf), taints=frozenset(), labels={})
 
 
 def hint_node(placement: NodePlacement) -> HintNode:
@@ -40,4 +44,5 @@ def hint_node(placement: NodePlacement) -> HintNode:
         remains=not (being_removed(placement.taints) or may_be_removed(placement.taints)),
         headroom=headroom(without_taints, requests_and_limits(placement)[0]),
         taints=frozenset(taint for taint in placement.taints if taint.effect in BLOCKING_EFFECTS),
+        labels=placement.labels,
     )

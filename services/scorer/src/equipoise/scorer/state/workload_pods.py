@@ -1,12 +1,10 @@
-"""The placed pods of each workload: how many there are, what they request, which taints they tolerate, and new ones."""
+"""The placed pods of each workload: how many there are, the latest one, and new ones."""
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
-from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-from equipoise.scorer.state.hint_nodes import HintNode
 
 
 class WorkloadPods:
@@ -29,13 +27,11 @@ class WorkloadPods:
             counts = Counter(pod.workload for pod in message.pods if pod.workload is not None and not pod.terminating)
             self._on_node[message.node] = counts
             self._add(counts, 1)
-        for pod in placed:
-            if pod.workload is None:
-                continue
-            known = self.latest.get(pod.workload)
-            if known is None or known.placed_at <= pod.placed_at:
+        for pod in message.pods:
+            if pod.workload is not None and _replaces(self.latest.get(pod.workload), pod):
                 self.latest[pod.workload] = pod
-            if pod.placed_at > now - self.span:
+        for pod in placed:
+            if pod.workload is not None and pod.placed_at > now - self.span:
                 self._recent.append((pod.placed_at, pod.workload))
 
     def _add(self, counts: Counter[Workload], sign: int) -> None:
@@ -49,16 +45,12 @@ class WorkloadPods:
         self._recent = deque(each for each in self._recent if each[0] > now - self.span)
         return Counter(workload for _, workload in self._recent)
 
-    def tolerated(self, nodes: Mapping[str, HintNode]) -> dict[Workload, set[Taint]]:
-        """The taints of the nodes on which a workload has pods: its pods tolerate them. Most workloads have none."""
-        found: dict[Workload, set[Taint]] = {}
-        for name, node in nodes.items():
-            if node.taints:
-                for workload in self._on_node.get(name, ()):
-                    found.setdefault(workload, set()).update(node.taints)
-        return found
-
     def retain(self, known: Iterable[Workload]) -> None:
         """Remove what is kept of workloads that have no pod and are not among `known`."""
         kept = {*known, *self.replicas}
         self.latest = {workload: pod for workload, pod in self.latest.items() if workload in kept}
+
+
+def _replaces(latest: PlacedPod | None, pod: PlacedPod) -> bool:
+    """Whether the pod is later, or the same one with other contents."""
+    return latest is None or latest.placed_at < pod.placed_at or (latest.uid == pod.uid and latest != pod)

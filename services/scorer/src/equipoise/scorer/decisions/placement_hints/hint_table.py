@@ -9,12 +9,12 @@ from functools import partial
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.placement import MAX_HOSTNAMES, NodePlacement, PlacedPod, WorkloadHint
 from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.scorer.decisions.placement_hints.expected_pods import expected_pods
+from equipoise.scorer.decisions.placement_hints.node_constraints import NodeConstraints
 from equipoise.scorer.decisions.placement_hints.node_snapshot import NodeSnapshot, node_snapshot
 from equipoise.scorer.decisions.placement_hints.score_table import Block, ScoreTable
 from equipoise.scorer.decisions.placement_hints.selection import Selection, joined, merged, select, spread, unchanged
@@ -143,7 +143,8 @@ class HintTable:
         factor = self._settings.interval / self._pods.span
         counts = expected_pods(workloads, self._pods.replicas, self._pods.recent(now), factor)
         expected = dict(zip(workloads, counts.tolist(), strict=True))
-        tolerated = self._pods.tolerated(self._nodes)
+        constraints = NodeConstraints(snapshot)
+        yield from constraints.prepare(tuple(self._pods.latest.values()))
         before, self._choices = self._choices, {}
         sent = np.zeros((len(snapshot.hostnames), len(RESOURCES)))
         for choice in before.values():
@@ -153,7 +154,7 @@ class HintTable:
             pods = np.array([expected[each] for each in block.workloads])
             known = before.get(block) or _no_choice(len(pods), self._settings.preferred)
             usage = block.demands.usage[:, 0] * pods[:, np.newaxis]
-            self._choices[block] = self._choose(block, known, usage, _parts(pods), snapshot, tolerated, sent)
+            self._choices[block] = self._choose(block, known, usage, _parts(pods), snapshot, constraints, sent)
             yield
         found = {
             workload: hint
@@ -171,7 +172,7 @@ class HintTable:
         usage: Array,
         parts: Sequence[slice],
         snapshot: NodeSnapshot,
-        tolerated: Mapping[Workload, set[Taint]],
+        constraints: NodeConstraints,
         sent: Array,
     ) -> _Choice:
         """Each part chooses with what the others send. A hint remains unless other nodes are better by `min_change`.
@@ -180,8 +181,7 @@ class HintTable:
         """
         settings = self._settings
         candidates = snapshot.usable & _fit(block.demands, snapshot.headroom)
-        if (blocked := _blocked(block.workloads, snapshot, tolerated)) is not None:
-            candidates &= ~blocked
+        candidates &= np.array([constraints.allowed(self._pods.latest.get(each)) for each in block.workloads])
         level = spread(block.points, candidates) < self._scoring.settings.min_spread
         selections, hints = [], before.hints.copy()
         for part in parts:
@@ -238,14 +238,3 @@ def _fit(demands: Demands, headroom: Array) -> Flags:
     unknown = ~requests.any(axis=1)
     requests[unknown] = demands.usage[unknown, 0]
     return fits(headroom, requests)
-
-
-def _blocked(
-    workloads: Sequence[Workload], snapshot: NodeSnapshot, tolerated: Mapping[Workload, set[Taint]]
-) -> Flags | None:
-    """workloads × nodes: whether taints keep the pods away; None: there are no such taints."""
-    if not any(snapshot.taints):
-        return None
-    by_set = [[not taints <= tolerated.get(workload, set()) for taints in snapshot.taints] for workload in workloads]
-    blocked: Flags = np.array(by_set, np.bool_)[:, snapshot.taint_set]
-    return blocked

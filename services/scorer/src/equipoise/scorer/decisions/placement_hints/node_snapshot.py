@@ -30,6 +30,8 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     taint_set: Rows
     """Per node: its set of taints, an index of `taints`."""
 
+    labels: tuple[Mapping[str, str], ...]
+
     inputs: Array
     """(nodes, then the cluster) × numbers: what points are computed from."""
 
@@ -40,8 +42,6 @@ def node_snapshot(scoring: ScoringState, known: Mapping[str, HintNode], now: flo
     names = sorted(table.names)
     reserved = scoring.reserved(now, without="")
     nodes = table.candidates(names, table.rows(names), now, reserved, spans=scoring.policy.placement_spans)
-    if nodes.daily is not None:
-        nodes = msgspec.structs.replace(nodes, daily=nodes.daily.detached())
     absent = unknown_node()
     found = [known.get(name, absent) for name in names]
     sets: dict[frozenset[Taint], int] = {}
@@ -55,6 +55,7 @@ def node_snapshot(scoring: ScoringState, known: Mapping[str, HintNode], now: flo
         headroom=np.array([each.headroom for each in found]).reshape(len(names), -1),
         taints=tuple(sets),
         taint_set=np.array(taint_set, np.intp),
+        labels=tuple(each.labels for each in found),
         inputs=_inputs(nodes),
     )
 
@@ -66,7 +67,7 @@ def _inputs(nodes: CandidateNodes) -> Array:
     cluster = [nodes.cluster.mean, *(np.zeros(part.shape[1:]) for part in parts[1:])]
     if nodes.daily is not None:
         daily = nodes.daily
-        parts += [daily.share[:, daily.rows].transpose(1, 0, 2), daily.reserved[:, daily.rows].T, np.log(nodes.base)]
+        parts += [daily.share, daily.reserved, np.log(nodes.base)]
         cluster += [daily.mean, np.zeros(2), np.zeros(2)]
     parts.append(nodes.recent_placements)
     cluster.append(np.zeros(nodes.recent_placements.shape[1]))

@@ -1,0 +1,68 @@
+"""Which nodes pods can use: by the taints that they tolerate, and the labels that they require."""
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from equipoise.contracts.kubernetes.labels import selects_node
+from equipoise.contracts.kubernetes.objects import NodeSelector, Toleration
+from equipoise.contracts.kubernetes.taints import tolerates
+from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.numeric import Flags, np
+from equipoise.scorer.decisions.placement_hints.node_snapshot import NodeSnapshot
+
+
+class NodeConstraints:
+    """The constraints of pods, each evaluated once for all nodes: most pods have the same ones, or none."""
+
+    def __init__(self, snapshot: NodeSnapshot) -> None:
+        self._snapshot = snapshot
+        self._tolerated: dict[tuple[Toleration, ...], Flags] = {}
+        self._selected: dict[bytes, Flags] = {}
+        """By the selector as JSON."""
+
+    def prepare(self, pods: Iterable[PlacedPod]) -> Iterator[None]:
+        """Evaluate the node selectors of these pods, in steps."""
+        for pod in pods:
+            known = len(self._selected)
+            if pod.node_selector is not None:
+                self._matching(pod.node_selector)
+            if len(self._selected) > known:
+                yield
+
+    def allowed(self, pod: PlacedPod | None) -> Flags:
+        """Per node. None: nothing is known of the pod, so it tolerates no taint."""
+        tolerations = () if pod is None else pod.tolerations
+        if tolerations not in self._tolerated:
+            self._tolerated[tolerations] = _tolerated(tolerations, self._snapshot)
+        tolerated = self._tolerated[tolerations]
+        if pod is None or pod.node_selector is None:
+            return tolerated
+        return tolerated & self._matching(pod.node_selector)
+
+    def _matching(self, selector: NodeSelector) -> Flags:
+        key = msgspec.json.encode(selector)
+        if key not in self._selected:
+            self._selected[key] = _selected(selector, self._snapshot)
+        return self._selected[key]
+
+
+def _tolerated(tolerations: tuple[Toleration, ...], snapshot: NodeSnapshot) -> Flags:
+    by_set = [all(tolerates(tolerations, taint) for taint in taints) for taints in snapshot.taints]
+    found: Flags = np.array(by_set, np.bool_)[snapshot.taint_set]
+    return found
+
+
+def _selected(selector: NodeSelector, snapshot: NodeSnapshot) -> Flags:
+    """Evaluated once for all nodes with the same values of what the selector reads."""
+    terms = selector.node_selector_terms
+    keys = dict.fromkeys(rule.key for term in terms for rule in term.match_expressions)
+    reads_name = any(term.match_fields for term in terms)
+    known: dict[tuple[str | None, ...], bool] = {}
+    found = np.zeros(len(snapshot.hostnames), np.bool_)
+    for column, (name, labels) in enumerate(zip(snapshot.nodes.names, snapshot.labels, strict=True)):
+        values = (name if reads_name else None, *map(labels.get, keys))
+        if values not in known:
+            known[values] = selects_node(selector, name, labels)
+        found[column] = known[values]
+    return found

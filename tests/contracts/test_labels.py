@@ -1,0 +1,57 @@
+"""The nodes that a pod requires, as one selector."""
+
+import pytest
+
+from equipoise.contracts.kubernetes.labels import required_nodes, selects_node
+from equipoise.contracts.kubernetes.objects import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    PodSpec,
+    SelectorRequirement,
+)
+
+
+def a_term(zone: str) -> NodeSelectorTerm:
+    return NodeSelectorTerm(match_expressions=[SelectorRequirement(key="zone", operator="In", values=[zone])])
+
+
+def affinity(*terms: NodeSelectorTerm) -> Affinity:
+    return Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=[*terms])))
+
+
+NAMED_B = NodeSelectorTerm(match_fields=[SelectorRequirement(key="metadata.name", operator="In", values=["b"])])
+NODES = {
+    "a": {"pool": "gpu", "zone": "1"},
+    "b": {"pool": "gpu", "zone": "2"},
+    "c": {"pool": "web", "zone": "1"},
+    "d": {},
+}
+
+
+@pytest.mark.parametrize(
+    ("spec", "nodes"),
+    [
+        (PodSpec(node_selector={"pool": "gpu"}), "ab"),
+        (PodSpec(node_selector={"pool": "gpu", "zone": "1"}), "a"),
+        (PodSpec(affinity=affinity(a_term("1"), a_term("2"))), "abc"),
+        (PodSpec(node_selector={"pool": "gpu"}, affinity=affinity(a_term("1"))), "a"),
+        (PodSpec(node_selector={"pool": "gpu"}, affinity=affinity(a_term("1"), NAMED_B)), "ab"),
+        (PodSpec(node_selector={"pool": "gpu"}, affinity=affinity(NodeSelectorTerm())), ""),
+        (PodSpec(affinity=affinity(NAMED_B)), "b"),
+    ],
+    ids=["a label", "labels", "affinity", "both", "both, with a name", "both, with an empty term", "a name"],
+)
+def test_node_selector_and_required_affinity_are_one_selector(spec: PodSpec, nodes: str) -> None:
+    """Each label of the node selector, and one term of the affinity, match. A term without requirements never does."""
+    selector = required_nodes(spec)
+
+    assert selector is not None
+    assert nodes == "".join(name for name, labels in NODES.items() if selects_node(selector, name, labels))
+
+
+def test_a_pod_that_requires_nothing_has_no_selector() -> None:
+    """Also if it has other rules."""
+    assert required_nodes(PodSpec()) is None
+    assert required_nodes(PodSpec(affinity=Affinity())) is None
