@@ -78,6 +78,7 @@ def explain(state: ScoringState, request: ExplainRequest, now: float, *, neutral
     return Explanation(
         pod=requested,
         current_node=current_node,
+        placed_hint=None if placed is None else placed.hint,
         policy=policy.policy_name(),
         demand=resources(demand.usage[0]),
         demand_sources={resource: str(link) for resource, link in demand.sources.items()},
