@@ -13,7 +13,7 @@ from cli.programs import run
 from cluster_fixtures import StartCluster
 from deployment.base import NAMESPACE, ROOT, base_documents
 from deployment.kustomize import read_documents
-from e2e.hinted_pods import AFFINITIES, HINTED_KEYS, OWN_TERM, UNTOUCHED, Document, pod_of
+from e2e.hinted_pods import AFFINITIES, HINTED_KEYS, OWN_TERM, UNTOUCHED, Document, pod_of, preferred_terms
 from prometheus_client import CollectorRegistry
 
 from equipoise.annotator.service import Annotator
@@ -159,13 +159,6 @@ async def delete_policy(api: Api) -> None:
     await api.request("DELETE", f"{POLICIES}/{NAME}")
 
 
-def preferred(pod: Document) -> list[Document]:
-    """The preferred terms of its node affinity."""
-    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
-    terms: list[Document] = affinity.get("preferredDuringSchedulingIgnoredDuringExecution", [])
-    return terms
-
-
 # Which pods get hints
 
 
@@ -175,7 +168,7 @@ async def test_a_pod_gets_the_hint_of_its_workload(api: Api, pods: Pods, key: st
     stored = await api.request("GET", f"{API}/namespaces/shop/placementhints/{NAME}")
     pod = await pods.create("shop", **HINTED_KEYS[key])
 
-    assert TERMS == preferred(pod)
+    assert TERMS == preferred_terms(pod)
     assert f"{key}@{stored['metadata']['resourceVersion']}" == pod["metadata"]["annotations"][HINTED]
 
 
@@ -186,7 +179,7 @@ async def test_the_affinity_of_the_user_remains(pods: Pods, affinity: str) -> No
     pod = await pods.create("shop", affinity=AFFINITIES[affinity], **WEB)
     before = [OWN_TERM] if affinity in ("preferred", "both") else []
 
-    assert [*before, *TERMS] == preferred(pod)
+    assert [*before, *TERMS] == preferred_terms(pod)
     found = pod["spec"]["affinity"]
     assert own.get("podAntiAffinity") == found.get("podAntiAffinity")
     required = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -112,7 +112,7 @@ async def _request(server: Nats, options: ClusterOptions) -> PlanResponse:
     try:
         return await send_request(server, PLAN_PREVIEW, PlanRequest(), PlanResponse, no_responder="")
     except NoResponders:
-        no_leader = f"{NO_LEADER.format(url=server.url)}{await leader_in_cluster(options)}"
+        no_leader = f"{NO_LEADER.format(url=server.shown_url)}{await leader_in_cluster(options)}"
         raise NoResponders(no_leader) from None
 
 

@@ -16,6 +16,7 @@ from equipoise.contracts.hints.hints_object import HintsObject
 from equipoise.contracts.hints.policy import (
     API_GROUP,
     HINTED,
+    INSTALL,
     NAME,
     POLICY_KIND,
     SWITCH,
@@ -38,7 +39,6 @@ from equipoise.runtime.kubernetes.client import (
 
 SUBJECT = "placement hints"
 DESCHEDULER = "descheduler of kubernetes-sigs"
-INSTALL = "apply k8s/hints, or set hints.enabled of the chart"
 
 CONFIG_MAP = ("descheduler-policy-configmap", "kube-system")
 CONFIG_MAP_LABEL = "app.kubernetes.io/name=descheduler"
