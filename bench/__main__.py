@@ -1,5 +1,9 @@
-"""Run benchmarks by name, each in its own process, so that no benchmark affects the memory of the next."""
+"""Run benchmarks by name, each in its own process, so that no benchmark affects the memory of the next.
 
+Options after the names are passed on: `python -m bench scheduling_cost --rounds 3`.
+"""
+
+import itertools
 import subprocess
 import sys
 
@@ -13,7 +17,7 @@ MODULES = {
     "scorer_memory": "scorer_state",
     "scorer_warm_start": "scorer_state",
     "burst": "burst",
-    "scheduling_tax": "scheduling_tax",
+    "scheduling_cost": "scheduling_cost",
     "scorer_failures": "scorer_failures",
     "collect_5000": "collect_5000",
     "publish_5000": "publish_5000",
@@ -31,12 +35,14 @@ MODULES = {
     "lab_replay": "lab",
     "lab_memory": "lab",
 }
-LONG = ("level_vs_descheduler",)
-"""Take more than an hour: run only if named."""
+LONG = ("level_vs_descheduler", "scheduling_cost")
+"""Take half an hour or longer, and build programs of others: run only if named."""
 
 
 def main() -> int:
-    names = sys.argv[1:] or [name for name in MODULES if name not in LONG]
+    named = list(itertools.takewhile(lambda word: not word.startswith("-"), sys.argv[1:]))
+    options = sys.argv[1 + len(named) :]
+    names = named or [name for name in MODULES if name not in LONG]
     unknown = [name for name in names if name not in MODULES]
     if unknown:
         print(f"unknown benchmark: {', '.join(unknown)}; available: {', '.join(MODULES)}", file=sys.stderr)
@@ -44,7 +50,7 @@ def main() -> int:
     code = 0
     for module in dict.fromkeys(MODULES[name] for name in names):
         print(f"== {module}", file=sys.stderr, flush=True)
-        command = [sys.executable, "-m", f"bench.{module}"]
+        command = [sys.executable, "-m", f"bench.{module}", *options]
         code = max(code, subprocess.run(command, check=False).returncode)  # noqa: S603  names of the table
     return code
 

@@ -10,7 +10,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 
 from bench.output import progress, report
-from bench.scheduling import CORES, FrozenCluster, frozen_cluster, pods_per_node
+from bench.scheduling import CORES, FrozenCluster, bare_pod, frozen_cluster, pods_per_node
 
 SCORER = {"policy": {"name": "load_aware", "resourceWeights": {"cpu": 1}}, "minSpread": 2}
 """A policy that depends only on the compensated load (`profile` also counts the pods of a node), with a `minSpread`
@@ -45,7 +45,7 @@ async def burst(frozen: FrozenCluster, *, extender: bool) -> Mapping[str, int]:
     cluster = frozen.cluster
     await asyncio.to_thread(cluster.restart_scheduler, frozen.scheduler(extender=extender, in_tree_scores=not extender))
     offset = frozen.audit_log_size()
-    await frozen.create_pods(PODS, seconds=SECONDS, cpu=f"{POD_CORES * 1000:.0f}m")
+    await frozen.create_pods(PODS, seconds=SECONDS, pod=lambda number: bare_pod(number, f"{POD_CORES * 1000:.0f}m"))
     bindings = await frozen.bound(PODS, offset)
     await frozen.remove_pods()
     return pods_per_node(bindings)

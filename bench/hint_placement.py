@@ -214,13 +214,13 @@ async def fill(api: Api, names: Sequence[str]) -> None:
     """One pod on each node, which requests up to 8 cores, so that kube-scheduler has other reasons to choose a node."""
     generator, limit = random.Random(3), asyncio.Semaphore(16)
 
-    async def create(name: str) -> None:
-        pod = bare_pod(f"filler-{name}", f"{generator.uniform(0.1, 8):.3f}")
+    async def create(number: int, name: str) -> None:
+        pod = bare_pod(number, f"{generator.uniform(0.1, 8):.3f}")
         pod["spec"]["nodeName"] = name
         async with limit:
             await api.request("POST", PODS, pod)
 
-    await asyncio.gather(*map(create, names))
+    await asyncio.gather(*(create(number, name) for number, name in enumerate(names)))
 
 
 async def measure_evictions(nodes: int) -> None:

@@ -6,8 +6,8 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -17,7 +17,9 @@ from bench.output import progress
 from equipoise.cli.demo.configuration import scheduler_configuration
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed import audit
+from equipoise.testbed.api import ApiError
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.objects import node
 from equipoise.testbed.processes.configuration import PrometheusConfiguration
@@ -26,6 +28,10 @@ Document = dict[str, Any]
 
 CORES = 16
 GIB = 2.0**30
+PODS = "/api/v1/namespaces/default/pods"
+STALLED_SECONDS = 300.0
+"""Without any progress on a slow machine."""
+
 IN_TREE_SCORES = (
     "NodeResourcesFit",
     "NodeResourcesBalancedAllocation",
@@ -44,6 +50,8 @@ class FrozenCluster:
         self.cluster = cluster
         self.loads = loads
         self.extender = ""
+        self.services_pids: Mapping[str, int] = {}
+        self.clock = SystemClock()
 
     @asynccontextmanager
     async def services(self, annotator: bool = False, /, **scorer: object) -> AsyncIterator[None]:
@@ -72,7 +80,7 @@ class FrozenCluster:
         usage = {name: {"cpu": CORES * load, "memory": 6.4 * GIB} for name, load in self.loads.items()}
         frozen.write_text(json.dumps(usage))
         environment = {**os.environ, "EQUIPOISE_CONFIG": str(file), "FROZEN_USAGE": str(frozen)}
-        started = {}
+        started: dict[str, int] = {}
         modules = {"collector": "bench.frozen_collector", "scorer": "equipoise.scorer"}
         if annotator:
             modules["annotator"] = "equipoise.annotator"
@@ -80,7 +88,7 @@ class FrozenCluster:
             for name, module in modules.items():
                 command, log = [sys.executable, "-m", module], cluster.directory / f"{name}.log"
                 started[name] = cluster.guard.start(command, log=log, environment=environment)
-            self.scorer_pid = started["scorer"]
+            self.services_pids = started
             await self._wait_for_loads(f"http://{health['scorer']}/metrics")
             self.extender = f"http://{listen}"
             yield
@@ -92,7 +100,7 @@ class FrozenCluster:
         """Returns when the scorer has the load of every node."""
         expected = f'equipoise_scorer_nodes{{load="known"}} {float(len(self.loads))}'
         async with aiohttp.ClientSession() as session:
-            for _ in range(150):
+            for _ in range(600):
                 try:
                     async with session.get(url) as response:
                         if expected in await response.text():
@@ -114,8 +122,10 @@ class FrozenCluster:
             ]
         return configuration
 
-    async def create_pods(self, count: int, *, seconds: float = 0.0, cpu: str = "100m") -> None:
-        """Bare pods, evenly distributed over `seconds`, or as fast as the API server accepts them."""
+    async def create_pods(
+        self, count: int, *, seconds: float = 0.0, pod: Callable[[int], Document] | None = None
+    ) -> None:
+        """Pods by their number, evenly distributed over `seconds`, or as fast as the API server accepts them."""
         started = time.monotonic()
         async with self.cluster.api() as api:
             limit = asyncio.Semaphore(16)
@@ -124,7 +134,7 @@ class FrozenCluster:
                 if seconds:
                     await asyncio.sleep(max(0.0, started + seconds * number / count - time.monotonic()))
                 async with limit:
-                    await api.request("POST", "/api/v1/namespaces/default/pods", bare_pod(f"pod-{number}", cpu))
+                    await api.request("POST", PODS, (pod or bare_pod)(number))
 
             async with asyncio.TaskGroup() as tasks:
                 for number in range(count):
@@ -134,12 +144,13 @@ class FrozenCluster:
         """Bytes, now."""
         return self.cluster.audit_log.stat().st_size
 
-    async def bound(self, count: int, offset: int, timeout: float = 300.0) -> list[audit.Binding]:
+    async def bound(self, count: int, offset: int) -> list[audit.Binding]:
         """The last `count` bindings, when so many are logged after `offset`. Polls rarely: the cores are needed."""
-        deadline, position, bindings = time.monotonic() + timeout, offset, 0
+        progressed_at, position, bindings = time.monotonic(), offset, 0
         while bindings < count:
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{bindings} of {count} pods were bound")
+            self.cluster.check()
+            if time.monotonic() > progressed_at + STALLED_SECONDS:
+                raise TimeoutError(f"{bindings} of {count} pods were bound, and none in {STALLED_SECONDS:g} s")
             await asyncio.sleep(1.0)
             with self.cluster.audit_log.open("rb") as log:
                 log.seek(position)
@@ -147,25 +158,34 @@ class FrozenCluster:
                     if not line.endswith(b"\n"):
                         break
                     position += len(line)
-                    bindings += b'"subresource":"binding"' in line and b'"stage":"ResponseComplete"' in line
+                    if b'"subresource":"binding"' in line and b'"stage":"ResponseComplete"' in line:
+                        bindings, progressed_at = bindings + 1, time.monotonic()
         return self.cluster.bindings()[-count:]
 
     async def remove_pods(self) -> None:
-        """Deletes all pods. On a slow machine that takes longer than one request may, so the request is repeated."""
+        """Until none is left, however long that takes. Raises ClusterError when a component has ended.
+
+        On a slow machine, deleting all pods takes longer than one request may: the request is repeated.
+        """
         async with self.cluster.api() as api:
-            removing = True
-            while removing:
-                with suppress(TimeoutError):
-                    await api.request("DELETE", "/api/v1/namespaces/default/pods", {"gracePeriodSeconds": 0})
-                    removing = False
-            await api.wait("/api/v1/namespaces/default/pods", lambda pods: not pods["items"], timeout=300.0)
+            while True:
+                self.cluster.check()
+                try:
+                    await api.request("DELETE", PODS, {"gracePeriodSeconds": 0})
+                    if not (await api.request("GET", f"{PODS}?limit=1"))["items"]:
+                        return
+                except TimeoutError:
+                    pass
+                except ApiError as error:
+                    if error.status < 500 and error.status != 429:
+                        raise
 
 
-def bare_pod(name: str, cpu: str) -> Document:
+def bare_pod(number: int, cpu: str = "100m") -> Document:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default"},
+        "metadata": {"name": f"pod-{number}", "namespace": "default"},
         "spec": {
             "terminationGracePeriodSeconds": 0,
             "containers": [
@@ -176,14 +196,19 @@ def bare_pod(name: str, cpu: str) -> Document:
 
 
 @asynccontextmanager
-async def frozen_cluster(loads: Sequence[float]) -> AsyncIterator[FrozenCluster]:
+async def frozen_cluster(
+    loads: Sequence[float], *, arguments: Mapping[str, Sequence[str]] | None = None
+) -> AsyncIterator[FrozenCluster]:
+    """`arguments` of components of the cluster."""
     names = {f"node-{number:04}": load for number, load in enumerate(loads)}
     progress(f"starting a cluster of {len(loads)} nodes")
     # Its Prometheus is not used, and frequent scrapes of a thousand nodes would need a core.
     rare_scrapes = PrometheusConfiguration(scrape_interval=60)
     # Neither are the heartbeats of the nodes: a hundred per second would need half a core.
-    rare_heartbeats = {"kwok": ["--node-lease-duration-seconds=4000"]}
-    async with Cluster(nats=True, prometheus=rare_scrapes, arguments=rare_heartbeats) as cluster:
+    rare_heartbeats: dict[str, Sequence[str]] = {"kwok": ["--node-lease-duration-seconds=4000"]}
+    async with Cluster(
+        nats=True, prometheus=rare_scrapes, arguments=rare_heartbeats | dict(arguments or {})
+    ) as cluster:
         await cluster.add_nodes([node(name, cpu=CORES) for name in names])
         await setup_streams(Nats(url=cluster.nats_url), intent_max_age=60)
         yield FrozenCluster(cluster, names)

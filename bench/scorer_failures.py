@@ -61,10 +61,10 @@ async def main() -> None:
         rates = {"no extender entry": await pods_per_second(frozen, extender=False)}
         async with frozen.services():
             rates["healthy"] = await pods_per_second(frozen)
-            frozen.cluster.guard.send(frozen.scorer_pid, signal.SIGSTOP)
+            frozen.cluster.guard.send(frozen.services_pids["scorer"], signal.SIGSTOP)
             rates["black-holed (SIGSTOP)"] = await pods_per_second(frozen)
-            frozen.cluster.guard.send(frozen.scorer_pid, signal.SIGCONT)
-            frozen.cluster.guard.stop(frozen.scorer_pid, number=signal.SIGKILL)
+            frozen.cluster.guard.send(frozen.services_pids["scorer"], signal.SIGCONT)
+            frozen.cluster.guard.stop(frozen.services_pids["scorer"], number=signal.SIGKILL)
             rates["killed (port refused)"] = await pods_per_second(frozen)
         async with invalid_responses() as url:
             frozen.extender = url

@@ -4,6 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from equipoise.contracts.fit import FitNode, FitPod, inter_pod_refusal, inter_pod_rules, node_refusal
+from equipoise.contracts.kubernetes.objects import (
+    Affinity,
+    NodeAffinity,
+    NodeSelectorTerm,
+    PreferredNodes,
+    SelectorRequirement,
+)
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.lease import LeaseEpoch
@@ -68,6 +75,20 @@ def a_placed_pod(name: str = "web-1", **fields: Any) -> PlacedPod:
         "requests": Resources(cpu=0.5, memory=GIB),
     }
     return PlacedPod(**(defaults | fields))
+
+
+def preferring(*terms: tuple[int, str, str, list[str]]) -> Affinity:
+    """Weight, label, operator and values of each preferred term of node affinity."""
+    preferred = [
+        PreferredNodes(
+            weight=weight,
+            preference=NodeSelectorTerm(
+                match_expressions=[SelectorRequirement(key=key, operator=operator, values=values)]
+            ),
+        )
+        for weight, key, operator, values in terms
+    ]
+    return Affinity(node_affinity=NodeAffinity(preferred=preferred))
 
 
 def a_gone_pod(name: str = "web-1", gone_at: float = NOW - 60, **fields: Any) -> GonePod:

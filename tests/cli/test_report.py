@@ -11,8 +11,10 @@ from bus_worlds import NatsWorld
 from cli.narrow import assert_never_cut
 from cli.programs import run
 
+from equipoise.cli.report import sentences
 from equipoise.cli.report.figures import (
     AvoidableLoad,
+    HintGroup,
     NodeAboveThreshold,
     PlacementReport,
     RegretSum,
@@ -24,6 +26,7 @@ from equipoise.cli.report.run import show
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.advice import AdvisedNode, ClusterReview, PlacementAdvice
+from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus import connect
 from equipoise.runtime.bus.permissions import USERS, permission_file
@@ -116,6 +119,39 @@ def test_workloads_and_nodes_are_ordered_by_regret() -> None:
         RegretSum(name="Deployment/shop/app-11", placements=2, elsewhere=1, regret=31.0),
     ]
     assert report.nodes[0] == RegretSum(name="node-1", placements=2, elsewhere=2, regret=111.0)
+
+
+PREFERRED, NEITHER, AVOIDED = (PlacedHint(preferred=2, avoided=1, weight=weight) for weight in (50, 0, -30))
+
+
+def test_placements_are_counted_by_their_hint() -> None:
+    """With the regret of each group, and how many would have followed their hint by chance: 2 of 5 nodes."""
+    hints = (PREFERRED, PREFERRED, PREFERRED, NEITHER, AVOIDED, PlacedHint(), None)
+    nothing = {"rank": None, "regret": None, "chosen": None, "best": None, "considered": 0}
+    unrated = msgspec.structs.replace(an_advice(7, hint=AVOIDED), **nothing)
+    report = reported(*(an_advice(number, 2.0 * number, hint=hint) for number, hint in enumerate(hints)), unrated)
+
+    assert report.hints == [
+        HintGroup(node="preferred", placements=3, rated=3, elsewhere=0, regret_median=2.0),
+        HintGroup(node="neither", placements=1, rated=1, elsewhere=1, regret_median=6.0),
+        HintGroup(node="avoided", placements=2, rated=1, elsewhere=1, regret_median=8.0),
+        HintGroup(node="none", placements=1, rated=1, elsewhere=1, regret_median=10.0),
+        HintGroup(node="unknown", placements=1, rated=1, elsewhere=1, regret_median=12.0),
+    ]
+    assert report.hint_chance == 0.4
+    assert sentences.hints(report) == (
+        "Placement hints: 6 of 7 pods were created with one; 3 of them (50%, by chance 40%) were placed on a preferred "
+        "node, 2 on an avoided one. Of 1 more it is unknown."
+    )
+
+
+def test_unknown_hints_are_not_shown_as_none() -> None:
+    """The advice of earlier releases does not have them. Without hints, nothing is compared."""
+    unknown, without = reported(an_advice()), reported(an_advice(hint=PlacedHint()))
+
+    assert sentences.hints(unknown) == "Placement hints: unknown whether pods were created with one."
+    assert sentences.hints(without) == "Placement hints: 0 of 1 pod was created with one."
+    assert [table.title for table in sentences.tables(without)] == [table.title for table in sentences.tables(unknown)]
 
 
 def test_time_above_the_thresholds_is_summed_over_hours() -> None:
@@ -289,5 +325,7 @@ async def test_without_advice_the_exit_code_is_1(world: NatsWorld, tmp_path: Pat
 
 def test_no_terminal_is_too_narrow_for_a_report() -> None:
     """The rows have bars."""
-    report = reported(*(an_advice(number) for number in range(8)), a_review(HOUR, HOUR + 3_600, over={"hot": 900.0}))
+    report = reported(
+        *(an_advice(number, hint=PREFERRED) for number in range(8)), a_review(HOUR, HOUR + 3_600, over={"hot": 900.0})
+    )
     assert_never_cut(lambda to: show(report, to))

@@ -5,10 +5,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import GIB, NOW
+from builders import GIB, NOW, preferring
 
 from equipoise.collector.state.placement import MAX_GONE, USAGE_ROUNDS, ClusterPlacement
 from equipoise.collector.state.pod_times import trimmed
+from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.objects import (
     Affinity,
     Condition,
@@ -31,7 +32,7 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.contracts.kubernetes.taints import DEFAULT_TOLERATIONS
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 
 
@@ -165,6 +166,45 @@ def test_a_placement_holds_the_whole_pod() -> None:
         pod.requests,
         pod.limits,
     )
+
+
+def a_hinted_pod(**fields: Any) -> Pod:
+    """It prefers a and b, and avoids c."""
+    pod = a_pod(**({"phase": "Pending", "started": None, "ready": None} | fields))
+    host = "kubernetes.io/hostname"
+    affinity = preferring((50, host, "In", ["host-a", "host-b"]), (30, host, "NotIn", ["host-c"]))
+    return msgspec.structs.replace(
+        pod,
+        metadata=msgspec.structs.replace(pod.metadata, annotations={HINTED: "Deployment.web@812"}),
+        spec=msgspec.structs.replace(pod.spec, affinity=affinity),
+    )
+
+
+def hints_of(*pods: Pod, hostname: str = "host-a") -> list[PlacedHint | None]:
+    """Of web-1, after each of these events."""
+    meta = ObjectMeta(name="a", uid="uid-a", labels={"kubernetes.io/hostname": hostname})
+    placements, found = placements_with(), []
+    placements.on_node(None, a_node(metadata=meta))
+    for pod in pods:
+        placements.on_pod(None, trimmed(pod), NOW)
+        found.append(pods_of(placements)["web-1"].hint)
+    return found
+
+
+@pytest.mark.parametrize(("hostname", "weight"), [("host-a", 50), ("host-c", -30), ("a", 0)])
+def test_a_placed_pod_has_the_hint_with_which_it_was_created(hostname: str, weight: int) -> None:
+    """Its node is that of the label, not of the name. It remains when the pod runs, and its preferences are dropped."""
+    running = a_hinted_pod(phase="Running")
+    hint = PlacedHint(preferred=2, avoided=1, weight=weight)
+
+    assert [hint, hint] == hints_of(a_hinted_pod(), running, hostname=hostname)
+    assert trimmed(running).spec.affinity is None
+
+
+def test_the_hint_of_a_pod_that_was_received_when_it_ran_is_unknown() -> None:
+    """Another pod was created without one."""
+    assert [None] == hints_of(a_hinted_pod(phase="Running"))
+    assert [PlacedHint()] == hints_of(a_pod(phase="Pending"))
 
 
 GPU = Toleration(key="gpu", operator="Exists")

@@ -95,3 +95,10 @@ def pod_of(
         "metadata": metadata,
         "spec": {"containers": containers, **({} if affinity is None else {"affinity": affinity}), **(spec or {})},
     }
+
+
+def preferred_terms(pod: Document) -> list[Document]:
+    """Of its node affinity."""
+    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
+    terms: list[Document] = affinity.get("preferredDuringSchedulingIgnoredDuringExecution", [])
+    return terms

@@ -9,7 +9,7 @@ from scorer.clusters import a_cycle, a_pod, a_scoring_state, an_outcome
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds
 from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.messages.advice import PlacementAdvice
-from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.decisions.placement_advice import advise, deserves_advice
 from equipoise.scorer.decisions.scoring_state import ScoringState
@@ -79,6 +79,12 @@ def test_the_measured_part_of_the_pod_is_subtracted_from_its_node() -> None:
     assert advice is not None
     assert advice.chosen is not None
     assert advice.chosen.load.cpu == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize("hint", [None, PlacedHint(), PlacedHint(preferred=2, avoided=1, weight=-50)])
+def test_advice_has_the_hint_of_the_pod(hint: PlacedHint | None) -> None:
+    """Unknown remains unknown."""
+    assert advice_on(a_scoring_state(CORES), placed(hint=hint), "level").hint == hint
 
 
 def test_advice_does_not_change_the_state() -> None:

@@ -22,7 +22,7 @@ from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice, ScoresFollowed
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
-from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ScoreDecision
 from equipoise.contracts.numeric import Array
@@ -359,6 +359,21 @@ async def test_a_placed_pod_gets_advice(start: Start) -> None:
     assert advice.best is not None
     assert advice.best.node == "node-a"
     assert running.metrics.get_sample_value("equipoise_scorer_placement_advice_total", {"result": "published"}) == 1
+
+
+async def test_placed_pods_are_counted_by_their_hint(start: Start) -> None:
+    """Also without advice. Those that had no choice are not counted; the advice has the hint."""
+    running = await start(ScorerSettings(listen="127.0.0.1:0", advice=AdviceSettings(per_second=0)))
+    await fill(running)
+    hints = {"web-5": PlacedHint(preferred=2, avoided=1, weight=50), "web-6": PlacedHint(), "web-7": None}
+    daemon = newly_placed("agent-1", running, workload=a_workload("agent", kind="DaemonSet"))
+    await place(running, "node-c", daemon, *(newly_placed(name, running, hint=hint) for name, hint in hints.items()))
+    counted = {
+        hint: running.metrics.get_sample_value("equipoise_scorer_placed_pods_total", {"hint": hint})
+        for hint in ("preferred", "none", "unknown", "neither", "avoided")
+    }
+
+    assert counted == {"preferred": 1, "none": 1, "unknown": 1, "neither": None, "avoided": None}
 
 
 async def test_pods_placed_before_the_start_get_no_advice(start: Start) -> None:

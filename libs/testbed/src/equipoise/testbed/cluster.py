@@ -226,6 +226,10 @@ class Cluster:
         """Put words before the command line of a component, such as `prlimit`, from its next start on."""
         self._prefixes[part] = words
 
+    def replace_program(self, part: str, program: Path) -> None:
+        """Run another program with the same arguments as a component, from its next start on."""
+        self._command_lines[part][0] = program
+
     def check(self) -> None:
         """Raise ClusterError when a component has ended, by itself or by `kill`."""
         for name, pid in self._pids.items():

@@ -68,7 +68,7 @@ class Scorer:
         self._reviewer = ClusterReviewer(self.thresholds.high)
         advice_per_second = self.settings.advice.per_second
         self._placed = asyncio.Queue[tuple[str, PlacedPod]](max(1, math.ceil(advice_per_second)))
-        self._advising = False
+        self._attached = False
         self._sampler = DecisionSampler(self.settings.decisions_per_second)
         self._decisions = asyncio.Queue[ScoreDecision](_MAX_QUEUED_DECISIONS)
         self.port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -90,7 +90,7 @@ class Scorer:
         await self.bus.serve("scorer", [endpoint])
         self._prune()
         self.health.warmed_up()
-        self._advising = self.settings.advice.per_second > 0
+        self._attached = True
 
     async def run(self) -> None:
         """Serve until cancelled.
@@ -160,7 +160,7 @@ class Scorer:
         for placement in placements or ():
             if placement.reservation is not None:
                 self._metrics.on_placed(followed=placement.followed, chance=placement.reservation.chance)
-            self._queue_advice(placement.pod, placement.node)
+            self._on_new_pod(placement.pod, placement.node)
 
     def _count_outdated(self, kind: str, *, accepted: bool) -> None:
         if not accepted:
@@ -234,11 +234,16 @@ class Scorer:
             if not await self._publish(decision("scorer", message.pod.namespace, message.pod.name), message):
                 self._metrics.decisions_dropped.inc()
 
-    def _queue_advice(self, pod: PlacedPod, node: str) -> None:
+    def _on_new_pod(self, pod: PlacedPod, node: str) -> None:
         """Not for pods that were placed before this scorer started: the loads of that time are not known."""
         max_age = self.load.freshness.score
-        if not self._advising or not deserves_advice(pod, node, max_age=max_age, now=self.clock.now()):
+        if not self._attached or not deserves_advice(pod, node, max_age=max_age, now=self.clock.now()):
             return
+        self._metrics.placed_pods.labels("unknown" if pod.hint is None else pod.hint.node).inc()
+        if self.settings.advice.per_second > 0:
+            self._queue_advice(pod, node)
+
+    def _queue_advice(self, pod: PlacedPod, node: str) -> None:
         try:
             self._placed.put_nowait((node, pod))
         except asyncio.QueueFull:

@@ -1,13 +1,13 @@
 """The placement hint with which a pod was created, from the pod itself."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
 import msgspec
 
-from equipoise.cli.whole_objects import WholeObject, whole
+from equipoise.cli.terminal import count
+from equipoise.contracts.hints.hinted_pod import hint_weights
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.labels import HOSTNAME
+from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.runtime.kubernetes.client import NODES, PODS, Kube
 
 
@@ -28,33 +28,42 @@ class PodHint(msgspec.Struct, frozen=True, kw_only=True):
     """Of its node: 0 if it is neither preferred nor avoided, negative if avoided; None: it has none yet."""
 
     def __str__(self) -> str:
-        nodes = f"{self.preferred} nodes preferred, {self.avoided} avoided"
-        text = f"created with the placement hint of {self.workload}: {nodes}"
-        match self.node_weight:
-            case None:
-                return text
-            case 0:
-                return f"{text}; its node is neither"
-            case weight if weight > 0:
-                return f"{text}; its node is preferred with weight {weight}"
-            case weight:
-                return f"{text}; its node is avoided with weight {-weight}"
+        text = f"created with the placement hint of {self.workload}: {_nodes(self.preferred, self.avoided)}"
+        return text if self.node_weight is None else f"{text}; its node is {_effect(self.node_weight)}"
+
+
+def placed_hint_text(hint: PlacedHint | None) -> str:
+    """As the bus has it, without its workload. Empty: unknown, or the pod was created without one."""
+    if hint is None or hint.node == "none":
+        return ""
+    nodes = _nodes(hint.preferred, hint.avoided)
+    return f"created with a placement hint: {nodes}; its node is {_effect(hint.weight)}"
+
+
+def _nodes(preferred: int, avoided: int) -> str:
+    return f"{count(preferred, 'node')} preferred, {avoided} avoided"
+
+
+def _effect(weight: int) -> str:
+    if not weight:
+        return "neither"
+    return f"preferred with weight {weight}" if weight > 0 else f"avoided with weight {-weight}"
 
 
 async def read_pod_hint(kube: Kube, namespace: str, name: str) -> PodHint | None:
     """None: the pod was created without one. Raises KubeError."""
-    pod = await kube.get(whole(PODS), name, namespace)
-    if HINTED not in pod.metadata.annotations:
-        return None
-    node = str(pod.spec.get("nodeName", ""))
+    pod = await kube.get(PODS, name, namespace)
+    node = pod.spec.node_name
     hostname = (await kube.get(NODES, node)).metadata.labels.get(HOSTNAME, "") if node else None
     return pod_hint(pod, hostname)
 
 
-def pod_hint(pod: WholeObject, hostname: str | None) -> PodHint:
-    """Of a pod with the annotation. `hostname`: the label of its node; None: it has none."""
+def pod_hint(pod: Pod, hostname: str | None) -> PodHint | None:
+    """None: it was created without one. `hostname`: the label of its node; None: it has none."""
+    weights = hint_weights(pod)
+    if weights is None:
+        return None
     workload, _, version = pod.metadata.annotations[HINTED].rpartition("@")
-    weights = dict(_weights(pod))
     return PodHint(
         workload=workload,
         version=version,
@@ -62,13 +71,3 @@ def pod_hint(pod: WholeObject, hostname: str | None) -> PodHint:
         avoided=sum(weight < 0 for weight in weights.values()),
         node_weight=None if hostname is None else weights.get(hostname, 0),
     )
-
-
-def _weights(pod: WholeObject) -> Iterator[tuple[str, int]]:
-    """By node, of the preferred terms that name nodes; negative: avoided."""
-    affinity: Mapping[str, Any] = pod.spec.get("affinity", {}).get("nodeAffinity", {})
-    for term in affinity.get("preferredDuringSchedulingIgnoredDuringExecution", []):
-        for rule in term["preference"].get("matchExpressions", []):
-            if rule["key"] == HOSTNAME and rule["operator"] in ("In", "NotIn"):
-                weight = term["weight"] if rule["operator"] == "In" else -term["weight"]
-                yield from ((name, weight) for name in rule["values"])

@@ -2,11 +2,14 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import Literal, get_args
 
 import msgspec
 
 from equipoise.contracts.messages.advice import AdvisedNode, ClusterReview, PlacementAdvice
+from equipoise.contracts.messages.placement import NodeInHint
 from equipoise.contracts.messages.resources import Resources
 
 MIN_REGRET = 5.0
@@ -56,6 +59,17 @@ class AvoidableLoad(msgspec.Struct, frozen=True, kw_only=True):
     memory: float
 
 
+class HintGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Placed pods by what their placement hint is for their node."""
+
+    node: NodeInHint | Literal["unknown"]
+    placements: int
+    rated: int
+    elsewhere: int
+    regret_median: float | None
+    """Points, of the rated ones; None if there are none."""
+
+
 class PlacementReport(msgspec.Struct, frozen=True, kw_only=True):
     since: float
     until: float
@@ -78,6 +92,13 @@ class PlacementReport(msgspec.Struct, frozen=True, kw_only=True):
     regret_histogram: list[int]
     """Number of rated placements with a regret of 0 to below 10, 10 to below 20 … 90 to 100 points."""
 
+    hints: list[HintGroup]
+    """Without groups that have no pods."""
+
+    hint_chance: float | None
+    """Share (0..1) of the candidates that hints preferred, mean of the pods that were created with a hint: so many of
+    them would have been placed on a preferred node by chance. None if it is unknown."""
+
     workloads: list[RegretSum]
     nodes: list[RegretSum]
     observed: float
@@ -95,6 +116,24 @@ class PlacementReport(msgspec.Struct, frozen=True, kw_only=True):
     high: Resources
     """The latest high thresholds, as load 0..1."""
 
+    @property
+    def hinted(self) -> int:
+        """Pods that were created with a placement hint."""
+        return sum(group.placements for group in self.hints if group.node not in ("none", "unknown"))
+
+    def with_hint(self, node: NodeInHint | Literal["unknown"]) -> int:
+        """Pods of one group."""
+        return sum(group.placements for group in self.hints if group.node == node)
+
+
+class _HintSum(msgspec.Struct, kw_only=True):
+    placements: int = 0
+    elsewhere: int = 0
+    regrets: list[float] = []
+
+
+GROUPS: Sequence[NodeInHint | Literal["unknown"]] = (*get_args(NodeInHint), "unknown")
+
 
 class ReportTotals:
     """Sums up messages, oldest first, without keeping those of placements."""
@@ -102,6 +141,8 @@ class ReportTotals:
     def __init__(self) -> None:
         self._placements = 0
         self._regrets: list[float] = []
+        self._hints: dict[str, _HintSum] = {node: _HintSum() for node in GROUPS}
+        self._hint_chances: list[float] = []
         self._elsewhere = 0
         self._workloads: dict[str, RegretSum] = {}
         self._nodes: dict[str, RegretSum] = {}
@@ -120,6 +161,7 @@ class ReportTotals:
         self._placements += 1
         self._policies.add(advice.policy)
         self._high = advice.high
+        hinted = self._add_hint(advice)
         if advice.rank is None or advice.regret is None or advice.chosen is None or advice.best is None:
             return
         self._regrets.append(advice.regret)
@@ -131,9 +173,19 @@ class ReportTotals:
             if elsewhere:
                 each.elsewhere += 1
                 each.regret += advice.regret
+        hinted.regrets.append(advice.regret)
         if elsewhere:
             self._elsewhere += 1
+            hinted.elsewhere += 1
             self._add_avoidable(advice.chosen, advice.best, advice.high, advice.advised_at)
+
+    def _add_hint(self, advice: PlacementAdvice) -> _HintSum:
+        hint = advice.hint
+        found = self._hints["unknown" if hint is None else hint.node]
+        found.placements += 1
+        if hint is not None and hint.node != "none" and advice.considered:
+            self._hint_chances.append(min(1.0, hint.preferred / advice.considered))
+        return found
 
     def add_review(self, review: ClusterReview) -> None:
         self._reviews[review.since, review.until] = review
@@ -158,6 +210,18 @@ class ReportTotals:
             regret_median=_quantile(regrets, 0.5),
             regret_p90=_quantile(regrets, 0.9),
             regret_histogram=[buckets[index] for index in range(10)],
+            hints=[
+                HintGroup(
+                    node=node,
+                    placements=found.placements,
+                    rated=len(found.regrets),
+                    elsewhere=found.elsewhere,
+                    regret_median=_quantile(sorted(found.regrets), 0.5),
+                )
+                for node in GROUPS
+                if (found := self._hints[node]).placements
+            ],
+            hint_chance=round(fmean(self._hint_chances), 4) if self._hint_chances else None,
             workloads=_largest(self._workloads),
             nodes=_largest(self._nodes),
             observed=observed,

@@ -26,7 +26,8 @@ def page(report: PlacementReport) -> str:
         cards(figures),
         *(
             f"<p>{escape(text)}</p>"
-            for text in (sentences.placements(report), sentences.avoidable(report), sentences.spread(report))
+            for sentence in (sentences.placements, sentences.hints, sentences.avoidable, sentences.spread)
+            if (text := sentence(report))
         ),
     ]
     if report.rated:
@@ -34,7 +35,7 @@ def page(report: PlacementReport) -> str:
     for title, color, columns, found in sentences.tables(report):
         rows = [("", [*map(escape, cells), _bar(share, color)]) for cells, share in found]
         body += [f"<h2>{escape(title)}</h2>", table((*(name.capitalize() for name in columns), ""), rows)]
-    return html_page("Equipoise report", body, sentences.NOTES)
+    return html_page("Equipoise report", body, sentences.notes(report))
 
 
 def _bar(share: float, color: str) -> str:

@@ -1,5 +1,6 @@
 """Reads placement advice and cluster reviews from the bus, and prints the report."""
 
+import math
 from pathlib import Path
 
 from rich.console import Console
@@ -52,14 +53,15 @@ _MAX_BAR = 24
 
 def show(report: PlacementReport, to: Console) -> None:
     """Sentences, workloads and nodes with the most regret, nodes above their thresholds, and notes."""
-    for sentence in (sentences.placements, sentences.regret, sentences.avoidable, sentences.spread):
-        to.print(Text(sentence(report)))
+    for sentence in (sentences.placements, sentences.regret, sentences.hints, sentences.avoidable, sentences.spread):
+        if text := sentence(report):
+            to.print(Text(text))
     for title, color, (name, *numbers), rows in sentences.tables(report):
         made = table(name, *(f"{number}>" for number in numbers), "")
         for cells, share in rows[:MAX_ROWS]:
-            made.add_row(*cells, Text("█" * max(1, round(_MAX_BAR * share)), color))
+            made.add_row(*cells, Text("█" * math.ceil(_MAX_BAR * share), color))
         more = len(rows) - MAX_ROWS
         print_section(to, title + (f", and {more} more" if more > 0 else ""), made)
-    for note in sentences.NOTES:
+    for note in sentences.notes(report):
         to.print()
         to.print(Text(note, style="dim"))

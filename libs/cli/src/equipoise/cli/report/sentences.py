@@ -1,13 +1,13 @@
 """The sentences and tables of a report, the same on a terminal and on a page."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from equipoise.cli.report.figures import MIN_REGRET, PlacementReport
 from equipoise.cli.terminal import RESOURCES, duration, percent
 from equipoise.contracts.messages.resources import Resources
 
-NOTES = (
+_NOTES = (
     "Regret is the score of the best node minus the score of the chosen node, in points of 100, with all other pods "
     "where they are. The scorer does not know selectors, affinities, tolerations and volumes: some pods could not have "
     "been placed elsewhere. Nodes with taints count only if they were chosen; DaemonSet and static pods do not count.",
@@ -15,6 +15,17 @@ NOTES = (
     "stays below its own thresholds, the smaller of the pod's load and the excess of its node (1 point is 1 % of that "
     "node). For one hour the pod then counts on the better node, so that no excess counts twice.",
 )
+
+_HINT_NOTE = (
+    "What placement hints won is not known, because it is not known where kube-scheduler would have placed the same "
+    "pods without them. Pods that were created without a hint can be of other workloads. `equipoise lab whatif "
+    "--placement` replays a recorded period with hints, and without."
+)
+
+
+def notes(report: PlacementReport) -> tuple[str, ...]:
+    """Below the tables."""
+    return (*_NOTES, _HINT_NOTE) if report.hinted else _NOTES
 
 
 def placements(report: PlacementReport) -> str:
@@ -35,6 +46,23 @@ def regret(report: PlacementReport) -> str:
     if report.regret_median is None or report.regret_p90 is None:
         return "Regret: unknown."
     return f"Regret: median {report.regret_median:.1f}, 90th percentile {report.regret_p90:.1f} points of 100."
+
+
+def hints(report: PlacementReport) -> str:
+    """Empty if there are no pods."""
+    unknown = report.with_hint("unknown")
+    if not report.placements or unknown == report.placements:
+        return "Placement hints: unknown whether pods were created with one." if unknown else ""
+    known = report.placements - unknown
+    text = f"Placement hints: {report.hinted} of {_pods(known)} {'was' if known == 1 else 'were'} created with one"
+    if report.hinted:
+        followed, avoided = report.with_hint("preferred"), report.with_hint("avoided")
+        chance = "unknown" if report.hint_chance is None else f"{report.hint_chance:.0%}"
+        text += (
+            f"; {followed} of them ({followed / report.hinted:.0%}, by chance {chance}) were placed on a preferred "
+            f"node, {avoided} on an avoided one"
+        )
+    return f"{text}{f'. Of {unknown} more it is unknown' if unknown else ''}."
 
 
 def avoidable(report: PlacementReport) -> str:
@@ -65,6 +93,8 @@ class ReportTable(NamedTuple):
 
 def tables(report: PlacementReport) -> Iterator[ReportTable]:
     """The tables of the report that have rows."""
+    if report.hinted:
+        yield _hint_table(report)
     for kind, sums in (("workload", report.workloads), ("node", report.nodes)):
         rows = [
             ((each.name, str(each.placements), str(each.elsewhere), f"{each.regret:.0f}"), each.regret / sums[0].regret)
@@ -78,6 +108,33 @@ def tables(report: PlacementReport) -> Iterator[ReportTable]:
         high = [f"{name} {value:.0%}" for name in RESOURCES if (value := getattr(report.high, name)) is not None]
         title = f"Nodes above their high threshold ({', '.join(high) or 'none'})"
         yield ReportTable(title, "red", ("node", "for", "of the time"), above)
+
+
+_HINT_GROUPS: Mapping[str, str] = {
+    "preferred": "on a preferred node",
+    "neither": "on another node",
+    "avoided": "on an avoided node",
+    "none": "created without a hint",
+    "unknown": "unknown",
+}
+
+
+def _hint_table(report: PlacementReport) -> ReportTable:
+    most = max(each.regret_median or 0.0 for each in report.hints)
+    rows = [
+        (
+            (
+                _HINT_GROUPS[each.node],
+                str(each.placements),
+                str(each.elsewhere) if each.rated else "?",
+                "?" if each.regret_median is None else f"{each.regret_median:.1f}",
+            ),
+            (each.regret_median or 0.0) / most if most else 0.0,
+        )
+        for each in report.hints
+    ]
+    columns = ("placement hint", "placed", "elsewhere", "median regret")
+    return ReportTable("Pods by placement hint", "yellow", columns, rows)
 
 
 def _percentages(load: Resources) -> str:

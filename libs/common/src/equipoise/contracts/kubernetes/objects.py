@@ -142,8 +142,16 @@ class NodeSelector(ApiValue, frozen=True, kw_only=True):
     node_selector_terms: list[NodeSelectorTerm] = []
 
 
+class PreferredNodes(ApiValue, frozen=True, kw_only=True):
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
 class NodeAffinity(ApiValue, frozen=True, kw_only=True):
     required: NodeSelector | None = msgspec.field(name="requiredDuringSchedulingIgnoredDuringExecution", default=None)
+    preferred: list[PreferredNodes] = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default_factory=list
+    )
 
 
 class PodAffinityTerm(ApiValue, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.example import HOT_NODE, IDLE_NODE, NOW, POD, POD_UID, WORKLOAD
 from equipoise.contracts.messages.message import Message, Value
+from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.resources import Resources
 
 
@@ -54,6 +55,9 @@ class PlacementAdvice(Message, frozen=True, kw_only=True):
     high: Resources = Resources()
     """The high thresholds, as load 0..1; None: this resource has none."""
 
+    hint: PlacedHint | None = None
+    """The placement hint with which it was created; None: unknown."""
+
     placed_at: float
     advised_at: float
 
@@ -89,7 +93,7 @@ class ClusterReview(Message, frozen=True, kw_only=True):
     """Seconds in between in which the load of enough nodes was known."""
 
     nodes: float
-    """Average number of nodes with a known load."""
+    """Average number of nodes that are counted: of known load, Ready, not cordoned, and not of the control plane."""
 
     over: dict[str, float] = {}
     """By node: seconds above its high threshold in any resource."""
@@ -98,10 +102,10 @@ class ClusterReview(Message, frozen=True, kw_only=True):
     """The high thresholds, as load 0..1; None: this resource has none."""
 
     spread: Resources = Resources()
-    """Highest minus lowest load (0..1) of all nodes, averaged over the seconds observed."""
+    """Highest minus lowest load (0..1) of these nodes, averaged over the seconds observed."""
 
     deviation: Resources = Resources()
-    """Standard deviation of the load (0..1) over all nodes, averaged over the seconds observed."""
+    """Standard deviation of the load (0..1) over these nodes, averaged over the seconds observed."""
 
     skipped: int = 0
     """Placements without advice, because of the rate limit `scorer.advice.perSecond`."""
@@ -127,6 +131,7 @@ PLACEMENT_ADVICE = PlacementAdvice(
     rank=1,
     regret=0.0,
     high=Resources(cpu=0.65, memory=0.8),
+    hint=PlacedHint(preferred=20, avoided=10, weight=50),
     placed_at=NOW + 1.3,
     advised_at=NOW + 1.4,
 )

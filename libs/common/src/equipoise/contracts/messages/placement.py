@@ -1,10 +1,11 @@
 """`placement.>`: the pods on each node, as the collector reads them from the API server, and hints for new pods."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from equipoise.contracts.kubernetes.objects import NodeSelector, Taint, Toleration
+from equipoise.contracts.kubernetes.taints import CONTROL_PLANE
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos
 from equipoise.contracts.messages.example import (
@@ -23,6 +24,29 @@ from equipoise.contracts.messages.resources import Resources
 
 MAX_HOSTNAMES = 50
 """In one term of a hint."""
+
+
+NodeInHint = Literal["preferred", "neither", "avoided", "none"]
+"""What the hint of a placed pod is for its node; none: the pod was created without a hint."""
+
+
+class PlacedHint(Value, frozen=True, kw_only=True):
+    """The placement hint with which a pod was created. Without nodes: it was created without one."""
+
+    preferred: int = 0
+    """Nodes."""
+
+    avoided: int = 0
+    weight: int = 0
+    """Of the pod's node: negative if it is avoided, 0 if it is neither preferred nor avoided."""
+
+    @property
+    def node(self) -> NodeInHint:
+        if not self.preferred and not self.avoided:
+            return "none"
+        if not self.weight:
+            return "neither"
+        return "preferred" if self.weight > 0 else "avoided"
 
 
 class PlacedPod(Value, frozen=True, kw_only=True):
@@ -49,6 +73,8 @@ class PlacedPod(Value, frozen=True, kw_only=True):
 
     requests: Resources = Resources()
     limits: Resources = Resources()
+    hint: PlacedHint | None = None
+    """None: unknown. The collector knows it if it received the pod before it ran."""
     tolerations: tuple[Toleration, ...] = ()
     """Without those that Kubernetes adds to every pod."""
 
@@ -98,6 +124,15 @@ class NodePlacement(Message, frozen=True, kw_only=True):
 
     epoch: int
     sequence: int
+
+    @property
+    def set_apart(self) -> str:
+        """Why the scheduler places no ordinary pods on the node: it does not count for the spread. Empty: it counts."""
+        if any(taint.key in CONTROL_PLANE for taint in self.taints):
+            return "control plane"
+        if self.cordoned:
+            return "cordoned"
+        return "" if self.ready else "not Ready"
 
     @property
     def max_age(self) -> float | None:
@@ -168,6 +203,7 @@ NODE_PLACEMENT = NodePlacement(
             qos="Burstable",
             requests=REQUESTS,
             limits=Resources(cpu=2),
+            hint=PlacedHint(preferred=20, avoided=10, weight=25),
         )
     ],
     epoch=COLLECTOR_EPOCH,

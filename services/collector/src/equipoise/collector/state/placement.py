@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from equipoise.collector.state.pod_times import FINISHED, placed_pod, unix_seconds
+from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects import Node, OwnerReference, Pod, ready_condition
 from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
 from equipoise.contracts.kubernetes.quantity import parse_quantity
@@ -157,10 +158,16 @@ class ClusterPlacement:
             return
         node, uid = after.spec.node_name, after.metadata.uid
         pods = self._pods.setdefault(node, {})
-        placed = placed_pod(after, pods[uid].placed if uid in pods else None, now, self.start_timeout)
+        known = pods[uid].placed if uid in pods else None
+        placed = placed_pod(after, known, now, self.start_timeout, self._hostname(node))
         pods[uid] = TrackedPod(pod=after, placed=placed)
         self._gone.get(node, {}).pop(uid, None)
         self.changed.add(node)
+
+    def _hostname(self, node: str) -> str | None:
+        """The label of a node; empty: it has none; None: the node is not known."""
+        known = self.nodes.get(node)
+        return None if known is None else known.metadata.labels.get(HOSTNAME, "")
 
     def _depart(self, pod: Pod, now: float) -> None:
         node = pod.spec.node_name

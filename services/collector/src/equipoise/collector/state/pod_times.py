@@ -8,6 +8,8 @@ from datetime import datetime
 
 import msgspec
 
+from equipoise.contracts.hints.hinted_pod import hint_weights
+from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.labels import required_nodes
 from equipoise.contracts.kubernetes.objects import (
     Affinity,
@@ -19,17 +21,21 @@ from equipoise.contracts.kubernetes.objects import (
     Pod,
     PodSpec,
     PodStatus,
+    PreferredNodes,
     Toleration,
     WorkloadObject,
 )
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
 from equipoise.contracts.kubernetes.taints import DEFAULT_TOLERATIONS
 from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS_LABEL, priority_class_of, qos_of
-from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 
 MAX_WATCH_DELAY = 2.0
 """Seconds between the API's time of an event and its arrival here up to which the arrival time is used."""
+
+_PENDING = "Pending"
+"""Phase of pods that do not run yet, placed or not."""
 
 FINISHED = frozenset({"Succeeded", "Failed"})
 """Phases of pods that use nothing any more, though their object still exists."""
@@ -57,6 +63,7 @@ def trimmed(pod: Pod) -> Pod:
             creation_timestamp=meta.creation_timestamp,
             deletion_timestamp=meta.deletion_timestamp,
             labels={label: meta.labels[label] for label in _LABELS if label in meta.labels},
+            annotations={HINTED: meta.annotations[HINTED]} if _shows_hint(pod) else {},
             owner_references=meta.owner_references,
         ),
         spec=PodSpec(
@@ -67,7 +74,7 @@ def trimmed(pod: Pod) -> Pod:
             resources=spec.resources,
             priority=spec.priority,
             tolerations=tolerations,
-            affinity=None if nodes is None else Affinity(node_affinity=NodeAffinity(required=nodes)),
+            affinity=_affinity(nodes, _preferences(pod)),
         ),
         status=PodStatus(
             phase=status.phase,
@@ -90,6 +97,22 @@ def trimmed_owner(owner: WorkloadObject) -> WorkloadObject:
             owner_references=meta.owner_references,
         )
     )
+
+
+def _shows_hint(pod: Pod) -> bool:
+    """A hint has many names, and is kept only until the pod runs: `placed_pod` has found it by then."""
+    return pod.status.phase == _PENDING and HINTED in pod.metadata.annotations
+
+
+def _preferences(pod: Pod) -> list[PreferredNodes]:
+    nodes = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    return nodes.preferred if nodes and _shows_hint(pod) else []
+
+
+def _affinity(required: NodeSelector | None, preferred: list[PreferredNodes]) -> Affinity | None:
+    if required is None and not preferred:
+        return None
+    return Affinity(node_affinity=NodeAffinity(required=required, preferred=preferred))
 
 
 def _constraints(pod: Pod) -> tuple[list[Toleration], NodeSelector | None]:
@@ -122,8 +145,13 @@ def precise_time(reported: float, received: float) -> float:
     return received if reported <= received <= reported + MAX_WATCH_DELAY else reported
 
 
-def placed_pod(pod: Pod, before: PlacedPod | None, now: float, start_timeout: float) -> PlacedPod:
-    """The (trimmed) pod on its node. Times found `before` are kept: after a restart the watch has less precise ones."""
+def placed_pod(
+    pod: Pod, before: PlacedPod | None, now: float, start_timeout: float, hostname: str | None = None
+) -> PlacedPod:
+    """The (trimmed) pod on its node. Times and hint found `before` are kept: later they are less precise, or unknown.
+
+    `hostname`: the label of its node; None: the node is not known.
+    """
     meta, status = pod.metadata, pod.status
     # A static pod may lack the condition.
     created_at = unix_seconds(meta.creation_timestamp)
@@ -141,9 +169,22 @@ def placed_pod(pod: Pod, before: PlacedPod | None, now: float, start_timeout: fl
         priority_class=priority_class_of(meta.labels, pod.spec.priority, qos_of(status.qos_class)),
         requests=_requests(pod),
         limits=_limits(pod),
+        hint=before.hint if before else _hint(pod, hostname),
         tolerations=tuple(pod.spec.tolerations),
         node_selector=required_nodes(pod.spec),
     )
+
+
+def _hint(pod: Pod, hostname: str | None) -> PlacedHint | None:
+    if pod.status.phase != _PENDING:
+        return None
+    weights = hint_weights(pod)
+    if weights is None:
+        return PlacedHint()
+    if hostname is None:
+        return None
+    preferred = sum(weight > 0 for weight in weights.values())
+    return PlacedHint(preferred=preferred, avoided=len(weights) - preferred, weight=weights.get(hostname, 0))
 
 
 def _since(status: PodStatus, condition: str, reason: str = "") -> float | None:

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
+from msgspec import structs
+
 from equipoise.contracts.fit import FitPod, fit_pod
 from equipoise.contracts.kubernetes.objects import (
     NodeSelector,
@@ -31,6 +33,15 @@ from equipoise.runtime.kubernetes.reflector import Reflector
 from equipoise.runtime.process.clock import Clock
 
 
+def without_preferences(pod: Pod) -> Pod:
+    """They do not decide whether a pod fits, and placement hints have many names."""
+    nodes = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    if pod.spec.affinity is None or nodes is None or not nodes.preferred:
+        return pod
+    affinity = structs.replace(pod.spec.affinity, node_affinity=structs.replace(nodes, preferred=[]))
+    return structs.replace(pod, spec=structs.replace(pod.spec, affinity=affinity))
+
+
 class ClusterWatch:
     """Runs on every replica, so that one that takes over can evaluate at once."""
 
@@ -39,7 +50,7 @@ class ClusterWatch:
         self._fits: dict[str, FitPod] = {}
         self._owners: dict[Workload, WorkloadObject] = {}
         self._nodes = Reflector(kube, NODES, clock=clock)
-        self._pods = Reflector(kube, PODS, clock=clock, on_change=self._on_pod)
+        self._pods = Reflector(kube, PODS, clock=clock, on_change=self._on_pod, trim=without_preferences)
         self._namespaces = Reflector(kube, NAMESPACES, clock=clock)
         self._budgets = Reflector(kube, BUDGETS, clock=clock)
         self._workloads = [

@@ -47,6 +47,7 @@ def advise(
             cpu=None if high.cpu is None else high.cpu / 100.0,
             memory=None if high.memory is None else high.memory / 100.0,
         ),
+        hint=pod.hint,
         placed_at=pod.placed_at,
         advised_at=now,
     )

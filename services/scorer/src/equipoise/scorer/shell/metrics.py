@@ -82,6 +82,12 @@ class ScorerMetrics:
             buckets=_HINT_BUCKETS,
             registry=registry,
         )
+        self.placed_pods = counter(
+            "equipoise_scorer_placed_pods_total",
+            "Placed pods by what their placement hint does with their node: preferred, neither, avoided; none (created "
+            "without a hint), unknown. Every scorer counts all pods.",
+            "hint",
+        )
         followed = gauge(
             "equipoise_scores_followed_ratio",
             "Share of the last 1,000 placed pods that were placed on a best node of their response; NaN without any.",
@@ -92,7 +98,8 @@ class ScorerMetrics:
         )
         self._cluster_load = gauge(
             "equipoise_scorer_cluster_load_ratio",
-            "Load of the nodes of known load, as a share of their base, by statistic: min, mean, max or deviation.",
+            "Load as a share of the base, by statistic: min, mean, max or deviation. Counted are nodes of known load "
+            "that are Ready, not cordoned, and not of the control plane.",
             "resource",
             "statistic",
         )
@@ -104,7 +111,7 @@ class ScorerMetrics:
         )
         self._nodes_by_load = gauge(
             "equipoise_scorer_cluster_nodes_by_load",
-            "Nodes whose load is at most `le`, as a share of their base.",
+            "Of the same nodes those whose load is at most `le`, as a share of their base.",
             "resource",
             "le",
         )

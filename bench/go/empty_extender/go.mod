@@ -1,0 +1,3 @@
+module equipoise.dev/bench/emptyextender
+
+go 1.26.0
