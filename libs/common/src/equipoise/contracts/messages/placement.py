@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from equipoise.contracts.kubernetes.objects import NodeSelector, Taint, Toleration
+from equipoise.contracts.kubernetes.taints import CONTROL_PLANE
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos
 from equipoise.contracts.messages.example import (
@@ -123,6 +124,15 @@ class NodePlacement(Message, frozen=True, kw_only=True):
 
     epoch: int
     sequence: int
+
+    @property
+    def set_apart(self) -> str:
+        """Why the scheduler places no ordinary pods on the node: it does not count for the spread. Empty: it counts."""
+        if any(taint.key in CONTROL_PLANE for taint in self.taints):
+            return "control plane"
+        if self.cordoned:
+            return "cordoned"
+        return "" if self.ready else "not Ready"
 
     @property
     def max_age(self) -> float | None:

@@ -23,7 +23,7 @@ from equipoise.annotator.shell.rate_limiter import RateLimiter
 from equipoise.annotator.shell.work_queue import ObjectQueue
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, stored_hints, workload_hints
-from equipoise.contracts.hints.policy import API_GROUP, NAME, POLICY_KIND, UNSUPPORTED, supported_version
+from equipoise.contracts.hints.policy import API_GROUP, INSTALL, NAME, POLICY_KIND, UNSUPPORTED, supported_version
 from equipoise.contracts.kubernetes.objects import ObjectMeta, OwnerReference
 from equipoise.contracts.messages.placement import PlacementHints, WorkloadHint
 from equipoise.runtime.async_tools.batching import in_batches
@@ -220,11 +220,11 @@ class HintWriter:
         if version is None:
             return None, UNSUPPORTED
         if not await self._kube.served_versions(GROUP, KIND):
-            return None, f"the API server does not know the kind {KIND}: apply k8s/hints"
+            return None, f"the API server does not know the kind {KIND}: {INSTALL}"
         try:
             found = await self._kube.get(hint_policies(version), NAME)
         except NotFound:
-            return None, f"there is no {POLICY_KIND} {NAME}, which would add the hints to pods: apply k8s/hints"
+            return None, f"there is no {POLICY_KIND} {NAME}, which would add the hints to pods: {INSTALL}"
         reference = OwnerReference(
             api_version=f"{API_GROUP}/{version}", kind=POLICY_KIND, name=NAME, uid=found.metadata.uid
         )
