@@ -21,7 +21,7 @@ from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.utilization import NodeUtilization
-from equipoise.runtime.bus import BusUnavailable, Endpoint, NotPermitted, connect
+from equipoise.runtime.bus import BusUnavailable, Delivery, Endpoint, NotPermitted, connect
 from equipoise.runtime.bus.connection import NatsConnection
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.nats_bus import open_bus
@@ -45,6 +45,31 @@ async def world(tmp_path: Path) -> AsyncIterator[NatsWorld]:
 
 async def publish_node(world: NatsWorld, node: str) -> None:
     await world.bus.publish(subjects.node_utilization(node), a_node_utilization(node))
+
+
+async def test_messages_that_have_arrived_do_not_keep_others_waiting(world: NatsWorld) -> None:
+    """While a hundred messages are handled one after the other, other tasks have their turn in between."""
+    turns, seen = 0, []
+
+    async def handle(delivery: Delivery[NodeUtilization]) -> None:
+        seen.append(turns)
+        end = time.perf_counter() + 0.001  # longer than a turn
+        while time.perf_counter() < end:
+            pass
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    for number in range(100):
+        await publish_node(world, f"node-{number}")
+    counting = asyncio.create_task(count_turns())
+    await world.bus.subscribe_latest(NODES, NodeUtilization, handle)
+    counting.cancel()
+
+    assert len(set(seen)) == len(seen) == 100
 
 
 class Padding(msgspec.Struct):

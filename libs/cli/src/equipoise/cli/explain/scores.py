@@ -57,7 +57,7 @@ async def run_explain(request: ExplainRequest, server: Nats, options: ClusterOpt
     """Run the command. Raises BusError, and CommandFailed if the scorer cannot explain."""
     configure_logging(Logging(level="error"), "explain")
     cluster = bus_cluster(options, server)
-    problem = f"no scorer responds at {server.url}: check that one is running and ready (/readyz)"
+    problem = f"no scorer responds at {server.shown_url}: check that one is running and ready (/readyz)"
     explanation = await send_request(server, SCORE_EXPLAIN, request, Explanation, no_responder=problem)
     if explanation.problem:
         raise CommandFailed(explanation.problem)

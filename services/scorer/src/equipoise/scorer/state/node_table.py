@@ -268,16 +268,20 @@ class NodeTable:
         return self._cluster_load
 
     def current_load(self, now: float) -> tuple[list[str], Array]:
-        """Every node's name, and nodes × resources: its load in the shortest window that is known."""
-        names = list(self._rows)
+        """The nodes that count for the spread, and nodes × resources: the load in the shortest window that is known."""
+        names = self._counted()
         return names, shortest_known(self.candidates(names, self.rows(names), now).load)
 
     def requested(self) -> Array:
         """nodes × resources, in the order of `current_load`: what the pods request, as a share of the base."""
-        rows = self.rows(list(self._rows))
+        rows = self.rows(self._counted())
         with np.errstate(divide="ignore", invalid="ignore"):
             share: Array = self._table.requests[rows] / self._table.base[rows]
         return np.where(np.isfinite(share), share, np.nan)
+
+    def _counted(self) -> list[str]:
+        """Ordinary pods may be placed on them."""
+        return [name for name in self._rows if not self._placements[name].set_apart]
 
     def fresh_count(self, now: float) -> int:
         """Number of nodes with a fresh load."""
