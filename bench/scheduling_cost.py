@@ -73,6 +73,8 @@ class Ratio(msgspec.Struct, frozen=True, kw_only=True):
 RATIOS = (
     Ratio(name="hints", other="stock", target=("<=", 1.5)),
     Ratio(name="hints", other="stock", load="burst", figure="pods_per_second", target=(">=", 0.8)),
+    Ratio(name="hints_alone", other="stock", target=("<=", 1.5)),
+    Ratio(name="hints_alone", other="stock", load="burst", figure="pods_per_second", target=(">=", 0.8)),
     Ratio(name="scorer", other="empty", target=("<=", 1.15)),
     Ratio(name="scorer", other="empty", load="burst", target=None),
     Ratio(name="hints", other="trimaran"),
@@ -221,15 +223,19 @@ async def main() -> None:
     if unknown := set(names) - set(PARTICIPANTS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(PARTICIPANTS)}")
     programs, names = build_programs(names)
-    rounds = []
+    rounds: list[Round] = []
     loads = [0.2 + 0.5 * number / NODES for number in range(NODES)]
-    async with frozen_cluster(loads, arguments=NO_CONTROLLERS) as frozen:
-        await frozen.cluster.apply(replica_set(workload(number)) for number in range(WORKLOADS))
-        for number in range(options.rounds):
-            progress(f"round {number + 1} of {options.rounds}")
-            first = number % len(names)
-            rounds.append(await measure_round(frozen, programs, [*names[first:], *names[:first]]))
-    report_rounds(rounds)
+    try:
+        async with frozen_cluster(loads, arguments=NO_CONTROLLERS) as frozen:
+            await frozen.cluster.apply(replica_set(workload(number)) for number in range(WORKLOADS))
+            for number in range(options.rounds):
+                progress(f"round {number + 1} of {options.rounds}")
+                first = number % len(names)
+                rounds.append(await measure_round(frozen, programs, [*names[first:], *names[:first]]))
+    finally:
+        # Also when a later round failed, or was interrupted.
+        if rounds:
+            report_rounds(rounds)
 
 
 if __name__ == "__main__":

@@ -137,7 +137,22 @@ async def stock(frozen: FrozenCluster, programs: Programs) -> AsyncIterator[Setu
 
 @asynccontextmanager
 async def hints(frozen: FrozenCluster, programs: Programs) -> AsyncIterator[Setup]:
-    """The admission policy and hints; the services beside it, except for the annotator, compute them every 15 s."""
+    """Placement hints; the services that compute them every 15 s run beside it, except for the annotator."""
+    async with _policy(frozen), frozen.services(hints={"enabled": True}):
+        processes = dict(frozen.services_pids)
+        yield Setup(program=programs.kube_scheduler, scheduler={}, processes=processes, hinted=True)
+
+
+@asynccontextmanager
+async def hints_alone(frozen: FrozenCluster, programs: Programs) -> AsyncIterator[Setup]:
+    """The same hints without the services, which in a cluster run on other machines than kube-scheduler."""
+    async with _policy(frozen):
+        yield Setup(program=programs.kube_scheduler, scheduler={}, hinted=True)
+
+
+@asynccontextmanager
+async def _policy(frozen: FrozenCluster) -> AsyncIterator[None]:
+    """The admission policy, and hints of every workload."""
     policy = list(yaml.safe_load_all((MANIFESTS / "policy.yaml").read_text()))
     async with frozen.cluster.api() as api:
         await api.apply(yaml.safe_load_all((MANIFESTS / "definition.yaml").read_text()))
@@ -145,9 +160,7 @@ async def hints(frozen: FrozenCluster, programs: Programs) -> AsyncIterator[Setu
         await api.apply([hints_of_all(list(frozen.loads)), *policy])
         await _until_hinted(api, True)
         try:
-            async with frozen.services(hints={"enabled": True}):
-                processes = dict(frozen.services_pids)
-                yield Setup(program=programs.kube_scheduler, scheduler={}, processes=processes, hinted=True)
+            yield
         finally:
             for kind in ("mutatingadmissionpolicybindings", "mutatingadmissionpolicies"):
                 await api.request("DELETE", f"{POLICIES}/{kind}/{NAME}")
@@ -279,7 +292,7 @@ def watcher_metrics(loads: Mapping[str, float], now: int) -> Document:
 
 PARTICIPANTS: Mapping[str, Participant] = {
     participant.__name__: participant
-    for participant in (stock, hints, scorer, empty, whole_nodes, trimaran, trimaran_stock)
+    for participant in (stock, hints, hints_alone, scorer, empty, whole_nodes, trimaran, trimaran_stock)
 }
 NEEDS: Mapping[str, Module] = {
     "empty": EMPTY_EXTENDER,

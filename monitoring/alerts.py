@@ -488,6 +488,23 @@ ALERTS: Sequence[Alert] = (
         ),
     ),
     Alert(
+        name="EquipoiseHintsNotWritten",
+        expression=_problem("hints.*"),
+        lasts="15m",
+        severity="warning",
+        summary="The annotator {{ $labels.pod }} ({{ $labels.instance }}) does not write placement hints",
+        meaning=(
+            "Placement hints are enabled, and new pods of some namespaces, or of all, get none. By key: the API server "
+            "has no policy that adds hints to pods (`hints`), it refuses the hints of a namespace (`hints refused`), "
+            "or writes wait for `annotator.hints.requestsPerSecond` (`hints expired`)."
+        ),
+        action=(
+            "`/readyz` of the annotator has the reason, and `equipoise doctor` finds what is missing. Apply "
+            "`k8s/hints` of this version, or disable hints ([placement hints](operations.md#placement-hints))."
+        ),
+        heals="Pods without hints are created and placed as without Equipoise. Writes are repeated with backoff.",
+    ),
+    Alert(
         name="EquipoiseWatchBroken",
         expression=_problem("watch .*"),
         lasts="15m",

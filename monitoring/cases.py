@@ -341,6 +341,7 @@ CASES: Sequence[Case] = (
         at="60m",
     ),
     *_problem("EquipoiseAnnotationsRefused", "annotate Node", "annotator", lasts=30),
+    *_problem("EquipoiseHintsNotWritten", "hints refused", "annotator", lasts=15),
     *_problem("EquipoiseWatchBroken", "watch pods", "collector", lasts=15),
     Case(
         alert="EquipoiseExtenderErrors",

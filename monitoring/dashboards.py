@@ -93,9 +93,9 @@ def _by(function: str, labels: str, expression: str) -> Query:
     return Query(f"{function} by ({labels}) ({expression})", " ".join(f"{{{{{each}}}}}" for each in labels.split(", ")))
 
 
-def _events(labels: str, expression: str, metric: str) -> Query:
-    """Sums of series that begin with the first event. 0 until then, if a service with this metric is scraped."""
-    query = _by("sum", labels, expression)
+def _events(labels: str, expression: str, metric: str, *, function: str = "sum") -> Query:
+    """Of series that begin with the first event. 0 until then, if a service with this metric is scraped."""
+    query = _by(function, labels, expression)
     first, *_ = labels.split(", ")
     none = f'label_replace(0 * max({_of(metric)}), "{first}", "none", "", "")'
     return Query(f"{query.expression} or on () {none}", query.legend)
@@ -522,6 +522,46 @@ SCORING = Dashboard(
                     title="Reservations",
                     text="Scored pods that are not placed yet, by replica.",
                     queries=[Query(_of("equipoise_scorer_reservations"), "{{pod}} {{instance}}")],
+                ),
+            ],
+        ),
+        Row(
+            title="Placement hints",
+            panels=[
+                Panel(
+                    title="Placed pods by their hint, per hour",
+                    text="preferred, avoided: the hint prefers or avoids the node of the pod. none: created without a "
+                    "hint. Few preferred ones: the requirements of the pods exclude the preferred nodes, or other "
+                    "preferences outweigh the hints.",
+                    stacked=True,
+                    queries=[
+                        _events("hint", _increase("equipoise_scorer_placed_pods_total", "1h"), _SCORER, function="max")
+                    ],
+                ),
+                Panel(
+                    title="Hints",
+                    text="Workloads with a hint, 0 if hints are off or the data is insufficient; workloads for whose "
+                    "hints the object of their namespace has no space; namespaces whose hints wait to be written.",
+                    queries=[
+                        Query(f"max({_of('equipoise_scorer_hinted_workloads')})", "workloads with a hint"),
+                        Query(f"sum({_of('equipoise_annotator_hints_left_out')})", "workloads left out"),
+                        Query(f"sum({_of('equipoise_annotator_hints_pending')})", "namespaces that wait"),
+                    ],
+                ),
+                Panel(
+                    title="Time to compute all hints",
+                    text="95th percentile, of every `scorer.hints.interval`. Requests are served meanwhile.",
+                    unit="s",
+                    empty_when="hints are off",
+                    queries=[Query(_quantile(0.95, "equipoise_scorer_hint_update_duration_seconds"), "update")],
+                ),
+                Panel(
+                    title="Writes of hints",
+                    text="Objects with the hints of a namespace, by result.",
+                    unit="ops",
+                    stacked=True,
+                    empty_when="hints are off",
+                    queries=[_by("sum", "result", _rate("equipoise_annotator_writes_total", kind="PlacementHints"))],
                 ),
             ],
         ),

@@ -16,6 +16,7 @@ from equipoise.binder.decisions.result import Finish
 from equipoise.binder.shell.ledger_writer import MAX_READ_AGE, LedgerWriter
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.bus import Delivery, Redeliver
@@ -220,6 +221,25 @@ async def test_a_change_during_slow_requests_prevents_the_eviction(change: str, 
     else:
         pytest.fail("the path has more requests than the test tries")
     assert (evictions > 0) == (seconds < 0.6), "reads that are too slow delay the eviction"
+
+
+async def test_a_sample_that_becomes_too_old_during_slow_requests_prevents_the_eviction() -> None:
+    """Whichever request of the path lasts until then."""
+    evictions = refusals = 0
+    for tenths in range(1, 60):
+        world = World()
+        await world.populate()
+        await world.start(world.binder())
+        world.kube.on_call = slow = _SlowRequests(world, 0.3, 0, CHANGES["pod opted out"])
+        max_age = LoadSettings().freshness.eviction
+        (intent,) = await world.propose("web-1", sampled_at=world.clock.now() + tenths / 10 - max_age)
+        await world.clock.advance(30)
+        await world.stop()
+        assert all(posted_at <= intent.sampled_at + max_age for posted_at in slow.posts), tenths
+        evictions += len(slow.posts)
+        refusals += [outcome.outcome for outcome in world.outcomes] == [Outcome.REJECTED_STALE]
+    assert evictions > 0
+    assert evictions + refusals == 59
 
 
 async def test_an_api_server_that_reads_too_slowly_delays_the_eviction(world: World) -> None:

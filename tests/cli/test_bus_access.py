@@ -33,6 +33,7 @@ from equipoise.testbed.processes.loopback import get_json
 
 pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
 
+FORWARDED = f"pod {OWN}/nats-0:{CLIENT_PORT} through the API server"
 SERVICE = f"nats.{OWN}.svc"
 PODS = f"/api/v1/namespaces/{OWN}/pods"
 SECRETS = f"/api/v1/namespaces/{OWN}/secrets"
@@ -60,7 +61,9 @@ class ClusterNats(TlsWorld):
         file.write_text(f"secret of {user}")
         tls = Tls(ca_file=str(self.ca_file))
         url = f"tls://127.0.0.1:{self.port}"
-        return ForwardedNats(url=url, user=user, password_file=str(file), tls=tls, client=user, server_name=SERVICE)
+        return ForwardedNats(
+            url=url, user=user, password_file=str(file), tls=tls, client=user, pod="nats-0", server_name=SERVICE
+        )
 
 
 @pytest.fixture(scope="module")
@@ -128,8 +131,11 @@ async def installed(cluster: HttpCluster, server: ClusterNats) -> Installation:
 @pytest.mark.parametrize(
     ("arguments", "response"),
     [
-        (("plan",), "no descheduler leads at tls://127.0.0.1:"),
-        (("explain", "pod", "shop/web-1"), "no scorer responds at tls://127.0.0.1:"),
+        (("plan",), f"no descheduler leads at {FORWARDED}, "),
+        (
+            ("explain", "pod", "shop/web-1"),
+            f"no scorer responds at {FORWARDED}: ",
+        ),
         (("explain", "eviction", "shop/web-1"), "no eviction of shop/web-1 found"),
         (("report",), "no advice within the last 7d"),
         (("doctor",), "tap has exactly the permissions it needs"),
@@ -163,6 +169,7 @@ async def test_tap_and_status_see_what_services_publish(installed: Installation,
     assert code == 0, output
     assert len(installed.kubelet.sockets) == before + 1  # the connection of the port-forward is that of the client
     assert "evictions: allowed" in output
+    assert f"1 binder at {FORWARDED}: real" in output
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -54,21 +54,17 @@ def test_nodes_are_sorted_by_load_and_those_of_unknown_load_come_last() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "why"),
-    [({"cordoned": True}, "cordoned"), ({"taints": ["node-role.kubernetes.io/control-plane"]}, "control plane")],
-)
+    [
+        ({"cordoned": True}, "cordoned"), ({"ready": False}, "not Ready"),
+        ({"taints": [Taint(key="node-role.kubernetes.io/control-plane", effect="NoSchedule")]}, "control plane"),
+    ],
+)  # fmt: skip
 def test_nodes_without_ordinary_pods_do_not_count(fields: dict[str, Any], why: str) -> None:
     """Their low load is not uneven."""
-    node = cluster_of().nodes[0]
-    taints = [Taint(key=key, effect="NoSchedule") for key in fields.pop("taints", ())]
-    node = msgspec.structs.replace(node, fit=msgspec.structs.replace(node.fit, taints=taints, **fields))
-    found = nodes_now([node], {}, {}, {}, "5m")
+    found = nodes_now(cluster_of().nodes, {"node-a": a_placement("node-a", **fields)}, {}, {}, "5m")
 
-    assert (why, []) == (found[0].set_apart, counted(found))
-
-
-def test_a_node_that_is_not_ready_does_not_count() -> None:
-    found = nodes_now(cluster_of().nodes, {"node-a": a_placement("node-a", ready=False)}, {}, {}, "5m")
-    assert {"node-a": "not Ready", "node-b": ""} == {node.node: node.set_apart for node in found}
+    assert {"node-a": why, "node-b": ""} == {node.node: node.set_apart for node in found}
+    assert ["node-b"] == [node.node for node in counted(found)]
 
 
 def test_the_spread_is_the_highest_minus_the_lowest_load() -> None:

@@ -1,11 +1,13 @@
 """The configuration of the demo against the defaults."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
+
+import pytest
 
 from equipoise.cli.demo.configuration import (
-    COMPRESSION,
     REAL_TIME,
+    Placement,
     compressed_document,
     differences,
     equipoise_document,
@@ -28,10 +30,18 @@ SCENARIO = {
 """Addresses, and what the demo is about: it evicts, and there is a namespace whose pods may not move."""
 
 
-def demo_document(factor: float, *, sliced: bool = False) -> dict[str, Any]:
+BY_PLACEMENT: dict[Placement, set[str]] = {
+    "extender": set(),
+    "hints": {"scorer.hints.interval", "scorer.hints.enabled", "annotator.hints.enabled"},
+}
+"""What differs only with one of them."""
+
+
+def demo_document(factor: float, *, placement: Placement = "extender", sliced: bool = False) -> dict[str, Any]:
     document = equipoise_document(
-        kubeconfig="k", prometheus_url="http://p:1", nats_url="nats://n:1", ports=PORTS, neutral=False, sliced=sliced
-    )
+        kubeconfig="k", prometheus_url="http://p:1", nats_url="nats://n:1", ports=PORTS, neutral=False,
+        differences=differences(placement, sliced=sliced),
+    )  # fmt: skip
     return compressed_document(document, factor)
 
 
@@ -43,23 +53,25 @@ def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         yield path, value
 
 
-def test_the_demo_differs_from_the_defaults_only_by_what_it_prints() -> None:
+@pytest.mark.parametrize("placement", get_args(Placement))
+def test_the_demo_differs_from_the_defaults_only_by_what_it_prints(placement: Placement) -> None:
     """Compared without compression; both default strategies and profiles are in use, with the default limits."""
     defaults = dict(leaves(compressed_document({}, 1)))
-    demo = dict(leaves(demo_document(1)))
+    demo = dict(leaves(demo_document(1, placement=placement)))
     different = {path for path in demo if demo[path] != defaults[path]} - SCENARIO
 
-    assert different == {
+    assert different == BY_PLACEMENT[placement] | {
         "load.windows", "load.freshness.eviction", "load.freshness.score", "descheduler.intentLifetime"
     }  # fmt: skip
     assert [strategy["name"] for strategy in demo["descheduler.strategies"]] == ["low_node_load", "level_day"]
     assert demo["collector.profile.enabled"] is True
 
 
-def test_at_most_three_differences_are_forced_by_compression() -> None:
+@pytest.mark.parametrize("placement", get_args(Placement))
+def test_at_most_three_differences_are_forced_by_compression(placement: Placement) -> None:
     """Each has a reason; a slice of a recorded trace has one more."""
-    assert len(COMPRESSION) <= 3
-    assert all(each.settings and each.reason for each in differences(sliced=True))
+    assert len(differences(placement, sliced=False)) <= 3
+    assert all(each.settings and each.reason for each in differences(placement, sliced=True))
     assert demo_document(1, sliced=True)["thresholds"]["high"] == {"cpu": 65, "memory": 95, "pods": None}
 
 

@@ -194,11 +194,13 @@ def test_a_missing_permission_is_reported() -> None:
     assert service_finding("collector", "account", allowed).state == "ok"
     pods = next(permission for permission in REQUIRED if str(permission) == "watch pods")
     found = service_finding("collector", "account", {**allowed, pods: False})
-    assert (found.state, found.message, found.fix) == ("error", "may not watch pods", "apply k8s/base/collector.yaml")
+    assert (found.state, found.message) == ("error", "may not watch pods")
+    assert found.fix == "apply k8s/base/collector.yaml (with Helm: upgrade the release)"
     clones = next(permission for permission in REQUIRED if str(permission) == "patch clonesets.apps.kruise.io")
     assert service_finding("annotator", "account", {**allowed, clones: False}).state == "warning"
     hints = next(permission for permission in REQUIRED if str(permission) == "create placementhints.equipoise.dev")
-    assert service_finding("annotator", "account", {**allowed, hints: False}).fix == "apply k8s/hints/annotator.yaml"
+    fix = service_finding("annotator", "account", {**allowed, hints: False}).fix
+    assert fix == "apply k8s/hints/annotator.yaml (with Helm: set hints.enabled)"
 
 
 @pytest.mark.parametrize(

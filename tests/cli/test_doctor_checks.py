@@ -21,7 +21,7 @@ from kube_objects import a_lease
 from equipoise.cli.certificates.issue import make_certificates
 from equipoise.cli.certificates.purposes import NATS
 from equipoise.cli.doctor.checks import CHECKS
-from equipoise.cli.doctor.environment import Environment, Finding
+from equipoise.cli.doctor.environment import UPGRADE, Environment, Finding
 from equipoise.cli.doctor.run import diagnose
 from equipoise.cli.heartbeats import LISTEN_SECONDS
 from equipoise.cli.service_settings import AllSettings
@@ -418,7 +418,7 @@ async def test_a_revoked_permission_is_reported(deployed: Deployed) -> None:
         finding for finding in findings if finding.subject == "collector (ServiceAccount equipoise-collector)"
     )
     assert "watch nodes" in lacking.message
-    assert lacking.fix == "apply k8s/base/collector.yaml"
+    assert lacking.fix.startswith("apply k8s/base/collector.yaml (with Helm")
     evictions = next(finding for finding in findings if finding.subject.startswith("evictions"))
     assert "observe" in evictions.message
     evicting = environment(deployed.kube)
@@ -449,8 +449,8 @@ async def test_what_is_missing_for_approvals_is_reported() -> None:
     deployed.kube.put(ADMISSION_POLICIES, a_policy("the namespace has opted out of evictions"))
     findings = await findings_of("approvals", environment(deployed.kube))
     assert [(finding.state, finding.fix) for finding in findings] == [
-        ("error", "apply k8s/base/descheduler.yaml"),
-        ("error", "apply k8s/base/fence.yaml"),
+        ("error", f"apply k8s/base/descheduler.yaml {UPGRADE}"),
+        ("error", f"apply k8s/base/fence.yaml {UPGRADE}"),
     ]
     deployed.kube.refuse("get", resource="roles")
     assert [finding.state for finding in await findings_of("approvals", environment(deployed.kube))] == ["unknown"]

@@ -26,6 +26,7 @@ from equipoise.contracts.messages.descheduling import (
     ReplacementPlaced,
 )
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
+from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.process.clock import SystemClock
@@ -71,7 +72,9 @@ def a_decision(at: float, count: int, *intents: EvictionIntent, **fields: Any) -
 INTENT = an_intent(decided_at=NOW, sampled_at=NOW - 12, reason=HOT)
 
 
-def five_evaluations(*, placed_on: str = "node-b", reduced: bool = True) -> list[DescheduleDecision]:
+def five_evaluations(
+    *, placed_on: str = "node-b", reduced: bool = True, hint: PlacedHint | None = None
+) -> list[DescheduleDecision]:
     """Ten minutes up to the decision at NOW, and the effect of the eviction."""
     replacement = ReplacementPlaced(
         intent_id=INTENT.id,
@@ -81,6 +84,7 @@ def five_evaluations(*, placed_on: str = "node-b", reduced: bool = True) -> list
         target="node-b",
         replacement="web-9",
         placed_on=placed_on,
+        hint=hint,
     )
     reduction = LoadReduction(
         node="node-a",
@@ -109,6 +113,16 @@ def shown(outcomes: Sequence[EvictionOutcome], decisions: Sequence[DescheduleDec
         eviction_history("shop", "web-1", outcomes, decisions), Console(file=out, highlight=False, width=200, **console)
     )
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def test_the_hint_of_a_replacement_is_shown() -> None:
+    """Whether it led the replacement to the target."""
+    text = shown([evicted()], five_evaluations(hint=PlacedHint(preferred=21, avoided=3, weight=100)))
+
+    assert (
+        "replacement     web-9 on node-b, the target; created with a placement hint: 21 nodes preferred, 3 avoided; "
+        "its node is preferred with weight 100"
+    ) in text.splitlines()
 
 
 def test_an_eviction_is_explained_from_its_samples_to_its_effect() -> None:

@@ -27,6 +27,7 @@ from equipoise.cli.explain.scores import pod_request, show
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
+from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.process.clock import SystemClock
@@ -188,6 +189,25 @@ def test_an_unknown_load_is_shown_as_unknown() -> None:
     assert "never" in row
     assert "no utilization was received" in row
     assert "unknown: samples do not cover it" in text
+
+
+@pytest.mark.parametrize(
+    ("hint", "line"),
+    [
+        (PlacedHint(preferred=20, avoided=3, weight=-50), "its node is avoided with weight 50"),
+        (PlacedHint(preferred=20, avoided=3), "20 nodes preferred, 3 avoided; its node is neither"),
+        (PlacedHint(), ""),
+        (None, ""),
+    ],
+)
+def test_the_hint_of_the_pod_is_shown_below_its_node(hint: PlacedHint | None, line: str) -> None:
+    """Of a pod that was created with one."""
+    state = a_scoring_state({"low": 1.0, "over": 6.0})
+    state.on_placement(a_placement("over", [a_placed_pod("web-1", hint=hint)], sequence=2), NOW)
+    second = shown(explain(state, ExplainRequest(namespace="shop", name="web-1"), NOW)).splitlines()[1]
+
+    assert second.endswith(line)
+    assert second.startswith("created with a placement hint" if line else "expected usage")
 
 
 def test_a_neutral_score_is_shown_in_the_headline() -> None:

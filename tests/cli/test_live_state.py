@@ -14,6 +14,7 @@ from equipoise.cli.live.nodes import NO_USAGE, NO_WINDOW, NOT_MEASURED, NOT_READ
 from equipoise.cli.live.rows import Changes, Move, NodeRow
 from equipoise.cli.live.state import LiveState
 from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
@@ -295,6 +296,20 @@ def test_the_spread_needs_two_nodes() -> None:
 
     assert [(None, None)] == [(point.cpu, point.cpu_mean) for point in one.everything().points]
     assert [(0.7, 0.55)] == [(point.cpu, point.cpu_mean) for point in two.everything().points]
+
+
+def test_a_node_of_the_control_plane_does_not_count_for_the_spread() -> None:
+    """As in `equipoise nodes`; its row has the reason."""
+    taint = Taint(key="node-role.kubernetes.io/control-plane", effect="NoSchedule")
+    loads = {"node-a": 9.0, "node-b": 5.0, "plane": 1.0}
+    usage = (a_node_utilization(node, cpu=cpu) for node, cpu in loads.items())
+    state = a_state(*usage, a_placement("node-a"), a_placement("plane", taints=[taint]))
+    summary = state.everything().summary
+    assert summary is not None
+
+    assert (0.4, 0.7) == (summary.spread.cpu, summary.mean.cpu)
+    assert ("", "control plane") == (a_row(state).set_apart, a_row(state, "plane").set_apart)
+    assert {"plane", "node-a", "node-b"} == {row.node for row in state.rows}
 
 
 def test_the_hours_before_the_start_are_the_reviews_of_scorers() -> None:

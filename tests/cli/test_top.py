@@ -198,7 +198,7 @@ def test_the_summary_has_the_spread_and_what_is_known() -> None:
 
     assert summary_line(summary).startswith("spread in points: cpu 70.0 (mean 55.0%), memory 0.0")
     assert "known: 2 of 3 nodes   hot: ?" in summary_line(summary)
-    assert ["hot", "cordoned"] == state_words(NodeRow("node-a", 0.9, 0.5, state="hot", cordoned=True))
+    assert ["hot", "cordoned"] == state_words(NodeRow("node-a", 0.9, 0.5, state="hot", set_apart="cordoned"))
 
 
 async def test_once_without_any_node_fails_with_the_reason(bus: Bus) -> None:

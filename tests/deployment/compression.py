@@ -6,7 +6,7 @@ from typing import Any
 import yaml
 from deployment.base import BASE, NAMESPACE
 
-from equipoise.cli.demo.configuration import COMPRESSION, compressed_document
+from equipoise.cli.demo.configuration import Placement, compressed_document, differences
 from equipoise.cli.demo.manifests import EXCLUDED_NAMESPACE
 
 FACTOR = 225.0
@@ -14,11 +14,12 @@ FACTOR = 225.0
 Document = dict[str, Any]
 
 
-def compressed_configuration() -> Document:
-    return compressed_document(merged(yaml.safe_load((BASE / "equipoise.yaml").read_text()), _overlay()), FACTOR)
+def compressed_configuration(placement: Placement) -> Document:
+    base = yaml.safe_load((BASE / "equipoise.yaml").read_text())
+    return compressed_document(merged(base, _overlay(placement)), FACTOR)
 
 
-def _overlay() -> Document:
+def _overlay(placement: Placement) -> Document:
     """Settings that compression requires, the excluded namespace of the trace, and shorter waits for the test."""
     overlay: Document = {
         "namespaces": {"exclude": ["kube-system", "kube-public", "kube-node-lease", NAMESPACE, EXCLUDED_NAMESPACE]},
@@ -27,7 +28,7 @@ def _overlay() -> Document:
         # Most of the time would be spent waiting for this limit.
         "binder": {"limits": {"evictionsPerCluster": {"max": "2%"}}},
     }
-    for difference in COMPRESSION:
+    for difference in differences(placement, sliced=False):
         overlay = merged(overlay, difference.document)
     return overlay
 

@@ -15,8 +15,10 @@ import yaml
 from deployment.base import NAMESPACE, ROOT, base_documents, base_programs, live_page_documents
 from deployment.certificates import CLIENT_SECRET, Secrets, create_secrets, local_configuration, write_files
 from deployment.compression import FACTOR, Document, compressed_configuration
+from deployment.kustomize import read_kustomization
 from deployment.processes import EXTENDER_PORT, NATS_PORT, Folder, Machine
 
+from equipoise.cli.demo.configuration import Placement
 from equipoise.cli.demo.example import example_trace
 from equipoise.cli.demo.manifests import namespace_documents, node_documents, workload_documents
 from equipoise.cli.demo.node_loads import NodeLoads
@@ -41,6 +43,7 @@ class DeployedCluster(msgspec.Struct, frozen=True, kw_only=True):
     trace: Trace
     loads: NodeLoads
     configuration: Document
+    placement: Placement
     passwords: dict[str, str]
     certificate_secrets: Secrets
     directory: Path
@@ -73,7 +76,10 @@ def constant_trace() -> Trace:
 
 
 @asynccontextmanager
-async def deployed_cluster(binaries: Binaries, directory: Path) -> AsyncIterator[DeployedCluster]:
+async def deployed_cluster(
+    binaries: Binaries, directory: Path, placement: Placement = "extender"
+) -> AsyncIterator[DeployedCluster]:
+    """With `hints`, also the objects of k8s/hints."""
     trace = constant_trace()
     async with (
         Cluster(binaries=binaries) as cluster,
@@ -95,7 +101,8 @@ async def deployed_cluster(binaries: Binaries, directory: Path) -> AsyncIterator
             what="every pod runs",
             timeout=60,
         )
-        await cluster.apply([*base_documents(), *live_page_documents()])
+        hints = read_kustomization(ROOT / "k8s" / "hints") if placement == "hints" else []
+        await cluster.apply([*base_documents(), *live_page_documents(), *hints])
         token = await cluster.service_account_token(NAMESPACE, "equipoise-collector")
         passwords = {user: token_hex(12) for user in USERS}
         yield DeployedCluster(
@@ -103,7 +110,8 @@ async def deployed_cluster(binaries: Binaries, directory: Path) -> AsyncIterator
             binaries=binaries,
             trace=trace,
             loads=NodeLoads(session, cluster.prometheus_url, trace, 2 * STEP_SECONDS),
-            configuration=compressed_configuration(),
+            configuration=compressed_configuration(placement),
+            placement=placement,
             passwords=passwords | {"prometheus-token": token.read_text(), "prometheus-kubeconfig": ""},
             certificate_secrets=create_secrets(directory / "certificates"),
             directory=directory,
@@ -151,7 +159,10 @@ class Installation(msgspec.Struct, frozen=True, kw_only=True):
 
 @asynccontextmanager
 async def running_installation(deployed: DeployedCluster) -> AsyncIterator[Installation]:
-    """Started simultaneously, as Kubernetes does, but NATS last, as if it were missing; with real evictions."""
+    """Started simultaneously, as Kubernetes does, but NATS last, as if it were missing; with real evictions.
+
+    kube-scheduler is configured for the extender only.
+    """
     machine = deployed.machine("base", base_programs([*base_documents(), *live_page_documents()]))
     client = write_files(machine.path / "extender-client", deployed.certificate_secrets[CLIENT_SECRET])
     machine.evict = True
@@ -172,7 +183,8 @@ async def running_installation(deployed: DeployedCluster) -> AsyncIterator[Insta
             group.create_task(machine.ready(service))
     without_bus = {service: task.result() for service, task in waiting.items()}
     installation = Installation(deployed=deployed, machine=machine, extender_client=client, without_bus=without_bus)
-    text = installation.scheduler_configuration((ROOT / "k8s" / "scheduler" / "extender.yaml").read_text())
-    await asyncio.to_thread(deployed.cluster.restart_scheduler, {"extenders": yaml.safe_load(text)["extenders"]})
+    if deployed.placement == "extender":
+        text = installation.scheduler_configuration((ROOT / "k8s" / "scheduler" / "extender.yaml").read_text())
+        await asyncio.to_thread(deployed.cluster.restart_scheduler, {"extenders": yaml.safe_load(text)["extenders"]})
     yield installation
     await asyncio.to_thread(machine.stop)

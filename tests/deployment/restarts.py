@@ -52,6 +52,9 @@ class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     evictions_at_kill: dict[str, int]
     """By service, the number of evictions when it was killed."""
 
+    downtimes: dict[str, tuple[float, float]]
+    """By service, when it was killed and when it was ready again (Unix seconds)."""
+
     limit_violations: int
     protected_evictions: int
     intents: frozenset[str]
@@ -89,7 +92,7 @@ async def kill_each_service(installation: Installation) -> RunResult:
             starting.create_task(started(service, since))
     after = await _wait_until_level(installation)
     await _burst(installation)
-    return await _result(installation, before, after, killed_at, downtimes["binder"])
+    return await _result(installation, before, after, killed_at, downtimes)
 
 
 async def _wait_for_evictions(installation: Installation) -> None:
@@ -120,8 +123,13 @@ async def _burst(installation: Installation) -> None:
 
 
 async def _result(
-    installation: Installation, before: Loads, after: Loads, killed_at: dict[str, int], binder_down: tuple[float, float]
+    installation: Installation,
+    before: Loads,
+    after: Loads,
+    killed_at: dict[str, int],
+    downtimes: dict[str, tuple[float, float]],
 ) -> RunResult:
+    binder_down = downtimes["binder"]
     events = figures.read_audit_log(installation.deployed.cluster.audit_log)
     executed = [eviction for eviction in installation.deployed.cluster.evictions() if eviction.succeeded]
     configuration = installation.deployed.configuration
@@ -140,6 +148,7 @@ async def _result(
         burst=figures.by_node(events.burst(BURST_NAMESPACE, BURST_PODS)),
         evictions=tuple(executed[: len(events.evictions)]),
         evictions_at_kill=killed_at,
+        downtimes=downtimes,
         limit_violations=figures.limit_violations(events, limits),
         protected_evictions=events.protected_evictions(),
         # The stream deletes expired intents. On a slow machine a restart takes longer than an intent's lifetime.

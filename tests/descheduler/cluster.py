@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
-from builders import GIB, a_workload
+from builders import GIB, a_placed_pod, a_workload
 from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bus import subjects
@@ -14,7 +14,7 @@ from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.message import converted
-from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.placement import NodePlacement, PlacedHint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
@@ -95,6 +95,9 @@ class Cluster:
         self.kube = MemoryKube(self.clock)
         self.bus = MemoryBus(self.clock)
         self.usage: dict[str, float] = {}
+        self.hints: dict[str, PlacedHint] = {}
+        """By the name of a pod: the hint with which it was created."""
+
         """Cores by pod UID."""
 
         self.health = Health(configuration_hash="", metrics=CollectorRegistry())
@@ -156,7 +159,17 @@ class Cluster:
             )
             await self.bus.publish(
                 subjects.node_placement(node.metadata.name),
-                NodePlacement(node=node.metadata.name, uid=node.metadata.uid, epoch=1, sequence=self._sequence),
+                NodePlacement(
+                    node=node.metadata.name,
+                    uid=node.metadata.uid,
+                    pods=[
+                        a_placed_pod(pod.metadata.name, placed_at=now, running_since=now, hint=self.hints[name])
+                        for pod in pods
+                        if (name := pod.metadata.name) in self.hints
+                    ],
+                    epoch=1,
+                    sequence=self._sequence,
+                ),
             )
         expected = len(nodes) if expected is None else expected
         cycle = UtilizationCycle(

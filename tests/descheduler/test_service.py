@@ -21,6 +21,7 @@ from equipoise.contracts.kubernetes.objects import (
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
 from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
@@ -321,7 +322,8 @@ async def test_durations_may_be_compressed(cluster: Cluster) -> None:
 
 
 async def test_the_node_of_a_replacement_is_reported(cluster: Cluster) -> None:
-    """Once, in the next decision, with the target of the intent."""
+    """Once, in the next decision, with the target of the intent and the hint of the replacement."""
+    hint = cluster.hints["app0-new"] = PlacedHint(preferred=2, avoided=1, weight=100)
     cluster.hot_and_idle()
     async with running(cluster, max_intents_per_node=1):
         await cluster.pass_time(FIVE_EVALUATIONS)
@@ -340,6 +342,7 @@ async def test_the_node_of_a_replacement_is_reported(cluster: Cluster) -> None:
     )
     (replacement,) = [replacement for decision in cluster.decisions for replacement in decision.replacements]
     assert (replacement.intent_id, replacement.replacement, replacement.placed_on) == (intent.id, "app0-new", "node-c")
+    assert replacement.hint == hint
 
 
 async def test_a_node_without_load_reduction_is_in_cooldown(cluster: Cluster) -> None:

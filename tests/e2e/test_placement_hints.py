@@ -13,7 +13,7 @@ from cli.programs import run
 from cluster_fixtures import StartCluster
 from deployment.base import NAMESPACE, ROOT, base_documents
 from deployment.kustomize import read_documents
-from e2e.hinted_pods import AFFINITIES, HINTED_KEYS, OWN_TERM, UNTOUCHED, Document, pod_of
+from e2e.hinted_pods import AFFINITIES, HINTED_KEYS, OWN_TERM, UNTOUCHED, Document, pod_of, preferred_terms
 from prometheus_client import CollectorRegistry
 
 from equipoise.annotator.service import Annotator
@@ -23,6 +23,7 @@ from equipoise.cli.doctor.checks.hints import probe_pod
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.doctor.run import diagnose
 from equipoise.cli.explain.pod_hint import read_pod_hint
+from equipoise.cli.hints.state import read_hints_state
 from equipoise.cli.service_settings import AllSettings
 from equipoise.contracts.bus.subjects import placement_hint
 from equipoise.contracts.hints.policy import HINTED, NAME
@@ -158,13 +159,6 @@ async def delete_policy(api: Api) -> None:
     await api.request("DELETE", f"{POLICIES}/{NAME}")
 
 
-def preferred(pod: Document) -> list[Document]:
-    """The preferred terms of its node affinity."""
-    affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
-    terms: list[Document] = affinity.get("preferredDuringSchedulingIgnoredDuringExecution", [])
-    return terms
-
-
 # Which pods get hints
 
 
@@ -174,7 +168,7 @@ async def test_a_pod_gets_the_hint_of_its_workload(api: Api, pods: Pods, key: st
     stored = await api.request("GET", f"{API}/namespaces/shop/placementhints/{NAME}")
     pod = await pods.create("shop", **HINTED_KEYS[key])
 
-    assert TERMS == preferred(pod)
+    assert TERMS == preferred_terms(pod)
     assert f"{key}@{stored['metadata']['resourceVersion']}" == pod["metadata"]["annotations"][HINTED]
 
 
@@ -185,7 +179,7 @@ async def test_the_affinity_of_the_user_remains(pods: Pods, affinity: str) -> No
     pod = await pods.create("shop", affinity=AFFINITIES[affinity], **WEB)
     before = [OWN_TERM] if affinity in ("preferred", "both") else []
 
-    assert [*before, *TERMS] == preferred(pod)
+    assert [*before, *TERMS] == preferred_terms(pod)
     found = pod["spec"]["affinity"]
     assert own.get("podAntiAffinity") == found.get("podAntiAffinity")
     required = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -519,6 +513,7 @@ async def test_doctor_proves_that_a_new_pod_gets_its_hint(api: Api, pods: Pods, 
     findings = await doctor(kube)
     await api.patch("/api/v1/namespaces/shop", {"metadata": {"labels": dict.fromkeys(restricted)}})
 
+    assert "on" == (await read_hints_state(kube, SystemClock())).state
     assert {"ok"} == {finding.state for finding in findings}, findings
     assert f"policy {NAME}" in {finding.subject for finding in findings}
     assert ["gets its hint (created in a dry run)"] == [

@@ -53,6 +53,8 @@ async def run_fault(rig: Rig, name: str, seed: int, extent: Extent) -> Result:
         inconclusive = str(error) if isinstance(error, Inconclusive) else "".join(format_exception(error))
         rig.stop_programs()
         rig.recorder.streams_emptied()  # pending intents do not concern the next run
+        if not isinstance(error, Inconclusive):  # it may have left damaged streams
+            await rig.restart_nats_empty()
     if fault.nats_servers > 1:
         rig.recorder.outcomes_refused()
     history = rig.recorder.history(rig.since)

@@ -20,6 +20,8 @@ from uuid import uuid4
 import aiohttp
 from aiohttp import web
 
+from faults.instrumented import SENT
+
 Forward = Callable[[], Awaitable[web.StreamResponse]]
 """Forwards the request and returns the response."""
 
@@ -280,12 +282,13 @@ class FaultProxy:
         key_file: Path | None = None,
         tls: ssl.SSLContext | None = None,
         seed: int = 0,
-        received: Callable[[str], None] | None = None,
+        received: Callable[[str, float | None], None] | None = None,
     ) -> None:
         """Certificate and key are those of the upstream; without them the proxy serves plain HTTP.
 
-        `tls`: for connections to the upstream, instead of one that trusts `ca_file`. `received` is called with the
-        `Audit-ID` of each eviction request when it arrives here, before any rule delays it.
+        `tls`: for connections to the upstream, instead of one that trusts `ca_file`. `received` is called for each
+        eviction request when it arrives here, before any rule delays it: with its `Audit-ID`, and with the Unix time in
+        seconds at which it was sent, if it has the header `X-Sent`.
         """
         self._received = received
         self._upstream = upstream.rstrip("/")
@@ -369,7 +372,8 @@ class FaultProxy:
         body = await request.read()
         if self._received is not None and request.method == "POST" and re.search(EVICTION, request.path_qs):
             request[_NAME] = str(uuid4())
-            self._received(request[_NAME])
+            sent = request.headers.get(SENT)
+            self._received(request[_NAME], None if sent is None else float(sent))
         rule = next((rule for rule in self._rules if rule.matches(request, self._random)), None)
         self._open[id(request)] = request
         try:

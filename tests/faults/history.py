@@ -26,7 +26,7 @@ class Post(Value, frozen=True, kw_only=True):
     """When the API server received it."""
 
     sent: float | None = None
-    """When it arrived at the proxy between the binder and the API server; None: it did not go through it."""
+    """When the binder sent it; None: it did not go through the proxy between the binder and the API server."""
 
     namespace: str = "shop"
     pod: str

@@ -20,6 +20,12 @@ from pathlib import Path
 from types import FrameType
 from typing import TextIO
 
+from aiohttp import ClientRequest, ClientResponse
+from aiohttp.connector import Connection
+
+SENT = "X-Sent"
+"""The header of eviction requests with the Unix time in seconds at which they were written to their connection."""
+
 PERIOD = 0.2
 """Seconds between two measurements."""
 
@@ -74,6 +80,18 @@ def measure(policy: Policy, samples: TextIO) -> None:
                 samples.flush()
 
 
+def mark_evictions() -> None:
+    """The proxy that reads an eviction request may itself wait for a CPU: it does not know when it was sent."""
+    send = ClientRequest.send
+
+    async def send_marked(request: ClientRequest, connection: Connection) -> ClientResponse:
+        if request.method == "POST" and request.url.path.endswith("/eviction"):
+            request.headers[SENT] = str(real_time())
+        return await send(request, connection)
+
+    ClientRequest.send = send_marked  # type: ignore[method-assign]
+
+
 def main() -> None:
     module, control, samples = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     offset = 0.0
@@ -90,6 +108,7 @@ def main() -> None:
     apply()
     time.time = lambda: real_time() + offset  # noqa: TID251  a machine with another clock
     signal.signal(signal.SIGUSR1, on_signal)
+    mark_evictions()
     policy = Policy()
     asyncio.set_event_loop_policy(policy)
     threading.Thread(target=measure, args=(policy, samples.open("a")), daemon=True).start()

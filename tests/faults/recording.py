@@ -58,7 +58,7 @@ class Recorder:
         self._clock = clock
         self._audit_log = audit_log
         self.sent: dict[str, float] = {}
-        """When eviction requests arrived at the proxy, by `Audit-ID`."""
+        """When eviction requests were sent, by `Audit-ID`; those without that time: when they arrived at the proxy."""
         self.storing = True
         """False: nats-server stores nothing, so an outcome that it forwards is not published yet."""
 

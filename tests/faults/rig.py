@@ -660,7 +660,7 @@ async def rig(binaries: Binaries, directory: Path | None = None) -> AsyncIterato
                 ca_file=cluster.ca_file,
                 cert_file=certificates / "apiserver.crt",
                 key_file=certificates / "apiserver.key",
-                received=lambda request: started.recorder.sent.update({request: clock.now()}),
+                received=lambda request, sent: started.recorder.sent.update({request: sent or clock.now()}),
             )
         )
         started.prometheus = await stack.enter_async_context(FaultProxy(cluster.prometheus_url, cluster.free_port()))

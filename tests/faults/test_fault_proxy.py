@@ -30,6 +30,7 @@ from faults.fault_proxy import (
     rewrite,
     status,
 )
+from faults.instrumented import SENT
 
 
 class Upstream:
@@ -90,10 +91,10 @@ async def test_requests_and_responses_are_forwarded(proxy: FaultProxy, client: A
 
 
 async def test_eviction_requests_are_named_when_they_arrive(upstream: Upstream) -> None:
-    """Before a rule delays them; the server gets the name, which is in its audit log."""
-    received: list[str] = []
+    """Before a rule delays them, with the time at which they were sent; the name is in the server's audit log."""
+    received: list[tuple[str, float | None]] = []
     async with upstream.server() as server:
-        proxy = FaultProxy(str(server.make_url("/")), unused_port(), received=received.append)
+        proxy = FaultProxy(str(server.make_url("/")), unused_port(), received=lambda *found: received.append(found))
         async with proxy, aiohttp.ClientSession(proxy.url) as client:
             rule = proxy.rule(hold)
             response = asyncio.create_task(response_of(client, "/pods/a/eviction", "POST"))
@@ -105,8 +106,10 @@ async def test_eviction_requests_are_named_when_they_arrive(upstream: Upstream) 
             rule.lift()
             await response
             await response_of(client, "/pods/a/eviction")
-    assert upstream.names == [received[0], None]
-    assert len(received) == 1
+            async with client.post("/pods/a/eviction", headers={SENT: "12.5"}):
+                pass
+    assert upstream.names == [received[0][0], None, received[1][0]]
+    assert [sent for _, sent in received] == [None, 12.5]
 
 
 async def test_a_held_response_is_that_of_the_time_of_the_request(

@@ -120,6 +120,7 @@ NOTHING_HAPPENED = (
     "Requests of kube-scheduler",
     "Connections closed",
     "Neutral scores",
+    "Placed pods by their hint, per hour",
     "Advice",
 )
 """Panels of errors and other events."""

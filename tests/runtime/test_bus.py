@@ -39,7 +39,7 @@ async def world(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         yield world
 
 
-async def say(world: World, node: str, cpu: float = 1.0) -> None:
+async def publish_node(world: World, node: str, cpu: float = 1.0) -> None:
     await world.bus.publish(subjects.node_utilization(node), a_node_utilization(node, cpu=cpu))
 
 
@@ -72,14 +72,14 @@ class Workers:
 
 async def test_subscribe_latest_delivers_last_values_and_then_new_messages(world: World) -> None:
     """When subscribe_latest returns, the last value of every subject was handled; then new messages follow."""
-    await say(world, "a", cpu=1)
-    await say(world, "a", cpu=2)
-    await say(world, "b", cpu=3)
+    await publish_node(world, "a", cpu=1)
+    await publish_node(world, "a", cpu=2)
+    await publish_node(world, "b", cpu=3)
     received: Received[NodeUtilization] = Received()
     await world.bus.subscribe_latest(NODES, NodeUtilization, received)
     assert [(m.node, m.windows["5m"].mean.cpu) for m in received.messages] == [("a", 2), ("b", 3)]
     assert all(delivery.replayed for delivery in received.deliveries)
-    await say(world, "a", cpu=4)
+    await publish_node(world, "a", cpu=4)
     await received.until(3)
     assert received.messages[2].windows["5m"].mean.cpu == 4
     assert not received.deliveries[2].replayed
@@ -89,7 +89,7 @@ async def test_subscribe_latest_without_values_returns_at_once(world: World) -> 
     """It returns at once when there are no values; later messages are delivered."""
     received: Received[NodeUtilization] = Received()
     await world.bus.subscribe_latest(NODES, NodeUtilization, received)
-    await say(world, "a")
+    await publish_node(world, "a")
     await received.until(1)
     assert not received.deliveries[0].replayed
 
@@ -99,7 +99,7 @@ async def test_subscribe_latest_delivers_only_what_matches_the_pattern(world: Wo
     await world.inject(subjects.utilization_cycle("all"), b"{}")
     received: Received[NodeUtilization] = Received()
     await world.bus.subscribe_latest(NODES, NodeUtilization, received)
-    await say(world, "a")
+    await publish_node(world, "a")
     await received.until(1)
     assert [m.node for m in received.messages] == ["a"]
     assert world.bus.errors.total("unreadable") == 0
@@ -115,12 +115,12 @@ async def test_a_subject_without_a_stream_has_no_last_values(world: World) -> No
 
 async def test_subscribe_delivers_messages_published_from_now_on(world: World) -> None:
     """Messages published after the subscription are delivered, whether a stream stores them or not."""
-    await say(world, "a")
+    await publish_node(world, "a")
     nodes: Received[NodeUtilization] = Received()
     health: Received[Heartbeat] = Received()
     await world.bus.subscribe(NODES, NodeUtilization, nodes)
     await world.bus.subscribe(f"{subjects.PREFIX}.health.>", Heartbeat, health)
-    await say(world, "b")
+    await publish_node(world, "b")
     receipt = await world.bus.publish(subjects.health("scorer", "one"), a_heartbeat())
     await nodes.until(1)
     await health.until(1)
@@ -132,7 +132,7 @@ async def test_names_with_dots_are_one_token(world: World) -> None:
     """A node whose name has dots matches a pattern with one token for the name."""
     received: Received[NodeUtilization] = Received()
     await world.bus.subscribe_latest(NODES, NodeUtilization, received)
-    await say(world, "ip-10-0-0-1.eu.internal")
+    await publish_node(world, "ip-10-0-0-1.eu.internal")
     await received.until(1)
     assert received.deliveries[0].subject.endswith(".ip-10-0-0-1_eu_internal")
     assert received.messages[0].node == "ip-10-0-0-1.eu.internal"
@@ -169,7 +169,7 @@ async def test_a_message_that_cannot_be_decoded_is_counted_and_skipped(world: Wo
     await world.bus.subscribe_latest(NODES, NodeUtilization, followed)
     await world.bus.subscribe(NODES, NodeUtilization, listened)
     await world.inject(subjects.node_utilization("worse"), b"\xff no JSON")
-    await say(world, "a")
+    await publish_node(world, "a")
     await followed.until(1)
     await listened.until(1)
     assert [m.node for m in followed.messages + listened.messages] == ["a", "a"]
@@ -186,7 +186,7 @@ async def test_a_message_that_was_published_for_another_subject_is_counted_and_s
     await world.bus.subscribe_latest(NODES, NodeUtilization, followed)
     assert followed.messages == []
     assert world.bus.errors.total("redirected") == 1
-    await say(world, "a")
+    await publish_node(world, "a")
     await followed.until(1)
     assert not followed.deliveries[0].replayed
 
@@ -199,7 +199,7 @@ async def test_a_message_of_another_type_is_counted_and_skipped(world: World) ->
     await world.bus.subscribe_latest(NODES, NodeUtilization, followed)
     assert followed.messages == []
     assert world.bus.errors.total("other_type") == 1
-    await say(world, "a")
+    await publish_node(world, "a")
     await followed.until(1)
     assert world.bus.errors.total("unreadable") == 0
 
@@ -227,8 +227,8 @@ async def test_a_handler_that_fails_gets_the_next_message(world: World) -> None:
             raise RuntimeError("boom")
 
     await world.bus.subscribe_latest(NODES, NodeUtilization, on_utilization)
-    await say(world, "a")
-    await say(world, "b")
+    await publish_node(world, "a")
+    await publish_node(world, "b")
     await received.until(2)
     assert world.bus.errors.total("handler") == 1
 
@@ -395,7 +395,7 @@ async def test_messages_published_because_of_a_message_have_its_trace(world: Wor
     await world.bus.subscribe_latest(NODES, NodeUtilization, on_utilization)
     await world.bus.subscribe(NODES, NodeUtilization, on_utilization)
     async with world.observing() as observed:
-        await say(world, "a")
+        await publish_node(world, "a")
         utilization, *handled = await observed.headers(3)
     async with world.observing() as observed:
         await world.bus.request(subjects.SCORE_EXPLAIN, REQUEST, Explanation, timeout=PATIENCE)
@@ -554,7 +554,7 @@ async def test_a_message_that_is_too_large_raises_too_large(world: World) -> Non
 
     with pytest.raises(TooLarge, match=r"utilization\.node\.a.*bytes"):
         await world.bus.publish(subjects.node_utilization("a"), Large(text="x" * 2**20))
-    await say(world, "a")
+    await publish_node(world, "a")
 
 
 async def test_without_a_connection_nothing_is_published_also_not_later(world: World) -> None:
@@ -588,7 +588,7 @@ async def test_everything_continues_after_a_lost_connection(world: World) -> Non
     followed: Received[NodeUtilization] = Received()
     listened: Received[NodeUtilization] = Received()
     workers = Workers()
-    await say(world, "a")
+    await publish_node(world, "a")
     await world.bus.subscribe_latest(NODES, NodeUtilization, followed)
     await world.bus.subscribe(NODES, NodeUtilization, listened)
     working = asyncio.create_task(world.bus.work(EvictionIntent, workers))
@@ -598,7 +598,7 @@ async def test_everything_continues_after_a_lost_connection(world: World) -> Non
     await world.reconnect()
     await followed.until(2)
     assert followed.deliveries[1].replayed
-    await say(world, "b")
+    await publish_node(world, "b")
     await intend(world, "web-2")
     await followed.until(lambda deliveries: deliveries[-1].message.node == "b")
     await listened.until(1)

@@ -21,7 +21,7 @@ from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.utilization import NodeUtilization
-from equipoise.runtime.bus import BusUnavailable, Endpoint, NotPermitted, connect
+from equipoise.runtime.bus import BusUnavailable, Delivery, Endpoint, NotPermitted, connect
 from equipoise.runtime.bus.connection import NatsConnection
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.nats_bus import open_bus
@@ -43,8 +43,33 @@ async def world(tmp_path: Path) -> AsyncIterator[NatsWorld]:
         yield world
 
 
-async def say(world: NatsWorld, node: str) -> None:
+async def publish_node(world: NatsWorld, node: str) -> None:
     await world.bus.publish(subjects.node_utilization(node), a_node_utilization(node))
+
+
+async def test_messages_that_have_arrived_do_not_keep_others_waiting(world: NatsWorld) -> None:
+    """While a hundred messages are handled one after the other, other tasks have their turn in between."""
+    turns, seen = 0, []
+
+    async def handle(delivery: Delivery[NodeUtilization]) -> None:
+        seen.append(turns)
+        end = time.perf_counter() + 0.001  # longer than a turn
+        while time.perf_counter() < end:
+            pass
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    for number in range(100):
+        await publish_node(world, f"node-{number}")
+    counting = asyncio.create_task(count_turns())
+    await world.bus.subscribe_latest(NODES, NodeUtilization, handle)
+    counting.cancel()
+
+    assert len(set(seen)) == len(seen) == 100
 
 
 class Padding(msgspec.Struct):
@@ -116,7 +141,7 @@ async def test_a_publisher_can_be_cancelled_at_any_time(world: NatsWorld, with_r
     async with asyncio.timeout(PATIENCE):
         await asyncio.wait([publishing])
         assert publishing.cancelled()
-        await say(world, "a")
+        await publish_node(world, "a")
 
 
 async def test_a_password_is_read_again_at_every_connection(tmp_path: Path) -> None:
@@ -161,7 +186,7 @@ async def test_the_connection_is_encrypted_and_both_sides_are_known(tmp_path: Pa
 async def test_a_deleted_consumer_is_created_again(world: NatsWorld) -> None:
     """When someone deletes a follower's consumer, the last values come again and then what is new."""
     received: Received[NodeUtilization] = Received()
-    await say(world, "a")
+    await publish_node(world, "a")
     await world.bus.subscribe_latest(NODES, NodeUtilization, received)
     async with await nats.connect(world.settings.url) as client:
         stream = client.jetstream()
@@ -169,7 +194,7 @@ async def test_a_deleted_consumer_is_created_again(world: NatsWorld) -> None:
         assert consumer.name.startswith("scorer-")
         await stream.delete_consumer("EQUIPOISE_UTILIZATION", consumer.name)
     await received.until(2)
-    await say(world, "b")
+    await publish_node(world, "b")
     await received.until(3)
     assert [(d.message.node, d.replayed) for d in received.deliveries] == [("a", True), ("a", True), ("b", False)]
     assert world.bus.errors.total("follow") == 1
@@ -184,7 +209,7 @@ async def test_a_server_that_stops_is_detected_by_missing_heartbeats(world: Nats
         signal_server(world, signal.SIGSTOP)
         await eventually(lambda: bus.errors.total("stalled") > before)
         signal_server(world, signal.SIGCONT)
-        await say(world, "a")
+        await publish_node(world, "a")
         await received.until(1)
         await eventually(lambda: list(bus.problems) == [])
 
@@ -296,17 +321,17 @@ async def test_a_message_too_large_among_many_is_counted_and_shown(world: NatsWo
 async def test_what_waits_for_its_acknowledgement_fails_when_the_connection_is_lost(world: NatsWorld) -> None:
     """A message under way when the server dies raises BusUnavailable, and is not sent again by itself."""
     signal_server(world, signal.SIGSTOP)
-    saying = asyncio.create_task(say(world, "a"))
-    await asyncio.wait([saying], timeout=0.1)
+    publishing = asyncio.create_task(publish_node(world, "a"))
+    await asyncio.wait([publishing], timeout=0.1)
     signal_server(world, signal.SIGKILL)
     async with asyncio.timeout(PATIENCE):
         with pytest.raises(BusUnavailable, match="lost"):
-            await saying
+            await publishing
     await world.disconnect()
     await world.reconnect()
     received: Received[NodeUtilization] = Received()
     await world.bus.subscribe_latest(NODES, NodeUtilization, received)
-    await say(world, "b")
+    await publish_node(world, "b")
     await received.until(1)
     assert [m.node for m in received.messages] == ["b"]
 
@@ -315,17 +340,17 @@ async def test_bytes_that_were_not_written_are_not_written_later(world: NatsWorl
     """What a stuck connection could not write is dropped with it: it would arrive long after its time."""
     signal_server(world, signal.SIGSTOP)
     # The first ones fill the socket and block the writing, so that the others wait in the client.
-    saying = [asyncio.create_task(say_padding(world, f"n{n}")) for n in range(15)]
-    await asyncio.wait(saying, timeout=0.2)
-    saying += [asyncio.create_task(say_padding(world, f"m{n}")) for n in range(5)]
-    await asyncio.wait(saying, timeout=0.2)
+    publishing = [asyncio.create_task(say_padding(world, f"n{n}")) for n in range(15)]
+    await asyncio.wait(publishing, timeout=0.2)
+    publishing += [asyncio.create_task(say_padding(world, f"m{n}")) for n in range(5)]
+    await asyncio.wait(publishing, timeout=0.2)
     assert world.bus._link.client.pending_data_size > 0
     signal_server(world, signal.SIGKILL)
-    await asyncio.wait(saying, timeout=PATIENCE)
-    assert {type(task.exception()) for task in saying} == {BusUnavailable}
+    await asyncio.wait(publishing, timeout=PATIENCE)
+    assert {type(task.exception()) for task in publishing} == {BusUnavailable}
     await world.disconnect()
     await world.reconnect()
-    await say(world, "b")
+    await publish_node(world, "b")
     async with await nats.connect(world.settings.url) as client:
         state = (await client.jetstream().stream_info("EQUIPOISE_UTILIZATION")).state
     assert state.messages == 1

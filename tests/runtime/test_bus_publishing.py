@@ -76,7 +76,7 @@ async def a_bus(acknowledged: int) -> NatsBus:
 def test_messages_sent_together_share_one_deadline(acknowledged: int) -> None:
     """A stream without a leader costs the patience for one response, however many messages wait for theirs."""
 
-    async def say() -> None:
+    async def publish_node() -> None:
         bus = await a_bus(acknowledged)
         if acknowledged:
             assert await bus.publish_many(MANY) == acknowledged
@@ -85,4 +85,4 @@ def test_messages_sent_together_share_one_deadline(acknowledged: int) -> None:
                 await bus.publish_many(MANY)
         assert bus.errors.total("publish") == len(MANY) - acknowledged
 
-    assert run(say()) == RESPONSE_TIMEOUT
+    assert run(publish_node()) == RESPONSE_TIMEOUT

@@ -169,6 +169,20 @@ async def test_a_queue_that_lost_messages_is_named_and_delivers_again_after_setu
     working.cancel()
 
 
+async def test_setup_names_what_to_do_about_damaged_files(world: NatsWorld) -> None:
+    """nats-server keeps such a stream offline."""
+    await world.disconnect()
+    [file] = world.directory.rglob(f"{INTENTS.name}/obs/{WORKERS}/meta.inf")
+    file.write_bytes(file.read_bytes().replace(b'"metadata"', b'"metadati"'))
+    await world.reconnect()
+    with pytest.raises(BusError, match=rf"{INTENTS.name}: .*offline.*nats stream rm"):
+        await setup_streams(world.settings, intent_max_age=60)
+    async with await nats.connect(world.settings.url) as client:
+        await client.jetstream().delete_stream(INTENTS.name)
+    await setup_streams(world.settings, intent_max_age=60)
+    await world.bus.publish(SUBJECT, an_intent())
+
+
 async def test_a_lost_stream_is_named_and_followed_again_once_setup_has_created_it(world: NatsWorld) -> None:
     """By the subscriber, before any message is published; no restart is necessary."""
     received: Received[NodeUtilization] = Received()

@@ -58,19 +58,18 @@ def node_loads(
 
 
 def flat(load: Array) -> Array:
-    """resources × nodes × slots: the load of the shortest window, all day."""
-    return np.repeat(load[:, 0, :].T[:, :, np.newaxis], SLOTS, axis=2)
+    """nodes × resources × slots: the load of the shortest window, all day."""
+    return np.repeat(load[:, 0, :, np.newaxis], SLOTS, axis=2)
 
 
 def daily_loads(share: Array, cluster: Array) -> DailyLoads:
-    """The daily loads of nodes (resources × nodes × slots) in a cluster with the daily loads `cluster`."""
-    known = ~np.isnan(cluster).any(axis=(0, 2))
+    """The daily loads of nodes (nodes × resources × slots) in a cluster with the daily loads `cluster`."""
+    known = ~np.isnan(cluster).any(axis=(1, 2))
     return DailyLoads(
         share=share,
         peak=share.max(axis=2),
         reserved=np.zeros(share.shape[:2]),
-        rows=np.arange(share.shape[1]),
-        mean=cluster[:, known].sum(axis=1) / max(1, known.sum()),
+        mean=cluster[known].sum(axis=0) / max(1, known.sum()),
         base=np.full(2, 100.0),
     )
 

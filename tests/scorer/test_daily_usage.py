@@ -17,6 +17,8 @@ from equipoise.scorer.state.daily_usage import DailyUsage
 WEB = Workload(kind="Deployment", group="apps", namespace="shop", name="web")
 USAGE: UsageOf = pod_usage({}, load=LoadSettings(), chain=("measured", "request", "limit", "default"), now=NOW)
 BASE = np.array([10.0, 64 * GIB])
+NONE = np.zeros((1, 2))
+"""Nothing is reserved."""
 
 
 def a_profile(cpu: list[float | None], memory: list[float | None] | None = None) -> WorkloadUtilization:
@@ -47,7 +49,7 @@ def cores_per_hour(pods: list[str], profile: WorkloadUtilization | None, termina
         msgspec.structs.replace(a_placed_pod(name, workload=WEB), terminating=name == terminating) for name in pods
     ]
     daily.update(0, utilization_of(placed), a_placement("a", placed), USAGE, BASE)
-    found: list[float] = (10.0 * daily.loads(np.array([0]), None, NOW).share[0, 0]).tolist()
+    found: list[float] = (10.0 * daily.loads(np.array([0]), NONE, NOW).share[0, 0]).tolist()
     return found
 
 
@@ -76,9 +78,9 @@ def test_the_mean_is_that_of_known_nodes() -> None:
         utilization = msgspec.structs.replace(a_node_utilization("a", cores), system=Resources(cpu=cores, memory=0.0))
         daily.update(row, utilization, a_placement("a", []), USAGE, BASE)
 
-    assert np.allclose(daily.loads(np.array([0]), None, NOW).mean[0], 0.3)
+    assert np.allclose(daily.loads(np.array([0]), NONE, NOW).mean[0], 0.3)
     daily.clear(1)
-    assert np.allclose(daily.loads(np.array([0]), None, NOW + 10).mean[0], 0.2)
+    assert np.allclose(daily.loads(np.array([0]), NONE, NOW + 10).mean[0], 0.2)
 
 
 def test_changed_profiles_and_pods_count_from_the_nodes_next_message_on() -> None:
@@ -90,7 +92,7 @@ def test_changed_profiles_and_pods_count_from_the_nodes_next_message_on() -> Non
 
     def cores(placement: NodePlacement) -> float:
         daily.update(0, utilization_of(pods), placement, USAGE, BASE)
-        return round(10 * float(daily.loads(np.array([0]), None, NOW).share[0, 0, 0]), 6)
+        return round(10 * float(daily.loads(np.array([0]), NONE, NOW).share[0, 0, 0]), 6)
 
     found = [cores(both)]
     for level in (1.0, 1.0, 2.0):

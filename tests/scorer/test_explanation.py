@@ -10,7 +10,7 @@ from scorer.clusters import a_cycle, a_demand, a_pod, a_scoring_state, an_outcom
 
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation, NodeExplanation, WindowExplanation
-from equipoise.contracts.messages.placement import GonePod, PlacedPod
+from equipoise.contracts.messages.placement import GonePod, PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
 from equipoise.contracts.numeric import Array
@@ -247,6 +247,15 @@ def test_the_demand_of_a_placed_pod_is_estimated_as_if_it_were_pending() -> None
     explanation = explain(state, WEB_1, NOW)
 
     assert (explanation.demand.cpu, explanation.demand_sources["cpu"]) == (3.0, "measured")
+
+
+@pytest.mark.parametrize("hint", [None, PlacedHint(), PlacedHint(preferred=2, avoided=1, weight=50)])
+def test_an_explanation_has_the_hint_of_a_placed_pod(hint: PlacedHint | None) -> None:
+    """Unknown remains unknown."""
+    state = a_scoring_state(CORES)
+    state.on_placement(a_placement("over", [a_placed_pod("web-1", hint=hint)], sequence=2), NOW)
+
+    assert explain(state, WEB_1, NOW).placed_hint == hint
 
 
 def test_of_two_pods_with_a_name_the_one_that_is_not_terminating_is_explained() -> None:

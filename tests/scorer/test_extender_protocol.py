@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from builders import GIB, a_workload
 from hypothesis import given
@@ -19,6 +20,7 @@ from equipoise.scorer.decisions.extender_protocol import (
     InvalidRequest,
     parse_request,
     write_filter_result,
+    write_priorities,
 )
 from equipoise.scorer.decisions.filtering import FilteredNodes
 
@@ -70,6 +72,14 @@ def test_requests_of_a_real_kube_scheduler_are_parsed(path: Path, case: Callable
     assert (request.objects is None) == path.stem.endswith("-names")
     assert SECRET in str(document)
     assert SECRET not in repr(request.pod)
+
+
+@given(scores=st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), st.integers(0, 100)))
+def test_priorities_are_json_whatever_the_names_are(scores: dict[str, int]) -> None:
+    """Quotes, backslashes and control characters are escaped; the order is kept."""
+    body = write_priorities(list(scores), np.array(list(scores.values()), np.intp))
+
+    assert json.loads(body) == [{"Host": host, "Score": score} for host, score in scores.items()]
 
 
 def test_node_objects_are_returned_unchanged() -> None:

@@ -61,6 +61,18 @@ def test_requests_are_a_share_of_the_base_in_the_order_of_the_loads(table: NodeT
     assert table.requested().tolist() == [[0.4, 0.25], [0.0, 0.0]]
 
 
+def test_nodes_without_ordinary_pods_are_not_counted(table: NodeTable) -> None:
+    """Their load cannot be leveled."""
+    taint = Taint(key="node-role.kubernetes.io/control-plane", effect="NoSchedule")
+    apart = {"plane": {"taints": [taint]}, "cordoned": {"cordoned": True}, "silent": {"ready": False}, "node-a": {}}
+    for node, fields in apart.items():
+        table.on_utilization(a_node_utilization(node, 3.0), NOW)
+        table.on_placement(a_placement(node, **fields), NOW)
+
+    assert ["node-a"] == table.current_load(NOW)[0]
+    assert 1 == len(table.requested())
+
+
 def test_a_node_without_messages_is_unknown(table: NodeTable) -> None:
     """Also in an empty table."""
     assert np.isnan(cpu_of(table, "nowhere")).all()

@@ -17,7 +17,7 @@ NIGHT = 1.0 - DAY
 
 def nodes_with(cpu: list[Array], memory: list[Array] | None = None, now: list[float] | None = None) -> CandidateNodes:
     """Nodes of 100 cores and bytes with these daily loads, as shares; `now` is the current load in percent."""
-    share = np.array([cpu, memory or [np.full(SLOTS, 0.3)] * len(cpu)])
+    share = np.array([*zip(cpu, memory or [np.full(SLOTS, 0.3)] * len(cpu), strict=True)])
     nodes = node_loads(evenly(now or [50.0] * len(cpu)))
     return msgspec.structs.replace(nodes, daily=daily_loads(share, share))
 

@@ -54,12 +54,12 @@ def test_a_hostname_that_two_nodes_have_counts_once() -> None:
 def test_without_nodes_there_is_no_hint() -> None:
     """An empty hint would replace nothing."""
     assert workload_hint([], [], [], SETTINGS) is None
-    assert hint_for_replacements(None, [], [], SETTINGS) is None
+    assert hint_for_replacements(None, [], [], [], SETTINGS) is None
 
 
 def test_a_replacement_has_a_hint_also_if_its_workload_has_none() -> None:
     """The intended target, and the node that the evicted pod left."""
-    hint = hint_for_replacements(None, ["target"], ["left"], SETTINGS)
+    hint = hint_for_replacements(None, ["target"], [], ["left"], SETTINGS)
 
     assert hint is not None
     assert [(100, ("target",))] == [(term.weight, term.hostnames) for term in hint.prefer]
@@ -72,7 +72,7 @@ def test_a_target_has_the_highest_weight() -> None:
     settings = msgspec.structs.replace(SETTINGS, terms=6, preferred_weight=100)
     names = [f"node-{grade}" for grade in range(settings.grades, 0, -1)]
     hint = workload_hint(names, range(settings.grades, 0, -1), [], settings)
-    led = hint_for_replacements(hint, ["node-1"], [], settings)
+    led = hint_for_replacements(hint, ["node-1"], ["node-2"], [], settings)
 
     assert led is not None
     assert ["node-1", *names[:-1]] == [name for name, _ in led.weights.most_common()]
@@ -81,7 +81,25 @@ def test_a_target_has_the_highest_weight() -> None:
 
 def test_a_node_that_a_pod_left_is_no_target_of_another_one() -> None:
     """Two evictions that cross: the nodes would exchange their pods."""
-    hint = hint_for_replacements(None, ["a", "b"], ["a"], SETTINGS)
+    hint = hint_for_replacements(None, ["a", "b"], ["c"], ["a", "c"], SETTINGS)
 
     assert hint is not None
     assert [("b",)] == [term.hostnames for term in hint.prefer]
+
+
+def test_beside_a_target_other_nodes_count_little() -> None:
+    """Others that may be the target come second. kube-scheduler scales the weights if no target is feasible."""
+    before = workload_hint(["a", "b", "c"], [3, 2, 1], ["d"], SETTINGS)
+    hint = hint_for_replacements(before, ["target"], ["b", "target"], [], SETTINGS)
+
+    assert hint is not None
+    assert {"target": 100, "b": 80, "a": 5, "c": 2, "d": -5} == hint.weights
+
+
+def test_without_a_target_there_are_no_other_ones() -> None:
+    """The replacement was placed; only the node that the pod left is still avoided."""
+    before = workload_hint(["a", "b", "c"], [3, 2, 1], ["d"], SETTINGS)
+    hint = hint_for_replacements(before, [], ["b"], ["a"], SETTINGS)
+
+    assert hint is not None
+    assert {"b": 32, "c": 16, "a": -50, "d": -50} == hint.weights

@@ -1,14 +1,17 @@
 """The configuration of the services and the objects of the cluster.
 
 Settings that decide how long a failure lasts have their defaults: Leases of shards and annotators (15, 30 and 8 s),
-freshness of samples (120 and 180 s), dead-bands, write rates and network timeouts. Settings that delay a change of
-usage without any failure are compressed, so that a change is visible within a minute: the window is 10 s instead of
-5 minutes, queried every 2 s instead of 15 and scraped every second, and an annotation may change every 15 s instead
-of once per minute.
+freshness of samples (120 and 180 s), validity of hints (300 s), dead-bands, write rates and network timeouts. Settings
+that delay a change of usage without any failure are compressed, so that a change is visible within a minute: the window
+is 10 s instead of 5 minutes, queried every 2 s instead of 15 and scraped every second; an annotation may change every
+15 s instead of once per minute; hints are computed every 2 s instead of 15.
 """
 
 from collections.abc import Mapping
 from typing import Any
+
+from deployment.base import ROOT
+from deployment.kustomize import read_kustomization
 
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.testbed import objects
@@ -17,6 +20,9 @@ from equipoise.testbed.objects import constant_usage_annotations
 Document = dict[str, Any]
 
 NAMESPACE = "shop"
+ARRIVING = "launch"
+"""Namespace of the Deployment `ARRIVING`, whose pods kube-scheduler places. They use nearly nothing."""
+
 OWN = "equipoise-system"
 NODES = tuple(f"node-{number}" for number in range(10))
 """As many as one explanation contains."""
@@ -47,8 +53,12 @@ def usage(cores: float) -> dict[str, str]:
 
 
 def manifests() -> list[Document]:
-    """One Deployment with one pod per node; the first half of the nodes is hot."""
-    documents = [objects.namespace(NAMESPACE), objects.namespace(OWN)]
+    """One Deployment with one pod per node; the first half of the nodes is hot. The policy of placement hints, and a
+    workload that gets them."""
+    documents = [objects.namespace(name) for name in (NAMESPACE, ARRIVING, OWN)]
+    documents += read_kustomization(ROOT / "k8s" / "hints")
+    template = objects.pod_template(ARRIVING, annotations=constant_usage_annotations(10.0, 1.0))
+    documents.append(objects.deployment(ARRIVING, template, namespace=ARRIVING))
     for number, node in enumerate(NODES):
         template = objects.pod_template(
             workload_on(node),
@@ -68,8 +78,9 @@ def document(
         "annotator": {
             "nodes": {"minChange": 100 * BAND, "minInterval": "15s", "refreshPeriod": "30m"},
             "workloads": {"minChange": 100 * WORKLOAD_BAND, "minInterval": "15s", "refreshPeriod": "6h"},
+            "hints": {"enabled": True, "minInterval": f"{REFRESH_SECONDS:g}s"},
         },
-        "scorer": {},
+        "scorer": {"hints": {"enabled": True, "interval": f"{REFRESH_SECONDS:g}s"}},
     }
     return {
         "apiVersion": "equipoise.dev/v1alpha1",

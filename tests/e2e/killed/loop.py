@@ -13,11 +13,13 @@ from typing import Any
 
 import aiohttp
 import yaml
+from e2e.hinted_pods import pod_of, preferred_terms
 from e2e.killed import configuration
-from e2e.killed.configuration import HOT, IDLE, NODES
+from e2e.killed.configuration import ARRIVING, HOT, IDLE, NODES
 
 from equipoise.annotator.decisions.replicas import SELECTOR, live_members
 from equipoise.contracts.bus.subjects import PREFIX, SCORE_EXPLAIN, ServiceName
+from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.annotations import read_node_load, read_workload_usage
 from equipoise.contracts.kubernetes.objects import Lease
 from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
@@ -135,6 +137,20 @@ class Loop:
             change = {"metadata": {"annotations": configuration.usage(self._cores[pod["spec"]["nodeName"]])}}
             await self.api.request("PATCH", f"{path}/{pod['metadata']['name']}", change, content_type=MERGE)
 
+    async def add_pod(self) -> None:
+        """Whatever does not run, the unconfigured kube-scheduler places it, and it has the hint of its workload."""
+        path = f"/api/v1/namespaces/{ARRIVING}/pods"
+        before = {pod["metadata"]["name"] for pod in (await self.api.request("GET", path))["items"]}
+        deployment = f"/apis/apps/v1/namespaces/{ARRIVING}/deployments/{ARRIVING}"
+        await self.api.patch(deployment, {"spec": {"replicas": len(before) + 1}})
+        pods = await self.api.wait(
+            path,
+            lambda pods: sum("nodeName" in pod["spec"] for pod in pods["items"]) > len(before),
+            what="a new pod is placed",
+        )
+        (new,) = (pod for pod in pods["items"] if pod["metadata"]["name"] not in before)
+        assert HINTED in new["metadata"].get("annotations", {}), "a new pod has no placement hint"
+
     async def start_all(self) -> None:
         """Start the processes that do not run; wait until work is shared and all values are correct."""
         for program in self.programs.values():
@@ -188,8 +204,13 @@ class Loop:
         return not await self.errors()
 
     async def errors(self) -> list[str]:
-        """Wrong or missing values in annotations, cycles and scores."""
-        return [*await self._annotation_errors(), *self._cycle_errors(), *await self._score_errors()]
+        """Wrong or missing values in annotations, cycles, scores and the hints of new pods."""
+        return [
+            *await self._annotation_errors(),
+            *self._cycle_errors(),
+            *await self._score_errors(),
+            *await self._hint_errors(),
+        ]
 
     async def _annotation_errors(self) -> list[str]:
         errors = []
@@ -246,6 +267,21 @@ class Loop:
         if hottest >= idlest:
             errors.append(f"a hot node scores {hottest}, an idle one {idlest}")
         return errors
+
+    async def _hint_errors(self) -> list[str]:
+        """In what the API server adds to a new pod. Raises ApiError if it refuses the pod."""
+        pod = pod_of(ARRIVING, owner=f"ReplicaSet/{ARRIVING}-1", labels={"pod-template-hash": "1"})
+        created = await self.api.request("POST", f"/api/v1/namespaces/{ARRIVING}/pods?dryRun=All", pod)
+        if not (terms := preferred_terms(created)):
+            return ["a new pod gets no placement hint"]
+        rules = [rule for term in terms for rule in term["preference"]["matchExpressions"]]
+        wrong = {"In": HOT, "NotIn": IDLE}
+        return [
+            f"of the nodes {rule['operator']} {rule['values']}, {node} uses {self._cores[node]} cores"
+            for rule in rules
+            for node in rule["values"]
+            if self._cores[node] == wrong[rule["operator"]]
+        ]
 
     async def _prioritize(self) -> dict[str, int]:
         """The scores of a request as kube-scheduler sends it."""

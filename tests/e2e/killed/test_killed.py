@@ -1,7 +1,9 @@
-"""One of two collectors, one of two annotators, NATS and Prometheus are killed while the usage of every node changes.
+"""One of two collectors, one of two annotators and the scorer, NATS and Prometheus are killed while the usage of every
+node changes.
 
-A minute after the kill no annotation is stale, no score is wrong, no node is missing, and the remaining replica has
-taken over. At each kill hot nodes become idle and idle nodes hot, so any stale value is wrong by 60 points.
+A minute after the kill no annotation is stale, no score is wrong, new pods prefer no hot node and avoid no idle one, no
+node is missing, and the remaining replica has taken over. At each kill hot nodes become idle and idle nodes hot, so any
+stale value is wrong by 60 points. A pod that is created meanwhile is placed, with the last hint of its workload.
 """
 
 import asyncio
@@ -33,6 +35,7 @@ async def assert_recovers(loop: Loop, since: float) -> None:
     """Within a minute; prints the time."""
     seconds = await loop.until(loop.correct, "all values are correct again", since=since)
     print(f"correct again {seconds:.1f} s after the kill")
+    await loop.add_pod()
 
 
 async def test_the_other_collector_takes_over(loop: Loop) -> None:
@@ -43,6 +46,7 @@ async def test_the_other_collector_takes_over(loop: Loop) -> None:
     killed.kill()
     since = time.monotonic()
     await loop.swap_usage()
+    await loop.add_pod()
 
     assert len(await loop.errors()) > len(NODES)
     await assert_recovers(loop, since)
@@ -50,16 +54,20 @@ async def test_the_other_collector_takes_over(loop: Loop) -> None:
     assert await loop.holders() == [survivor, survivor]
 
 
-async def test_the_other_annotator_takes_over(loop: Loop) -> None:
-    """The Lease of the killed one expires, and the other writes to all objects."""
+async def test_the_other_annotator_takes_over_and_the_scorer_starts_again(loop: Loop) -> None:
+    """The Lease of the killed annotator expires, and the other writes to all objects. The scorer, killed with it, gets
+    the last messages of all subjects, and computes scores and hints from them."""
     await loop.start_all()
-    killed = loop.program(owner(f"node/{NODES[0]}", await loop.members()))
+    killed, scorer = loop.program(owner(f"node/{NODES[0]}", await loop.members())), loop.programs["scorer-0"]
 
     killed.kill()
+    scorer.kill()
     since = time.monotonic()
     await loop.swap_usage()
+    await loop.add_pod()
 
     assert len(await loop.errors()) > len(NODES)
+    scorer.start()
     await assert_recovers(loop, since)
     assert await loop.members() == loop.identities("annotator")
 
@@ -71,6 +79,7 @@ async def test_services_recover_after_an_outage_of_nats(loop: Loop) -> None:
     await asyncio.to_thread(loop.cluster.kill, "nats-server")
     since = time.monotonic()
     await loop.swap_usage()
+    await loop.add_pod()
     await loop.until(
         lambda: loop.reported("nats", ("collector", "annotator", "scorer")), "all services report that NATS is missing"
     )
@@ -88,6 +97,7 @@ async def test_collectors_recover_after_an_outage_of_prometheus(loop: Loop) -> N
     await asyncio.to_thread(loop.cluster.kill, "prometheus")
     since = time.monotonic()
     await loop.swap_usage()
+    await loop.add_pod()
     await loop.until(
         lambda: loop.reported("prometheus", ("collector",)), "both collectors report that Prometheus is missing"
     )

@@ -209,7 +209,7 @@ async def _alarm(
 
     named = await seconds(True)
     await repair()
-    await rig.prepare_streams()
+    await rig.repair_streams()
     cleared = await seconds(False)
     rig.recorder.streams_emptied()
     rig.recorder.alarms.append(Alarm(at=at, what=what, named=named, cleared=cleared))

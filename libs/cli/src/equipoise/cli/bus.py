@@ -33,8 +33,8 @@ async def send_request(
             return await bus.request(subject, request, kind, timeout=timeout)
     except TimeoutError:
         raise BusUnavailable(
-            f"no connection to {server.url} within {timeout:g} s: check --nats, --user, --password-file and --nats-ca"
-            + "".join(f" ({problem})" for problem in errors.problems)
+            f"no connection to {server.shown_url} within {timeout:g} s: check --nats, --user, --password-file "
+            "and --nats-ca" + "".join(f" ({problem})" for problem in errors.problems)
         ) from None
     except NoResponders:
         raise NoResponders(no_responder) from None

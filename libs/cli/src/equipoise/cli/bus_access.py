@@ -211,6 +211,7 @@ async def _forward(stack: AsyncExitStack, bus: BusOptions, connection: Kubernete
         password_file=password,
         tls=None if ca is None else Tls(ca_file=ca),
         client=bus.command,
+        pod=f"{namespace}/{pod.metadata.name}:{CLIENT_PORT}",
         server_name=f"{pod.spec.subdomain}.{namespace}.svc" if pod.spec.subdomain else "",
     )
 

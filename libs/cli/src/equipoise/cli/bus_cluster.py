@@ -49,7 +49,9 @@ def bus_cluster(options: ClusterOptions, server: Nats) -> BusCluster:
     name = cluster_name(connection, os.environ)
     if isinstance(server, ForwardedNats):
         return BusCluster(name=name, state="confirmed")
-    return BusCluster(name=name, state="unknown", why=f"not compared: messages of {server.url}, kubeconfig of {name}")
+    return BusCluster(
+        name=name, state="unknown", why=f"not compared: messages of {server.shown_url}, kubeconfig of {name}"
+    )
 
 
 async def plan_cluster(options: ClusterOptions, lease_uid: str, server: Nats) -> BusCluster:
@@ -60,7 +62,7 @@ async def plan_cluster(options: ClusterOptions, lease_uid: str, server: Nats) ->
     connection = _connection(options)
     if isinstance(connection, str):
         return BusCluster(name=None, state="unknown", why=connection)
-    name, url = cluster_name(connection, os.environ), server.url
+    name, url = cluster_name(connection, os.environ), server.shown_url
     if isinstance(server, ForwardedNats):
         return BusCluster(name=name, state="confirmed")
     try:

@@ -48,5 +48,5 @@ async def read_heartbeats(
     except TimeoutError:
         why = "".join(f" ({problem})" for problem in errors.problems)
         check = "check --user, --password-file and --nats-ca"
-        raise BusUnavailable(f"no connection to {server.url}: {check}{why}") from None
+        raise BusUnavailable(f"no connection to {server.shown_url}: {check}{why}") from None
     return list(latest.values())

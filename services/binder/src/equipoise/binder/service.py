@@ -245,6 +245,10 @@ class Binder:
         if lifetime <= 0:
             detail = "expired while it was reserved"
             return Finish(outcome=Outcome.EXPIRED, detail=detail, reservation=not_posted)
+        freshness = self._validation.remaining_freshness(intent)
+        if freshness <= 0:
+            detail = "its oldest sample became too old while it was reserved (load.freshness)"
+            return Finish(outcome=Outcome.REJECTED_STALE, detail=detail, reservation=not_posted)
         # Another binder that received the intent too may have refused it, which the ledger does not show.
         if (refusal := self._published.get(intent.id)) is not None:
             return msgspec.structs.replace(published(refusal), recorded=False, reservation=not_posted)
@@ -253,7 +257,7 @@ class Binder:
             result = await self._client.evict(
                 intent,
                 valid.eviction.workload,
-                within=valid.read_at + MAX_READ_AGE - self._clock.monotonic(),
+                within=min(valid.read_at + MAX_READ_AGE - self._clock.monotonic(), freshness),
                 timeout=lifetime,
                 dry_run=entry.dry_run or self._dry_run,
                 taken_over=taken_over,

@@ -13,8 +13,6 @@ from equipoise.descheduler.state.cluster import ClusterNode
 
 RESOURCE_NAMES = {"cpu": "CPU", "memory": "memory"}
 
-CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
-
 
 class NodeNow(msgspec.Struct, frozen=True, kw_only=True):
     """A node."""
@@ -78,7 +76,7 @@ def nodes_now(
                 pods=len(node.fit.pods),
                 sampled_at=node.sampled_at.get(window),
                 unknown=why if node.load(window) == Resources() else "",
-                set_apart=_set_apart(node, placements.get(node.name)),
+                set_apart="" if node.name not in placements else placements[node.name].set_apart,
             )
         )
     return sorted(found, key=sort_key)
@@ -88,14 +86,6 @@ def sort_key(node: NodeNow) -> tuple[bool, float, str]:
     """The most loaded node first, by its more loaded resource; nodes of unknown load last."""
     loads = [load for resource in RESOURCES if (load := getattr(node.load, resource)) is not None]
     return not loads, -max(loads, default=0.0), node.node
-
-
-def _set_apart(node: ClusterNode, placement: NodePlacement | None) -> str:
-    if any(taint.key in CONTROL_PLANE for taint in node.fit.taints):
-        return "control plane"
-    if node.fit.cordoned:
-        return "cordoned"
-    return "not Ready" if placement is not None and not placement.ready else ""
 
 
 def counted(nodes: Iterable[NodeNow]) -> list[NodeNow]:

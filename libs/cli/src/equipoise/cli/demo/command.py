@@ -1,8 +1,12 @@
 """`equipoise demo`."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from equipoise.cli.demo.configuration import Placement
 
 
 @click.command()
@@ -13,8 +17,15 @@ import click
     help="Replay 40 nodes of this trace (docs/traces.md) instead of the generated example.",
 )
 @click.option("--seed", default=1, show_default=True, help="Selects the generated example or the nodes of the trace.")
+@click.option(
+    "--placement",
+    type=click.Choice(["extender", "hints"]),
+    default="extender",
+    show_default=True,
+    help="How scores reach kube-scheduler: by its extender, or by placement hints, for which nobody configures it.",
+)
 @click.option("--keep", is_flag=True, help="Keep everything running at the end, and print how to connect.")
-def demo(trace_folder: Path | None, seed: int, keep: bool) -> None:
+def demo(trace_folder: Path | None, seed: int, placement: "Placement", keep: bool) -> None:
     """Run Equipoise on a throwaway real cluster and measure the result.
 
     The last line of the output is one JSON object.
@@ -33,7 +44,7 @@ def demo(trace_folder: Path | None, seed: int, keep: bool) -> None:
 
     configure_logging(Logging(format="console", level="warning"), "demo")
     screen = Screen(Console(stderr=True))
-    options = DemoOptions(trace_folder=trace_folder, seed=seed, keep=keep)
+    options = DemoOptions(trace_folder=trace_folder, seed=seed, placement=placement, keep=keep)
 
     async def run() -> DemoResult:
         cancel_on_signals()

@@ -1,7 +1,7 @@
 """The configuration of the demo: the defaults in compressed time, except for a few settings that must differ."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -13,6 +13,8 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.runtime.configuration import compress, read_sections, to_document, without_header
 
 Document = dict[str, Any]
+Placement = Literal["extender", "hints"]
+"""How scores reach kube-scheduler."""
 
 EXTENDER_WEIGHT = 5
 
@@ -63,12 +65,24 @@ COMPRESSION = (
         reason="requests to the API server are not compressed",
         document={"descheduler": {"intentLifetime": "12m"}},
     ),
-    Difference(
+)
+"""Required by compression."""
+
+BY_PLACEMENT: Mapping[Placement, Difference] = {
+    "extender": Difference(
         settings=f"httpTimeout of the extender {EXTENDER_TIMEOUT}",
         reason="the scorer shares the CPUs with the whole cluster",
     ),
-)
-"""Required by compression."""
+    "hints": Difference(
+        settings="scorer.hints.interval 3m",
+        reason="loads change no more often (as above)",
+        document={
+            "scorer": {"hints": {"enabled": True, "interval": "3m"}},
+            "annotator": {"hints": {"enabled": True}},
+        },
+    ),
+}
+"""Required by compression too."""
 
 SLICE = Difference(
     settings="thresholds.high.memory 95, thresholds.low.memory 90, protection.minReplicas 1",
@@ -81,9 +95,9 @@ SLICE = Difference(
 """Required for a slice of a recorded trace."""
 
 
-def differences(*, sliced: bool) -> Sequence[Difference]:
+def differences(placement: Placement, *, sliced: bool) -> Sequence[Difference]:
     """All settings that differ from their defaults. `sliced`: the trace is a slice of a recorded one."""
-    return (*COMPRESSION, SLICE) if sliced else COMPRESSION
+    return (*COMPRESSION, BY_PLACEMENT[placement], *([SLICE] if sliced else []))
 
 
 def scheduler_configuration(extender_url: str | None, *, timeout: str = "200ms") -> Document:
@@ -111,7 +125,13 @@ def services_scrape(ports: Mapping[str, int]) -> Document:
 
 
 def equipoise_document(
-    *, kubeconfig: str, prometheus_url: str, nats_url: str, ports: Mapping[str, int], neutral: bool, sliced: bool
+    *,
+    kubeconfig: str,
+    prometheus_url: str,
+    nats_url: str,
+    ports: Mapping[str, int],
+    neutral: bool,
+    differences: Sequence[Difference],
 ) -> Document:
     """The configuration before compression: addresses, evictions enabled, an excluded namespace, and differences."""
     document: Document = {
@@ -127,7 +147,7 @@ def equipoise_document(
     document["collector"]["prometheus"] = {"url": prometheus_url}
     document["scorer"] |= {"listen": f"127.0.0.1:{ports['extender']}", "neutral": neutral}
     document["binder"]["evict"] = True
-    for difference in differences(sliced=sliced):
+    for difference in differences:
         for section, settings in difference.document.items():
             document[section] = document.get(section, {}) | settings
     return document

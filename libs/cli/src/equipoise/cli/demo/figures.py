@@ -148,6 +148,9 @@ class DemoResult(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
     pods: int
     workloads: int
+    placement: str
+    """How scores reached kube-scheduler."""
+
     time_factor: float
     limits: dict[str, Any]
     spread_before: float

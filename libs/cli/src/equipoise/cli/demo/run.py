@@ -18,6 +18,7 @@ import yaml
 from equipoise.cli.demo import figures
 from equipoise.cli.demo.configuration import (
     EXTENDER_TIMEOUT,
+    Placement,
     compressed_document,
     differences,
     equipoise_document,
@@ -40,6 +41,8 @@ from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.setup.resources import create_resources
 from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName
+from equipoise.contracts.hints.definition import GROUP, KIND, VERSION, definition
+from equipoise.contracts.hints.policy import API_VERSIONS, binding, policy
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.lab.formats import TraceError, load_trace
 from equipoise.lab.model.trace import Trace
@@ -53,6 +56,11 @@ from equipoise.testbed.running_clusters import listed
 
 MIN_DAYS = 0.5
 """Days between the start of Equipoise and the second measurement: on a busy machine five services start slowly."""
+
+_PLACEMENT: Mapping[Placement, str] = {
+    "extender": "kube-scheduler requests scores (an extender)",
+    "hints": "kube-scheduler is the stock one: new pods get placement hints from a policy of the API server",
+}
 
 
 class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +76,7 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Real seconds per step; the time factor is the trace's own step divided by this."""
 
     burst_pods: int = 100
+    placement: Placement = "extender"
     services: tuple[ServiceName, ...] = SERVICES
     neutral: bool = False
     """The scorer responds with neutral scores only."""
@@ -186,26 +195,28 @@ class Demo:
 
     @asynccontextmanager
     async def equipoise(self) -> AsyncIterator[Supervisor]:
-        """Streams, ledger, five services, and the extender entry of kube-scheduler."""
+        """Streams, ledger, five services, and how scores reach kube-scheduler."""
         ports = {name: self.cluster.free_port() for name in (*SERVICES, "extender")}
-        sliced = self.options.trace_folder is not None
+        differing = differences(self.options.placement, sliced=self.options.trace_folder is not None)
         document = equipoise_document(
             kubeconfig=str(self.cluster.kubeconfig),
             prometheus_url=self.cluster.prometheus_url,
             nats_url=self.cluster.nats_url,
             ports=ports,
             neutral=self.options.neutral,
-            sliced=sliced,
+            differences=differing,
         )
         self.document = compressed_document(document, self.factor)
         self.screen.print("the configuration has all defaults except, in the time of the trace:")
-        for each in differences(sliced=sliced):
+        for each in differing:
             self.screen.print(f"  {each.settings}: {each.reason}")
         self.screen.print(f"compressed limits: {json.dumps(self.document['binder']['limits'])}")
         configuration = self.cluster.directory / "equipoise.yaml"
         configuration.write_text(yaml.safe_dump(self.document, sort_keys=False))
         self.cluster.configure_prometheus(PrometheusConfiguration(scrape_configs=[services_scrape(ports)]))
         await create_resources(configuration)
+        if self.options.placement == "hints":
+            await self._add_hint_policy()
         health = {service: f"http://127.0.0.1:{ports[service]}" for service in SERVICES}
         async with Supervisor(
             configuration=configuration,
@@ -216,11 +227,20 @@ class Demo:
             async with asyncio.TaskGroup() as group:
                 for service in self.options.services:
                     group.create_task(supervisor.ready(service))
-            extender = scheduler_configuration(f"http://127.0.0.1:{ports['extender']}", timeout=EXTENDER_TIMEOUT)
-            await asyncio.to_thread(self.cluster.restart_scheduler, extender)
-            self.screen.print("Equipoise runs")
+            if self.options.placement == "extender":
+                extender = scheduler_configuration(f"http://127.0.0.1:{ports['extender']}", timeout=EXTENDER_TIMEOUT)
+                await asyncio.to_thread(self.cluster.restart_scheduler, extender)
+            self.screen.print(f"Equipoise runs. {_PLACEMENT[self.options.placement]}")
             self.running_since = time.time()  # noqa: TID251  Prometheus scrapes with the same clock
             yield supervisor
+
+    async def _add_hint_policy(self) -> None:
+        """The kind, the policy and its binding of k8s/hints. The services have all permissions, as `equipoise up`."""
+        newest = API_VERSIONS[0]
+        await self.api.apply([definition(), policy(newest), binding(newest)])
+        await self.api.wait(
+            f"/apis/{GROUP}/{VERSION}", lambda found: bool(found["resources"]), what=f"{KIND} are served"
+        )
 
     async def level(self, before: dict[str, float], supervisor: Supervisor) -> dict[str, float]:
         """The loads at the same time of a later day: the next one that is at least MIN_DAYS away."""
@@ -277,6 +297,7 @@ class Demo:
             nodes=len(self.trace.nodes),
             pods=pods,
             workloads=len(self.trace.workloads),
+            placement=self.options.placement,
             time_factor=self.factor,
             limits=self.document["binder"]["limits"],
             spread_before=round(figures.spread(before), 1),

@@ -21,6 +21,10 @@ State = Literal["ok", "warning", "error", "unknown"]
 """unknown: the check could not run, or has no clear result."""
 
 
+UPGRADE = "(with Helm: upgrade the release)"
+"""Follows the file to apply."""
+
+
 class Finding(msgspec.Struct, frozen=True):
     state: State
     subject: str

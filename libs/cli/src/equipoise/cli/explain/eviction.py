@@ -12,6 +12,7 @@ from equipoise.cli.bus import retained_messages
 from equipoise.cli.bus_cluster import BusCluster, bus_cluster
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.explain.eviction_history import EvictionHistory, EvictionRecord, NodeEvaluation, eviction_history
+from equipoise.cli.explain.pod_hint import placed_hint_text
 from equipoise.cli.explain.scores import pod_name
 from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.terminal import (
@@ -225,7 +226,8 @@ def _replacement(placed: ReplacementPlaced | None) -> str:
     if placed.placed_on == placed.node:
         return f"{name} returned to {placed.node}: the workload is now in a cooldown, which doubles with every return"
     where = "the target" if placed.placed_on == placed.target else f"not the target {placed.target}"
-    return f"{name} on {placed.placed_on}, {where}"
+    hint = placed_hint_text(placed.hint)
+    return f"{name} on {placed.placed_on}, {where}{f'; {hint}' if hint else ''}"
 
 
 def _load_reduction(reduction: LoadReduction | None) -> str:

@@ -2,10 +2,12 @@
 
 import msgspec
 
+from equipoise.cli.terminal import count
 from equipoise.contracts.hints.hinted_pod import hint_weights
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.runtime.kubernetes.client import NODES, PODS, Kube
 
 
@@ -26,17 +28,26 @@ class PodHint(msgspec.Struct, frozen=True, kw_only=True):
     """Of its node: 0 if it is neither preferred nor avoided, negative if avoided; None: it has none yet."""
 
     def __str__(self) -> str:
-        nodes = f"{self.preferred} nodes preferred, {self.avoided} avoided"
-        text = f"created with the placement hint of {self.workload}: {nodes}"
-        match self.node_weight:
-            case None:
-                return text
-            case 0:
-                return f"{text}; its node is neither"
-            case weight if weight > 0:
-                return f"{text}; its node is preferred with weight {weight}"
-            case weight:
-                return f"{text}; its node is avoided with weight {-weight}"
+        text = f"created with the placement hint of {self.workload}: {_nodes(self.preferred, self.avoided)}"
+        return text if self.node_weight is None else f"{text}; its node is {_effect(self.node_weight)}"
+
+
+def placed_hint_text(hint: PlacedHint | None) -> str:
+    """As the bus has it, without its workload. Empty: unknown, or the pod was created without one."""
+    if hint is None or hint.node == "none":
+        return ""
+    nodes = _nodes(hint.preferred, hint.avoided)
+    return f"created with a placement hint: {nodes}; its node is {_effect(hint.weight)}"
+
+
+def _nodes(preferred: int, avoided: int) -> str:
+    return f"{count(preferred, 'node')} preferred, {avoided} avoided"
+
+
+def _effect(weight: int) -> str:
+    if not weight:
+        return "neither"
+    return f"preferred with weight {weight}" if weight > 0 else f"avoided with weight {-weight}"
 
 
 async def read_pod_hint(kube: Kube, namespace: str, name: str) -> PodHint | None:

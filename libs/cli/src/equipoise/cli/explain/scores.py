@@ -11,7 +11,7 @@ from rich.text import Text
 from equipoise.cli.bus import send_request
 from equipoise.cli.bus_cluster import TIMEOUT, BusCluster, bus_cluster
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
-from equipoise.cli.explain.pod_hint import PodHint, read_pod_hint
+from equipoise.cli.explain.pod_hint import PodHint, placed_hint_text, read_pod_hint
 from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.terminal import UNIT, amount, percent, percentages, print_result, table
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
@@ -57,7 +57,7 @@ async def run_explain(request: ExplainRequest, server: Nats, options: ClusterOpt
     """Run the command. Raises BusError, and CommandFailed if the scorer cannot explain."""
     configure_logging(Logging(level="error"), "explain")
     cluster = bus_cluster(options, server)
-    problem = f"no scorer responds at {server.url}: check that one is running and ready (/readyz)"
+    problem = f"no scorer responds at {server.shown_url}: check that one is running and ready (/readyz)"
     explanation = await send_request(server, SCORE_EXPLAIN, request, Explanation, no_responder=problem)
     if explanation.problem:
         raise CommandFailed(explanation.problem)
@@ -66,9 +66,7 @@ async def run_explain(request: ExplainRequest, server: Nats, options: ClusterOpt
 
     def show_all(explanation: ShownExplanation, to: Console) -> None:
         to.print(Text(str(cluster)))
-        if hint is not None:
-            to.print(Text(str(hint)))
-        show(explanation, to, request.node, wide=output == "wide")
+        show(explanation, to, request.node, wide=output == "wide", hint="" if hint is None else str(hint))
 
     print_result(shown, show_all, output=output)
 
@@ -90,9 +88,14 @@ MAX_ROWS = 10
 """Nodes in the ranking, beyond the pod's own node and the requested one; with -o wide there are all."""
 
 
-def show(explanation: Explanation, to: Console, requested_node: str = "", *, wide: bool = False) -> None:
-    """The ranking, and the inputs of the best node, of the pod's own node and of the requested node."""
-    for line in _headline(explanation):
+def show(
+    explanation: Explanation, to: Console, requested_node: str = "", *, wide: bool = False, hint: str = ""
+) -> None:
+    """The ranking, and the inputs of the best node, of the pod's own node and of the requested node.
+
+    `hint`: with which the pod was created, if more is known of it than the explanation has.
+    """
+    for line in _headline(explanation, hint or placed_hint_text(explanation.placed_hint)):
         to.print(line)
     if explanation.pod is not None:
         to.print()
@@ -110,13 +113,15 @@ def show(explanation: Explanation, to: Console, requested_node: str = "", *, wid
         to.print(Text(f"Note: {note}", style="dim"))
 
 
-def _headline(explanation: Explanation) -> Iterator[Text]:
+def _headline(explanation: Explanation, hint: str) -> Iterator[Text]:
     pod = explanation.pod
     if pod is not None:
         workload = "" if pod.workload is None else f" of {pod.workload}"
         node = explanation.current_node
         placed = f", placed on {node} (its load there is scored without the pod)" if node else ""
         yield Text.assemble((f"{pod.namespace}/{pod.name}", "bold"), f"{workload}{placed}")
+    if hint:
+        yield Text(hint)
     expected = ", ".join(
         f"{amount(explanation.demand, resource)} {UNIT[resource]} ({source})"
         for resource, source in explanation.demand_sources.items()

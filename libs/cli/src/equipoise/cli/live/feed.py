@@ -113,7 +113,7 @@ class LiveFeed:
             problem = "; ".join(reasons) or "connecting"
         elif self._early is not None:
             problem = "reading the last hours"
-        self.state.show(Connection(cluster=str(self._cluster), server=self._server.url, problem=problem))
+        self.state.show(Connection(cluster=str(self._cluster), server=self._server.shown_url, problem=problem))
 
     # -- the bus
 

@@ -84,7 +84,11 @@ class LoadHistory:
 
 
 def spread_and_mean(rows: Collection[NodeRow]) -> tuple[Resources, Resources]:
-    """Of the known loads: highest minus lowest, and the mean; of a resource None with fewer than two of them."""
+    """Highest minus lowest load, and the mean, of the nodes that count and whose load is known.
+
+    Of a resource None with fewer than two of them.
+    """
+    rows = [row for row in rows if not row.set_apart]
     cpu_spread, cpu_mean = _spread_and_mean(row.cpu for row in rows)
     memory_spread, memory_mean = _spread_and_mean(row.memory for row in rows)
     return Resources(cpu=cpu_spread, memory=memory_spread), Resources(cpu=cpu_mean, memory=memory_mean)

@@ -42,8 +42,8 @@ class KnownNode:
     """What is known of one node."""
 
     __slots__ = (
-        "_base", "_classified", "_cordoned", "_load", "_measured", "_missing", "_placed", "_pods", "_ready",
-        "_requests", "_sampled_at", "_unknown_in_evaluation", "_usage", "_window", "name", "pod_count", "received_at",
+        "_base", "_classified", "_load", "_measured", "_missing", "_placed", "_pods", "_ready", "_requests",
+        "_sampled_at", "_set_apart", "_unknown_in_evaluation", "_usage", "_window", "name", "pod_count", "received_at",
     )  # fmt: skip
 
     def __init__(self, name: str, now: float) -> None:
@@ -60,7 +60,7 @@ class KnownNode:
         self._window = ""
         self._requests = Resources()
         self._ready = True
-        self._cordoned = False
+        self._set_apart = ""
         self._pods = b""
         self._usage = b""
         self._missing = ""
@@ -94,7 +94,7 @@ class KnownNode:
             memory += pod.requests.memory or 0.0
         self._requests = load_of(Resources(cpu=cpu, memory=memory), message.allocatable)
         self.pod_count = len(message.pods)
-        self._ready, self._cordoned = message.ready, message.cordoned
+        self._ready, self._set_apart = message.ready, message.set_apart
         self._pods = _ENCODER.encode(
             [
                 (
@@ -140,7 +140,7 @@ class KnownNode:
         state = next((state for state in URGENCY if state in self._classified.values()), None)
         return NodeRow(
             self.name, _rounded(load.cpu), _rounded(load.memory), why,
-            _rounded(self._requests.cpu), _rounded(self._requests.memory), self.pod_count, state, self._cordoned,
+            _rounded(self._requests.cpu), _rounded(self._requests.memory), self.pod_count, state, self._set_apart,
         )  # fmt: skip
 
     def _known_load(self, now: float, max_age: float) -> tuple[Resources, str]:

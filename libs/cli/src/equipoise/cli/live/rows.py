@@ -27,7 +27,8 @@ class NodeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     state: NodeState | None = None
     """In the last evaluation, the most urgent of all strategies; None: it was in none."""
 
-    cordoned: bool = False
+    set_apart: str = ""
+    """Why the scheduler places no ordinary pods on it: it does not count for the spread."""
 
 
 class Move(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -75,10 +75,10 @@ async def read_binder_mode(
         return BinderMode(mode="unknown", why=problem)
 
     def is_real(heartbeats: Collection[Heartbeat]) -> bool:
-        return binder_mode(heartbeats, holders, server.url, same_cluster=same_cluster).mode == "real"
+        return binder_mode(heartbeats, holders, server.shown_url, same_cluster=same_cluster).mode == "real"
 
     try:
         heartbeats = await read_heartbeats(server, clock, is_real, listen=listen)
     except BusError as error:
         return BinderMode(mode="unknown", why=str(error))
-    return binder_mode(heartbeats, holders, server.url, same_cluster=same_cluster)
+    return binder_mode(heartbeats, holders, server.shown_url, same_cluster=same_cluster)

@@ -50,5 +50,5 @@ async def run_once(server: Nats, options: ClusterOptions, *, wait: float, as_jso
     if not view.nodes:
         problem = view.connection.problem if view.connection is not None else ""
         why = f" ({problem})" if problem else ": check that a collector runs (`equipoise doctor`)"
-        raise CommandFailed(f"no node was published at {server.url} within {wait:g} s{why}")
+        raise CommandFailed(f"no node was published at {server.shown_url} within {wait:g} s{why}")
     print_result(view, show, as_json=as_json)

@@ -146,6 +146,8 @@ def supported_version(served: Collection[str]) -> str | None:
     return next((version for version in API_VERSIONS if version in served), None)
 
 
+INSTALL = "apply k8s/hints (with Helm: set hints.enabled)"
+
 UNSUPPORTED = (
     f"the API server has no {POLICY_KIND}: placement hints need Kubernetes 1.36, or 1.34 with the feature gate "
     f"{POLICY_KIND} and --runtime-config={API_GROUP}/v1beta1=true. Older clusters can use the scheduler extender"

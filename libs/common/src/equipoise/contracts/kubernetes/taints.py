@@ -15,6 +15,8 @@ REMOVAL_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disr
 CANDIDATE_TAINTS = frozenset({"DeletionCandidateOfClusterAutoscaler"})
 """The node may be removed soon: it is no target."""
 
+CONTROL_PLANE = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
+
 BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 """Of taints that keep pods away which do not tolerate them."""
 

@@ -93,7 +93,7 @@ class ClusterReview(Message, frozen=True, kw_only=True):
     """Seconds in between in which the load of enough nodes was known."""
 
     nodes: float
-    """Average number of nodes with a known load."""
+    """Average number of nodes that are counted: of known load, Ready, not cordoned, and not of the control plane."""
 
     over: dict[str, float] = {}
     """By node: seconds above its high threshold in any resource."""
@@ -102,10 +102,10 @@ class ClusterReview(Message, frozen=True, kw_only=True):
     """The high thresholds, as load 0..1; None: this resource has none."""
 
     spread: Resources = Resources()
-    """Highest minus lowest load (0..1) of all nodes, averaged over the seconds observed."""
+    """Highest minus lowest load (0..1) of these nodes, averaged over the seconds observed."""
 
     deviation: Resources = Resources()
-    """Standard deviation of the load (0..1) over all nodes, averaged over the seconds observed."""
+    """Standard deviation of the load (0..1) over these nodes, averaged over the seconds observed."""
 
     skipped: int = 0
     """Placements without advice, because of the rate limit `scorer.advice.perSecond`."""

@@ -15,6 +15,7 @@ from equipoise.contracts.messages.example import (
     WORKLOAD,
 )
 from equipoise.contracts.messages.message import Message, Value
+from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.resources import Resources
 
 NodeState = Literal["hot", "idle", "between", "sparse", "unknown"]
@@ -96,6 +97,8 @@ class ReplacementPlaced(Value, frozen=True, kw_only=True):
 
     replacement: str
     placed_on: str
+    hint: PlacedHint | None = None
+    """The placement hint with which the replacement was created; None: unknown."""
 
 
 class LoadReduction(Value, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from typing import Literal
 
 from equipoise.contracts.messages.example import IDLE_NODE, NOW
 from equipoise.contracts.messages.message import Message, Value
+from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
@@ -135,6 +136,9 @@ class Explanation(Message, frozen=True, kw_only=True):
 
     current_node: str = ""
     """The node of the pod; it was scored as if the pod were not there."""
+
+    placed_hint: PlacedHint | None = None
+    """The placement hint with which the pod was created; None: unknown."""
 
     policy: str = ""
     demand: Resources = Resources()

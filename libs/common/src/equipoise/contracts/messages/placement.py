@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from equipoise.contracts.kubernetes.objects import NodeSelector, Taint, Toleration
+from equipoise.contracts.kubernetes.taints import CONTROL_PLANE
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos
 from equipoise.contracts.messages.example import (
@@ -126,6 +127,15 @@ class NodePlacement(Message, frozen=True, kw_only=True):
     sequence: int
 
     @property
+    def set_apart(self) -> str:
+        """Why the scheduler places no ordinary pods on the node: it does not count for the spread. Empty: it counts."""
+        if any(taint.key in CONTROL_PLANE for taint in self.taints):
+            return "control plane"
+        if self.cordoned:
+            return "cordoned"
+        return "" if self.ready else "not Ready"
+
+    @property
     def max_age(self) -> float | None:
         """A removal is read by subscribers that were disconnected for less than a day."""
         return 86_400 if self.removed else None
@@ -169,6 +179,9 @@ class PlacementHints(Message, frozen=True, kw_only=True):
     computed_at: float
     hints: dict[str, WorkloadHint]
     """By key (`hint_key`), ordered: the first ones are those of the workloads that most likely get pods next."""
+
+    replacing: bool = False
+    """Pods were or will be evicted, and their replacements are created at once: so a change must be written at once."""
 
     @property
     def max_age(self) -> float | None:

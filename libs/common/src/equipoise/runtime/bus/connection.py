@@ -57,8 +57,16 @@ class CommandNats(Nats, frozen=True, kw_only=True):
 class ForwardedNats(CommandNats, frozen=True, kw_only=True):
     """NATS in the cluster of the kubeconfig, at the address of a port-forward."""
 
+    pod: str
+    """NAMESPACE/NAME:PORT."""
+
     server_name: str = ""
     """The name in its certificate, if it is not that address."""
+
+    @property
+    def shown_url(self) -> str:
+        """The port of this machine is gone when the command has ended."""
+        return f"pod {self.pod} through the API server"
 
 
 class NatsConnection:
@@ -272,16 +280,16 @@ class NatsConnection:
         else:
             reason = explain_failure(error)
             if self._opened:
-                self.errors.count("connection", self._settings.url, reason)
+                self.errors.count("connection", self._settings.shown_url, reason)
             elif reason != self._waits_because:
                 self._waits_because = reason
-                log.warning("waiting for the bus", url=self._settings.url, error=reason)
+                log.warning("waiting for the bus", url=self._settings.shown_url, error=reason)
             if not self.connected and not self._closing:
                 self._report_unconnected(reason)
                 self._renew_certificates()
 
     def _report_unconnected(self, reason: str = "") -> None:
-        text = f"not connected to the bus at {self._settings.url}"
+        text = f"not connected to the bus at {self._settings.shown_url}"
         self.errors.set_problem("connection", f"{text}: {reason}" if reason else text, lasting=True)
 
     def _on_forbidden(self, what: str, subject: str) -> None:
@@ -302,7 +310,7 @@ class NatsConnection:
         self.errors.set_problem("connection", None)
         self.errors.certificate_end.set(self.client.certificate_end or 0.0)
         self._up.set()
-        log.info("connected to the bus", url=self._settings.url)
+        log.info("connected to the bus", url=self._settings.shown_url)
 
     async def _on_disconnected(self) -> None:
         self._up.clear()
@@ -311,7 +319,7 @@ class NatsConnection:
         self.client._pending_data_size = 0
         if self._closing:
             return
-        where = self._settings.url
+        where = self._settings.shown_url
         self.errors.clear("permission")  # problems that persist are reported again after the reconnect
         self.errors.count("connection", where, self.client.last_error or "connection lost")
         self._report_unconnected()
@@ -333,7 +341,7 @@ class NatsConnection:
             self.client.options["tls"] = client_context(self._settings.tls)
         except OSError as error:
             # Renewed in part. An exception of this callback would end the client's attempts to reconnect.
-            self.errors.count("connection", self._settings.url, f"{error}; the previous certificates are used")
+            self.errors.count("connection", self._settings.shown_url, f"{error}; the previous certificates are used")
 
     async def _on_closed(self) -> None:
         if not self._closing:
@@ -350,7 +358,7 @@ async def connected_within(seconds: float, settings: Nats, user: str, clock: Clo
                 await link.open()
         except TimeoutError:
             why = f": {explain_failure(link.client.last_error)}" if link.client.last_error else ""
-            raise BusUnavailable(f"the bus at {settings.url} was not reached within {seconds:g} s{why}") from None
+            raise BusUnavailable(f"the bus at {settings.shown_url} was not reached within {seconds:g} s{why}") from None
         yield link
     finally:
         await link.close()

@@ -40,6 +40,9 @@ _NAME_IN_USE = 10058
 _TOO_FEW_SERVERS = (10005, 10074)
 """JetStream's codes for more replicas than running servers, and for replicas on a server without a cluster."""
 
+_OFFLINE = (10194, 10195)
+"""JetStream's codes for a stream and a consumer whose files nats-server cannot read."""
+
 
 async def setup_streams(settings: Nats, *, intent_max_age: float) -> None:
     """Create or update all streams and the binders' consumer; waits for NATS, and may be run again at any time.
@@ -69,6 +72,8 @@ async def _create_when_ready(link: NatsConnection, clock: Clock, stream: Stream,
                 why = f"{stream.name}: {error.__cause__.description}"
                 if error.__cause__.err_code in _TOO_FEW_SERVERS:
                     why += f" (nats.replicas is {replicas}: as many servers of one NATS cluster must run)"
+                if error.__cause__.err_code in _OFFLINE:
+                    why += " (its files are damaged: delete the stream with `nats stream rm`, and run setup again)"
                 raise BusError(why) from error
             log.warning("waiting for JetStream", stream=stream.name, error=str(error))
             await clock.sleep(_RETRY_PERIOD)

@@ -64,6 +64,11 @@ class Nats(Section, frozen=True, kw_only=True):
         return tuple(self.url.split(","))
 
     @property
+    def shown_url(self) -> str:
+        """For people."""
+        return self.url
+
+    @property
     def readable_urls(self) -> tuple[str, ...]:
         """Those that are used without TLS and are not on this machine: others may read messages and the password."""
         unencrypted = ("nats://", "ws://") if self.tls is None else ()

@@ -39,5 +39,5 @@ async def _missing(kube: Kube, policy: str, resource: Resource[T], probe: T) -> 
         return "" if refused else f"it is unknown whether the admission policy {policy} is in effect: {error}"
     return (
         f"the admission policy {policy} does not restrict this service, so it writes nothing: apply "
-        "k8s/base/fence.yaml (needs Kubernetes 1.30 or newer)"
+        "k8s/base/fence.yaml, which needs Kubernetes 1.30 or newer (with Helm: upgrade the release)"
     )

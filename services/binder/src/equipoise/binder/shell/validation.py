@@ -92,10 +92,17 @@ class Validation:
             return Finish(outcome=Outcome.REJECTED_STALE, detail="decided before the ledger was created")
         return self._check_measurements(intent) or check_epoch(intent, lease, ledger.epoch)
 
-    def _check_measurements(self, intent: EvictionIntent) -> Finish | None:
+    def remaining_freshness(self, intent: EvictionIntent) -> float:
+        """Seconds for which its oldest sample remains fresh enough for an eviction; 0 or less: it is too old."""
+        return intent.sampled_at + self._load.freshness.eviction - self._latest_time()
+
+    def _latest_time(self) -> float:
+        """With a slow clock an expired intent would be valid, and an old sample fresh: the later clock counts."""
         now = self.clock.now()
-        # With a slow clock an expired intent would be valid, and an old sample fresh: the later clock counts.
-        now = max(now, self.kube.server_time_bounds(now)[0])
+        return max(now, self.kube.server_time_bounds(now)[0])
+
+    def _check_measurements(self, intent: EvictionIntent) -> Finish | None:
+        now = self._latest_time()
         return (
             check_age(intent, self._load, self.max_intent_lifetime, now)
             or check_coverage(self.cluster.cycles, self.cluster.known_loads(now), self._load, now)

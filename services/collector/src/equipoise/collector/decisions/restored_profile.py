@@ -58,7 +58,9 @@ def restore_problem(forbidden: Collection[str], failed: Collection[str]) -> str 
     """Why annotations cannot be read: resources that may not be listed, and other errors. None: they were read."""
     reasons = list(failed)
     if forbidden:
-        reasons.append(f"forbidden to list {', '.join(forbidden)}: apply k8s/base/collector.yaml")
+        reasons.append(
+            f"forbidden to list {', '.join(forbidden)}: apply k8s/base/collector.yaml (with Helm: upgrade the release)"
+        )
     if not reasons:
         return None
     return f"cannot read profiles from workloads: {'; '.join(reasons)} (slots that were not measured stay unknown)"

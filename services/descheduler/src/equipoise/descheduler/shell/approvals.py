@@ -27,6 +27,7 @@ class Approvals:
             if (role.rules or []) != rules:
                 await self.kube.replace(ROLES, msgspec.structs.replace(role, rules=rules))
         except KubeError as error:
-            action = ": apply k8s/base/descheduler.yaml" if error.status in (403, 404) else ""
-            return f"evictions cannot be approved, so none is proposed: {error}{action}"
+            problem = f"evictions cannot be approved, so none is proposed: {error}"
+            install = "apply k8s/base/descheduler.yaml (with Helm: upgrade the release)"
+            return f"{problem}: {install}" if error.status in (403, 404) else problem
         return ""

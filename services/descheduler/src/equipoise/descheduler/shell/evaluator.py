@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ParamSpec, TypeVar
 
+import msgspec
 import structlog
 
 from equipoise.contracts.bus import subjects
@@ -152,7 +153,10 @@ class Evaluator:
                 log.warning(
                     "replacement returned to the evicted node", pod=f"{each.namespace}/{each.pod}", node=each.node
                 )
-        return placed
+        return [
+            msgspec.structs.replace(each, hint=self.messages.hint(each.placed_on, each.namespace, each.replacement))
+            for each in placed
+        ]
 
     def _follow_up(self, cluster: ClusterView, placed: Sequence[ReplacementPlaced], now: float) -> FollowUp:
         """The results of earlier moves, and the nodes that are in cooldown."""

@@ -9,7 +9,7 @@ import msgspec
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.latest import Measured, supersedes, supersedes_measurement
 from equipoise.contracts.messages.health import REAL, Heartbeat
-from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.placement import NodePlacement, PlacedHint
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 
 HEARTBEAT_TTL = 30.0
@@ -46,6 +46,11 @@ class LatestMessages:
             return
         recent = [pod for pod in message.pods if pod.terminating or (pod.running_since or math.inf) > begin]
         self.placements[message.node] = msgspec.structs.replace(message, pods=recent, labels={}, taints=[])
+
+    def hint(self, node: str, namespace: str, pod: str) -> PlacedHint | None:
+        """With which this pod on the node was created; None: unknown."""
+        pods = self.placements[node].pods if node in self.placements else []
+        return next((each.hint for each in pods if (each.namespace, each.name) == (namespace, pod)), None)
 
     def on_workload(self, message: WorkloadUtilization) -> None:
         _keep_latest(self.workloads, message.workload, message)

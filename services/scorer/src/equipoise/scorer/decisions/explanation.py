@@ -78,6 +78,7 @@ def explain(state: ScoringState, request: ExplainRequest, now: float, *, neutral
     return Explanation(
         pod=requested,
         current_node=current_node,
+        placed_hint=None if placed is None else placed.hint,
         policy=policy.policy_name(),
         demand=resources(demand.usage[0]),
         demand_sources={resource: str(link) for resource, link in demand.sources.items()},
@@ -354,10 +355,9 @@ def _changed(nodes: CandidateNodes, pair: Rows, row: int, share: float) -> Candi
 
     daily = nodes.daily
     if daily is not None:
-        reserved = daily.reserved.copy()
+        daily = daily.take(pair)
         if row >= 0:
-            reserved[_CPU, daily.rows[pair[0]]] += share  # in every hour
-        daily = msgspec.structs.replace(daily, reserved=reserved, rows=daily.rows[pair])
+            daily.reserved[0, _CPU] += share  # in every hour
     return msgspec.structs.replace(
         nodes,
         names=[nodes.names[index] for index in pair],

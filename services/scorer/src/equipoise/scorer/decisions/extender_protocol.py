@@ -40,9 +40,13 @@ class ExtenderRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The node objects, if the caller does not cache nodes (nodeCacheCapable: false)."""
 
 
-class HostPriority(msgspec.Struct, rename="pascal", gc=False):
+class HostPriority(msgspec.Struct, frozen=True, rename="pascal"):
     host: str
     score: int
+
+
+_AFTER_HOST = [f'","Score":{score}}},{{"Host":"' for score in range(101)]
+"""By score: what follows a host in HostPriorityList, up to the next host."""
 
 
 class FilterResult(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -124,7 +128,9 @@ def _parse(body: bytes) -> ExtenderRequest:
     _limit(len(names), MAX_NODES, "nodes")
     # A lone surrogate can be decoded but not encoded. Joined, all names are checked at once.
     "".join((pod.namespace, pod.name, *names)).encode()
-    return ExtenderRequest(pod=pod, names=list(dict.fromkeys(names)), objects=objects)
+    if len(set(names)) < len(names):
+        names = list(dict.fromkeys(names))
+    return ExtenderRequest(pod=pod, names=names, objects=objects)
 
 
 def _parse_arguments(body: bytes) -> _Arguments:
@@ -161,7 +167,14 @@ def _limit(number: int, limit: int, what: str) -> None:
 
 def write_priorities(names: Sequence[str], scores: Rows) -> bytes:
     """HostPriorityList: one integer per host."""
-    return msgspec.json.encode(list(map(HostPriority, names, scores.tolist())))
+    text = "".join(names)
+    if not names or len(msgspec.json.encode(text)) > len(text.encode()) + 2:  # a character is escaped
+        return msgspec.json.encode(list(map(HostPriority, names, scores.tolist())))
+    parts = [""] * (2 * len(names))
+    parts[::2] = names
+    parts[1::2] = map(_AFTER_HOST.__getitem__, scores.tolist())
+    parts[-1] = f'","Score":{scores[-1]}}}]'
+    return ('[{"Host":"' + "".join(parts)).encode()
 
 
 def write_filter_result(request: ExtenderRequest, filtered: FilteredNodes) -> bytes:

@@ -113,14 +113,14 @@ def to_integers(
     usable = (points > 0.0) & ~overfull & ~avoided
     if not usable.any():
         return neutral(len(points), "no node is known to have headroom")
-    worst, best = points[usable].min(), points[usable].max()
+    chosen = points[usable]
+    worst, best = chosen.min(), chosen.max()
     spread = best - worst
     lowest = max_score // 10
     integers = np.zeros(len(points), np.intp)
     why = ""
     if spread >= min_spread and spread > 0.0:
-        scaled = lowest + np.rint((max_score - lowest) * (points - worst) / spread)
-        integers[usable] = scaled[usable].astype(np.intp)
+        integers[usable] = lowest + np.rint((max_score - lowest) * (chosen - worst) / spread)
     else:
         integers[usable] = max_score
         why = f"best and worst are {spread:.1f} points apart, less than {min_spread:g}"

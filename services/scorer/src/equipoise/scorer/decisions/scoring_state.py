@@ -23,7 +23,7 @@ from equipoise.scorer.decisions.ranking import Ranking, best_nodes, rank
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
 from equipoise.scorer.decisions.shadow import Shadow
 from equipoise.scorer.state.arrays import CandidateNodes, Demand, resources
-from equipoise.scorer.state.demand import expected_demand
+from equipoise.scorer.state.known_demands import KnownDemands
 from equipoise.scorer.state.node_table import NodeTable
 from equipoise.scorer.state.replacement_hints import ReplacementHints
 from equipoise.scorer.state.reservations import NegativeReservation, PodReservation, Reservations
@@ -71,6 +71,7 @@ class ScoringState:
             placement_spans=tuple(span for policy in policies for span in policy.placement_spans),
             daily_loads=any(policy.uses_daily_loads for policy in policies),
         )
+        self._demands = KnownDemands(self.nodes, self.policy.demand_chain)
         self.reservations = Reservations(settings.reservation_timeout)
         self.hints = ReplacementHints(settings.replacement_hint_duration)
         self._cycles: dict[str, UtilizationCycle] = {}
@@ -158,9 +159,7 @@ class ScoringState:
         without: NegativeReservation | None = None,
     ) -> tuple[Demand, CandidateNodes, Rows]:
         """The arrays that policies score, and the row of each node. The pod's own reservation does not count."""
-        workload, chain = self.nodes.workload_usage(pod.workload, now), self.policy.demand_chain
-        daily = self.nodes.daily_profile(pod.workload)
-        demand = expected_demand(pod, workload, windows=self.nodes.windows, chain=chain, daily=daily)
+        demand = self._demands.demand(pod, now)
         rows = self.nodes.rows(names) if rows is None else rows
         reserved, spans = self.reserved(now, without=pod.uid), self.policy.placement_spans
         return demand, self.nodes.candidates(names, rows, now, reserved, spans=spans, without=without), rows

@@ -98,7 +98,8 @@ class ScorerMetrics:
         )
         self._cluster_load = gauge(
             "equipoise_scorer_cluster_load_ratio",
-            "Load of the nodes of known load, as a share of their base, by statistic: min, mean, max or deviation.",
+            "Load as a share of the base, by statistic: min, mean, max or deviation. Counted are nodes of known load "
+            "that are Ready, not cordoned, and not of the control plane.",
             "resource",
             "statistic",
         )
@@ -110,7 +111,7 @@ class ScorerMetrics:
         )
         self._nodes_by_load = gauge(
             "equipoise_scorer_cluster_nodes_by_load",
-            "Nodes whose load is at most `le`, as a share of their base.",
+            "Of the same nodes those whose load is at most `le`, as a share of their base.",
             "resource",
             "le",
         )

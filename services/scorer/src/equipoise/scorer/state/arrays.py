@@ -24,19 +24,16 @@ MAX_SHARE = 1e6
 
 
 class DailyLoads(msgspec.Struct, frozen=True, kw_only=True):
-    """The expected load of the nodes in the next 24 hours. `rows` are the candidates among the rows of the arrays."""
+    """The expected load of the candidates in the next 24 hours."""
 
     share: Array
-    """resources × rows × slots: expected usage as a share of the base."""
+    """nodes × resources × slots: expected usage as a share of the base; NaN for an unknown node."""
 
     peak: Array
-    """resources × rows: the highest slot."""
+    """nodes × resources: the highest slot."""
 
     reserved: Array
-    """resources × rows: share that is reserved, in every slot."""
-
-    rows: Rows
-    """The row of each candidate; −1 for an unknown node."""
+    """nodes × resources: share that is reserved, in every slot."""
 
     mean: Array
     """resources × slots: the unweighted mean share of the cluster's nodes."""
@@ -44,14 +41,12 @@ class DailyLoads(msgspec.Struct, frozen=True, kw_only=True):
     base: Array
     """resources: the mean base of the cluster's nodes, cores and bytes."""
 
-    def detached(self) -> "DailyLoads":
-        """The same with arrays of its own, of the candidates only: later messages do not change them."""
-        rows = self.rows
+    def take(self, columns: Rows) -> "DailyLoads":
+        """Some of the candidates."""
         return DailyLoads(
-            share=self.share.take(rows, axis=1),
-            peak=self.peak.take(rows, axis=1),
-            reserved=self.reserved.take(rows, axis=1),
-            rows=np.where(rows < 0, -1, np.arange(len(rows))),
+            share=self.share[columns],
+            peak=self.peak[columns],
+            reserved=self.reserved[columns],
             mean=self.mean,
             base=self.base,
         )
@@ -129,7 +124,7 @@ class CandidateNodes(msgspec.Struct, frozen=True, kw_only=True):
             requests=self.requests[columns],
             limits=self.limits[columns],
             recent_placements=self.recent_placements[columns],
-            daily=None if daily is None else msgspec.structs.replace(daily, rows=daily.rows[columns]),
+            daily=None if daily is None else daily.take(columns),
         )
 
 
@@ -196,7 +191,7 @@ def with_more_load(nodes: CandidateNodes, resource: int, share: float) -> Candid
     if nodes.daily is None:
         return msgspec.structs.replace(nodes, load=load)
     reserved = nodes.daily.reserved.copy()
-    reserved[resource] += share
+    reserved[:, resource] += share
     daily = msgspec.structs.replace(nodes.daily, reserved=reserved)
     return msgspec.structs.replace(nodes, load=load, daily=daily)
 
@@ -211,7 +206,8 @@ def shortest_known(load: Array) -> Array:
 def pod_share(nodes: CandidateNodes, demand: Demand) -> Array:
     """nodes × windows × resources: the expected usage of the pod as a share (0..) of each node's base."""
     with np.errstate(over="ignore"):
-        return np.minimum(demand.usage[np.newaxis, :, :] / nodes.base[:, np.newaxis, :], MAX_SHARE)
+        share: Array = np.minimum(demand.usage[:, :, np.newaxis] / nodes.base.T, MAX_SHARE)
+    return share.transpose(2, 0, 1)
 
 
 def expected_load(nodes: CandidateNodes, demand: Demand) -> Array:

@@ -36,9 +36,11 @@ class DailyUsage:
         self._profiles: dict[Workload, Array] = {}
         self._version = 0
         self._pod_sums: dict[int, _PodSum] = {}
-        self._share: Array = np.full((len(RESOURCES), 0, SLOTS), np.nan)
-        self._peak: Array = np.full((len(RESOURCES), 0), np.nan)
-        self._base: Array = np.full((len(RESOURCES), 0), np.nan)
+        self._share: Array = np.full((1, len(RESOURCES), SLOTS), np.nan)
+        """rows × resources × slots. The last row is always empty, here and below: row −1 is an unknown node."""
+
+        self._peak: Array = np.full((len(RESOURCES), 1), np.nan)
+        self._base: Array = np.full((len(RESOURCES), 1), np.nan)
         self._mean: tuple[Array, Array, int] | None = None
         self._mean_expires_at = -np.inf
 
@@ -68,15 +70,15 @@ class DailyUsage:
         pods = self._pod_sums.get(row)
         if pods is None or pods.placement is not placement or pods.version != self._version:
             pods = self._pod_sums[row] = self._sum_profiles(placement)
-        self._share[:, row] = _share(pods, utilization, usage_of, base)
-        self._peak[:, row] = self._share[:, row].max(axis=1)
+        self._share[row] = _share(pods, utilization, usage_of, base)
+        self._peak[:, row] = self._share[row].max(axis=1)
         self._base[:, row] = base
 
     def change_without(
         self, row: int, utilization: NodeUtilization, remaining: NodePlacement, usage_of: UsageOf, base: Array
     ) -> Array:
         """resources × slots: what changes in a node's share if it has only the pods of `remaining`."""
-        change: Array = _share(self._sum_profiles(remaining), utilization, usage_of, base) - self._share[:, row]
+        change: Array = _share(self._sum_profiles(remaining), utilization, usage_of, base) - self._share[row]
         return change
 
     def _sum_profiles(self, placement: NodePlacement) -> _PodSum:
@@ -94,35 +96,26 @@ class DailyUsage:
 
     def clear(self, row: int) -> None:
         self._pod_sums.pop(row, None)
-        self._share[:, row], self._peak[:, row], self._base[:, row] = np.nan, np.nan, np.nan
+        self._share[row], self._peak[:, row], self._base[:, row] = np.nan, np.nan, np.nan
 
     def grow(self, rows: int) -> None:
-        more = rows - self._share.shape[1]
-        self._share = np.concatenate([self._share, np.full((len(RESOURCES), more, SLOTS), np.nan)], axis=1)
-        self._peak = np.concatenate([self._peak, np.full((len(RESOURCES), more), np.nan)], axis=1)
-        self._base = np.concatenate([self._base, np.full((len(RESOURCES), more), np.nan)], axis=1)
+        more = rows + 1 - len(self._share)
+        self._share = np.concatenate([self._share, np.full((more, len(RESOURCES), SLOTS), np.nan)])
+        empty = np.full((len(RESOURCES), more), np.nan)
+        self._peak, self._base = np.hstack([self._peak, empty]), np.hstack([self._base, empty])
 
-    def loads(
-        self, rows: Rows, reserved: Array | None, now: float, without: NegativeReservation | None = None
-    ) -> DailyLoads:
-        """The daily loads of these rows. `reserved` is rows × windows × resources, in cores and bytes."""
-        shares = np.zeros_like(self._peak) if reserved is None else np.maximum(reserved[:, 0].T / self._base, 0.0)
+    def loads(self, rows: Rows, reserved: Array, now: float, without: NegativeReservation | None = None) -> DailyLoads:
+        """The daily loads of these rows. `reserved` is nodes × resources, as a share of the base."""
+        share, peak = self._share.take(rows, axis=0), self._peak.take(rows, axis=1).T
         if without is None or without.daily_load is None:
             mean, base, _ = self._cached_mean(now)
-            return DailyLoads(share=self._share, peak=self._peak, reserved=shares, rows=rows, mean=mean, base=base)
-        mean, base, count = self._compute_mean()
-        share, peak = self._share.take(rows, axis=1), self._peak.take(rows, axis=1)
-        own = rows == without.row
-        share[:, own] += without.daily_load[:, np.newaxis]
-        peak[:, own] = share[:, own].max(axis=2)
-        return DailyLoads(
-            share=share,
-            peak=peak,
-            reserved=shares.take(rows, axis=1),
-            rows=np.where(rows < 0, -1, np.arange(len(rows))),
-            mean=mean + without.daily_load / count,
-            base=base,
-        )
+        else:
+            mean, base, count = self._compute_mean()
+            mean = mean + without.daily_load / count
+            own = rows == without.row
+            share[own] += without.daily_load
+            peak[own] = share[own].max(axis=2)
+        return DailyLoads(share=share, peak=peak, reserved=reserved, mean=mean, base=base)
 
     def _cached_mean(self, now: float) -> tuple[Array, Array, int]:
         if self._mean is None or now > self._mean_expires_at:
@@ -133,7 +126,7 @@ class DailyUsage:
         """Mean share (resources × slots), mean base (resources), and the number of known nodes, at least 1."""
         known = ~np.isnan(self._peak).any(axis=0)
         count = max(1, int(known.sum()))
-        return self._share[:, known].sum(axis=1) / count, self._base[:, known].sum(axis=1) / count, count
+        return self._share[known].sum(axis=0) / count, self._base[:, known].sum(axis=1) / count, count
 
 
 def _share(pods: _PodSum, utilization: NodeUtilization, usage_of: UsageOf, base: Array) -> Array:

@@ -62,9 +62,10 @@ class NodeTable:
         self._daily = DailyUsage() if daily_loads else None
         self.windows = tuple(window.name for window in load.windows)
         self._lifetimes = tuple((window, load.lifetime(window)) for window in load.windows)
-        # Row 0 of a load is the mean.
-        changed = [True, *(statistic not in UNCHANGED_BY_PODS for statistic in statistics)]
-        self._changed_by_pods = np.flatnonzero(changed)
+        # Position 0 of a load is the mean.
+        self._changed_by_pods = [
+            0, *(position for position, name in enumerate(statistics, 1) if name not in UNCHANGED_BY_PODS)
+        ]  # fmt: skip
         self._utilizations: dict[str, NodeUtilization] = {}
         self._placements: dict[str, NodePlacement] = {}
         self._removed_at: dict[str, float] = {}
@@ -170,10 +171,13 @@ class NodeTable:
         `spans` are those of the policy.
         """
         taken = self._table.take(rows)
-        load = taken["load"]
+        load, base = taken["load"], taken["base"]
+        share = None
         if reserved is not None and len(reserved):
-            amount = np.maximum(reserved.take(rows, axis=0), 0.0).transpose(1, 2, 0)
-            load[self._changed_by_pods] += amount / taken["base"]  # NaN for unknown nodes
+            amount = np.maximum(reserved.take(rows, axis=0), 0.0).reshape(len(rows), -1)
+            share = np.ascontiguousarray(amount.T).reshape(len(self.windows), *base.shape) / base  # NaN: unknown node
+            for position in self._changed_by_pods:
+                load[position] += share
         if without is not None:
             own = rows == without.row
             load[..., own] += without.load[..., np.newaxis]
@@ -183,17 +187,22 @@ class NodeTable:
         if unusable.any():
             load[:, unusable[:, np.newaxis].repeat(len(RESOURCES), axis=1)] = np.nan
         by_node = load.transpose(0, 3, 1, 2)
+        daily = None
+        if self._daily is not None:
+            # The reservation of the shortest window counts in every hour.
+            reserved_daily = np.zeros((len(rows), len(RESOURCES))) if share is None else share[0].T
+            daily = self._daily.loads(rows, reserved_daily, now, without)
         return CandidateNodes(
             names=names,
             windows=self.windows,
             load=by_node[0],
-            base=taken["base"].T,
+            base=base.T,
             cluster=self.cluster_load(now, without),
             statistics=dict(zip(self._statistics, by_node[1:], strict=True)),
             requests=taken["requests"].T,
             limits=taken["limits"].T,
             recent_placements=self.recent_placements(rows, spans, now, without),
-            daily=None if self._daily is None else self._daily.loads(rows, reserved, now, without),
+            daily=daily,
         )
 
     def without(self, node: str, pod: PlacedPod, now: float) -> NegativeReservation | None:
@@ -223,6 +232,8 @@ class NodeTable:
         self, rows: Rows, spans: tuple[float, ...], now: float, without: NegativeReservation | None = None
     ) -> Array:
         """rows × spans: pods placed on each node within each span of seconds; 0 for an unknown node."""
+        if not spans:
+            return np.zeros((len(rows), 0))
         counts = self._placements_within.counts(self.capacity + 1, spans, now)  # row −1 is the last one: always 0
         if without is not None:
             counts[without.row] -= [without.placed_at > now - span for span in spans]
@@ -257,16 +268,20 @@ class NodeTable:
         return self._cluster_load
 
     def current_load(self, now: float) -> tuple[list[str], Array]:
-        """Every node's name, and nodes × resources: its load in the shortest window that is known."""
-        names = list(self._rows)
+        """The nodes that count for the spread, and nodes × resources: the load in the shortest window that is known."""
+        names = self._counted()
         return names, shortest_known(self.candidates(names, self.rows(names), now).load)
 
     def requested(self) -> Array:
         """nodes × resources, in the order of `current_load`: what the pods request, as a share of the base."""
-        rows = self.rows(list(self._rows))
+        rows = self.rows(self._counted())
         with np.errstate(divide="ignore", invalid="ignore"):
             share: Array = self._table.requests[rows] / self._table.base[rows]
         return np.where(np.isfinite(share), share, np.nan)
+
+    def _counted(self) -> list[str]:
+        """Ordinary pods may be placed on them."""
+        return [name for name in self._rows if not self._placements[name].set_apart]
 
     def fresh_count(self, now: float) -> int:
         """Number of nodes with a fresh load."""
@@ -421,13 +436,15 @@ class RowArrays:
         }
         """The columns of each part, and its shape."""
 
-        self._values: Array = np.zeros((0, len(self._empty)))
+        self._values: Array = self._empty[np.newaxis]
+        """One row more than the table has, which stays empty: row −1 is an unknown node."""
+
         self._create_views()
 
     def _create_views(self) -> None:
         """rows × the shape of each part; they share memory with the table."""
         parts = {
-            name: self._values[:, columns].reshape(len(self), *shape)
+            name: self._values[:-1, columns].reshape(len(self), *shape)
             for name, (columns, shape) in self._columns.items()
         }
         self.load = parts["load"]
@@ -443,17 +460,11 @@ class RowArrays:
         """rows × windows: Unix seconds between which a value may be used."""
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._values) - 1
 
     def take(self, rows: Rows) -> dict[str, Array]:
         """A copy of each part of these rows, with nodes as the last, contiguous axis. Row −1 is an unknown node."""
-        if len(self._values):
-            taken = self._values.take(rows, axis=0)
-            if (unknown := rows < 0).any():
-                taken[unknown] = self._empty
-        else:
-            taken = np.tile(self._empty, (len(rows), 1))
-        by_column = np.ascontiguousarray(taken.T)
+        by_column = np.ascontiguousarray(self._values.take(rows, axis=0).T)
         return {name: by_column[columns].reshape(*shape, len(rows)) for name, (columns, shape) in self._columns.items()}
 
     def clear(self, row: int) -> None:
@@ -461,7 +472,7 @@ class RowArrays:
 
     def grow(self) -> range:
         """Double the table. Returns the new rows."""
-        before = len(self._values)
+        before = len(self)
         more = max(_INITIAL_ROWS, before)
         self._values = np.concatenate([self._values, np.tile(self._empty, (more, 1))])
         self._create_views()

@@ -1,7 +1,7 @@
 """The API server admits only evictions that the descheduler has approved."""
 
 from equipoise.cli.doctor.checks.permissions import deployed_with_accounts
-from equipoise.cli.doctor.environment import Environment, Finding
+from equipoise.cli.doctor.environment import UPGRADE, Environment, Finding
 from equipoise.contracts.eviction.approval import APPROVAL_POLICY, APPROVAL_ROLE, NOT_APPROVED
 from equipoise.runtime.kubernetes.client import ADMISSION_POLICIES, ROLE_BINDINGS, ROLES, Kube, KubeError, NotFound
 
@@ -26,7 +26,7 @@ async def _objects(kube: Kube, namespace: str) -> Finding:
         await kube.get(ROLE_BINDINGS, APPROVAL_ROLE, namespace)
     except NotFound as error:
         message = f"no eviction can be approved, so none is executed: {error}"
-        return Finding("error", subject, message, "apply k8s/base/descheduler.yaml")
+        return Finding("error", subject, message, f"apply k8s/base/descheduler.yaml {UPGRADE}")
     approved = sum(len(rule.resource_names) for rule in role.rules or ())
     return Finding("ok", subject, f"written by the descheduler; approved evictions now: {approved}")
 
@@ -41,4 +41,4 @@ async def _policy(kube: Kube) -> Finding:
     if NOT_APPROVED in messages:
         return Finding("ok", subject, "requires that the descheduler has approved an eviction")
     message = "is missing or that of an earlier version: whoever has the token of the binder can evict every pod"
-    return Finding("error", subject, message, "apply k8s/base/fence.yaml")
+    return Finding("error", subject, message, f"apply k8s/base/fence.yaml {UPGRADE}")

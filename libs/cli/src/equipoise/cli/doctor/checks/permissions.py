@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.cli.doctor.environment import Environment, Finding
+from equipoise.cli.doctor.environment import UPGRADE, Environment, Finding
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.decisions.sharding import lease_name
 from equipoise.collector.settings import MAX_SHARDS, WHOLE_CLUSTER
@@ -242,12 +242,15 @@ def service_finding(service: str, account: str, allowed: Mapping[ApiPermission, 
     missing = [permission for permission, yes in allowed.items() if permission.service == service and not yes]
     required = [permission for permission in missing if permission.when != "workloads"]
     if required:
-        folder = "hints" if all(permission.when == "hints" for permission in required) else "base"
-        fix = f"apply k8s/{folder}/{service}.yaml" if account != CURRENT_USER else "use a context whose user may"
+        fix = f"apply k8s/base/{service}.yaml {UPGRADE}"
+        if account == CURRENT_USER:
+            fix = "use a context whose user may"
+        elif all(permission.when == "hints" for permission in required):
+            fix = f"apply k8s/hints/{service}.yaml (with Helm: set hints.enabled)"
         return Finding("error", subject, f"may not {', '.join(map(str, required))}", fix)
     if missing:
         message = f"may not {', '.join(map(str, missing))}: workloads of these kinds are not moved"
-        fix = "apply k8s/base if the cluster has such workloads"
+        fix = f"if the cluster has such workloads, apply k8s/base {UPGRADE}"
         return Finding("warning", subject, message, fix)
     count = sum(permission.service == service for permission in allowed)
     return Finding("ok", subject, f"has the {count} permissions it needs")
@@ -277,10 +280,11 @@ def eviction_finding(
     if granted:
         return Finding("ok", subject, f"may evict in {', '.join(granted)}, and not in other namespaces")
     if not evict:
-        return Finding("ok", subject, "may not evict (overlay observe): every eviction is a dry run")
+        return Finding("ok", subject, "may not evict (mode observe): every eviction is a dry run")
     return Finding(
         "error",
         subject,
         "may not evict, and binder.evict is true",
-        "apply k8s/base, or k8s/overlays/namespaced with eviction.yaml in each namespace",
+        "apply k8s/base, or k8s/overlays/namespaced with eviction.yaml in each namespace "
+        "(with Helm: set mode to evict)",
     )

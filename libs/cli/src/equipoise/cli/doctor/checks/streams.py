@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from equipoise.cli.doctor.environment import Environment, Finding, State
+from equipoise.cli.doctor.environment import UPGRADE, Environment, Finding, State
 from equipoise.contracts.bus.streams import UTILIZATION_MAX_AGE, Stream, with_max_ages
 from equipoise.runtime.bus import BusError, NotPermitted
 from equipoise.runtime.bus.inspection import Identity, StreamState, inspecting
@@ -11,7 +11,9 @@ from equipoise.runtime.bus.permissions import USERS, Permissions, permissions_of
 from equipoise.runtime.configuration import Nats
 
 SETUP_FIX = "run `equipoise setup` (in a cluster, recreate the Job equipoise-setup)"
-PERMISSIONS_FIX = "give the server the permissions of this version (k8s/base/permissions.conf) and restart it"
+PERMISSIONS_FIX = (
+    f"give the server the permissions of this version: apply k8s/base/permissions.conf {UPGRADE}, and restart it"
+)
 ENCRYPTION_FIX = "use tls:// in nats.url, and nats.tls.caFile: `equipoise certificates --for nats` creates the files"
 CERTIFICATE_FIX = (
     "renew it (`equipoise certificates --for nats --out FOLDER --force`, or cert-manager), replace the Secret, and let "
@@ -45,7 +47,7 @@ def certificate_findings(subject: str, end: float | None, now: float) -> list[Fi
 
 
 async def _server_findings(environment: Environment, nats: Nats) -> list[Finding]:
-    subject, user = nats.url, nats.user or ""
+    subject, user = nats.shown_url, nats.user or ""
     expected = with_max_ages(intent=environment.settings.descheduler.intent_lifetime, utilization=UTILIZATION_MAX_AGE)
     try:
         async with inspecting(nats, environment.nats_user, environment.clock) as inspection:

@@ -42,8 +42,6 @@ def node_snapshot(scoring: ScoringState, known: Mapping[str, HintNode], now: flo
     names = sorted(table.names)
     reserved = scoring.reserved(now, without="")
     nodes = table.candidates(names, table.rows(names), now, reserved, spans=scoring.policy.placement_spans)
-    if nodes.daily is not None:
-        nodes = msgspec.structs.replace(nodes, daily=nodes.daily.detached())
     absent = unknown_node()
     found = [known.get(name, absent) for name in names]
     sets: dict[frozenset[Taint], int] = {}
@@ -69,7 +67,7 @@ def _inputs(nodes: CandidateNodes) -> Array:
     cluster = [nodes.cluster.mean, *(np.zeros(part.shape[1:]) for part in parts[1:])]
     if nodes.daily is not None:
         daily = nodes.daily
-        parts += [daily.share[:, daily.rows].transpose(1, 0, 2), daily.reserved[:, daily.rows].T, np.log(nodes.base)]
+        parts += [daily.share, daily.reserved, np.log(nodes.base)]
         cluster += [daily.mean, np.zeros(2), np.zeros(2)]
     parts.append(nodes.recent_placements)
     cluster.append(np.zeros(nodes.recent_placements.shape[1]))

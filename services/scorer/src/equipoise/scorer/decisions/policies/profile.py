@@ -12,7 +12,7 @@ from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.numeric import Array, np
+from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy, Weight
 from equipoise.scorer.state.arrays import CandidateNodes, DailyLoads, Demand, Demands, resources
 
@@ -53,40 +53,51 @@ class ProfilePolicy(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
         daily = nodes.daily
         if daily is None or not daily.share.size:
             return np.zeros(len(nodes.load))
-        rows = daily.rows
         pod = demand.daily if demand.daily is not None else np.repeat(demand.usage[0][:, np.newaxis], SLOTS, axis=1)
-        base = nodes.base.T
-        with np.errstate(over="ignore", invalid="ignore"):
-            reserved = daily.reserved[:, rows]
-            few = len(rows) * 4 < daily.share.shape[1]
-            # products[r][p]: distance of the node to the cluster's mean in resource r × the pod's share of resource p.
-            products = []
-            for resource in range(len(RESOURCES)):
-                share = daily.share[resource]
-                usage = share[rows] @ pod.T if few else (share @ pod.T)[rows]
-                in_reservations = np.outer(reserved[resource], pod.sum(axis=1))
-                products.append((usage - pod @ daily.mean[resource] + in_reservations).T / base)
-            squares = (pod @ pod.T)[:, :, np.newaxis] / base / base[:, np.newaxis]
-            weights = self.resource_weights
-            # (d + p)² − d² = 2dp + p², with d the distance to the cluster's mean and p the pod, as shares.
-            cost = weights.cpu * (2.0 * products[0][0] + squares[0, 0])
-            cost = cost + weights.memory * (2.0 * products[1][1] + squares[1, 1])
-            if weights.balance:
-                imbalance = products[0][0] - products[0][1] - products[1][0] + products[1][1]
-                cost += weights.balance * (2.0 * imbalance + squares[0, 0] - 2.0 * squares[0, 1] + squares[1, 1])
-            unit = 2.0 * float(pod.sum(axis=1) / daily.base @ (weights.cpu, weights.memory))
-            full = np.zeros(len(nodes.load), np.bool_)
-            for resource, usage in enumerate(pod):
-                # The sum per hour is computed only if the sum of the peaks exceeds the node.
-                peak = daily.peak[resource][rows] + reserved[resource] + usage.max() / base[resource]
-                near = np.flatnonzero(peak > 1.0)
-                others = daily.share[resource][rows[near]]
-                hours = others + (reserved[resource, near] + usage[:, np.newaxis] / base[resource, near]).T
-                full[near] |= (hours > 1.0).any(axis=1)
-        known = (rows >= 0) & ~np.isnan(nodes.load).all(axis=(1, 2)) & np.isfinite(cost)
-        points = 50.0 - 100.0 * cost / unit if unit > 0.0 else np.full(len(cost), 50.0)
-        scores: Array = np.where(known & ~full, np.clip(points, 1.0, 100.0), 0.0)
-        return scores
+        resources, count = len(RESOURCES), len(nodes.load)
+        # From here on nodes are the last axis, so that every operation runs along them.
+        reserved, peak = daily.reserved.T, daily.peak.T
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            per_unit = 1.0 / nodes.base.T
+            # (d + p)² − d² = 2dp + p², with d the distance to the cluster's mean and p the pod, as shares. The sums
+            # over hours are products of matrices, because p·base is the same for all nodes.
+            of_distance = 2.0 * self._matrix[:, :, np.newaxis] * pod[:, np.newaxis]  # resources of p and d × slots
+            by_slot = of_distance.reshape(resources, resources * SLOTS)
+            products = by_slot @ daily.share.reshape(count, resources * SLOTS).T
+            products -= (by_slot @ daily.mean.reshape(-1))[:, np.newaxis]
+            products += of_distance.sum(axis=2) @ reserved
+            products += (self._matrix * (pod @ pod.T)) @ per_unit
+            products *= per_unit
+            cost = products.sum(axis=0)
+            unit = 2.0 * float(pod.sum(axis=1) / daily.base @ (self.resource_weights.cpu, self.resource_weights.memory))
+            full = self._full(daily.share, peak + reserved, reserved, pod, per_unit)
+        points = np.clip(50.0 - 100.0 * cost / unit, 1.0, 100.0) if unit > 0.0 else np.full(count, 50.0)
+        points[full | ~np.isfinite(cost) | np.isnan(nodes.load).all(axis=(1, 2))] = 0.0
+        return points
+
+    @staticmethod
+    def _full(share: Array, peak: Array, reserved: Array, pod: Array, per_unit: Array) -> Flags:
+        """Per node: whether the pod (resources × slots) would overcommit it in some hour. `peak` includes `reserved`,
+        and `share` does not."""
+        full: Flags = (peak + pod.min(axis=1, keepdims=True) * per_unit > 1.0).any(axis=0)
+        possible = (peak + pod.max(axis=1, keepdims=True) * per_unit > 1.0).any(axis=0)
+        # The hours are compared only where the peaks do not decide.
+        near = np.flatnonzero(possible & ~full)
+        if len(near):
+            hours = share[near] + reserved.T[near, :, np.newaxis] + pod * per_unit.T[near, :, np.newaxis]
+            full[near] = (hours > 1.0).any(axis=(1, 2))
+        return full
+
+    @property
+    def _matrix(self) -> Array:
+        """resources × resources: what the product of two shares costs."""
+        weights = self.resource_weights
+        return np.array(
+            [
+                [weights.cpu + weights.balance, -weights.balance],
+                [-weights.balance, weights.memory + weights.balance],
+            ]
+        )
 
     def score_pods(self, nodes: CandidateNodes, demands: Demands) -> Array:
         """As `score`: the cost is a sum of products of a term of the pod and a term of the node, so one product of
@@ -95,12 +106,11 @@ class ProfilePolicy(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
         daily, pods = nodes.daily, demands.daily
         if daily is None or not daily.share.size:
             return np.zeros((len(demands), len(nodes.load)))
-        rows, base, weights = daily.rows, nodes.base.T, self.resource_weights
-        reserved = daily.reserved[:, rows]
+        base, weights, reserved = nodes.base.T, self.resource_weights, daily.reserved.T
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             # resources × slots × nodes: the distance of each node to the cluster's mean.
             cpu, memory = (
-                daily.share[resource][rows].T - daily.mean[resource][:, np.newaxis] + reserved[resource]
+                daily.share[:, resource].T - daily.mean[resource][:, np.newaxis] + reserved[resource]
                 for resource in range(len(RESOURCES))
             )
             difference = weights.balance * (cpu - memory)
@@ -129,7 +139,7 @@ class ProfilePolicy(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
             np.clip(points, 1.0, 100.0, out=points)
             for resource in range(len(RESOURCES)):
                 self._clear_full(points, daily, pods[:, resource], base[resource], reserved[resource], resource)
-        known = (rows >= 0) & ~np.isnan(nodes.load).all(axis=(1, 2)) & np.isfinite(of_nodes).all(axis=0)
+        known = ~np.isnan(nodes.load).all(axis=(1, 2)) & np.isfinite(of_nodes).all(axis=0)
         points[:, ~known] = 0.0
         scores: Array = points
         return scores
@@ -138,10 +148,10 @@ class ProfilePolicy(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
         self, points: Array, daily: DailyLoads, pods: Array, base: Array, reserved: Array, resource: int
     ) -> None:
         """Set the points of pods (pods × slots) to 0 on the nodes that they would overcommit in some hour."""
-        rows, peaks = daily.rows, pods.max(axis=1)
+        peaks = pods.max(axis=1)
         # The hours are compared only where the sum of the peaks exceeds the node.
-        near = np.flatnonzero((1.0 - daily.peak[resource][rows] - reserved) * base < peaks.max(initial=0.0))
-        room = ((1.0 - daily.share[resource][rows[near]] - reserved[near, np.newaxis]) * base[near, np.newaxis]).T
+        near = np.flatnonzero((1.0 - daily.peak[:, resource] - reserved) * base < peaks.max(initial=0.0))
+        room = ((1.0 - daily.share[near, resource] - reserved[near, np.newaxis]) * base[near, np.newaxis]).T
         full = np.zeros((len(pods), len(near)), np.bool_)
         for hour in range(SLOTS):
             full |= pods[:, hour, np.newaxis] > room[hour]

@@ -1,0 +1,70 @@
+"""The expected usage of the pods of each workload, kept until anything that it is computed from changes.
+
+The pods of a burst are alike, and to compute it takes as long as to score all nodes.
+"""
+
+import msgspec
+
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.demand import EstimateSource
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import WorkloadUtilization
+from equipoise.scorer.state.arrays import Demand
+from equipoise.scorer.state.demand import expected_demand
+from equipoise.scorer.state.node_table import NodeTable
+
+_MAX_KNOWN = 1_000
+"""Workloads; about 1 KiB each."""
+
+
+class _Inputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+    """What an expected usage was computed from."""
+
+    message: WorkloadUtilization | None
+    """The profile of the workload changes only with it."""
+
+    fresh: tuple[str, ...]
+    """The windows of the message that were not outdated."""
+
+    requests: Resources
+    limits: Resources
+    priority_class: str
+
+    def same(self, other: "_Inputs") -> bool:
+        return (
+            self.message is other.message
+            and self.fresh == other.fresh
+            and self.requests == other.requests
+            and self.limits == other.limits
+            and self.priority_class == other.priority_class
+        )
+
+
+class KnownDemands:
+    """The latest demand of each workload."""
+
+    def __init__(self, nodes: NodeTable, chain: tuple[EstimateSource, ...]) -> None:
+        """`chain` is the policy's."""
+        self._nodes = nodes
+        self._chain = chain
+        self._known: dict[Workload | None, tuple[_Inputs, Demand]] = {}
+
+    def demand(self, pod: PodDemand, now: float) -> Demand:
+        """As `expected_demand` of the pod and the latest messages."""
+        workload = self._nodes.workload_usage(pod.workload, now)
+        inputs = _Inputs(
+            message=None if pod.workload is None else self._nodes.workload_message(pod.workload),
+            fresh=() if workload is None else tuple(workload.windows),
+            requests=pod.requests,
+            limits=pod.limits,
+            priority_class=pod.priority_class,
+        )
+        known = self._known.pop(pod.workload, None)
+        if known is None or not inputs.same(known[0]):
+            windows, daily = self._nodes.windows, self._nodes.daily_profile(pod.workload)
+            known = inputs, expected_demand(pod, workload, windows=windows, chain=self._chain, daily=daily)
+            if len(self._known) >= _MAX_KNOWN:
+                del self._known[next(iter(self._known))]  # the one that was used longest ago
+        self._known[pod.workload] = known
+        return known[1]
