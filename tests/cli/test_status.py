@@ -223,6 +223,16 @@ async def test_an_invalid_configuration_is_invalid_input(tmp_path: Path) -> None
     assert "binder.limits.rate.max" in output
 
 
+async def test_the_state_of_placement_hints_is_shown(cluster: HttpCluster) -> None:
+    """`off` in a cluster without their kind; `-o json` has it too."""
+    a_stored_ledger(cluster, paused=True, pause_reason="release")
+    _, output = await cluster.run("status")
+    _, encoded = await cluster.run("status", "-o", "json")
+
+    assert "\nplacement hints: off\n" in output
+    assert json.loads(encoded)["hints"]["state"] == "off"
+
+
 def a_full_status() -> ShownStatus:
     """With pending and finished evictions."""
     entries = (

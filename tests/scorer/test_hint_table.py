@@ -256,13 +256,29 @@ def test_a_hint_names_the_target_of_an_evicted_pod_first() -> None:
     hint = cluster.table.hints(NOW)[WEB]
 
     assert [["node-2"], ["node-3"]] == preferred(hint)
-    assert [100, 12] == [term.weight for term in hint.prefer]
+    assert [100, 2] == [term.weight for term in hint.prefer]
     assert ["node-1", "node-0"] == avoided(hint)
 
     cluster.scoring.hints.on_outcome(an_outcome(node="node-1", target="node-2"), NOW)
     cluster.place(a_placement("node-2", [a_pod_of(WEB, "web-2", NOW)], labels={HOSTNAME: "host-node-2"}))
 
     assert [["node-3", "node-2"]] == preferred(cluster.table.hints(NOW)[WEB])
+
+
+def test_where_only_some_nodes_are_scored_others_are_named_beside_the_target() -> None:
+    """The best ones for the workload, first those without a pod of it: kube-scheduler spreads its pods."""
+    cluster = HintedCluster(LoadAware(window="5m"), HintSettings())
+    for number in range(120):
+        pods = [a_pod_of(WEB, f"web-{number}")] if number < 2 else []
+        cluster.node(f"node-{number}", 0.05 * number, pods)
+    cluster.measured()
+    cluster.update()
+    cluster.scoring.hints.on_intent(an_intent(node="node-119", target="node-60", expires_at=NOW + 100), NOW)
+
+    hint = cluster.table.hints(NOW)[WEB]
+
+    assert [100, 80] == [term.weight for term in hint.prefer[:2]]
+    assert [["node-60"], ["node-2", "node-3", "node-4"]] == preferred(hint)[:2]
 
 
 cores = st.lists(st.one_of(st.none(), st.floats(0, 12)), min_size=1, max_size=12)

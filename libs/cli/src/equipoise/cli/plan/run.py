@@ -17,6 +17,7 @@ from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.live.nodes import URGENCY
 from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.plan.changes import LastPlans, NodeChange, PlanChanges, plan_changes
+from equipoise.cli.plan.plan_hints import PlanHints, read_plan_hints
 from equipoise.cli.terminal import (
     RESOURCES,
     amounts,
@@ -49,6 +50,8 @@ class ShownPlan(PlanResponse, frozen=True, kw_only=True):
     """The plan, and the cluster that it is of."""
 
     cluster: BusCluster
+    hints: PlanHints | None = None
+    """None: unknown, because the bus is not known to be that of the cluster of the kubeconfig."""
 
 
 class ShownChanges(PlanChanges, frozen=True, kw_only=True):
@@ -86,8 +89,9 @@ async def run_plan(
                 shown_changes = ShownChanges(cluster=cluster, **msgspec.structs.asdict(changes))
                 print_result(shown_changes, _with_cluster(cluster, show_changes), output=output, watched=watched)
         else:
-            shown_plan = ShownPlan(cluster=cluster, **msgspec.structs.asdict(plan))
-            show_plan = partial(show, wide=output == "wide")
+            hints = await read_plan_hints(plan, options) if cluster.state == "confirmed" else None
+            shown_plan = ShownPlan(cluster=cluster, hints=hints, **msgspec.structs.asdict(plan))
+            show_plan = partial(show, wide=output == "wide", hints=hints)
             print_result(shown_plan, _with_cluster(cluster, show_plan), output=output, watched=watched)
         try:
             plans.save(plan)
@@ -127,9 +131,9 @@ MAX_ROWS = 20
 _Section = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 
-def show(plan: PlanResponse, to: Console, *, wide: bool = False) -> None:
+def show(plan: PlanResponse, to: Console, *, wide: bool = False, hints: PlanHints | None = None) -> None:
     """Planned moves, nodes, refused moves, pending moves, dry-run moves and cooldowns."""
-    for line in _headline(plan):
+    for line in _headline(plan, hints):
         to.print(line)
     if plan.moves:
         print_section(to, "Planned moves", _moves(plan.moves, with_strategy=wide or _strategies(plan) > 1))
@@ -138,7 +142,7 @@ def show(plan: PlanResponse, to: Console, *, wide: bool = False) -> None:
         limit = len(nodes) if wide else MAX_ROWS
         rows = _nodes(nodes[:limit], plan.interval, with_strategy=wide or _strategies(plan) > 1)
         print_section(to, f"Nodes{_shortened(nodes, limit)}", rows)
-    for title, columns, cells in _sections(plan):
+    for title, columns, cells in _sections(plan, hints):
         if cells:
             limit = len(cells) if wide else MAX_ROWS
             made = table(*columns)
@@ -151,12 +155,12 @@ def _strategies(plan: PlanResponse) -> int:
     return len({move.strategy for move in plan.moves} | {node.strategy for node in plan.nodes})
 
 
-def _sections(plan: PlanResponse) -> Iterator[_Section]:
+def _sections(plan: PlanResponse, hints: PlanHints | None) -> Iterator[_Section]:
     yield "Not moved", ("pod", "node", "reason"), [(each.pod or "(any)", each.node, each.why) for each in plan.refused]
     yield (
         "Pending moves",
         ("pod", "move", "state"),
-        [(_pod(each), f"{each.node} → {each.target}", _pending_state(each.evicted_at)) for each in plan.pending],
+        [(_pod(each), f"{each.node} → {each.target}", _pending_state(each, hints)) for each in plan.pending],
     )
     yield (
         "Dry-run moves, counted above as done",
@@ -196,11 +200,13 @@ def show_changes(changes: PlanChanges, to: Console) -> None:
         to.print(Text(f"~ evictions: {now} (was {before})"))
 
 
-def _headline(plan: PlanResponse) -> Iterator[Text]:
+def _headline(plan: PlanResponse, hints: PlanHints | None) -> Iterator[Text]:
     count = "1 pod would move" if len(plan.moves) == 1 else f"{len(plan.moves)} pods would move"
     source = f" ({plan.considered} nodes, {day_and_time(plan.planned_at)}, planned by {plan.leader.holder})"
     yield Text.assemble((count, "bold"), source)
     yield Text(f"evictions: {_evictions(plan.evictions)}")
+    if hints is not None and hints.status.state == "on":
+        yield Text("placement hints: on; once a move is proposed, new pods of its workload prefer the target")
     waiting = {node.node: node.missing_evaluations for node in plan.nodes if node.missing_evaluations}
     if waiting:
         fewest = min(waiting.values())
@@ -264,8 +270,16 @@ def _shortened(entries: Sequence[object], limit: int) -> str:
     return f" (first {limit} of {len(entries)}, -o wide has all)" if len(entries) > limit else ""
 
 
-def _pending_state(evicted_at: float | None) -> str:
-    return "proposed" if evicted_at is None else f"evicted at {time_of_day(evicted_at)}, replacement not placed yet"
+def _pending_state(move: PendingMove, hints: PlanHints | None) -> str:
+    at = move.evicted_at
+    state = "proposed" if at is None else f"evicted at {time_of_day(at)}, replacement not placed yet"
+    if hints is None or hints.status.state != "on":
+        return state
+    weight = hints.weight(move)
+    if weight is None:
+        return f"{state}; new pods of its workload get no hint"
+    prefer = f"prefer the target with weight {weight}" if weight > 0 else "do not prefer the target"
+    return f"{state}; new pods of its workload {prefer}"
 
 
 def _pod(move: PlannedMove | PendingMove | DryRunMove) -> str:

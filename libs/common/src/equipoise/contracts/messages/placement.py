@@ -169,6 +169,9 @@ class PlacementHints(Message, frozen=True, kw_only=True):
     hints: dict[str, WorkloadHint]
     """By key (`hint_key`), ordered: the first ones are those of the workloads that most likely get pods next."""
 
+    replacing: bool = False
+    """Pods were or will be evicted, and their replacements are created at once: so a change must be written at once."""
+
     @property
     def max_age(self) -> float | None:
         """Long enough for an annotator that starts; a removed namespace leaves no message behind."""

@@ -100,6 +100,13 @@ def hint_policies(version: str) -> Resource[objects.Object]:
     )  # fmt: skip
 
 
+def hint_bindings(version: str) -> Resource[objects.Object]:
+    """The kind of its binding."""
+    return msgspec.structs.replace(
+        hint_policies(version), plural="mutatingadmissionpolicybindings", kind=f"{POLICY_KIND}Binding"
+    )
+
+
 def scale_of(resource: Resource[Any]) -> Resource[objects.Scale]:
     """The desired and actual replicas, for a kind that has the scale subresource."""
     return msgspec.structs.replace(resource, kind="Scale", model=objects.Scale, subresource="scale")

@@ -4,7 +4,8 @@ One after the other, workloads choose their nodes with the load that the hints o
 all of them choose the same nodes, and the pods of a burst between two updates are distributed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -16,6 +17,7 @@ from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.scorer.decisions.placement_hints.expected_pods import expected_pods
 from equipoise.scorer.decisions.placement_hints.node_constraints import NodeConstraints
 from equipoise.scorer.decisions.placement_hints.node_snapshot import NodeSnapshot, node_snapshot
+from equipoise.scorer.decisions.placement_hints.sampling import targets_beside
 from equipoise.scorer.decisions.placement_hints.score_table import Block, ScoreTable
 from equipoise.scorer.decisions.placement_hints.selection import Selection, joined, merged, select, spread, unchanged
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
@@ -89,11 +91,30 @@ class HintTable:
             return {}
         found = {}
         for workload, (targets, left) in self._scoring.hints.expected(now).items():
-            first, last = (filter(None, map(self._hostnames.get, nodes)) for nodes in (targets, left))
-            hint = hint_for_replacements(self._hints.get(workload), first, last, self._settings)
-            if hint is not None and _is_hinted(workload):
-                found[workload] = hint
+            if not _is_hinted(workload):
+                continue
+            hint = self._hints.get(workload)
+            first, last = ([*filter(None, map(self._hostnames.get, nodes))] for nodes in (targets, left))
+            others = self._other_targets(workload, hint, {*first, *last})
+            if replaced := hint_for_replacements(hint, first, others, last, self._settings):
+                found[workload] = replaced
         return found | {workload: hint for workload, hint in self._hints.items() if workload not in found}
+
+    def evicted_workloads(self, now: float) -> Collection[Workload]:
+        """Those with recent evictions, or with evictions that are intended."""
+        return self._scoring.hints.expected(now).keys()
+
+    def _other_targets(self, workload: Workload, hint: WorkloadHint | None, known: Collection[str]) -> list[str]:
+        """Further hostnames than the `known` ones, of the best nodes: kube-scheduler scores one of them at least.
+
+        First those with the fewest pods of the workload, because kube-scheduler spreads them over the nodes.
+        """
+        best = [*dict.fromkeys(name for term in (hint.prefer if hint else ()) for name in term.hostnames)]
+        best = [name for name in best if name not in known]
+        pods = self._pods.on_nodes(workload)
+        by_hostname = Counter({self._hostnames.get(node, ""): count for node, count in pods.items()})
+        best.sort(key=lambda name: by_hostname[name])
+        return best[: targets_beside(len(self._hostnames))]
 
     def update(self, now: float) -> Iterator[None]:
         """Compute all hints again, in steps."""

@@ -9,8 +9,12 @@ from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 TARGET_WEIGHT = 100
 """Of the intended targets of evicted pods."""
 
-_BESIDE_TARGETS = 0.5
-"""Factor of the other weights while there are targets."""
+OTHER_TARGET_WEIGHT = 80
+"""Of the nodes that are named beside them, in case that kube-scheduler does not score the targets."""
+
+_BESIDE_TARGETS = 0.1
+"""Factor of the other weights while there are targets. They count only if no target is feasible: kube-scheduler scales
+the weights so that the best feasible node has 100 points."""
 
 
 def workload_hint(best: Iterable[str], worst: Iterable[str], settings: HintSettings) -> WorkloadHint | None:
@@ -28,31 +32,43 @@ def workload_hint(best: Iterable[str], worst: Iterable[str], settings: HintSetti
         if hostnames := preferred[start:end]:
             terms.append(WeightedNodes(weight=term.weight, hostnames=hostnames))
         start = end
-    return _hint(terms, avoided, settings)
+    return _hint(terms, avoided, settings.avoided_weight)
 
 
 def hint_for_replacements(
-    hint: WorkloadHint | None, targets: Iterable[str], left: Iterable[str], settings: HintSettings
+    hint: WorkloadHint | None,
+    targets: Iterable[str],
+    other_targets: Iterable[str],
+    left: Iterable[str],
+    settings: HintSettings,
 ) -> WorkloadHint | None:
     """The hint while replacements of evicted pods are expected.
 
-    The intended targets come first. The other nodes remain, with lower weights: in clusters of more than 100 nodes
-    kube-scheduler scores only some of them, often without the target. The nodes that the pods left are avoided first.
+    The intended targets come first, then others in case that kube-scheduler scores none of them. The remaining nodes
+    have low weights. The nodes that the pods left are avoided first.
     """
     left = tuple(dict.fromkeys(left))
-    first = _without(targets, left)[:MAX_HOSTNAMES]
-    terms = [WeightedNodes(weight=TARGET_WEIGHT, hostnames=first)] if first else []
+    named, terms = left, []
+    first = _without(targets, left)
+    for weight, hostnames in ((TARGET_WEIGHT, first), (OTHER_TARGET_WEIGHT, other_targets if first else ())):
+        if nodes := _without(hostnames, named)[:MAX_HOSTNAMES]:
+            terms.append(WeightedNodes(weight=weight, hostnames=nodes))
+            named += nodes
     factor = _BESIDE_TARGETS if first else 1.0
     for term in hint.prefer if hint is not None else ():
-        if others := _without(term.hostnames, (*first, *left)):
-            terms.append(WeightedNodes(weight=max(1, round(factor * term.weight)), hostnames=others))
+        if others := _without(term.hostnames, named):
+            terms.append(WeightedNodes(weight=_scaled(term.weight, factor), hostnames=others))
     worst = () if hint is None or hint.avoid is None else hint.avoid.hostnames
-    avoided = (*left, *_without(worst, (*first, *left)))[:MAX_HOSTNAMES]
-    return _hint(terms[:MAX_TERMS], avoided, settings)
+    avoided = (*left, *_without(worst, named))[:MAX_HOSTNAMES]
+    return _hint(terms[:MAX_TERMS], avoided, _scaled(settings.avoided_weight, factor))
 
 
-def _hint(terms: Sequence[WeightedNodes], avoided: tuple[str, ...], settings: HintSettings) -> WorkloadHint | None:
-    avoid = WeightedNodes(weight=settings.avoided_weight, hostnames=avoided) if avoided else None
+def _scaled(weight: int, factor: float) -> int:
+    return max(1, round(factor * weight))
+
+
+def _hint(terms: Sequence[WeightedNodes], avoided: tuple[str, ...], avoided_weight: int) -> WorkloadHint | None:
+    avoid = WeightedNodes(weight=avoided_weight, hostnames=avoided) if avoided else None
     return WorkloadHint(prefer=tuple(terms), avoid=avoid) if terms or avoid else None
 
 
