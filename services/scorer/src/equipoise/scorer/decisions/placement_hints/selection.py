@@ -69,7 +69,7 @@ def _grades(points: Singles, best: Rows, sizes: Rows, grades: int) -> Rows:
 def unchanged(before: Selection, now: Selection, points: Singles, candidates: Flags, settings: HintSettings) -> Flags:
     """Per workload: whether the nodes chosen before are still candidates, none of them is worse by more than
     `settings.min_change` points than the node that is now in its place, and no grade differs by more than one."""
-    same = (np.abs(now.grades - before.grades) <= 1).all(axis=1)
+    same: Flags = (np.abs(now.grades - before.grades) <= 1).all(axis=1)
     for old, new, sign in ((before.best, now.best, 1.0), (before.worst, now.worst, -1.0)):
         there = old >= 0
         same &= (there == (new >= 0)).all(axis=1)

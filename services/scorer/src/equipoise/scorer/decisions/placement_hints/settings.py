@@ -45,7 +45,7 @@ class HintSettings(Section, frozen=True, kw_only=True):
     @property
     def grades(self) -> int:
         """Number of grades of preferred nodes; the best ones have the highest grade."""
-        return 2**self.terms - 1
+        return (1 << self.terms) - 1
 
     def __post_init__(self) -> None:
         if self.interval <= 0:
