@@ -326,6 +326,23 @@ def test_a_plan_of_several_strategies_names_them() -> None:
     assert "strategy" not in shown(a_plan(a_move()))
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_node_of_several_strategies_is_one_row(first: int) -> None:
+    """The most urgent state, the fewest evaluations that are needed, and the reasons of all."""
+    hot = a_planned_node(missing=3)
+    others = [
+        a_planned_node(strategy="level_day", missing=5, why="hot at 14:00"),
+        a_planned_node(strategy="bin_pack", state="idle", missing=0, before=Resources(cpu=0.1, memory=0.1)),
+    ]
+    nodes = [hot, *others] if first == 0 else [*others, hot]
+    table = shown(a_plan(a_move(), nodes=[*nodes, a_planned_node("node-b", "idle", 0)]))
+    rows = [" ".join(line.split()) for line in table.partition("Nodes")[2].splitlines() if line.startswith("node-")]
+
+    evaluations = "node-a hot 80.0% → 65.0% 50.0% → ? 3 (6 min)"
+    assert f"{evaluations} low_node_load, level_day, bin_pack {HOT}; hot at 14:00" == rows[0]
+    assert ["node-a", "node-b"] == [row.split()[0] for row in rows]
+
+
 def test_wide_output_has_all_rows() -> None:
     """And the strategies."""
     refused = [RefusedMove(pod=f"shop/web-{n}", node="node-a", why="protected") for n in range(50)]

@@ -207,7 +207,8 @@ async def test_an_unavailable_api_server_is_a_failure(tmp_path: Path) -> None:
     file = a_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1")
     code, output = await run("status", KUBECONFIG=str(file))
     assert code == 1
-    assert "cluster: castle http://127.0.0.1:1 (context home)\nevictions: unknown (no response" in output
+    assert "cluster: castle http://127.0.0.1:1 (context home)\nevictions: unknown (get configmaps" in output
+    assert "the API server at http://127.0.0.1:1 cannot be reached: connection refused)" in output
     assert "Traceback" not in output
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 from equipoise.cli.bus import send_request
 from equipoise.cli.bus_cluster import BusCluster, bus_cluster, leader_in_cluster, plan_cluster
 from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.live.nodes import URGENCY
 from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.plan.changes import LastPlans, NodeChange, PlanChanges, plan_changes
 from equipoise.cli.plan.plan_hints import PlanHints, read_plan_hints
@@ -137,9 +138,10 @@ def show(plan: PlanResponse, to: Console, *, wide: bool = False, hints: PlanHint
     if plan.moves:
         print_section(to, "Planned moves", _moves(plan.moves, with_strategy=wide or _strategies(plan) > 1))
     if plan.nodes:
-        limit = len(plan.nodes) if wide else MAX_ROWS
-        rows = _nodes(plan.nodes[:limit], plan.interval, with_strategy=wide or _strategies(plan) > 1)
-        print_section(to, f"Nodes{_shortened(plan.nodes, limit)}", rows)
+        nodes = _by_node(plan.nodes)
+        limit = len(nodes) if wide else MAX_ROWS
+        rows = _nodes(nodes[:limit], plan.interval, with_strategy=wide or _strategies(plan) > 1)
+        print_section(to, f"Nodes{_shortened(nodes, limit)}", rows)
     for title, columns, cells in _sections(plan, hints):
         if cells:
             limit = len(cells) if wide else MAX_ROWS
@@ -241,14 +243,25 @@ def _moves(moves: Sequence[PlannedMove], *, with_strategy: bool) -> Table:
     return made
 
 
-def _nodes(nodes: Sequence[PlannedNode], interval: float, *, with_strategy: bool) -> Table:
-    strategy = ("strategy",) if with_strategy else ()
+def _by_node(nodes: Sequence[PlannedNode]) -> list[list[PlannedNode]]:
+    """What each strategy plans for a node, first the one with the most urgent state that proposes moves first."""
+    found: dict[str, list[PlannedNode]] = {}
+    for each in nodes:
+        found.setdefault(each.node, []).append(each)
+    return [sorted(of, key=lambda each: (URGENCY.index(each.state), each.missing_evaluations)) for of in found.values()]
+
+
+def _nodes(nodes: Sequence[Sequence[PlannedNode]], interval: float, *, with_strategy: bool) -> Table:
+    """A row per node: the state, the load and the evaluations of its first strategy, and the reasons of all."""
+    strategy = ("strategies",) if with_strategy else ()
     made = table("node", "state", "cpu", "memory", "evaluations needed", *strategy, "reason")
-    for node in nodes:
+    for of_node in nodes:
+        node = of_node[0]
         missing = node.missing_evaluations
         needed = f"{missing} ({duration(missing * interval)})" if missing else "none" if node.state == "hot" else ""
         loads = (f"{percent(getattr(node.before, name))} → {percent(getattr(node.after, name))}" for name in RESOURCES)
-        last = (node.strategy, node.why) if with_strategy else (node.why,)
+        why = "; ".join(dict.fromkeys(each.why for each in of_node if each.why))
+        last = (", ".join(each.strategy for each in of_node), why) if with_strategy else (why,)
         made.add_row(node.node, node.state, *loads, needed, *last, style="red" if node.state == "hot" else "")
     return made
 
