@@ -205,7 +205,7 @@ async def whole_nodes(frozen: FrozenCluster, programs: Programs) -> AsyncIterato
 @asynccontextmanager
 async def _empty_extender(frozen: FrozenCluster, programs: Programs, *, names_only: bool) -> AsyncIterator[Setup]:
     assert programs.empty_extender is not None
-    cluster, port = frozen.cluster, frozen.cluster.free_port()
+    cluster, port = frozen.cluster, frozen.port("empty-extender")
     command: list[str | Path] = [programs.empty_extender, f"127.0.0.1:{port}"]
     pid = cluster.guard.start(command, log=cluster.log("empty-extender"))
     try:
