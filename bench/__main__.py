@@ -12,6 +12,7 @@ MODULES = {
     "refresh_all": "score_all",
     "prioritize_cpu": "score_all",
     "hints": "hints",
+    "hint_placement": "hint_placement",
     "prioritize_http": "prioritize_http",
     "scorer_memory": "scorer_state",
     "scorer_warm_start": "scorer_state",

@@ -61,10 +61,10 @@ class FrozenCluster:
         return self._ports[program]
 
     @asynccontextmanager
-    async def services(self, **scorer: object) -> AsyncIterator[None]:
-        """A collector, and a scorer with these settings that has the load of every node."""
+    async def services(self, annotator: bool = False, /, **scorer: object) -> AsyncIterator[None]:
+        """A collector, a scorer with these settings that has the load of every node, and an annotator for hints."""
         cluster = self.cluster
-        health = {name: f"127.0.0.1:{self.port(name)}" for name in ("collector", "scorer")}
+        health = {name: f"127.0.0.1:{self.port(name)}" for name in ("collector", "scorer", "annotator")}
         listen = f"127.0.0.1:{self.port('extender')}"
         compensation = scorer.pop("compensation", "proportional")
         document = {
@@ -80,6 +80,7 @@ class FrozenCluster:
                 "leaderElection": False,
             },
             "scorer": {"health": health["scorer"], "listen": listen, **scorer},
+            "annotator": {"health": health["annotator"], "hints": {"enabled": annotator}},
         }
         file, frozen = cluster.directory / "equipoise.yaml", cluster.directory / "usage.json"
         file.write_text(yaml.safe_dump(document))
@@ -87,8 +88,11 @@ class FrozenCluster:
         frozen.write_text(json.dumps(usage))
         environment = {**os.environ, "EQUIPOISE_CONFIG": str(file), "FROZEN_USAGE": str(frozen)}
         started: dict[str, int] = {}
+        modules = {"collector": "bench.frozen_collector", "scorer": "equipoise.scorer"}
+        if annotator:
+            modules["annotator"] = "equipoise.annotator"
         try:
-            for name, module in (("collector", "bench.frozen_collector"), ("scorer", "equipoise.scorer")):
+            for name, module in modules.items():
                 command, log = [sys.executable, "-m", module], cluster.directory / f"{name}.log"
                 started[name] = cluster.guard.start(command, log=log, environment=environment)
             self.services_pids = started

@@ -31,11 +31,16 @@ class HintWorld(World):
         self.kube.served = {(API_GROUP, POLICY_KIND): [*versions], (GROUP, KIND): ["v1alpha1"]}
         self.kube.put(hint_policies(versions[0]), Object(metadata=ObjectMeta(name=NAME, uid=uid or "uid-policy")))
 
-    async def computed(self, *namespaces: str, hint: WorkloadHint | None = HINT, ago: float = 0.0) -> None:
+    async def computed(
+        self, *namespaces: str, hint: WorkloadHint | None = HINT, ago: float = 0.0, replacing: bool = False
+    ) -> None:
         """And wait for a read and a write at the default rate."""
         hints = {} if hint is None else {"Deployment.web": hint}
         for name in namespaces or ("shop",):
-            await self.publish(PlacementHints(namespace=name, computed_at=self.clock.now() - ago, hints=hints))
+            computed_at = self.clock.now() - ago
+            await self.publish(
+                PlacementHints(namespace=name, computed_at=computed_at, hints=hints, replacing=replacing)
+            )
         await self.clock.advance(0.2)
 
     async def publish(self, message: PlacementHints) -> None:
@@ -119,6 +124,17 @@ async def test_a_changed_hint_is_written_at_once(world: HintWorld) -> None:
     await world.computed(hint=OTHER)
 
     assert {"Deployment.web": OTHER} == workload_hints(world.objects["shop"])
+
+
+@pytest.mark.parametrize(("replacing", "writes"), [(False, 1), (True, 2)])
+async def test_a_hint_for_a_replacement_does_not_wait(world: HintWorld, replacing: bool, writes: int) -> None:
+    """The replacement of an evicted pod is created at once. Other changes are at least ten seconds apart."""
+    await world.begin(settings=WITH_HINTS)
+    await world.computed()
+    await world.clock.advance(2)
+    await world.computed(hint=OTHER, replacing=replacing)
+
+    assert writes == world.hint_writes
 
 
 async def test_hints_that_are_not_computed_any_more_are_removed(world: HintWorld) -> None:

@@ -146,7 +146,7 @@ async def test_active_annotators_are_listed(world: World) -> None:
 
 def shown(result: ClearResult) -> str:
     text = io.StringIO()
-    show(result, Console(file=text, width=400))
+    show(result, Console(file=text, width=400), namespace="ours")
     return text.getvalue()
 
 
@@ -156,6 +156,7 @@ def test_the_output_counts_objects_by_kind() -> None:
     dry = shown(ClearResult(dry_run=True, found=found, active_annotators=["one"]))
     assert "annotations found on 2 Nodes, 1 Deployment; use --yes to remove them" in dry
     assert "active annotators will write the annotations again: one;" in dry
+    assert "`kubectl -n ours scale deployment equipoise-annotator --replicas 0`" in dry
     done = shown(
         ClearResult(dry_run=False, found=found, removed={"Node": 1}, deleted=1, failed={"Deployment/shop/web": "no"})
     )

@@ -161,6 +161,7 @@ async def test_tap_and_status_see_what_services_publish(installed: Installation,
         await tapping.prints(r"health\.binder\.b +ready")
         tapping.process.terminate()
         assert await tapping.ends() == TERMINATED, tapping.output
+        assert "waiting for" not in tapping.output  # that is for a terminal
         assert list(temporary.iterdir()) == []
         before = len(installed.kubelet.sockets)
         code, output = await installed.run("status")

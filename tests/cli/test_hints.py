@@ -3,20 +3,26 @@
 import io
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 from builders import NOW, preferring
 from rich.console import Console
 
 from equipoise.cli.explain.pod_hint import PodHint, pod_hint
 from equipoise.cli.hints.run import NamespaceHints, namespace_hints, show
+from equipoise.cli.hints.state import hints_state, read_hints_state
+from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, stored_hints
-from equipoise.contracts.hints.policy import HINTED
-from equipoise.contracts.kubernetes.objects import ObjectMeta, Pod, PodSpec
+from equipoise.contracts.hints.policy import API_GROUP, HINTED, NAME, POLICY_KIND
+from equipoise.contracts.kubernetes.objects import Object, ObjectMeta, Pod, PodSpec
 from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
+from equipoise.runtime.kubernetes.client import hint_bindings, hint_policies
+from equipoise.runtime.process.clock import SystemClock
+from equipoise.testbed.memory.kube import MemoryKube
 
 FIVE = WeightedNodes(weight=50, hostnames=("a", "b", "c", "d", "e"))
 HINTS = {
-    "Deployment.web": WorkloadHint(prefer=(FIVE, WeightedNodes(weight=12, hostnames=("f",)))),
+    "Deployment.web": WorkloadHint(prefer=(FIVE, WeightedNodes(weight=12, hostnames=("b", "f")))),
     "StatefulSet.web": WorkloadHint(avoid=FIVE),
     "Job.import": WorkloadHint(prefer=(FIVE,)),
 }
@@ -56,16 +62,15 @@ def printed(found: NamespaceHints, now: float, *, wide: bool = False) -> str:
     return output.getvalue()
 
 
-def test_a_term_is_a_row() -> None:
-    """With the first nodes, or with -o wide all of them."""
+def test_the_nodes_with_the_highest_weights_are_shown() -> None:
+    """The weight of a node is the sum of its terms. With -o wide all nodes are shown."""
     found = namespace_hints(stored(), "shop", "", NOW)
     text = printed(found, NOW)
 
     assert "shop, version 812, until 2027-01-15 08:03:20 UTC (valid for 3.3 min)" in text
-    assert "Deployment.web   prefer      50      5  a, b, c, …" in text
-    assert "                 prefer      12      1  f" in text
-    assert "StatefulSet.web  avoid       50      5  a, b, c, …" in text
-    assert "a, b, c, d, e" in printed(found, NOW, wide=True)
+    assert "Deployment.web   prefer      6  b 62, a 50, c 50, …" in text
+    assert "StatefulSet.web  avoid       5  a 50, b 50, c 50, …" in text
+    assert "b 62, a 50, c 50, d 50, e 50, f 12" in printed(found, NOW, wide=True)
 
 
 def test_expired_hints_are_named_as_such() -> None:
@@ -79,6 +84,7 @@ def test_expired_hints_are_named_as_such() -> None:
     ("hostname", "weight", "text"),
     [
         ("a", 50, "its node is preferred with weight 50"),
+        ("b", 70, "its node is preferred with weight 70"),
         ("d", -30, "its node is avoided with weight 30"),
         ("x", 0, "its node is neither"),
         (None, None, "2 nodes preferred, 1 avoided"),
@@ -89,10 +95,82 @@ def test_whether_a_pod_followed_its_hint_is_known_from_the_pod(
 ) -> None:
     """Also when its hints have changed since. Preferences of the user for other labels are none of the hint."""
     host = "kubernetes.io/hostname"
-    affinity = preferring((7, "disk", "In", ["a"]), (50, host, "In", ["a", "b"]), (30, host, "NotIn", ["d"]))
+    affinity = preferring(
+        (7, "disk", "In", ["a"]),
+        (50, host, "In", ["a", "b"]),
+        (20, host, "In", ["b"]),
+        (30, host, "NotIn", ["d"]),
+    )
     metadata = ObjectMeta(annotations={HINTED: "Deployment.web@812"})
     found = pod_hint(Pod(metadata=metadata, spec=PodSpec(affinity=affinity)), hostname)
 
     assert PodHint(workload="Deployment.web", version="812", preferred=2, avoided=1, node_weight=weight) == found
     assert str(found).startswith("created with the placement hint of Deployment.web: 2 nodes preferred, 1 avoided")
     assert str(found).endswith(text)
+
+
+def kube_with(*installed: str) -> MemoryKube:
+    """`installed`: kind, policy, binding."""
+    kube = MemoryKube(SystemClock())
+    kube.served = {(API_GROUP, POLICY_KIND): ["v1"]} | ({(GROUP, KIND): ["v1alpha1"]} if "kind" in installed else {})
+    policies = hint_policies("v1")
+    if "policy" in installed:
+        kube.put(policies, Object(metadata=ObjectMeta(name=NAME)))
+    if "binding" in installed:
+        kube.put(hint_bindings("v1"), Object(metadata=ObjectMeta(name=NAME)))
+    return kube
+
+
+ALL = ("kind", "policy", "binding")
+
+
+@pytest.mark.parametrize(
+    ("installed", "shown"),
+    [
+        ((), "off"),
+        (("kind",), "without effect (there is no MutatingAdmissionPolicy equipoise-hints, or no binding of it)"),
+        (ALL[:2], "without effect (there is no MutatingAdmissionPolicy equipoise-hints, or no binding of it)"),
+        (ALL, "without effect (none were written: `equipoise doctor` finds why)"),
+    ],
+)
+async def test_the_state_of_hints_names_what_is_missing(installed: tuple[str, ...], shown: str) -> None:
+    assert shown == str(await read_hints_state(kube_with(*installed), SystemClock()))
+
+
+async def test_the_state_of_hints_is_unknown_if_they_may_not_be_listed() -> None:
+    """Not: that there are none."""
+    kube = kube_with(*ALL)
+    kube.fail_next("list", status=403, resource="placementhints")
+    found = await read_hints_state(kube, SystemClock())
+
+    assert ("unknown", None) == (found.state, found.namespaces)
+    assert "403" in found.why
+
+
+def stored_until(until: float, hints: int = 3) -> HintsObject:
+    return msgspec.structs.replace(
+        stored(), until=datetime.fromtimestamp(until, UTC), hints=dict(list(stored().hints.items())[:hints])
+    )
+
+
+@pytest.mark.parametrize(
+    ("objects", "shown"),
+    [
+        (
+            [stored_until(NOW + 200), stored_until(NOW + 100, 2)],
+            "on, for 5 workloads in 2 namespaces, valid for 100 s or longer",
+        ),
+        (
+            [stored_until(NOW + 200, 1), stored_until(NOW - 5), stored_until(NOW - 5, 0)],
+            "on, for 1 workload in 1 namespace, valid for 3.3 min or longer; expired in 1 namespace",
+        ),
+        (
+            [stored_until(NOW - 600), stored_until(NOW - 300)],
+            "without effect (the newest have expired 5 min ago: `equipoise doctor` finds why)",
+        ),
+        ([stored_until(NOW + 200, 0)], "without effect (none were written: `equipoise doctor` finds why)"),
+    ],
+)
+def test_hints_are_on_as_long_as_some_are_valid(objects: list[HintsObject], shown: str) -> None:
+    """The object of a namespace without hints does not count."""
+    assert shown == str(hints_state(objects, NOW))

@@ -189,7 +189,7 @@ def test_the_first_of_several_kubeconfigs_that_has_a_name_wins(tmp_path: Path) -
             1,
             "Error: 403 Forbidden: get configmaps x/y: no\n",
         ),
-        (ExceptionGroup("tasks", [KubeError(0, "Timeout", "late")]), 1, "Error: no response Timeout: late\n"),
+        (ExceptionGroup("tasks", [KubeError(0, "Timeout", "late")]), 1, "Error: late\n"),
         (FileNotFoundError(2, "No such file or directory", "x.yaml"), 1, "Error: x.yaml: No such file"),
         (KeyboardInterrupt(), 130, ""),
     ],

@@ -22,19 +22,26 @@ from descheduler.cluster import Cluster
 from rich.console import Console
 
 from equipoise.cli.bus import send_request
+from equipoise.cli.hints.state import HintsState
 from equipoise.cli.plan.changes import LastPlans, plan_changes
+from equipoise.cli.plan.plan_hints import PlanHints, target_hints
 from equipoise.cli.plan.run import show, show_changes
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW
+from equipoise.contracts.hints.hints_object import HintsObject, stored_hints
+from equipoise.contracts.hints.policy import NAME
+from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, RefusedMove
 from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
 from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
 from equipoise.contracts.messages.plan import PendingMove, PlannedMove, PlannedNode, PlanRequest, PlanResponse
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
 from equipoise.runtime.configuration import Nats
-from equipoise.runtime.kubernetes.client import LEASES
+from equipoise.runtime.kubernetes.client import HINTS, LEASES, NODES
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -319,6 +326,23 @@ def test_a_plan_of_several_strategies_names_them() -> None:
     assert "strategy" not in shown(a_plan(a_move()))
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_node_of_several_strategies_is_one_row(first: int) -> None:
+    """The most urgent state, the fewest evaluations that are needed, and the reasons of all."""
+    hot = a_planned_node(missing=3)
+    others = [
+        a_planned_node(strategy="level_day", missing=5, why="hot at 14:00"),
+        a_planned_node(strategy="bin_pack", state="idle", missing=0, before=Resources(cpu=0.1, memory=0.1)),
+    ]
+    nodes = [hot, *others] if first == 0 else [*others, hot]
+    table = shown(a_plan(a_move(), nodes=[*nodes, a_planned_node("node-b", "idle", 0)]))
+    rows = [" ".join(line.split()) for line in table.partition("Nodes")[2].splitlines() if line.startswith("node-")]
+
+    evaluations = "node-a hot 80.0% → 65.0% 50.0% → ? 3 (6 min)"
+    assert f"{evaluations} low_node_load, level_day, bin_pack {HOT}; hot at 14:00" == rows[0]
+    assert ["node-a", "node-b"] == [row.split()[0] for row in rows]
+
+
 def test_wide_output_has_all_rows() -> None:
     """And the strategies."""
     refused = [RefusedMove(pod=f"shop/web-{n}", node="node-a", why="protected") for n in range(50)]
@@ -328,10 +352,54 @@ def test_wide_output_has_all_rows() -> None:
     assert "low_node_load" in text.getvalue()
 
 
-def shown(plan: PlanResponse, **console: object) -> str:
+def shown(plan: PlanResponse, hints: PlanHints | None = None, **console: object) -> str:
     out = io.StringIO()
-    show(plan, Console(file=out, highlight=False, width=220, **console))  # type: ignore[arg-type]
+    show(plan, Console(file=out, highlight=False, width=220, **console), hints=hints)  # type: ignore[arg-type]
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def a_pending_move(pod: str, workload: Workload | None, target: str = "node-b") -> PendingMove:
+    return PendingMove(namespace="shop", pod=pod, workload=workload, node="node-a", target=target)
+
+
+PENDING = [
+    a_pending_move("web-1", a_workload()),
+    a_pending_move("web-2", a_workload(), "node-c"),
+    a_pending_move("web-3", a_workload(), "node-d"),
+    a_pending_move("db-1", a_workload("db")),
+    a_pending_move("bare", None),
+]
+
+
+async def test_a_plan_shows_whether_hints_lead_replacements_to_their_targets() -> None:
+    """By the labels of the targets. Of a target that is gone, or that the hint does not name, as of any other node."""
+    kube = MemoryKube(SystemClock())
+    for name in ("node-b", "node-c"):
+        labels = {"kubernetes.io/hostname": f"host-{name}"}
+        kube.put(NODES, objects.Node(metadata=objects.ObjectMeta(name=name, labels=labels)))
+    hint = WorkloadHint(prefer=(WeightedNodes(weight=100, hostnames=("host-node-b",)),))
+    contents = stored_hints({"Deployment.web": hint}, 1_000)
+    kube.put(
+        HINTS,
+        HintsObject(
+            metadata=objects.ObjectMeta(name=NAME, namespace="shop"), hostnames=contents.hostnames, hints=contents.hints
+        ),
+    )
+    plan = a_plan(pending=PENDING)
+    pending = await target_hints(kube, plan)
+    text = shown(plan, PlanHints(status=HintsState(state="on"), pending=pending))
+
+    assert [("web-1", 100), ("web-2", 0), ("web-3", 0)] == [(each.pod, each.weight) for each in pending]
+    assert "placement hints: on; once a move is proposed, new pods of its workload prefer the target" in text
+    assert "node-a → node-b  proposed; new pods of its workload prefer the target with weight 100" in text
+    assert "node-a → node-c  proposed; new pods of its workload do not prefer the target now" in text
+    assert text.count("proposed; new pods of its workload get no hint") == 2
+
+
+@pytest.mark.parametrize("hints", [None, PlanHints(status=HintsState(state="off"))])
+def test_a_plan_does_not_mention_hints_that_are_off(hints: PlanHints | None) -> None:
+    """Or unknown."""
+    assert "hint" not in shown(a_plan(pending=PENDING), hints)
 
 
 def test_a_plan_has_a_section_for_each_list() -> None:

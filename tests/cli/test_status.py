@@ -207,7 +207,8 @@ async def test_an_unavailable_api_server_is_a_failure(tmp_path: Path) -> None:
     file = a_kubeconfig(tmp_path / "kubeconfig", "http://127.0.0.1:1")
     code, output = await run("status", KUBECONFIG=str(file))
     assert code == 1
-    assert "cluster: castle http://127.0.0.1:1 (context home)\nevictions: unknown (no response" in output
+    assert "cluster: castle http://127.0.0.1:1 (context home)\nevictions: unknown (get configmaps" in output
+    assert "the API server at http://127.0.0.1:1 cannot be reached: connection refused)" in output
     assert "Traceback" not in output
 
 
@@ -220,6 +221,16 @@ async def test_an_invalid_configuration_is_invalid_input(tmp_path: Path) -> None
     code, output = await run("status", "--config", file)
     assert code == 2
     assert "binder.limits.rate.max" in output
+
+
+async def test_the_state_of_placement_hints_is_shown(cluster: HttpCluster) -> None:
+    """`off` in a cluster without their kind; `-o json` has it too."""
+    a_stored_ledger(cluster, paused=True, pause_reason="release")
+    _, output = await cluster.run("status")
+    _, encoded = await cluster.run("status", "-o", "json")
+
+    assert "\nplacement hints: off\n" in output
+    assert json.loads(encoded)["hints"]["state"] == "off"
 
 
 def a_full_status() -> ShownStatus:

@@ -1,8 +1,14 @@
 """`equipoise tap`: subscriptions and descriptions of messages."""
 
+import asyncio
+import os
+import pty
+
 import msgspec
 import pytest
 from builders import a_node_utilization, an_intent
+from cli.buses import Bus
+from cli.programs import PROGRAM
 
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.tap.run import subscriptions_for
@@ -58,6 +64,27 @@ def test_an_unknown_subject_is_invalid_input(subject: str) -> None:
     """The error lists the known ones."""
     with pytest.raises(InvalidInput, match=rf"'{subject}': use advice.cluster, .*eviction.intent"):
         subscriptions_for(subject)
+
+
+async def test_a_terminal_shows_what_it_waits_for(bus: Bus) -> None:
+    """Before the first message, which may take long."""
+    ours, theirs = pty.openpty()
+    access = ("--nats", bus.url, "--user", "tap", "--password-file", bus.password_file("tap"))
+    process = await asyncio.create_subprocess_exec(
+        *PROGRAM, "tap", "eviction", *access, stdout=theirs, stderr=theirs, env={**os.environ, "KUBECONFIG": "/nowhere"}
+    )
+    os.close(theirs)
+    printed = ""
+    try:
+        async with asyncio.timeout(60):
+            while "\n" not in printed:
+                printed += (await asyncio.to_thread(os.read, ours, 1_000)).decode()
+    finally:
+        process.terminate()
+        await process.wait()
+        os.close(ours)
+
+    assert f"waiting for messages of eviction at {bus.url} (Ctrl-C ends this)" == printed.strip()
 
 
 def test_an_intent_is_described_by_source_target_and_reason() -> None:

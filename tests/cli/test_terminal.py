@@ -29,8 +29,8 @@ RESULTS: tuple[type[msgspec.Struct], ...] = (
 )  # fmt: skip
 
 NOT_TIMES = {
-    "age", "cpu", "cpu_change", "interval", "lifetime", "memory", "observed", "parts", "regret", "regret_median",
-    "regret_p90", "score", "seconds", "share",
+    "age", "cpu", "cpu_change", "hint_chance", "interval", "lifetime", "memory", "observed", "parts", "regret",
+    "regret_median", "regret_p90", "score", "seconds", "share", "valid_for",
 }  # fmt: skip
 """Fields that are numbers but no times."""
 

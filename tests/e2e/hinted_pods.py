@@ -5,8 +5,12 @@ from typing import Any
 
 Document = dict[str, Any]
 
+_LONGEST = "x" * 246
+"""Name of a Deployment: that of its ReplicaSet has 253 characters, the most there can be."""
+
 HINTED_KEYS: Mapping[str, Document] = {
     "Deployment.web": {"owner": "ReplicaSet/web-7d4b9c", "labels": {"pod-template-hash": "7d4b9c"}},
+    f"Deployment.{_LONGEST}": {"owner": f"ReplicaSet/{_LONGEST}-7d4b9c", "labels": {"pod-template-hash": "7d4b9c"}},
     "Rollout.canary": {"owner": "ReplicaSet/canary-5f6", "labels": {"rollouts-pod-template-hash": "5f6"}},
     "ReplicaSet.bare": {"owner": "ReplicaSet/bare"},
     "StatefulSet.db": {"owner": "StatefulSet/db"},

@@ -23,6 +23,7 @@ from equipoise.cli.doctor.checks.hints import probe_pod
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.doctor.run import diagnose
 from equipoise.cli.explain.pod_hint import read_pod_hint
+from equipoise.cli.hints.state import read_hints_state
 from equipoise.cli.service_settings import AllSettings
 from equipoise.contracts.bus.subjects import placement_hint
 from equipoise.contracts.hints.policy import HINTED, NAME
@@ -512,6 +513,7 @@ async def test_doctor_proves_that_a_new_pod_gets_its_hint(api: Api, pods: Pods, 
     findings = await doctor(kube)
     await api.patch("/api/v1/namespaces/shop", {"metadata": {"labels": dict.fromkeys(restricted)}})
 
+    assert "on" == (await read_hints_state(kube, SystemClock())).state
     assert {"ok"} == {finding.state for finding in findings}, findings
     assert f"policy {NAME}" in {finding.subject for finding in findings}
     assert ["gets its hint (created in a dry run)"] == [

@@ -268,7 +268,9 @@ async def test_no_server(kube: Kube, server: tuple[Server, BaseTestServer]) -> N
     """A refused connection is a KubeError without a status; an eviction without a response is a value."""
     await server[1].close()
 
-    with pytest.raises(KubeError, match="no response Unreachable: get pods shop/web-1") as error:
+    with pytest.raises(
+        KubeError, match=r"get pods shop/web-1: the API server at .* cannot be reached: connection"
+    ) as error:
         await kube.get(PODS, "web-1", "shop")
     assert 0 == error.value.status
     assert 0 == (await kube.evict("shop", "web-1", uid="u", dry_run=False)).status
@@ -285,7 +287,7 @@ async def test_nonsense_is_an_error_not_an_object(kube: Kube, api: Server, body:
 
     api.responds(reply)
 
-    with pytest.raises(KubeError, match="Unreadable"):
+    with pytest.raises(KubeError, match="the response cannot be decoded"):
         await kube.get(PODS, "web-1", "shop")
 
 
@@ -295,7 +297,7 @@ async def test_a_list_of_null_is_empty_and_no_list_is_an_error(kube: Kube, api: 
     assert await kube.list(PODS) == []
 
     api.responds(as_json(200, {"metadata": {"resourceVersion": "5"}}))
-    with pytest.raises(KubeError, match="Unreadable"):
+    with pytest.raises(KubeError, match="the response cannot be decoded"):
         await kube.list(PODS)
 
 
@@ -329,7 +331,7 @@ async def test_an_event_of_no_known_kind(kube: Kube, api: Server, frame: object)
     """It is an error: to pass over it could be to miss a deletion."""
     api.responds(lines(frame))
 
-    with pytest.raises(KubeError, match="Unreadable"):
+    with pytest.raises(KubeError, match="the response cannot be decoded"):
         await received(kube)
 
 
@@ -384,7 +386,7 @@ async def test_a_certificate_that_cannot_be_read(tmp_path: Path) -> None:
     file = tmp_path / "kubeconfig"
     write_kubeconfig(file, "https://api.invalid", "old", **{"certificate-authority": str(file)})
 
-    with pytest.raises(KubeError, match="NoCredentials"):
+    with pytest.raises(KubeError, match="the credentials for the API server cannot be loaded"):
         async with connect_kube(Kubernetes(kubeconfig=str(file)), "binder", SystemClock()):
             pass
 
@@ -415,7 +417,7 @@ async def test_the_proxy_of_the_environment_is_used(
 
     async with connect_kube(Kubernetes(kubeconfig=str(kubeconfig)), "binder", SystemClock()) as kube:
         if spared:
-            with pytest.raises(KubeError, match="Unreachable"):
+            with pytest.raises(KubeError, match="cannot be reached: the name of the host cannot be resolved"):
                 await kube.get(PODS, "web-1", "shop")
         else:
             await kube.get(PODS, "web-1", "shop")

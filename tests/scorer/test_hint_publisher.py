@@ -104,6 +104,30 @@ async def test_an_intent_changes_the_hint_at_once(start: Start) -> None:
     assert hint.avoid.hostnames[0] == "node-a"
 
 
+async def test_a_hint_for_a_replacement_must_be_written_at_once(start: Start) -> None:
+    """And when the replacement is placed, so must the next one, without the target: other pods may follow."""
+    running = await start(hinting())
+    await publish_cluster(running)
+    await running.clock.advance(INTERVAL)
+    assert not published(running)[-1].replacing
+
+    intent = an_intent(node="node-a", target="node-b", decided_at=NOW + INTERVAL, expires_at=NOW + 100)
+    await running.bus.publish(subjects.eviction_intent("shop", "web-1"), intent)
+    await running.bus.settled()
+    await running.clock.advance(0)
+    assert published(running)[-1].replacing
+
+    new = a_placed_pod("web-2", placed_at=NOW + INTERVAL + 1)
+    placement = a_placement("node-b", [new], labels={HOSTNAME: "node-b"}, sequence=9)
+    await running.bus.publish(subjects.node_placement("node-b"), placement)
+    await running.bus.settled()
+    await running.clock.advance(0)
+
+    message = published(running)[-1]
+    assert message.replacing
+    assert 100 not in {term.weight for term in message.hints["Deployment.web"].prefer}
+
+
 async def test_each_namespace_is_published_by_one_replica(start: Start) -> None:
     """Another replica, of which this one receives heartbeats, publishes its own namespaces."""
     running = await start(hinting())

@@ -20,6 +20,7 @@ from equipoise.runtime.kubernetes.client import Forbidden, KubeError, NotFound, 
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.kubernetes.http import ApiServer
 from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.failure_reason import failure_reason
 
 R = TypeVar("R")
 
@@ -175,8 +176,7 @@ async def connect_problem(server: Nats) -> str:
         except TimeoutError:
             problems.append(f"cannot connect to NATS at {url}: no response within {CONNECT_SECONDS:g} s")
         except OSError as error:
-            why = "connection refused" if isinstance(error, ConnectionRefusedError) else error.strerror or str(error)
-            problems.append(f"cannot connect to NATS at {url}: {why}")
+            problems.append(f"cannot connect to NATS at {url}: {failure_reason(error)}")
         else:
             writer.close()
             return ""

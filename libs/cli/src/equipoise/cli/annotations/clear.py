@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import click
@@ -153,7 +154,7 @@ async def run_clear(cluster: Kubernetes, *, crane: bool, rate: float, confirmed:
             result = await clear_with_progress(kube, clock, objects, rate)
         annotators = await active_annotators(kube, cluster.namespace, clock)
         result = msgspec.structs.replace(result, active_annotators=annotators)
-    print_result(result, show, output=output)
+    print_result(result, partial(show, namespace=cluster.namespace), output=output)
     if result.failed:
         raise CommandFailed("some annotations could not be removed")
 
@@ -176,7 +177,8 @@ async def clear_with_progress(kube: Kube, clock: Clock, objects: Sequence[Annota
         raise
 
 
-def show(result: ClearResult, to: Console) -> None:
+def show(result: ClearResult, to: Console, *, namespace: str) -> None:
+    """`namespace`: of Equipoise."""
     if not result.found:
         to.print("no annotations found")
     elif result.dry_run:
@@ -190,7 +192,7 @@ def show(result: ClearResult, to: Console) -> None:
         names = ", ".join(result.active_annotators)
         to.print(
             f"active annotators will write the annotations again: {names}; stop them with "
-            "`kubectl -n NAMESPACE scale deployment equipoise-annotator --replicas 0`"
+            f"`kubectl -n {namespace} scale deployment equipoise-annotator --replicas 0`"
         )
 
 

@@ -14,8 +14,10 @@ from rich.text import Text
 from equipoise.cli.bus import send_request
 from equipoise.cli.bus_cluster import BusCluster, bus_cluster, leader_in_cluster, plan_cluster
 from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.live.nodes import URGENCY
 from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.plan.changes import LastPlans, NodeChange, PlanChanges, plan_changes
+from equipoise.cli.plan.plan_hints import PlanHints, read_plan_hints
 from equipoise.cli.terminal import (
     RESOURCES,
     amounts,
@@ -48,6 +50,8 @@ class ShownPlan(PlanResponse, frozen=True, kw_only=True):
     """The plan, and the cluster that it is of."""
 
     cluster: BusCluster
+    hints: PlanHints | None = None
+    """None: unknown, because the bus is not known to be that of the cluster of the kubeconfig."""
 
 
 class ShownChanges(PlanChanges, frozen=True, kw_only=True):
@@ -85,8 +89,9 @@ async def run_plan(
                 shown_changes = ShownChanges(cluster=cluster, **msgspec.structs.asdict(changes))
                 print_result(shown_changes, _with_cluster(cluster, show_changes), output=output, watched=watched)
         else:
-            shown_plan = ShownPlan(cluster=cluster, **msgspec.structs.asdict(plan))
-            show_plan = partial(show, wide=output == "wide")
+            hints = await read_plan_hints(plan, options) if cluster.state == "confirmed" else None
+            shown_plan = ShownPlan(cluster=cluster, hints=hints, **msgspec.structs.asdict(plan))
+            show_plan = partial(show, wide=output == "wide", hints=hints)
             print_result(shown_plan, _with_cluster(cluster, show_plan), output=output, watched=watched)
         try:
             plans.save(plan)
@@ -126,17 +131,18 @@ MAX_ROWS = 20
 _Section = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 
-def show(plan: PlanResponse, to: Console, *, wide: bool = False) -> None:
+def show(plan: PlanResponse, to: Console, *, wide: bool = False, hints: PlanHints | None = None) -> None:
     """Planned moves, nodes, refused moves, pending moves, dry-run moves and cooldowns."""
-    for line in _headline(plan):
+    for line in _headline(plan, hints):
         to.print(line)
     if plan.moves:
         print_section(to, "Planned moves", _moves(plan.moves, with_strategy=wide or _strategies(plan) > 1))
     if plan.nodes:
-        limit = len(plan.nodes) if wide else MAX_ROWS
-        rows = _nodes(plan.nodes[:limit], plan.interval, with_strategy=wide or _strategies(plan) > 1)
-        print_section(to, f"Nodes{_shortened(plan.nodes, limit)}", rows)
-    for title, columns, cells in _sections(plan):
+        nodes = _by_node(plan.nodes)
+        limit = len(nodes) if wide else MAX_ROWS
+        rows = _nodes(nodes[:limit], plan.interval, with_strategy=wide or _strategies(plan) > 1)
+        print_section(to, f"Nodes{_shortened(nodes, limit)}", rows)
+    for title, columns, cells in _sections(plan, hints):
         if cells:
             limit = len(cells) if wide else MAX_ROWS
             made = table(*columns)
@@ -149,12 +155,12 @@ def _strategies(plan: PlanResponse) -> int:
     return len({move.strategy for move in plan.moves} | {node.strategy for node in plan.nodes})
 
 
-def _sections(plan: PlanResponse) -> Iterator[_Section]:
+def _sections(plan: PlanResponse, hints: PlanHints | None) -> Iterator[_Section]:
     yield "Not moved", ("pod", "node", "reason"), [(each.pod or "(any)", each.node, each.why) for each in plan.refused]
     yield (
         "Pending moves",
         ("pod", "move", "state"),
-        [(_pod(each), f"{each.node} → {each.target}", _pending_state(each.evicted_at)) for each in plan.pending],
+        [(_pod(each), f"{each.node} → {each.target}", _pending_state(each, hints)) for each in plan.pending],
     )
     yield (
         "Dry-run moves, counted above as done",
@@ -194,11 +200,13 @@ def show_changes(changes: PlanChanges, to: Console) -> None:
         to.print(Text(f"~ evictions: {now} (was {before})"))
 
 
-def _headline(plan: PlanResponse) -> Iterator[Text]:
+def _headline(plan: PlanResponse, hints: PlanHints | None) -> Iterator[Text]:
     count = "1 pod would move" if len(plan.moves) == 1 else f"{len(plan.moves)} pods would move"
     source = f" ({plan.considered} nodes, {day_and_time(plan.planned_at)}, planned by {plan.leader.holder})"
     yield Text.assemble((count, "bold"), source)
     yield Text(f"evictions: {_evictions(plan.evictions)}")
+    if hints is not None and hints.status.state == "on":
+        yield Text("placement hints: on; once a move is proposed, new pods of its workload prefer the target")
     waiting = {node.node: node.missing_evaluations for node in plan.nodes if node.missing_evaluations}
     if waiting:
         fewest = min(waiting.values())
@@ -235,14 +243,25 @@ def _moves(moves: Sequence[PlannedMove], *, with_strategy: bool) -> Table:
     return made
 
 
-def _nodes(nodes: Sequence[PlannedNode], interval: float, *, with_strategy: bool) -> Table:
-    strategy = ("strategy",) if with_strategy else ()
+def _by_node(nodes: Sequence[PlannedNode]) -> list[list[PlannedNode]]:
+    """What each strategy plans for a node, first the one with the most urgent state that proposes moves first."""
+    found: dict[str, list[PlannedNode]] = {}
+    for each in nodes:
+        found.setdefault(each.node, []).append(each)
+    return [sorted(of, key=lambda each: (URGENCY.index(each.state), each.missing_evaluations)) for of in found.values()]
+
+
+def _nodes(nodes: Sequence[Sequence[PlannedNode]], interval: float, *, with_strategy: bool) -> Table:
+    """A row per node: the state, the load and the evaluations of its first strategy, and the reasons of all."""
+    strategy = ("strategies",) if with_strategy else ()
     made = table("node", "state", "cpu", "memory", "evaluations needed", *strategy, "reason")
-    for node in nodes:
+    for of_node in nodes:
+        node = of_node[0]
         missing = node.missing_evaluations
         needed = f"{missing} ({duration(missing * interval)})" if missing else "none" if node.state == "hot" else ""
         loads = (f"{percent(getattr(node.before, name))} → {percent(getattr(node.after, name))}" for name in RESOURCES)
-        last = (node.strategy, node.why) if with_strategy else (node.why,)
+        why = "; ".join(dict.fromkeys(each.why for each in of_node if each.why))
+        last = (", ".join(each.strategy for each in of_node), why) if with_strategy else (why,)
         made.add_row(node.node, node.state, *loads, needed, *last, style="red" if node.state == "hot" else "")
     return made
 
@@ -251,8 +270,16 @@ def _shortened(entries: Sequence[object], limit: int) -> str:
     return f" (first {limit} of {len(entries)}, -o wide has all)" if len(entries) > limit else ""
 
 
-def _pending_state(evicted_at: float | None) -> str:
-    return "proposed" if evicted_at is None else f"evicted at {time_of_day(evicted_at)}, replacement not placed yet"
+def _pending_state(move: PendingMove, hints: PlanHints | None) -> str:
+    at = move.evicted_at
+    state = "proposed" if at is None else f"evicted at {time_of_day(at)}, replacement not placed yet"
+    if hints is None or hints.status.state != "on":
+        return state
+    weight = hints.weight(move)
+    if weight is None:
+        return f"{state}; new pods of its workload get no hint"
+    prefer = f"prefer the target with weight {weight}" if weight > 0 else "do not prefer the target now"
+    return f"{state}; new pods of its workload {prefer}"
 
 
 def _pod(move: PlannedMove | PendingMove | DryRunMove) -> str:

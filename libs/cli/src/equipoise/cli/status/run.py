@@ -20,6 +20,7 @@ from equipoise.binder.state.ledger import LedgerClosed, LedgerEntry
 from equipoise.binder.state.ledger_json import clock_time
 from equipoise.cli.bus_access import reached
 from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.hints.state import HintsState, read_hints_state
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.options import BusOptions, ClusterOptions, Output
 from equipoise.cli.status.binder_mode import BinderMode, read_binder_mode
@@ -45,6 +46,9 @@ class ShownStatus(LedgerStatus, frozen=True, kw_only=True, rename="camel"):
 
     mode_source: str = ""
     """Where that is from, or why it is unknown."""
+
+    hints: HintsState | None = None
+    """None: not read, because the ledger cannot be read."""
 
 
 def configured(configuration: Path | None, environment: Mapping[str, str]) -> BinderSettings:
@@ -90,16 +94,18 @@ async def _read(
 ) -> ShownStatus:
     clock, cluster, configuration = SystemClock(), options.connection(), options.configuration
     mode: BinderMode | None = None
+    hints: HintsState | None = None
     try:
         async with connect_kube(cluster, "status", clock) as kube:
             ledger = await read_status(kube, cluster.namespace, binder.limits, clock)
+            hints = await read_hints_state(kube, clock)
             if ledger.evictions == "allowed":
                 mode = await _read_mode(bus, options, kube, cluster.namespace, clock)
     except KubeError as error:
         ledger = LedgerStatus(evictions="unknown", why=str(error))
     if mode is not None and configuration is not None:
         mode = with_configuration(mode, configuration, evict=binder.evict)
-    return combined(ledger, mode, cluster_name(cluster, environment))
+    return combined(ledger, mode, cluster_name(cluster, environment), hints)
 
 
 async def _read_mode(bus: BusOptions, options: ClusterOptions, kube: Kube, namespace: str, clock: Clock) -> BinderMode:
@@ -132,9 +138,11 @@ def with_configuration(mode: BinderMode, file: Path, *, evict: bool) -> BinderMo
     return BinderMode(mode="real" if evict else "dry run", why=why)
 
 
-def combined(ledger: LedgerStatus, mode: BinderMode | None, cluster: ClusterName) -> ShownStatus:
+def combined(
+    ledger: LedgerStatus, mode: BinderMode | None, cluster: ClusterName, hints: HintsState | None = None
+) -> ShownStatus:
     """`mode`: needed if the ledger allows evictions."""
-    status = ShownStatus(cluster=cluster, **structs.asdict(ledger))
+    status = ShownStatus(cluster=cluster, hints=hints, **structs.asdict(ledger))
     if mode is None:
         return status
     status = structs.replace(status, mode=mode.mode, mode_source=mode.why)
@@ -154,6 +162,8 @@ def show(status: ShownStatus, to: Console, limits_source: str, *, wide: bool = F
     to.print(Text.assemble("evictions: ", (status.evictions, style), f" ({status.why})" if status.why else ""))
     if status.mode in ("real", "dry run"):
         to.print(Text(f"binders: {status.mode_source}"))
+    if status.hints is not None:
+        to.print(Text(f"placement hints: {status.hints}", "yellow" if status.hints.why else ""))
     if status.last_day is None:
         return
     if status.halved_until is not None:

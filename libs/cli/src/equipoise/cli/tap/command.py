@@ -21,5 +21,5 @@ def tap(subject: str, bus: BusOptions, cluster: ClusterOptions, as_json: bool) -
     from equipoise.cli.bus_access import with_bus
     from equipoise.cli.tap.run import run_tap, subscriptions_for
 
-    subscriptions = subscriptions_for(subject)
-    asyncio.run(with_bus(bus, cluster, lambda server: run_tap(subscriptions, server, as_json=as_json)))
+    subscriptions_for(subject)  # an unknown one is reported without a connection
+    asyncio.run(with_bus(bus, cluster, lambda server: run_tap(subject, server, as_json=as_json)))

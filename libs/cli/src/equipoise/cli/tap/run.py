@@ -1,9 +1,11 @@
 """Subscribes to subjects of the bus and prints each message."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Iterable
 from typing import Any
 
+import click
 import msgspec
 
 from equipoise.cli.exit_codes import InvalidInput
@@ -22,14 +24,18 @@ QUEUE_SIZE = 10_000
 """Messages queued while stdout is read slowly; above that the NATS server buffers messages, and then drops them."""
 
 
-async def run_tap(subscriptions: Iterable[Subscription], server: Nats, *, as_json: bool) -> None:
+async def run_tap(subject: str, server: Nats, *, as_json: bool) -> None:
     """The command: prints one line per message until it is interrupted.
 
-    Raises BusError, and BrokenPipeError when the reader of stdout is gone.
+    Raises InvalidInput, BusError, and BrokenPipeError when the reader of stdout is gone.
     """
     configure_logging(Logging(format="console", level="warning"), "tap")
     show = json_printer() if as_json else text_printer()
+    subscriptions = subscriptions_for(subject)
     async with connect(server, "tap", clock=SystemClock()) as bus:
+        if sys.stdout.isatty() and sys.stderr.isatty():
+            of = f" of {subject}" if subject else ""
+            click.echo(f"waiting for messages{of} at {server.shown_url} (Ctrl-C ends this)", err=True)
         async for name, message in messages(bus, subscriptions):
             show(name, message)
 

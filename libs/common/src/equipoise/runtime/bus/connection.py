@@ -16,9 +16,10 @@ from nats.js.errors import APIError
 from equipoise.runtime.bus import BusError, BusUnavailable, NotPermitted, TooLarge
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.permissions import TAP_PREFIX
-from equipoise.runtime.bus.tls import TlsClient, client_context, explain_failure
+from equipoise.runtime.bus.tls import TlsClient, client_context
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.failure_reason import failure_reason
 
 log = structlog.get_logger()
 
@@ -278,7 +279,7 @@ class NatsConnection:
             self.errors.count("slow_consumer", error.subject, "messages were dropped: the handler is too slow")
             self.errors.set_problem("slow", f"messages of {error.subject} were dropped: the handler is too slow")
         else:
-            reason = explain_failure(error)
+            reason = failure_reason(error)
             if self._opened:
                 self.errors.count("connection", self._settings.shown_url, reason)
             elif reason != self._waits_because:
@@ -357,7 +358,7 @@ async def connected_within(seconds: float, settings: Nats, user: str, clock: Clo
             async with asyncio.timeout(seconds):
                 await link.open()
         except TimeoutError:
-            why = f": {explain_failure(link.client.last_error)}" if link.client.last_error else ""
+            why = f": {failure_reason(link.client.last_error)}" if link.client.last_error else ""
             raise BusUnavailable(f"the bus at {settings.shown_url} was not reached within {seconds:g} s{why}") from None
         yield link
     finally:

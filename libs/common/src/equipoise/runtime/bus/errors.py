@@ -8,6 +8,7 @@ import prometheus_client
 import structlog
 
 from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.failure_reason import failure_reason
 
 log = structlog.get_logger()
 
@@ -58,7 +59,8 @@ class BusErrors:
             self._logged.clear()
         self._logged[(kind, about)] = now
         trace = error if isinstance(error, Exception) and kind in ("handler", "worker", "endpoint") else None
-        log.warning("bus error", kind=kind, about=about, error=str(error) or repr(error), exc_info=trace)
+        text = str(error) or (failure_reason(error) if isinstance(error, BaseException) else "")
+        log.warning("bus error", kind=kind, about=about, error=text, exc_info=trace)
 
     def total(self, kind: str) -> int:
         """The number of errors of this kind."""

@@ -73,10 +73,3 @@ def client_context(tls: Tls) -> ssl.SSLContext:
     if tls.cert_file is not None:
         context.load_cert_chain(tls.cert_file, tls.key_file)
     return context
-
-
-def explain_failure(error: BaseException) -> str:
-    """Why a connection was not established, in one line."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the certificate of the server is rejected: {error.verify_message}"
-    return str(error) or repr(error)

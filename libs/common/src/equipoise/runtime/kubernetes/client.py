@@ -100,6 +100,13 @@ def hint_policies(version: str) -> Resource[objects.Object]:
     )  # fmt: skip
 
 
+def hint_bindings(version: str) -> Resource[objects.Object]:
+    """The kind of its binding."""
+    return msgspec.structs.replace(
+        hint_policies(version), plural="mutatingadmissionpolicybindings", kind=f"{POLICY_KIND}Binding"
+    )
+
+
 def scale_of(resource: Resource[Any]) -> Resource[objects.Scale]:
     """The desired and actual replicas, for a kind that has the scale subresource."""
     return msgspec.structs.replace(resource, kind="Scale", model=objects.Scale, subresource="scale")
@@ -117,7 +124,7 @@ class KubeError(Exception):
     """
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
-        super().__init__(f"{status or 'no response'} {reason}: {message}")
+        super().__init__(f"{status} {reason}: {message}" if status else message)
         self.status = status
         self.reason = reason
         self.message = message

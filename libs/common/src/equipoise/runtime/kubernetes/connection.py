@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.failure_reason import failure_reason
 
 if TYPE_CHECKING:
     from equipoise.runtime.kubernetes.http import ApiServer
@@ -138,5 +139,7 @@ def _tls(configuration: Any) -> ssl.SSLContext:
 
 
 def _no_credentials(error: Exception) -> KubeError:
-    """Loaders raise any exception for an invalid file: the message contains its type."""
-    return KubeError(0, "NoCredentials", f"{type(error).__name__}: {error} (settings: kubernetes.kubeconfig, context)")
+    """Loaders raise any exception for an invalid file."""
+    why = f"{error} is missing" if isinstance(error, KeyError) else failure_reason(error)
+    problem = f"the credentials for the API server cannot be loaded: {why} (settings: kubernetes.kubeconfig, context)"
+    return KubeError(0, "NoCredentials", problem)

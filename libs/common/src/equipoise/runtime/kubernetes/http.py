@@ -26,6 +26,7 @@ from equipoise.runtime.kubernetes.client import (
 from equipoise.runtime.kubernetes.server_clock import ServerClock
 from equipoise.runtime.kubernetes.transport import Transport
 from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.failure_reason import failure_reason
 
 T = TypeVar("T", bound=objects.Object)
 Response = TypeVar("Response")
@@ -259,7 +260,11 @@ class ApiServer:
         except TimeoutError as error:
             raise KubeError(0, "Timeout", f"{what}: no response in time") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise KubeError(0, "Unreachable", f"{what}: {error or type(error).__name__}") from error
+            raise self._unreachable(what, error) from error
+
+    def _unreachable(self, what: str, error: Exception) -> KubeError:
+        problem = f"{what}: the API server at {self._transport.url} cannot be reached: {failure_reason(error)}"
+        return KubeError(0, "Unreachable", problem)
 
     async def _upgrade(self, path: str, query: Mapping[str, str], protocol: str) -> aiohttp.ClientWebSocketResponse:
         headers = {"User-Agent": self._user_agent}
@@ -399,7 +404,7 @@ class ApiServer:
         except TimeoutError as error:
             raise self._failed(KubeError(0, "Timeout", f"{what}: no response in time")) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise self._failed(KubeError(0, "Unreachable", f"{what}: {error or type(error).__name__}")) from error
+            raise self._failed(self._unreachable(what, error)) from error
         except asyncio.CancelledError:
             if response is None:  # the caller waited for less than the timeout
                 self._availability.failed(f"{what}: no response in time")
@@ -409,7 +414,7 @@ class ApiServer:
                 self._failed(error)
             raise
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise KubeError(0, "Unreadable", f"{what}: {error}") from error
+            raise KubeError(0, "Unreadable", f"{what}: the response cannot be decoded: {error}") from error
         finally:
             if response is not None:
                 response.release() if response.content.at_eof() else response.close()

@@ -10,6 +10,7 @@ import aiohttp
 
 from equipoise.runtime.kubernetes.client import PODS, KubeError
 from equipoise.runtime.kubernetes.http import ApiServer
+from equipoise.runtime.process.failure_reason import failure_reason
 
 PROTOCOL = "v4.channel.k8s.io"
 """Binary messages, whose first byte is the channel. Every kubelet has it; the API server passes it on."""
@@ -89,7 +90,7 @@ class PortForward:
             self._on_problem(str(error))
             _reset(writer)
         except (aiohttp.ClientError, OSError) as error:
-            self._on_problem(f"{self._what}: {error or type(error).__name__}")
+            self._on_problem(f"{self._what}: {failure_reason(error)}")
             _reset(writer)
         finally:
             writer.close()

@@ -23,9 +23,9 @@ class Transport:
         Without a `proxy` that of the environment is used, if it has one for this host. It is read once: for every
         request that would take two threads, and half of the request's time.
         """
-        self._url = url.rstrip("/")
+        self.url = url.rstrip("/")
         self._server_name = server_name
-        if not proxy and not proxy_bypass((address := urlsplit(self._url)).hostname or ""):
+        if not proxy and not proxy_bypass((address := urlsplit(self.url)).hostname or ""):
             proxy = getproxies().get(address.scheme)
         self._proxy = proxy or None
         self._session = aiohttp.ClientSession(
@@ -46,7 +46,7 @@ class Transport:
         tls: ssl.SSLContext,
     ) -> aiohttp.ClientResponse:
         """Over a connection with this context. Requests with an earlier one continue on their own connections."""
-        address = f"{self._url}{path}?{urlencode(query)}" if query else f"{self._url}{path}"
+        address = f"{self.url}{path}?{urlencode(query)}" if query else f"{self.url}{path}"
         return await self._session.request(
             method,
             address,
@@ -63,7 +63,7 @@ class Transport:
     ) -> aiohttp.ClientWebSocketResponse:
         """Raises aiohttp.WSServerHandshakeError for any response but an upgrade."""
         return await self._session.ws_connect(
-            f"{self._url}{path}?{urlencode(query)}",
+            f"{self.url}{path}?{urlencode(query)}",
             headers=headers,
             protocols=(protocol,),
             max_msg_size=0,

@@ -15,6 +15,7 @@ from equipoise.collector.sources.prometheus.samples import result_of, time_of
 from equipoise.lab.record.options import RecordError
 from equipoise.lab.record.queries import Series
 from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.failure_reason import failure_reason
 
 CONNECT_SECONDS = 5.0
 PAUSES = (1.0, 5.0, 15.0)
@@ -88,7 +89,8 @@ class Prometheus:
         except TimeoutError:
             raise QueryTooLarge(f"Prometheus sent no complete response within {self._settings.timeout:g} s") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise _Retryable(f"Prometheus at {self._settings.shown_url} cannot be reached: {error}") from None
+            why = failure_reason(error)
+            raise _Retryable(f"Prometheus at {self._settings.shown_url} cannot be reached: {why}") from None
 
     async def _body(self, response: aiohttp.ClientResponse) -> bytes:
         chunks, size = [], 0
@@ -149,7 +151,7 @@ def _trusted(settings: PrometheusSettings) -> ssl.SSLContext:
             context.load_cert_chain(settings.cert_file, settings.key_file)
     except (OSError, ssl.SSLError) as error:
         files = ", ".join(file for file in (settings.ca_file, settings.cert_file, settings.key_file) if file)
-        raise RecordError(f"cannot read the certificates of Prometheus ({files}): {error}") from None
+        raise RecordError(f"cannot read the certificates of Prometheus ({files}): {failure_reason(error)}") from None
     return context
 
 
@@ -157,7 +159,7 @@ def _secret(path: str) -> str:
     try:
         text = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise RecordError(f"cannot read {path}: {error.__class__.__name__}") from None
+        raise RecordError(f"cannot read {path}: {failure_reason(error)}") from None
     if not text or not text.isprintable():
         raise RecordError(f"{path} must contain one line with a secret")
     return text

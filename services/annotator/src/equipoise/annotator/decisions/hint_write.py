@@ -25,7 +25,7 @@ class HintBand(Section, frozen=True, kw_only=True):
     """A workload whose hint differs by more is a reason to write: the part of the weight on other nodes, in percent."""
 
     min_interval: Duration = Duration(10)
-    """Minimum age of the written hints, unless they expire."""
+    """Minimum age of the written hints, unless they expire or pods are evicted."""
 
     validity: Duration = Duration(300)
     """Time after their computation for which hints are added to pods; at most 10 minutes. They are written again when
@@ -49,8 +49,13 @@ class WrittenHints(msgspec.Struct, frozen=True, kw_only=True):
     """UID of the policy that owns the object."""
 
 
-def decide_hints(written: WrittenHints | None, wanted: WrittenHints, *, now: float, band: HintBand) -> DueWrite | None:
-    """Whether to write `wanted` now; None: not yet, or not at all. `now`: of the API server's clock."""
+def decide_hints(
+    written: WrittenHints | None, wanted: WrittenHints, *, now: float, band: HintBand, replacing: bool = False
+) -> DueWrite | None:
+    """Whether to write `wanted` now; None: not yet, or not at all. `now`: of the API server's clock.
+
+    With `replacing`, a change does not wait for the minimum interval.
+    """
     if written is None:
         return DueWrite(why="not written before") if wanted.hints and now < wanted.until else None
     if not written.hints and not wanted.hints:
@@ -63,7 +68,7 @@ def decide_hints(written: WrittenHints | None, wanted: WrittenHints, *, now: flo
         return None
     if wanted.owner != written.owner:
         return DueWrite(why="the policy was created again")
-    if wanted.until - written.until >= band.min_interval and (
+    if (replacing or wanted.until - written.until >= band.min_interval) and (
         change := significant_change(written.hints, wanted.hints, band.min_change / 100)
     ):
         return DueWrite(why=change)
@@ -86,14 +91,8 @@ def hint_change(before: WorkloadHint, after: WorkloadHint) -> float:
     """0: the same; 1: no node has a weight as before."""
     if before == after:
         return 0.0
-    old, new = _weights(before), _weights(after)
-    pairs = [(old.get(node, 0), new.get(node, 0)) for node in old.keys() | new.keys()]
+    old, new = before.weights, after.weights
+    pairs = [(old[node], new[node]) for node in old.keys() | new.keys()]
     return sum(abs(first - second) for first, second in pairs) / sum(
         max(abs(first), abs(second), abs(first - second)) for first, second in pairs
     )
-
-
-def _weights(hint: WorkloadHint) -> dict[str, int]:
-    """By node; of a node to avoid it is negative."""
-    weights = {node: term.weight for term in hint.prefer for node in term.hostnames}
-    return weights | (dict.fromkeys(hint.avoid.hostnames, -hint.avoid.weight) if hint.avoid else {})

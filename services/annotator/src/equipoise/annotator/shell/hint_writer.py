@@ -61,6 +61,9 @@ class _Namespace:
 
     computed_at: float
     hints: Mapping[str, WorkloadHint]
+    replacing: bool
+    """A change is written at once."""
+
     left_out: int
     """Workloads for whose hints the object has no space."""
 
@@ -127,10 +130,13 @@ class HintWriter:
         count = len(stored_hints(message.hints, MAX_BYTES).hints)
         hints, left_out = dict(islice(message.hints.items(), count)), len(message.hints) - count
         if known is None:
-            known = _Namespace(computed_at=message.computed_at, hints=hints, left_out=left_out)
+            known = _Namespace(
+                computed_at=message.computed_at, hints=hints, replacing=message.replacing, left_out=left_out
+            )
             self._namespaces[message.namespace] = known
         else:
             known.computed_at, known.hints, known.left_out = message.computed_at, hints, left_out
+            known.replacing = message.replacing
         self._consider(message.namespace)
 
     async def _check(self) -> None:
@@ -170,7 +176,7 @@ class HintWriter:
         if not known.is_read:
             return DueWrite(why="not read before")
         wanted = self._wanted(known, self._policy)
-        return decide_hints(known.written, wanted, now=self._now(), band=self._settings)
+        return decide_hints(known.written, wanted, now=self._now(), band=self._settings, replacing=known.replacing)
 
     def _wanted(self, known: _Namespace, policy: OwnerReference) -> WrittenHints:
         return WrittenHints(until=self._until(known), hints=known.hints, owner=policy.uid)

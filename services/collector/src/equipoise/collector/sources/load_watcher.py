@@ -22,6 +22,7 @@ from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.failure_reason import failure_reason
 
 WINDOW_LENGTHS = (300.0, 600.0, 900.0)
 """Seconds of the windows that load-watcher supports."""
@@ -138,7 +139,7 @@ class LoadWatcherSource(PollingSource):
                 self._skew = 0.0 if date is None else _unix_seconds(date) - self._clock.now()
             return _DECODER.decode(body)
         except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError) as error:
-            raise SourceError(f"load-watcher does not respond: {error.__class__.__name__}: {error}") from None
+            raise SourceError(f"load-watcher does not respond: {failure_reason(error)}") from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise SourceError(f"the response is not load-watcher's ({error}): is this its address?") from None
 

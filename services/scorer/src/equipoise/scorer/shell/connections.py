@@ -11,13 +11,14 @@ import ssl
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import structlog
 
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.connections import ConnectionPool, RelayedConnection
 from equipoise.scorer.settings import ExtenderSettings
+from equipoise.scorer.shell.direct_requests import DirectRequests, Responder
 from equipoise.scorer.shell.metrics import ScorerMetrics
 
 log = structlog.get_logger()
@@ -75,6 +76,11 @@ class _Connection(RelayedConnection):
     opening: asyncio.Task[None] | None = None
     deadline: asyncio.TimerHandle | None = None
     transport: asyncio.Transport | None = None
+    direct: DirectRequests | None = None
+    """Until aiohttp has the connection."""
+
+    paused: bool = False
+    """The client does not read what is written."""
 
     def close(self) -> None:
         """At once, without a response."""
@@ -84,12 +90,45 @@ class _Connection(RelayedConnection):
             self.opening.cancel()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
         self.acceptor.on_open(self)
-        super().connection_made(transport)
+        self.direct = self.acceptor.direct_requests(self, self.transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.acceptor.on_closed(self)
-        super().connection_lost(exc)
+        if self.direct is not None:
+            self.direct.stop()
+        else:
+            super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        left = data if self.direct is None else self.direct.receive(data)
+        if left is None:
+            return
+        if self.direct is not None:
+            self._leave_to_aiohttp(self.direct)
+        super().data_received(left)
+
+    def eof_received(self) -> bool | None:
+        return None if self.direct is not None else super().eof_received()
+
+    def pause_writing(self) -> None:
+        self.paused = True
+        if self.direct is None:
+            super().pause_writing()
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        if self.direct is None:
+            super().resume_writing()
+
+    def _leave_to_aiohttp(self, direct: DirectRequests) -> None:
+        direct.stop()
+        self.direct = None
+        assert self.transport is not None
+        super().connection_made(self.transport)
+        if self.paused:
+            super().pause_writing()
 
 
 @dataclass
@@ -101,6 +140,7 @@ class Acceptor:
     """
 
     create_handler: Callable[[], asyncio.Protocol]
+    responder: Responder
     settings: ExtenderSettings
     tls: ssl.SSLContext | None
     metrics: ScorerMetrics
@@ -151,6 +191,21 @@ class Acceptor:
         finally:
             if connection.transport is None:
                 self.on_closed(connection)
+
+    def direct_requests(self, connection: _Connection, transport: asyncio.Transport) -> DirectRequests:
+        return DirectRequests(
+            transport,
+            self.responder,
+            self.settings,
+            on_request=lambda: self.on_request(connection.handler),
+            on_response=lambda: self.on_response(connection.handler),
+        )
+
+    def close_direct(self) -> None:
+        """All connections that aiohttp does not have."""
+        for connection in list(self._known.values()):
+            if connection.direct is not None and connection.transport is not None:
+                connection.transport.close()
 
     def on_open(self, connection: _Connection) -> None:
         self._known[connection.handler] = connection

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Protocol
 
 import structlog
@@ -100,7 +101,7 @@ class ExtenderServer:
         await runner.setup()
         try:
             assert runner.server is not None
-            self._acceptor = Acceptor(runner.server, self.settings, tls, self.metrics)
+            self._acceptor = Acceptor(runner.server, self, self.settings, tls, self.metrics)
             try:
                 self._listener = listening_socket(host, port)
             except OSError as error:
@@ -111,6 +112,7 @@ class ExtenderServer:
                 yield self._listener.getsockname()[1]
             finally:
                 self._listener.close()
+                self._acceptor.close_direct()
         finally:
             await runner.cleanup()
 
@@ -143,20 +145,58 @@ class ExtenderServer:
                 health.set_problem("certificates", None)
                 log.info("certificates reloaded")
 
+    # requests: those in the usual form directly, all others from aiohttp
+
+    def begin(self) -> bool:
+        """See `direct_requests.Responder`."""
+        if self._pending >= self.settings.concurrency:
+            return False
+        self._pending += 1
+        return True
+
+    def end(self) -> None:
+        """After each `begin` that returned True."""
+        self._pending -= 1
+
+    def monotonic(self) -> float:
+        return self.clock.monotonic()
+
+    def respond(self, verb: str, body: bytes, waited: float) -> tuple[int, bytes]:
+        """Status and body of the response. Every failure becomes a JSON error."""
+        try:
+            response = self._response(verb, body, late=waited > self.settings.deadline)
+        except InvalidRequest as error:
+            return self._refusal(verb, 400, str(error))
+        except Exception as error:  # an error of the scorer must not become an error of scheduling
+            return self._failure(verb, error)
+        self.metrics.requests.labels(verb, "ok").inc()
+        return 200, response
+
+    def refuse_late(self, verb: str) -> tuple[int, bytes]:
+        """The body was not received within the deadline."""
+        return self._refusal(verb, 503, f"the body was not received within {self.settings.deadline:g} s")
+
+    def _response(self, verb: str, body: bytes, *, late: bool) -> bytes:
+        received = self.clock.monotonic()
+        args = parse_request(body)
+        if verb == "prioritize":
+            response = write_priorities(args.names, self.handler.prioritize(args.pod, args.names, late=late).scores)
+        elif self.settings.filter:
+            response = write_filter_result(args, self.handler.filter(args.pod, args.names, late=late))
+        else:
+            response = write_filter_result(args, FilteredNodes(nodes=args.names))
+        self.handler.on_request(node_objects=args.objects is not None)
+        self.metrics.request_duration.labels(verb).observe(self.clock.monotonic() - received)
+        return response
+
     async def _respond(self, request: web.Request) -> web.Response:
         begun = self.clock.monotonic()
-        args = parse_request(await self._body(request))
-        received = self.clock.monotonic()
-        late = received - begun > self.settings.deadline
-        if request.path == "/prioritize":
-            body = write_priorities(args.names, self.handler.prioritize(args.pod, args.names, late=late).scores)
-        elif self.settings.filter:
-            body = write_filter_result(args, self.handler.filter(args.pod, args.names, late=late))
-        else:
-            body = write_filter_result(args, FilteredNodes(nodes=args.names))
-        self.handler.on_request(node_objects=args.objects is not None)
-        self.metrics.request_duration.labels(request.path[1:]).observe(self.clock.monotonic() - received)
-        return _json(body)
+        received = await self._body(request)
+        status, body = self.respond(request.path[1:], received, self.clock.monotonic() - begun)
+        if status == HTTPStatus.OK:
+            assert self._acceptor is not None
+            self._acceptor.on_response(request.protocol)
+        return _json(status, body)
 
     async def _body(self, request: web.Request) -> bytes:
         limit, length = self.settings.max_body_bytes, request.content_length or 0
@@ -173,34 +213,35 @@ class ExtenderServer:
         verb = request.path.strip("/") if request.path in ("/prioritize", "/filter") else "other"
         assert self._acceptor is not None
         self._acceptor.on_request(request.protocol)
-        if self._pending >= self.settings.concurrency:
+        if not self.begin():
             return self._refuse(verb, 503, "too many concurrent requests")
-        self._pending += 1
         try:
-            response = await handler(request)
-        except InvalidRequest as error:
-            return self._refuse(verb, 400, str(error))
+            return await handler(request)
         except TimeoutError:
-            return self._refuse(verb, 503, f"the body was not received within {self.settings.deadline:g} s")
+            return _json(*self.refuse_late(verb))
         except web.HTTPException as error:
             return self._refuse(verb, error.status, error.text or error.reason)
         except ConnectionError:
             raise
-        except Exception as error:  # an error of the scorer must not become an error of scheduling
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            log.error("request failed", verb=verb, error=type(error).__name__, at=f"{frame.name}:{frame.lineno}")  # noqa: TRY400  its text may quote a body
-            return self._refuse(verb, 500, f"the scorer failed: {type(error).__name__}")
-        else:
-            self.metrics.requests.labels(verb, "ok").inc()
-            self._acceptor.on_response(request.protocol)
-            return response
+        except Exception as error:
+            return _json(*self._failure(verb, error))
         finally:
-            self._pending -= 1
+            self.end()
 
     def _refuse(self, verb: str, status: int, why: str) -> web.Response:
+        return _json(*self._refusal(verb, status, why))
+
+    def _failure(self, verb: str, error: Exception) -> tuple[int, bytes]:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        log.error(
+            "request failed", verb=verb, error=type(error).__name__, at=f"{frame.name}:{frame.lineno}"
+        )  # its text may quote a body
+        return self._refusal(verb, 500, f"the scorer failed: {type(error).__name__}")
+
+    def _refusal(self, verb: str, status: int, why: str) -> tuple[int, bytes]:
         self.metrics.requests.labels(verb, str(status)).inc()
-        return _json(write_error(why), status)
+        return status, write_error(why)
 
 
-def _json(body: bytes, status: int = 200) -> web.Response:
+def _json(status: int, body: bytes) -> web.Response:
     return web.Response(body=body, status=status, content_type="application/json")

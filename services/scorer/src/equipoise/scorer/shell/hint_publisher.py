@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from equipoise.contracts.bus.subjects import placement_hint
 from equipoise.contracts.messages.health import Heartbeat
@@ -37,7 +38,11 @@ class HintPublisher:
 
     def on_placement(self, message: NodePlacement, placed: Sequence[PlacedPod]) -> None:
         """`placed`: the pods that are new on the node."""
-        self._table.on_placement(message, placed, self._clock.now())
+        now = self._clock.now()
+        self._table.on_placement(message, placed, now)
+        evicted = self._table.evicted_workloads(now)
+        if any(pod.workload in evicted for pod in placed):
+            self._evicted.set()  # the next pod is no replacement
 
     def on_eviction(self) -> None:
         """An eviction was intended or carried out: its replacement is created within seconds."""
@@ -69,7 +74,9 @@ class HintPublisher:
         now = self._clock.now()
         hints = self._table.hints(now)
         self._metrics.hinted_workloads.set(len(hints))
-        for message in self._publication.due(hints, lambda namespace: self._replicas.owns(namespace, now), now):
+        replacing = {workload.namespace for workload in self._table.evicted_workloads(now)}
+        is_own = partial(self._replicas.owns, now=now)
+        for message in self._publication.due(hints, is_own, now, replacing):
             await asyncio.sleep(0)
             if message is None:
                 continue

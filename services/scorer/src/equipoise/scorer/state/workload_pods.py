@@ -45,6 +45,10 @@ class WorkloadPods:
         self._recent = deque(each for each in self._recent if each[0] > now - self.span)
         return Counter(workload for _, workload in self._recent)
 
+    def on_nodes(self, workload: Workload) -> Counter[str]:
+        """By node: pods of the workload there."""
+        return Counter({node: pods[workload] for node, pods in self._on_node.items() if workload in pods})
+
     def retain(self, known: Iterable[Workload]) -> None:
         """Remove what is kept of workloads that have no pod and are not among `known`."""
         kept = {*known, *self.replicas}

@@ -6,7 +6,6 @@ The proof is a pod that is created in a dry run, as its controller would create 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
 import yaml
 
 from equipoise.cli.doctor.environment import Environment, Finding
@@ -34,6 +33,7 @@ from equipoise.runtime.kubernetes.client import (
     Kube,
     KubeError,
     NotFound,
+    hint_bindings,
     hint_policies,
 )
 
@@ -59,11 +59,8 @@ async def hints(environment: Environment) -> list[Finding]:
             if not enabled:
                 return [_NOT_USED]
             return [Finding("error", SUBJECT, f"there is no {POLICY_KIND} {NAME}: pods get no hints", INSTALL)]
-        binding = msgspec.structs.replace(
-            resource, plural="mutatingadmissionpolicybindings", kind=f"{POLICY_KIND}Binding"
-        )
         try:
-            await kube.get(binding, NAME)
+            await kube.get(hint_bindings(version), NAME)
         except NotFound:
             return [Finding("error", SUBJECT, f"the policy {NAME} has no binding: pods get no hints", INSTALL)]
         if not await kube.served_versions(GROUP, KIND):

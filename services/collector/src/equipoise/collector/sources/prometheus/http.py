@@ -20,6 +20,7 @@ from equipoise.collector.decisions.query import SourceError
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.sources.prometheus.json_document import decode_document
 from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.failure_reason import failure_reason
 
 CONNECT_TIMEOUT = 3.05
 """Seconds; a little above a multiple of 3, the time after which TCP sends its first packet again."""
@@ -87,7 +88,7 @@ def _secret(path: str) -> str:
     try:
         text = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise SourceError(f"cannot read {path}: {error.__class__.__name__}") from None
+        raise SourceError(f"cannot read {path}: {failure_reason(error)}") from None
     if not text or not text.isprintable():
         raise SourceError(f"{path} holds no secret on one line")
     return text

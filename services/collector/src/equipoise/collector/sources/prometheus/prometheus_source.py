@@ -32,6 +32,7 @@ from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.failure_reason import failure_reason
 
 _ATTEMPTS = 3
 
@@ -167,7 +168,7 @@ def _cause(error: BaseException) -> str:
         if not isinstance(inner, BaseException):
             break
         error = inner
-    return shortened(f"{error.__class__.__name__}: {error}")
+    return shortened(failure_reason(error))
 
 
 def open_source(settings: CollectorSettings, load: LoadSettings, clock: Clock, _: Kube) -> MetricSource:

@@ -1,6 +1,6 @@
 """Which hints are published when: those of a namespace at once when they change, else before they are outdated."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import msgspec
 
@@ -24,11 +24,16 @@ class HintPublication:
         self._published: dict[str, PlacementHints] = {}
 
     def due(
-        self, hints: Mapping[Workload, WorkloadHint], is_own: Callable[[str], bool], now: float
+        self,
+        hints: Mapping[Workload, WorkloadHint],
+        is_own: Callable[[str], bool],
+        now: float,
+        replacing: Collection[str] = (),
     ) -> Iterator[PlacementHints | None]:
         """Per namespace the message to publish, or None. A namespace whose hints are gone gets one without hints.
 
-        `hints` are all, the most important first; `is_own`: this replica publishes those of the namespace.
+        `hints` are all, the most important first; `is_own`: this replica publishes those of the namespace; `replacing`:
+        namespaces with evictions.
         """
         by_namespace: dict[str, dict[str, WorkloadHint]] = {}
         for workload, hint in hints.items():
@@ -41,7 +46,9 @@ class HintPublication:
             if is_current or not is_own(namespace):
                 yield None
             else:
-                yield PlacementHints(namespace=namespace, computed_at=now, hints=current)
+                yield PlacementHints(
+                    namespace=namespace, computed_at=now, hints=current, replacing=namespace in replacing
+                )
 
     def on_published(self, message: PlacementHints) -> None:
         """A message that was lost is due again."""

@@ -1,58 +1,75 @@
-"""Writes the hint of one workload: preferred nodes in terms of decreasing weight, and a term of nodes to avoid."""
+"""Writes the hint of one workload: terms of preferred nodes, and a term of nodes to avoid."""
 
 from collections.abc import Collection, Iterable, Sequence
 
-from equipoise.contracts.hints.definition import MAX_TERMS
 from equipoise.contracts.messages.placement import MAX_HOSTNAMES, WeightedNodes, WorkloadHint
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 
 TARGET_WEIGHT = 100
 """Of the intended targets of evicted pods."""
 
-_BESIDE_TARGETS = 0.5
-"""Factor of the other weights while there are targets."""
+OTHER_TARGET_WEIGHT = 80
+"""Of the nodes that are named beside them, in case that kube-scheduler does not score the targets."""
+
+_BESIDE_TARGETS = 0.1
+"""Factor of the other weights while there are targets. They count only if no target is feasible: kube-scheduler scales
+the weights so that the best feasible node has 100 points."""
 
 
-def workload_hint(best: Iterable[str], worst: Iterable[str], settings: HintSettings) -> WorkloadHint | None:
-    """`best` and `worst` are hostnames, the best and the worst first; None without any.
+def workload_hint(
+    best: Sequence[str], grades: Sequence[int], worst: Iterable[str], settings: HintSettings
+) -> WorkloadHint | None:
+    """`best` and `worst` are hostnames, the best and the worst first; None without any. `grades`: of the best ones.
 
-    Fewer nodes than all terms have are divided among the terms in proportion. A hostname that occurs twice (two nodes
-    have the same label) counts once.
+    Each term stands for one binary digit of the grades. A hostname that occurs twice (two nodes have the same label)
+    counts once.
     """
-    preferred = tuple(dict.fromkeys(best))
+    preferred: dict[str, int] = {}
+    for name, grade in zip(best, grades, strict=True):
+        preferred.setdefault(name, grade)
     avoided = _without(worst, preferred)[:MAX_HOSTNAMES]
-    terms, start, nodes = [], 0, 0
-    for term in settings.terms:
-        nodes += term.nodes
-        end = -(-len(preferred) * nodes // settings.preferred)
-        if hostnames := preferred[start:end]:
-            terms.append(WeightedNodes(weight=term.weight, hostnames=hostnames))
-        start = end
-    return _hint(terms, avoided, settings)
+    terms = []
+    for number in range(settings.terms):
+        bit = 1 << (settings.terms - 1 - number)
+        if hostnames := tuple(name for name, grade in preferred.items() if grade & bit):
+            terms.append(WeightedNodes(weight=settings.preferred_weight >> number, hostnames=hostnames))
+    return _hint(terms, avoided, settings.avoided_weight)
 
 
 def hint_for_replacements(
-    hint: WorkloadHint | None, targets: Iterable[str], left: Iterable[str], settings: HintSettings
+    hint: WorkloadHint | None,
+    targets: Iterable[str],
+    other_targets: Iterable[str],
+    left: Iterable[str],
+    settings: HintSettings,
 ) -> WorkloadHint | None:
     """The hint while replacements of evicted pods are expected.
 
-    The intended targets come first. The other nodes remain, with lower weights: in clusters of more than 100 nodes
-    kube-scheduler scores only some of them, often without the target. The nodes that the pods left are avoided first.
+    The intended targets come first, then others in case that kube-scheduler scores none of them. The remaining nodes
+    have low weights. The nodes that the pods left are avoided first.
     """
     left = tuple(dict.fromkeys(left))
-    first = _without(targets, left)[:MAX_HOSTNAMES]
-    terms = [WeightedNodes(weight=TARGET_WEIGHT, hostnames=first)] if first else []
+    named, terms = left, []
+    first = _without(targets, left)
+    for weight, hostnames in ((TARGET_WEIGHT, first), (OTHER_TARGET_WEIGHT, other_targets if first else ())):
+        if nodes := _without(hostnames, named)[:MAX_HOSTNAMES]:
+            terms.append(WeightedNodes(weight=weight, hostnames=nodes))
+            named += nodes
     factor = _BESIDE_TARGETS if first else 1.0
     for term in hint.prefer if hint is not None else ():
-        if others := _without(term.hostnames, (*first, *left)):
-            terms.append(WeightedNodes(weight=max(1, round(factor * term.weight)), hostnames=others))
+        if others := _without(term.hostnames, named):
+            terms.append(WeightedNodes(weight=_scaled(term.weight, factor), hostnames=others))
     worst = () if hint is None or hint.avoid is None else hint.avoid.hostnames
-    avoided = (*left, *_without(worst, (*first, *left)))[:MAX_HOSTNAMES]
-    return _hint(terms[:MAX_TERMS], avoided, settings)
+    avoided = (*left, *_without(worst, named))[:MAX_HOSTNAMES]
+    return _hint(terms, avoided, _scaled(settings.avoided_weight, factor))
 
 
-def _hint(terms: Sequence[WeightedNodes], avoided: tuple[str, ...], settings: HintSettings) -> WorkloadHint | None:
-    avoid = WeightedNodes(weight=settings.avoided_weight, hostnames=avoided) if avoided else None
+def _scaled(weight: int, factor: float) -> int:
+    return max(1, round(factor * weight))
+
+
+def _hint(terms: Sequence[WeightedNodes], avoided: tuple[str, ...], avoided_weight: int) -> WorkloadHint | None:
+    avoid = WeightedNodes(weight=avoided_weight, hostnames=avoided) if avoided else None
     return WorkloadHint(prefer=tuple(terms), avoid=avoid) if terms or avoid else None
 
 

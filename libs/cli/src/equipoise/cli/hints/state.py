@@ -1,0 +1,75 @@
+"""Whether new pods of the cluster get placement hints, from the API server."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from equipoise.cli.terminal import count, duration
+from equipoise.contracts.hints.definition import GROUP, KIND
+from equipoise.contracts.hints.hints_object import HintsObject
+from equipoise.contracts.hints.policy import API_GROUP, NAME, POLICY_KIND, UNSUPPORTED, supported_version
+from equipoise.runtime.kubernetes.client import HINTS, Kube, KubeError, NotFound, hint_bindings, hint_policies
+from equipoise.runtime.process.clock import Clock
+
+
+class HintsState(msgspec.Struct, frozen=True, kw_only=True):
+    """Of all namespaces."""
+
+    state: Literal["on", "off", "without effect", "unknown"]
+    """off: the kind of the hints is not installed. without effect: it is, but new pods get none."""
+
+    why: str = ""
+    """Why it is without effect or unknown."""
+
+    namespaces: int | None = None
+    """With hints that have not expired."""
+
+    workloads: int | None = None
+    expired: int | None = None
+    """Namespaces with hints that have expired."""
+
+    valid_for: float | None = None
+    """Seconds until the first of the others expire, if they are not renewed."""
+
+    def __str__(self) -> str:
+        if self.state != "on" or self.namespaces is None or self.workloads is None or self.valid_for is None:
+            return f"{self.state} ({self.why})" if self.why else self.state
+        text = f"on, for {count(self.workloads, 'workload')} in {count(self.namespaces, 'namespace')}"
+        text += f", valid for {duration(self.valid_for)} or longer"
+        return f"{text}; expired in {count(self.expired, 'namespace')}" if self.expired else text
+
+
+async def read_hints_state(kube: Kube, clock: Clock) -> HintsState:
+    """Reads the kind, the policy, its binding and the hints."""
+    try:
+        if not await kube.served_versions(GROUP, KIND):
+            return HintsState(state="off")
+        version = supported_version(await kube.served_versions(API_GROUP, POLICY_KIND))
+        if version is None:
+            return HintsState(state="without effect", why=UNSUPPORTED)
+        try:
+            await kube.get(hint_policies(version), NAME)
+            await kube.get(hint_bindings(version), NAME)
+        except NotFound:
+            return HintsState(state="without effect", why=f"there is no {POLICY_KIND} {NAME}, or no binding of it")
+        stored = await kube.list(HINTS)
+    except KubeError as error:
+        return HintsState(state="unknown", why=str(error))
+    return hints_state(stored, kube.server_time(clock.now()))
+
+
+def hints_state(stored: Sequence[HintsObject], now: float) -> HintsState:
+    """With a policy that adds them. `now`: of the API server's clock."""
+    left = [(each.until.timestamp() - now, len(each.hints)) for each in stored if each.hints and each.until is not None]
+    fresh = [(seconds, workloads) for seconds, workloads in left if seconds > 0]
+    if fresh:
+        return HintsState(
+            state="on",
+            namespaces=len(fresh),
+            workloads=sum(workloads for _, workloads in fresh),
+            expired=len(left) - len(fresh),
+            valid_for=min(fresh)[0],
+        )
+    newest = f"the newest have expired {duration(-max(left)[0])} ago" if left else "none were written"
+    return HintsState(state="without effect", why=f"{newest}: `equipoise doctor` finds why", expired=len(left))

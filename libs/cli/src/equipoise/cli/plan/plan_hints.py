@@ -1,0 +1,92 @@
+"""Whether placement hints lead the replacements of pending moves to their targets, from the API server."""
+
+import asyncio
+
+import msgspec
+
+from equipoise.cli.bus_cluster import TIMEOUT
+from equipoise.cli.hints.state import HintsState, read_hints_state
+from equipoise.cli.options import ClusterOptions
+from equipoise.contracts.hints.hints_object import workload_hints
+from equipoise.contracts.hints.policy import NAME
+from equipoise.contracts.kubernetes.labels import HOSTNAME
+from equipoise.contracts.messages.placement import WorkloadHint, hint_key
+from equipoise.contracts.messages.plan import PendingMove, PlanResponse
+from equipoise.runtime.kubernetes.client import HINTS, NODES, Kube, KubeError, NotFound
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.clock import SystemClock
+
+
+class TargetHint(msgspec.Struct, frozen=True, kw_only=True):
+    """What new pods of the workload of a pending move prefer now."""
+
+    namespace: str
+    pod: str
+    """The pod that is moved."""
+
+    weight: int
+    """Of the target, up to 100: 0 if the hint does not name it, negative if the hint avoids it."""
+
+
+class PlanHints(msgspec.Struct, frozen=True, kw_only=True):
+    """Placement hints, as far as they concern replacements."""
+
+    status: HintsState
+    pending: list[TargetHint] = []
+    """Of pending moves whose workload has a hint."""
+
+    def weight(self, move: PendingMove) -> int | None:
+        """None: new pods of its workload get no hint."""
+        found = (each.weight for each in self.pending if (each.namespace, each.pod) == (move.namespace, move.pod))
+        return next(found, None)
+
+
+async def read_plan_hints(plan: PlanResponse, options: ClusterOptions) -> PlanHints:
+    """Of the cluster of the kubeconfig."""
+    clock = SystemClock()
+    try:
+        async with asyncio.timeout(TIMEOUT), connect_kube(options.connection(), "plan", clock) as kube:
+            state = await read_hints_state(kube, clock)
+            pending = await target_hints(kube, plan) if state.state == "on" else []
+            return PlanHints(status=state, pending=pending)
+    except (KubeError, TimeoutError) as error:
+        return PlanHints(status=HintsState(state="unknown", why=str(error) or "no response"))
+
+
+async def target_hints(kube: Kube, plan: PlanResponse) -> list[TargetHint]:
+    """Each namespace and each target is read once."""
+    hints: dict[str, dict[str, WorkloadHint]] = {}
+    hostnames: dict[str, str] = {}
+    found = []
+    for move in plan.pending:
+        if move.workload is None:
+            continue
+        if move.namespace not in hints:
+            hints[move.namespace] = await _hints_of(kube, move.namespace)
+        hint = hints[move.namespace].get(hint_key(move.workload))
+        if hint is None:
+            continue
+        if move.target not in hostnames:
+            hostnames[move.target] = await _hostname(kube, move.target)
+        found.append(TargetHint(namespace=move.namespace, pod=move.pod, weight=_weight(hint, hostnames[move.target])))
+    return found
+
+
+async def _hostname(kube: Kube, node: str) -> str:
+    """Empty: the node is gone, or has none."""
+    try:
+        return (await kube.get(NODES, node)).metadata.labels.get(HOSTNAME, "")
+    except NotFound:
+        return ""
+
+
+async def _hints_of(kube: Kube, namespace: str) -> dict[str, WorkloadHint]:
+    try:
+        return workload_hints(await kube.get(HINTS, NAME, namespace))
+    except NotFound:
+        return {}
+
+
+def _weight(hint: WorkloadHint, hostname: str) -> int:
+    avoided = hint.avoid.weight if hint.avoid is not None and hostname in hint.avoid.hostnames else 0
+    return sum(term.weight for term in hint.prefer if hostname in term.hostnames) - avoided

@@ -1,0 +1,28 @@
+"""How many nodes kube-scheduler scores, and how many must be named for it."""
+
+import random
+
+import pytest
+
+from equipoise.lab.model.stock.scheduler import feasible_nodes_to_find
+from equipoise.scorer.decisions.placement_hints.sampling import scored_nodes, targets_beside
+
+
+@pytest.mark.parametrize("nodes", [0, 1, 50, 100])
+def test_in_a_small_cluster_all_nodes_are_scored(nodes: int) -> None:
+    """So the target is named alone."""
+    assert (nodes, 0) == (scored_nodes(nodes), targets_beside(nodes))
+
+
+@pytest.mark.parametrize("nodes", [101, 150, 300, 1_000, 5_000])
+def test_one_of_the_named_nodes_is_scored(nodes: int) -> None:
+    """Of 1,000 pods, hardly any finds none of the named nodes among those that kube-scheduler scores."""
+    generator = random.Random(1)
+    assert feasible_nodes_to_find(nodes) == scored_nodes(nodes)
+    missed = 0
+    for _ in range(1_000):
+        first = generator.randrange(nodes)
+        named = generator.sample(range(nodes), targets_beside(nodes))
+        missed += all((node - first) % nodes >= scored_nodes(nodes) for node in named)
+
+    assert missed <= 15
