@@ -118,9 +118,7 @@ async def main() -> None:
         cycles.cancel()
         await asyncio.wait([cycles])
         report("prioritize_http", quantile(scorer_times, 0.5), "ms", state="cycle", quantile="p50")
-        report(
-            "prioritize_http", quantile(scorer_times, 0.99), "ms", target=("<=", 10.0), state="cycle", quantile="p99"
-        )
+        report("prioritize_http", quantile(scorer_times, 0.99), "ms", target=("<=", 4.0), state="cycle", quantile="p99")
         report("prioritize_http", max(scorer_times), "ms", target=("<=", 100.0), state="cycle", quantile="max")
 
 

@@ -57,6 +57,10 @@ CHANGES = {
     "other order": (WorkloadHint(prefer=(nodes(25, "c"), nodes(50, "b", "a")), avoid=nodes(50, "d")), 0.0),
     "one of four nodes": (WorkloadHint(prefer=(nodes(50, "a", "x"), nodes(25, "c")), avoid=nodes(50, "d")), 100 / 225),
     "a lower weight": (WorkloadHint(prefer=(nodes(50, "a", "b"), nodes(12, "c")), avoid=nodes(50, "d")), 13 / 175),
+    "split over two terms": (
+        WorkloadHint(prefer=(nodes(30, "a", "b"), nodes(20, "a", "b"), nodes(25, "c")), avoid=nodes(50, "d")),
+        0.0,
+    ),
     "best becomes worst": (WorkloadHint(prefer=(nodes(50, "d"),), avoid=nodes(50, "a", "b")), 1.0),
     "none": (WorkloadHint(), 1.0),
 }

@@ -22,7 +22,7 @@ from equipoise.testbed.memory.kube import MemoryKube
 
 FIVE = WeightedNodes(weight=50, hostnames=("a", "b", "c", "d", "e"))
 HINTS = {
-    "Deployment.web": WorkloadHint(prefer=(FIVE, WeightedNodes(weight=12, hostnames=("f",)))),
+    "Deployment.web": WorkloadHint(prefer=(FIVE, WeightedNodes(weight=12, hostnames=("b", "f")))),
     "StatefulSet.web": WorkloadHint(avoid=FIVE),
     "Job.import": WorkloadHint(prefer=(FIVE,)),
 }
@@ -62,16 +62,15 @@ def printed(found: NamespaceHints, now: float, *, wide: bool = False) -> str:
     return output.getvalue()
 
 
-def test_a_term_is_a_row() -> None:
-    """With the first nodes, or with -o wide all of them."""
+def test_the_nodes_with_the_highest_weights_are_shown() -> None:
+    """The weight of a node is the sum of its terms. With -o wide all nodes are shown."""
     found = namespace_hints(stored(), "shop", "", NOW)
     text = printed(found, NOW)
 
     assert "shop, version 812, until 2027-01-15 08:03:20 UTC (valid for 3.3 min)" in text
-    assert "Deployment.web   prefer      50      5  a, b, c, …" in text
-    assert "                 prefer      12      1  f" in text
-    assert "StatefulSet.web  avoid       50      5  a, b, c, …" in text
-    assert "a, b, c, d, e" in printed(found, NOW, wide=True)
+    assert "Deployment.web   prefer      6  b 62, a 50, c 50, …" in text
+    assert "StatefulSet.web  avoid       5  a 50, b 50, c 50, …" in text
+    assert "b 62, a 50, c 50, d 50, e 50, f 12" in printed(found, NOW, wide=True)
 
 
 def test_expired_hints_are_named_as_such() -> None:
@@ -85,6 +84,7 @@ def test_expired_hints_are_named_as_such() -> None:
     ("hostname", "weight", "text"),
     [
         ("a", 50, "its node is preferred with weight 50"),
+        ("b", 70, "its node is preferred with weight 70"),
         ("d", -30, "its node is avoided with weight 30"),
         ("x", 0, "its node is neither"),
         (None, None, "2 nodes preferred, 1 avoided"),
@@ -95,7 +95,12 @@ def test_whether_a_pod_followed_its_hint_is_known_from_the_pod(
 ) -> None:
     """Also when its hints have changed since. Preferences of the user for other labels are none of the hint."""
     host = "kubernetes.io/hostname"
-    affinity = preferring((7, "disk", "In", ["a"]), (50, host, "In", ["a", "b"]), (30, host, "NotIn", ["d"]))
+    affinity = preferring(
+        (7, "disk", "In", ["a"]),
+        (50, host, "In", ["a", "b"]),
+        (20, host, "In", ["b"]),
+        (30, host, "NotIn", ["d"]),
+    )
     metadata = ObjectMeta(annotations={HINTED: "Deployment.web@812"})
     found = pod_hint(Pod(metadata=metadata, spec=PodSpec(affinity=affinity)), hostname)
 

@@ -11,19 +11,14 @@ from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod, WorkloadHint
 from equipoise.scorer.decisions.placement_hints.hint_table import HintTable
-from equipoise.scorer.decisions.placement_hints.settings import HintSettings, TermSettings
+from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
 from equipoise.scorer.decisions.scoring_state import ScoringState
 
 WEB = a_workload()
-SETTINGS = HintSettings(
-    terms=(TermSettings(weight=50, nodes=1), TermSettings(weight=25, nodes=2)),
-    preferred_share=1.0,
-    avoided_share=0.25,
-    min_change=0.0,
-)
+SETTINGS = HintSettings(terms=2, preferred_nodes=3, preferred_share=1.0, avoided_share=0.25, min_change=0.0)
 
 
 class HintedCluster:
@@ -70,11 +65,11 @@ def a_pod_of(workload: Workload, name: str, placed_at: float = NOW - 90_000) -> 
     return a_placed_pod(name, workload=workload, placed_at=placed_at, running_since=placed_at)
 
 
-def preferred(hint: WorkloadHint) -> list[list[str]]:
-    """The hostnames of each preferred term, without their prefix."""
-    return [[name.removeprefix("host-") for name in term.hostnames] for term in hint.prefer]
+def preferred(hint: WorkloadHint) -> list[str]:
+    """The preferred hostnames without their prefix, the highest weight first."""
+    return [name.removeprefix("host-") for name, weight in hint.weights.most_common() if weight > 0]
 
 
 def avoided(hint: WorkloadHint) -> list[str]:
-    """The same of the avoided term."""
+    """The same of the avoided ones."""
     return [] if hint.avoid is None else [name.removeprefix("host-") for name in hint.avoid.hostnames]

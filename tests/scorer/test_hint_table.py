@@ -22,7 +22,7 @@ from equipoise.contracts.kubernetes.objects import (
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import MAX_HOSTNAMES, WorkloadHint
 from equipoise.contracts.messages.resources import Resources
-from equipoise.scorer.decisions.placement_hints.settings import HintSettings, TermSettings
+from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.load_aware import LoadAware
 
@@ -45,12 +45,12 @@ def a_cluster(*cores: float | None, policy: ScoringPolicy | None = None) -> Hint
 
 
 def test_the_best_nodes_are_preferred_and_the_worst_quarter_is_avoided() -> None:
-    """In the order of the policy's scores: here the least loaded nodes first. The next term has the next nodes."""
+    """In the order of the policy's scores: here the least loaded nodes first. Grades are proportional to the scores."""
     hint = a_cluster(8.0, 1.0, 5.0, 3.0).update()[WEB]
 
-    assert [["node-1"], ["node-3", "node-2"]] == preferred(hint)
+    assert ["node-1", "node-3", "node-2"] == preferred(hint)
     assert ["node-0"] == avoided(hint)
-    assert [50, 25] == [term.weight for term in hint.prefer]
+    assert {"host-node-1": 48, "host-node-3": 32, "host-node-2": 16, "host-node-0": -50} == hint.weights
 
 
 def test_a_node_of_unknown_load_is_neither_preferred_nor_avoided() -> None:
@@ -90,8 +90,8 @@ def test_a_tainted_node_is_named_for_workloads_whose_pods_tolerate_the_taint() -
 
     hints = cluster.update()
 
-    assert [["gpu-2"], ["gpu-1", "node-3"]] == preferred(hints[a_workload("train")])
-    assert [["node-3"], ["node-1", "node-2"]] == preferred(hints[WEB])
+    assert ["gpu-2", "gpu-1", "node-3"] == preferred(hints[a_workload("train")])
+    assert ["node-3", "node-1", "node-2"] == preferred(hints[WEB])
 
 
 def test_only_nodes_with_the_required_labels_are_named() -> None:
@@ -103,7 +103,7 @@ def test_only_nodes_with_the_required_labels_are_named() -> None:
         cluster.node(f"gpu-{number}", cpu, [pod] if number == 0 else [], labels=labels)
     hint = cluster.update()[a_workload("train")]
 
-    assert [["gpu-2"], ["gpu-3", "gpu-1"]] == preferred(hint)
+    assert ["gpu-2", "gpu-3", "gpu-1"] == preferred(hint)
     assert ["gpu-0"] == avoided(hint)
 
     cluster.node("gpu-2", 1.0, labels={HOSTNAME: "host-gpu-2", "pool": "web"})
@@ -115,11 +115,11 @@ def test_only_nodes_with_the_required_labels_are_named() -> None:
 def test_values_of_the_label_are_named() -> None:
     """`kubernetes.io/hostname` can differ from the name of the node, and change."""
     cluster = a_cluster(8.0, 1.0, 5.0, 3.0)
-    assert cluster.update()[WEB].prefer[0].hostnames == ("host-node-1",)
+    assert cluster.update()[WEB].prefer[0].hostnames[0] == "host-node-1"
 
     cluster.node("node-1", 1.0, labels={HOSTNAME: "renamed"})
 
-    assert cluster.update()[WEB].prefer[0].hostnames == ("renamed",)
+    assert cluster.update()[WEB].prefer[0].hostnames[0] == "renamed"
 
 
 def test_without_sufficient_data_there_are_no_hints() -> None:
@@ -177,7 +177,7 @@ def test_only_what_changed_is_computed_again() -> None:
     hint = cluster.update()[WEB]
 
     assert [["node-1"]] == SCORED
-    assert [["node-3"], ["node-1", "node-2"]] == preferred(hint)
+    assert ["node-3", "node-1", "node-2"] == preferred(hint)
 
 
 SCORED: list[list[str]] = []
@@ -202,7 +202,7 @@ def test_slow_changes_add_up() -> None:
         cluster.node("node-1", 1.0 + 0.05 * step)
         hint = cluster.update()[WEB]
 
-    assert [["node-3"], ["node-2", "node-1"]] == preferred(hint)
+    assert ["node-3", "node-2", "node-1"] == preferred(hint)
 
 
 def test_a_hint_remains_while_no_other_node_is_better_by_min_change() -> None:
@@ -217,7 +217,23 @@ def test_a_hint_remains_while_no_other_node_is_better_by_min_change() -> None:
     assert before is cluster.update()[WEB]
     cluster.node("node-3", 0.1)
 
-    assert [["node-3"], ["node-1", "node-2"]] == preferred(cluster.update()[WEB])
+    assert ["node-3", "node-1", "node-2"] == preferred(cluster.update()[WEB])
+
+
+def test_a_hint_changes_when_a_grade_differs_by_more_than_one() -> None:
+    """Also if the order of the nodes remains: the last one is nearly as good as the best one now."""
+    settings = msgspec.structs.replace(SETTINGS, terms=4)
+    cluster = HintedCluster(LoadAware(window="5m"), settings)
+    for number, cpu in enumerate((9.0, 1.0, 7.0, 6.0)):
+        cluster.node(f"node-{number}", cpu, [a_pod_of(WEB, "web-1")] if number == 0 else [])
+    cluster.measured()
+    before = cluster.update()[WEB]
+
+    cluster.node("node-3", 1.5)
+    after = cluster.update()[WEB]
+
+    assert [before.weights[f"host-node-{number}"] for number in (1, 3, 2)] == [60, 12, 4]
+    assert [after.weights[f"host-node-{number}"] for number in (1, 3, 2)] == [60, 56, 4]
 
 
 def test_workloads_with_recent_pods_come_first() -> None:
@@ -231,7 +247,10 @@ def test_workloads_with_recent_pods_come_first() -> None:
 
 
 def test_a_burst_is_distributed_over_the_workloads() -> None:
-    """Many workloads get pods at once: their first choices differ, because each counts what the others will send."""
+    """Many workloads get pods at once: their first choices differ, because each counts what the others will send.
+
+    All are the same without that.
+    """
     cluster = HintedCluster(LoadAware(window="5m"))
     workloads = [a_workload(f"web-{number}") for number in range(300)]
     recent = [a_pod_of(workload, workload.name, NOW - 5) for workload in workloads[:30]]
@@ -242,9 +261,9 @@ def test_a_burst_is_distributed_over_the_workloads() -> None:
         cluster.measured(workload)
 
     hints = cluster.update()
-    first = {hint.prefer[0].hostnames for hint in hints.values()}
+    first = {hint.prefer[0].hostnames[0] for hint in hints.values()}
 
-    assert len(first) == 8
+    assert len(first) >= 7
 
 
 def test_a_hint_names_the_target_of_an_evicted_pod_first() -> None:
@@ -255,14 +274,14 @@ def test_a_hint_names_the_target_of_an_evicted_pod_first() -> None:
 
     hint = cluster.table.hints(NOW)[WEB]
 
-    assert [["node-2"], ["node-3"]] == preferred(hint)
-    assert [100, 2] == [term.weight for term in hint.prefer]
+    assert ["node-2", "node-3"] == preferred(hint)
+    assert {"host-node-2": 100, "host-node-3": 3, "host-node-1": -5, "host-node-0": -5} == hint.weights
     assert ["node-1", "node-0"] == avoided(hint)
 
     cluster.scoring.hints.on_outcome(an_outcome(node="node-1", target="node-2"), NOW)
     cluster.place(a_placement("node-2", [a_pod_of(WEB, "web-2", NOW)], labels={HOSTNAME: "host-node-2"}))
 
-    assert [["node-3", "node-2"]] == preferred(cluster.table.hints(NOW)[WEB])
+    assert ["node-3", "node-2"] == preferred(cluster.table.hints(NOW)[WEB])
 
 
 def test_where_only_some_nodes_are_scored_others_are_named_beside_the_target() -> None:
@@ -278,20 +297,20 @@ def test_where_only_some_nodes_are_scored_others_are_named_beside_the_target() -
     hint = cluster.table.hints(NOW)[WEB]
 
     assert [100, 80] == [term.weight for term in hint.prefer[:2]]
-    assert [["node-60"], ["node-2", "node-3", "node-4"]] == preferred(hint)[:2]
+    assert ["node-60", "node-2", "node-3", "node-4"] == preferred(hint)[:4]
 
 
 cores = st.lists(st.one_of(st.none(), st.floats(0, 12)), min_size=1, max_size=12)
 
 
 @pytest.mark.parametrize("policy", EXAMPLES.values(), ids=EXAMPLES)
-@given(cores=cores, terms=st.lists(st.tuples(st.integers(1, 100), st.integers(1, 4)), min_size=1, max_size=4))
+@given(cores=cores, terms=st.integers(1, 6), nodes=st.integers(1, 4))
 @hypothesis_settings(max_examples=25)
 def test_hints_are_valid_whatever_the_policy(
-    policy: ScoringPolicy, cores: list[float | None], terms: list[tuple[int, int]]
+    policy: ScoringPolicy, cores: list[float | None], terms: int, nodes: int
 ) -> None:
-    """Weights of 1..100, at most 50 known hostnames in a term, each in one term; the same each time."""
-    settings = HintSettings(terms=tuple(TermSettings(weight=weight, nodes=nodes) for weight, nodes in terms))
+    """Weights of 1..100, at most 50 known hostnames in a term, none both preferred and avoided; the same each time."""
+    settings = HintSettings(terms=terms, preferred_nodes=nodes)
     found = []
     for _ in range(2):
         cluster = HintedCluster(policy, settings)
@@ -311,9 +330,9 @@ def is_valid(hint: WorkloadHint) -> bool:
     return (
         bool(terms)
         and all(1 <= term.weight <= 100 and 1 <= len(term.hostnames) <= MAX_HOSTNAMES for term in terms)
-        and sum(len(term.hostnames) for term in terms) == len(named(hint))
+        and not any({*term.hostnames} & {*(hint.avoid.hostnames if hint.avoid else ())} for term in hint.prefer)
     )
 
 
 def named(hint: WorkloadHint) -> set[str]:
-    return {name for term in (*hint.prefer, *([hint.avoid] if hint.avoid else [])) for name in term.hostnames}
+    return {*hint.weights}

@@ -1,5 +1,6 @@
 """The choice of nodes from points."""
 
+import msgspec
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ from equipoise.contracts.messages.placement import MAX_HOSTNAMES
 from equipoise.contracts.numeric import Flags, Singles
 from equipoise.scorer.decisions.placement_hints.selection import select
 
-tables = st.tuples(st.integers(1, 4), st.integers(0, 12)).flatmap(
+tables = st.tuples(st.integers(1, 4), st.integers(1, 12)).flatmap(
     lambda shape: st.tuples(
         arrays(np.float32, shape, elements=st.sampled_from([0.0, 1.0, 20.0, 50.0, 99.0])), arrays(np.bool_, shape)
     )
@@ -29,12 +30,32 @@ def test_only_candidates_are_chosen_and_the_best_have_the_most_points(table: tup
         assert set(best.tolist()) <= set(usable.tolist())
         assert candidates[row][worst].all()
         assert len(worst) <= candidates[row].sum() / 4
-        assert len(best) <= SETTINGS.preferred
+        assert len(best) <= SETTINGS.preferred_nodes
         others = np.setdiff1d(usable, best)
         if len(best) and len(others):
             assert points[row][best].min() >= points[row][others].max()
         assert (np.diff(points[row][best]) <= 0).all()
         assert (np.diff(points[row][worst]) >= 0).all()
+
+
+@given(table=tables)
+def test_grades_are_proportional_to_points(table: tuple[Singles, Flags]) -> None:
+    """From the highest one for the best node down to 1 for the last preferred one, which is any if all are equal."""
+    points, candidates = table
+    settings = msgspec.structs.replace(SETTINGS, terms=4, preferred_nodes=12)
+    selection = select(points, candidates, settings)
+
+    for row, (best, grades) in enumerate(zip(selection.best, selection.grades, strict=True)):
+        assert (grades[best < 0] == 0).all()
+        of_best, graded = points[row][best[best >= 0]], grades[best >= 0]
+        if not len(graded):
+            continue
+        assert graded[0] == settings.grades
+        between = of_best[0] - of_best[-1]
+        if between:
+            assert graded[-1] == 1
+            parts = (of_best - of_best[-1]) / between
+            assert np.abs(graded - 1 - parts * (settings.grades - 1)).max() <= 0.5
 
 
 def test_at_most_50_nodes_are_avoided() -> None:

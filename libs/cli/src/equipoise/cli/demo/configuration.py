@@ -75,7 +75,7 @@ BY_PLACEMENT: Mapping[Placement, Difference] = {
     ),
     "hints": Difference(
         settings="scorer.hints.interval 3m",
-        reason="loads change no more often (as above)",
+        reason="loads change no more often, as Prometheus scrapes once per second",
         document={
             "scorer": {"hints": {"enabled": True, "interval": "3m"}},
             "annotator": {"hints": {"enabled": True}},

@@ -12,7 +12,7 @@ from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.terminal import day_and_time, duration, print_result, table
 from equipoise.contracts.hints.hints_object import HintsObject, workload_hints
 from equipoise.contracts.hints.policy import NAME
-from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
+from equipoise.contracts.messages.placement import WorkloadHint
 from equipoise.runtime.configuration import Logging
 from equipoise.runtime.kubernetes.client import HINTS, NotFound
 from equipoise.runtime.kubernetes.connection import connect_kube
@@ -20,7 +20,7 @@ from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
 MAX_NAMES = 3
-"""Nodes of a term that are named; with -o wide there are all."""
+"""Nodes that are named; with -o wide there are all."""
 
 
 class NamespaceHints(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ def _of(hints: Mapping[str, WorkloadHint], workload: str) -> dict[str, WorkloadH
 
 
 def show(found: NamespaceHints, to: Console, *, wide: bool, now: float) -> None:
-    """Until when they are valid, and a row for each term."""
+    """Until when they are valid, and per workload the nodes that its pods prefer, and those they avoid."""
     left = duration(abs(found.until - now))
     validity = f"expired {left} ago: new pods get none" if found.expired else f"valid for {left}"
     to.print(
@@ -90,17 +90,18 @@ def show(found: NamespaceHints, to: Console, *, wide: bool, now: float) -> None:
         style="yellow" if found.expired else "",
     )
     to.print()
-    made = table("workload", "", "weight>", "nodes>", "")
+    made = table("workload", "", "nodes>", "with their weights")
     for key, hint in found.hints.items():
-        for number, (verb, term) in enumerate(_terms(hint)):
-            names = term.hostnames if wide else term.hostnames[:MAX_NAMES]
-            more = "" if len(names) == len(term.hostnames) else ", …"
-            count = str(len(term.hostnames))
-            made.add_row(key if number == 0 else "", verb, str(term.weight), count, ", ".join(names) + more)
+        for number, (verb, weights) in enumerate(_weights(hint)):
+            names = [f"{name} {weight}" for name, weight in weights]
+            shown = names if wide or len(names) <= MAX_NAMES else [*names[:MAX_NAMES], "…"]
+            made.add_row(key if number == 0 else "", verb, str(len(names)), ", ".join(shown))
     to.print(made)
 
 
-def _terms(hint: WorkloadHint) -> Iterator[tuple[str, WeightedNodes]]:
-    yield from (("prefer", term) for term in hint.prefer)
+def _weights(hint: WorkloadHint) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+    """The highest weight first."""
+    if hint.prefer:
+        yield "prefer", [each for each in hint.weights.most_common() if each[1] > 0]
     if hint.avoid is not None:
-        yield "avoid", hint.avoid
+        yield "avoid", [(name, hint.avoid.weight) for name in hint.avoid.hostnames]

@@ -108,7 +108,7 @@ def _hints(message: PlacementHints) -> str:
 
 def _hint(hint: WorkloadHint) -> str:
     best = hint.prefer[0].hostnames[0] if hint.prefer else "none"
-    preferred = sum(len(term.hostnames) for term in hint.prefer)
+    preferred = len({name for term in hint.prefer for name in term.hostnames})
     return f"best {best}, {preferred} preferred, {len(hint.avoid.hostnames) if hint.avoid else 0} avoided"
 
 

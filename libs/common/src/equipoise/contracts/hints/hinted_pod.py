@@ -1,22 +1,26 @@
 """The placement hint with which a pod was created, from the pod itself."""
 
+from collections import Counter
+from collections.abc import Mapping
+
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects import Pod
 
 
-def hint_weights(pod: Pod) -> dict[str, int] | None:
-    """By hostname: the weight with which the pod prefers this node; negative: avoids it. None: it has no hint.
+def hint_weights(pod: Pod) -> Mapping[str, int] | None:
+    """By hostname: the weight with which the pod prefers this node, the sum of the terms that name it; negative: avoids
+    it. None: it has no hint.
 
     Preferences for hostnames that its user wrote count too: the pod does not show who wrote them.
     """
     if HINTED not in pod.metadata.annotations:
         return None
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-    return {
-        hostname: term.weight if rule.operator == "In" else -term.weight
-        for term in (affinity.preferred if affinity else ())
-        for rule in term.preference.match_expressions
-        if rule.key == HOSTNAME and rule.operator in ("In", "NotIn")
-        for hostname in rule.values
-    }
+    weights = Counter[str]()
+    for term in affinity.preferred if affinity else ():
+        for rule in term.preference.match_expressions:
+            if rule.key == HOSTNAME and rule.operator in ("In", "NotIn"):
+                weight = term.weight if rule.operator == "In" else -term.weight
+                weights.update(dict.fromkeys(rule.values, weight))
+    return weights

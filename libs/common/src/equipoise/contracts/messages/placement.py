@@ -1,5 +1,6 @@
 """`placement.>`: the pods on each node, as the collector reads them from the API server, and hints for new pods."""
 
+from collections import Counter
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -149,12 +150,22 @@ class WeightedNodes(Value, frozen=True, kw_only=True):
 
 
 class WorkloadHint(Value, frozen=True, kw_only=True):
-    """Where new pods of a workload should run. No node is in two terms."""
+    """Where new pods of a workload should run. No node is both preferred and avoided."""
 
     prefer: tuple[WeightedNodes, ...] = ()
-    """The best nodes first."""
+    """The weight of a node is the sum of the terms that name it. The best nodes are first in each term."""
 
     avoid: WeightedNodes | None = None
+
+    @property
+    def weights(self) -> Counter[str]:
+        """By hostname; negative: to avoid."""
+        weights = Counter[str]()
+        for term in self.prefer:
+            weights.update(dict.fromkeys(term.hostnames, term.weight))
+        if self.avoid is not None:
+            weights.subtract(dict.fromkeys(self.avoid.hostnames, self.avoid.weight))
+        return weights
 
 
 class PlacementHints(Message, frozen=True, kw_only=True):

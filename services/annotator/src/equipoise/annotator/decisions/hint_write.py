@@ -91,14 +91,8 @@ def hint_change(before: WorkloadHint, after: WorkloadHint) -> float:
     """0: the same; 1: no node has a weight as before."""
     if before == after:
         return 0.0
-    old, new = _weights(before), _weights(after)
-    pairs = [(old.get(node, 0), new.get(node, 0)) for node in old.keys() | new.keys()]
+    old, new = before.weights, after.weights
+    pairs = [(old[node], new[node]) for node in old.keys() | new.keys()]
     return sum(abs(first - second) for first, second in pairs) / sum(
         max(abs(first), abs(second), abs(first - second)) for first, second in pairs
     )
-
-
-def _weights(hint: WorkloadHint) -> dict[str, int]:
-    """By node; of a node to avoid it is negative."""
-    weights = {node: term.weight for term in hint.prefer for node in term.hostnames}
-    return weights | (dict.fromkeys(hint.avoid.hostnames, -hint.avoid.weight) if hint.avoid else {})

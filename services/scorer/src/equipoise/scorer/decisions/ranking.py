@@ -77,7 +77,8 @@ def rank(
 
 def points_of(policy: ScoringPolicy, nodes: CandidateNodes, demand: Demand) -> tuple[Array, Flags]:
     """Per node 0..100, the policy's points or 0 if overfull; and which nodes are overfull."""
-    overfull = np.any(expected_load(nodes, demand) > 1.0, axis=(1, 2))
+    exceeded: Flags = expected_load(nodes, demand).transpose(1, 2, 0) > 1.0  # nodes last, as they are in memory
+    overfull: Flags = np.logical_or.reduce(exceeded.reshape(-1, len(nodes.load)))
     return np.where(overfull, 0.0, policy.score(nodes, demand)), overfull
 
 

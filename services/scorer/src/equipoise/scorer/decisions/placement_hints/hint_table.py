@@ -144,7 +144,8 @@ class HintTable:
             columns = {name: column for column, name in enumerate(names)}
             moved = np.array([*(columns.get(name, -1) for name in self._scores.names), -1], np.intp)
             for choice in self._choices.values():
-                choice.selection = Selection(best=moved[choice.selection.best], worst=moved[choice.selection.worst])
+                before = choice.selection
+                choice.selection = Selection(best=moved[before.best], grades=before.grades, worst=moved[before.worst])
 
     # workloads
 
@@ -166,14 +167,15 @@ class HintTable:
         expected = dict(zip(workloads, counts.tolist(), strict=True))
         constraints = NodeConstraints(snapshot)
         yield from constraints.prepare(tuple(self._pods.latest.values()))
-        before, self._choices = self._choices, {}
+        before = {block: self._choices[block] for block in self._scores.blocks if block in self._choices}
+        self._choices = {}
         sent = np.zeros((len(snapshot.hostnames), len(RESOURCES)))
         for choice in before.values():
             self._add(sent, choice.selection, choice.usage, 1.0)
         yield
         for block in self._scores.blocks:
             pods = np.array([expected[each] for each in block.workloads])
-            known = before.get(block) or _no_choice(len(pods), self._settings.preferred)
+            known = before.get(block) or _no_choice(len(pods), self._settings.preferred_nodes)
             usage = block.demands.usage[:, 0] * pods[:, np.newaxis]
             self._choices[block] = self._choose(block, known, usage, _parts(pods), snapshot, constraints, sent)
             yield
@@ -221,23 +223,25 @@ class HintTable:
                     [snapshot.hostnames[column] for column in columns[row].tolist() if column >= 0]
                     for columns in (selection.best, selection.worst)
                 )
-                hints[part.start + row] = workload_hint(best, worst, settings)
+                grades = selection.grades[row, : len(best)].tolist()
+                hints[part.start + row] = workload_hint(best, grades, worst, settings)
         return _Choice(selection=joined(selections), hints=hints, usage=usage)
 
     def _add(self, sent: Array, selection: Selection, usage: Array, sign: float) -> None:
-        """The pods of a workload go to the nodes of its first term, in equal parts."""
-        settings, first = self._settings, selection.best
-        sizes = np.ceil((first >= 0).sum(axis=1, keepdims=True) * (settings.terms[0].nodes / settings.preferred))
-        named = (first >= 0) & (np.arange(first.shape[1]) < sizes)
-        part = sign * usage / np.maximum(named.sum(axis=1), 1)[:, np.newaxis]
+        """The other scores of kube-scheduler decide too: half as many pods go to a node that is one grade lower."""
+        there = selection.best >= 0
+        parts = np.where(there, np.exp2(selection.grades - self._settings.grades), 0.0)
+        parts *= sign / np.maximum(parts.sum(axis=1, keepdims=True), 1.0)
         for resource in range(len(RESOURCES)):
-            amount = np.repeat(part[:, resource, np.newaxis], first.shape[1], axis=1)[named]
-            sent[:, resource] += np.bincount(first[named], weights=amount, minlength=len(sent))
+            amount = (parts * usage[:, resource, np.newaxis])[there]
+            sent[:, resource] += np.bincount(selection.best[there], weights=amount, minlength=len(sent))
 
 
 def _no_choice(workloads: int, preferred: int) -> _Choice:
     selection = Selection(
-        best=np.full((workloads, preferred), -1, np.intp), worst=np.full((workloads, MAX_HOSTNAMES), -1, np.intp)
+        best=np.full((workloads, preferred), -1, np.intp),
+        grades=np.zeros((workloads, preferred), np.intp),
+        worst=np.full((workloads, MAX_HOSTNAMES), -1, np.intp),
     )
     return _Choice(selection=selection, hints=[None] * workloads, usage=np.zeros((workloads, len(RESOURCES))))
 

@@ -34,7 +34,7 @@ _DEMAND_TOLERANCE = 0.02
 
 
 class Block(msgspec.Struct, kw_only=True, eq=False):
-    """Some workloads, one row each."""
+    """Some workloads, one row each. It remains the same while its workloads do."""
 
     workloads: list[Workload]
     demands: Demands
@@ -71,8 +71,11 @@ class ScoreTable:
         existing: list[Block] = []
         for before, members in self._assigned(workloads):
             demands = [demand_of(workload) for workload in members]
-            if before is None or changed is None or before.workloads != members:
+            if before is None or before.workloads != members:
                 block = self._new_block(members, demands, snapshot)
+            elif changed is None:
+                block, new = before, self._new_block(members, demands, snapshot)
+                block.demands, block.points, block.slopes = new.demands, new.points, new.slopes
             else:
                 block = before
                 existing.append(block)

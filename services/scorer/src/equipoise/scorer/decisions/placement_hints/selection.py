@@ -9,6 +9,9 @@ from equipoise.contracts.messages.placement import MAX_HOSTNAMES
 from equipoise.contracts.numeric import Array, Flags, Rows, Singles, np
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 
+_TINY = 1e-6
+"""Points: less than any difference that matters."""
+
 
 class Selection(msgspec.Struct, frozen=True, kw_only=True):
     """workloads × positions: columns of nodes; −1 where there is none."""
@@ -16,12 +19,15 @@ class Selection(msgspec.Struct, frozen=True, kw_only=True):
     best: Rows
     """The best node first."""
 
+    grades: Rows
+    """The grade of each of the best nodes: the higher, the better; 0 where there is none."""
+
     worst: Rows
     """The worst node first."""
 
     def part(self, rows: slice) -> "Selection":
         """That of some of the workloads."""
-        return Selection(best=self.best[rows], worst=self.worst[rows])
+        return Selection(best=self.best[rows], grades=self.grades[rows], worst=self.worst[rows])
 
 
 def spread(points: Singles, candidates: Flags) -> Array:
@@ -41,17 +47,29 @@ def select(points: Singles, candidates: Flags, settings: HintSettings) -> Select
     count = candidates.sum(axis=1)
     avoided = np.minimum(MAX_HOSTNAMES, (settings.avoided_share * count).astype(np.intp))
     preferred = np.maximum(settings.preferred_share * count, 1).astype(np.intp)
-    preferred = np.minimum(np.minimum(preferred, settings.preferred), np.minimum(usable.sum(axis=1), count - avoided))
+    preferred = np.minimum(np.minimum(preferred, settings.preferred_nodes), count - avoided)
+    preferred = np.minimum(preferred, usable.sum(axis=1))
+    best = _lowest(np.where(usable, -points, np.inf), settings.preferred_nodes, preferred)
     return Selection(
-        best=_lowest(np.where(usable, -points, np.inf), settings.preferred, preferred),
+        best=best,
+        grades=_grades(points, best, preferred, settings.grades),
         worst=_lowest(np.where(candidates, points, np.inf), MAX_HOSTNAMES, avoided),
     )
 
 
+def _grades(points: Singles, best: Rows, sizes: Rows, grades: int) -> Rows:
+    """In proportion to the points: `grades` for the best node, 1 for the last preferred one."""
+    of_best = _at(points, best)
+    last = np.take_along_axis(of_best, np.maximum(sizes - 1, 0)[:, np.newaxis], axis=1)
+    below = (of_best[:, :1] - of_best) / np.maximum(of_best[:, :1] - last, _TINY)
+    found: Rows = np.where(best >= 0, grades - np.rint((grades - 1) * below), 0).astype(np.intp)
+    return found
+
+
 def unchanged(before: Selection, now: Selection, points: Singles, candidates: Flags, settings: HintSettings) -> Flags:
-    """Per workload: whether the nodes chosen before are still candidates, and none of them is worse by more than
-    `settings.min_change` points than the node that is now in its place."""
-    same = np.ones(len(points), np.bool_)
+    """Per workload: whether the nodes chosen before are still candidates, none of them is worse by more than
+    `settings.min_change` points than the node that is now in its place, and no grade differs by more than one."""
+    same: Flags = (np.abs(now.grades - before.grades) <= 1).all(axis=1)
     for old, new, sign in ((before.best, now.best, 1.0), (before.worst, now.worst, -1.0)):
         there = old >= 0
         same &= (there == (new >= 0)).all(axis=1)
@@ -68,13 +86,19 @@ def _at(values: Any, columns: Rows) -> Any:
 def merged(before: Selection, now: Selection, kept: Flags) -> Selection:
     """The rows `kept` of the one, and the other rows of the other."""
     rows = kept[:, np.newaxis]
-    return Selection(best=np.where(rows, before.best, now.best), worst=np.where(rows, before.worst, now.worst))
+    return Selection(
+        best=np.where(rows, before.best, now.best),
+        grades=np.where(rows, before.grades, now.grades),
+        worst=np.where(rows, before.worst, now.worst),
+    )
 
 
 def joined(parts: Sequence[Selection]) -> Selection:
     """The selection of all workloads."""
     return Selection(
-        best=np.concatenate([part.best for part in parts]), worst=np.concatenate([part.worst for part in parts])
+        best=np.concatenate([part.best for part in parts]),
+        grades=np.concatenate([part.grades for part in parts]),
+        worst=np.concatenate([part.worst for part in parts]),
     )
 
 
@@ -82,8 +106,6 @@ def _lowest(values: Singles, width: int, sizes: Rows) -> Rows:
     """rows × width: the columns of the `sizes` lowest values, the lowest first, then −1."""
     count, columns = values.shape
     found = np.full((count, width), -1, np.intp)
-    if not columns:
-        return found
     some = min(width, columns)
     lowest = np.argpartition(values, some - 1, axis=1)[:, :some]
     order = np.argsort(np.take_along_axis(values, lowest, axis=1), axis=1, kind="stable")

@@ -6,18 +6,9 @@ from msgspec import Meta
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section, Share
-from equipoise.contracts.hints.definition import MAX_TERMS
 from equipoise.contracts.messages.placement import MAX_HOSTNAMES
 
 TermWeight = Annotated[int, Meta(ge=1, le=100)]
-
-
-class TermSettings(Section, frozen=True, kw_only=True):
-    """One preferred term."""
-
-    weight: TermWeight
-    nodes: Annotated[int, Meta(ge=1, le=MAX_HOSTNAMES)]
-    """Number of nodes."""
 
 
 class HintSettings(Section, frozen=True, kw_only=True):
@@ -29,18 +20,18 @@ class HintSettings(Section, frozen=True, kw_only=True):
     interval: Duration = Duration(15)
     """How often hints are computed."""
 
-    terms: Annotated[tuple[TermSettings, ...], Meta(min_length=1, max_length=MAX_TERMS)] = (
-        TermSettings(weight=50, nodes=10),
-        TermSettings(weight=38, nodes=10),
-        TermSettings(weight=25, nodes=10),
-        TermSettings(weight=12, nodes=10),
-    )
-    """The best nodes in the first term, the next ones in the second. kube-scheduler needs more time for more terms, but
-    not for more nodes."""
+    terms: Annotated[int, Meta(ge=1, le=6)] = 4
+    """Preferred terms. The weight of a node is the sum of those that name it: 4 terms distinguish 15 grades of nodes.
+    kube-scheduler needs more time for more terms, but not for more nodes."""
 
-    preferred_share: Share = 0.4
-    """Of the nodes that a pod can use, at most this share is preferred, in terms of proportionally fewer nodes. If one
-    term had half of a small cluster, the best nodes would be no better than the others."""
+    preferred_weight: Annotated[int, Meta(ge=32, le=100)] = 32
+    """Weight of the first term. Each of the others has half of the weight of the one before."""
+
+    preferred_nodes: Annotated[int, Meta(ge=1, le=MAX_HOSTNAMES)] = 50
+    """At most so many nodes are preferred."""
+
+    preferred_share: Share = 0.5
+    """The best nodes, as a share of those that a pod can use, are preferred."""
 
     avoided_share: Share = 0.25
     """The worst nodes, as a share of those that a pod can use, are avoided; at most 50 nodes."""
@@ -52,9 +43,9 @@ class HintSettings(Section, frozen=True, kw_only=True):
     """Points by which another node must be better than the one in its place, before a hint changes."""
 
     @property
-    def preferred(self) -> int:
-        """Preferred nodes of a workload, in all terms."""
-        return sum(term.nodes for term in self.terms)
+    def grades(self) -> int:
+        """Number of grades of preferred nodes; the best ones have the highest grade."""
+        return (1 << self.terms) - 1
 
     def __post_init__(self) -> None:
         if self.interval <= 0:

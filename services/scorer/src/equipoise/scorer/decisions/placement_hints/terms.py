@@ -1,8 +1,7 @@
-"""Writes the hint of one workload: preferred nodes in terms of decreasing weight, and a term of nodes to avoid."""
+"""Writes the hint of one workload: terms of preferred nodes, and a term of nodes to avoid."""
 
 from collections.abc import Collection, Iterable, Sequence
 
-from equipoise.contracts.hints.definition import MAX_TERMS
 from equipoise.contracts.messages.placement import MAX_HOSTNAMES, WeightedNodes, WorkloadHint
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 
@@ -17,21 +16,23 @@ _BESIDE_TARGETS = 0.1
 the weights so that the best feasible node has 100 points."""
 
 
-def workload_hint(best: Iterable[str], worst: Iterable[str], settings: HintSettings) -> WorkloadHint | None:
-    """`best` and `worst` are hostnames, the best and the worst first; None without any.
+def workload_hint(
+    best: Sequence[str], grades: Sequence[int], worst: Iterable[str], settings: HintSettings
+) -> WorkloadHint | None:
+    """`best` and `worst` are hostnames, the best and the worst first; None without any. `grades`: of the best ones.
 
-    Fewer nodes than all terms have are divided among the terms in proportion. A hostname that occurs twice (two nodes
-    have the same label) counts once.
+    Each term stands for one binary digit of the grades. A hostname that occurs twice (two nodes have the same label)
+    counts once.
     """
-    preferred = tuple(dict.fromkeys(best))
+    preferred: dict[str, int] = {}
+    for name, grade in zip(best, grades, strict=True):
+        preferred.setdefault(name, grade)
     avoided = _without(worst, preferred)[:MAX_HOSTNAMES]
-    terms, start, nodes = [], 0, 0
-    for term in settings.terms:
-        nodes += term.nodes
-        end = -(-len(preferred) * nodes // settings.preferred)
-        if hostnames := preferred[start:end]:
-            terms.append(WeightedNodes(weight=term.weight, hostnames=hostnames))
-        start = end
+    terms = []
+    for number in range(settings.terms):
+        bit = 1 << (settings.terms - 1 - number)
+        if hostnames := tuple(name for name, grade in preferred.items() if grade & bit):
+            terms.append(WeightedNodes(weight=settings.preferred_weight >> number, hostnames=hostnames))
     return _hint(terms, avoided, settings.avoided_weight)
 
 
@@ -60,7 +61,7 @@ def hint_for_replacements(
             terms.append(WeightedNodes(weight=_scaled(term.weight, factor), hostnames=others))
     worst = () if hint is None or hint.avoid is None else hint.avoid.hostnames
     avoided = (*left, *_without(worst, named))[:MAX_HOSTNAMES]
-    return _hint(terms[:MAX_TERMS], avoided, _scaled(settings.avoided_weight, factor))
+    return _hint(terms, avoided, _scaled(settings.avoided_weight, factor))
 
 
 def _scaled(weight: int, factor: float) -> int:

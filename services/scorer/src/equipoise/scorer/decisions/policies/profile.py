@@ -54,19 +54,19 @@ class ProfilePolicy(ScoringPolicy, frozen=True, kw_only=True, tag="profile"):
         if daily is None or not daily.share.size:
             return np.zeros(len(nodes.load))
         pod = demand.daily if demand.daily is not None else np.repeat(demand.usage[0][:, np.newaxis], SLOTS, axis=1)
-        resources, count = len(RESOURCES), len(nodes.load)
+        matrix, resources, count = self._matrix, len(RESOURCES), len(nodes.load)
         # From here on nodes are the last axis, so that every operation runs along them.
         reserved, peak = daily.reserved.T, daily.peak.T
         with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
             per_unit = 1.0 / nodes.base.T
             # (d + p)² − d² = 2dp + p², with d the distance to the cluster's mean and p the pod, as shares. The sums
             # over hours are products of matrices, because p·base is the same for all nodes.
-            of_distance = 2.0 * self._matrix[:, :, np.newaxis] * pod[:, np.newaxis]  # resources of p and d × slots
+            of_distance = 2.0 * matrix[:, :, np.newaxis] * pod[:, np.newaxis]  # resources of p and d × slots
             by_slot = of_distance.reshape(resources, resources * SLOTS)
             products = by_slot @ daily.share.reshape(count, resources * SLOTS).T
             products -= (by_slot @ daily.mean.reshape(-1))[:, np.newaxis]
             products += of_distance.sum(axis=2) @ reserved
-            products += (self._matrix * (pod @ pod.T)) @ per_unit
+            products += (matrix * (pod @ pod.T)) @ per_unit
             products *= per_unit
             cost = products.sum(axis=0)
             unit = 2.0 * float(pod.sum(axis=1) / daily.base @ (self.resource_weights.cpu, self.resource_weights.memory))
