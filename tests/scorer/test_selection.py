@@ -39,7 +39,7 @@ def test_only_candidates_are_chosen_and_the_best_have_the_most_points(table: tup
 
 
 @given(table=tables)
-def test_grades_are_proportional_to_points(table: tuple[Singles, Flags]) -> None:
+def test_grades_fall_with_the_square_of_the_points_that_a_node_lacks(table: tuple[Singles, Flags]) -> None:
     """From the highest one for the best node down to 1 for the last preferred one, which is any if all are equal."""
     points, candidates = table
     settings = msgspec.structs.replace(SETTINGS, terms=4, preferred_nodes=12)
@@ -54,8 +54,8 @@ def test_grades_are_proportional_to_points(table: tuple[Singles, Flags]) -> None
         between = of_best[0] - of_best[-1]
         if between:
             assert graded[-1] == 1
-            parts = (of_best - of_best[-1]) / between
-            assert np.abs(graded - 1 - parts * (settings.grades - 1)).max() <= 0.5
+            lacking = (of_best[0] - of_best) / between
+            assert np.abs(settings.grades - graded - lacking**2 * (settings.grades - 1)).max() <= 0.5
 
 
 def test_at_most_50_nodes_are_avoided() -> None:

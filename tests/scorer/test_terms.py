@@ -94,7 +94,7 @@ def test_beside_a_target_other_nodes_count_little() -> None:
     hint = hint_for_replacements(before, ["target"], ["b", "target"], [], SETTINGS)
 
     assert hint is not None
-    assert {"target": 100, "b": 80, "a": 5, "c": 2, "d": -5} == hint.weights
+    assert {"target": 100, "b": 80, "a": 5, "c": 2, "d": -1} == hint.weights
 
 
 def test_without_a_target_there_are_no_other_ones() -> None:
@@ -103,4 +103,4 @@ def test_without_a_target_there_are_no_other_ones() -> None:
     hint = hint_for_replacements(before, [], ["b"], ["a"], SETTINGS)
 
     assert hint is not None
-    assert {"b": 32, "c": 16, "a": -50, "d": -50} == hint.weights
+    assert {"b": 32, "c": 16, "a": -8, "d": -8} == hint.weights

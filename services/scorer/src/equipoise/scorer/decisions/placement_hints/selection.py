@@ -58,11 +58,15 @@ def select(points: Singles, candidates: Flags, settings: HintSettings) -> Select
 
 
 def _grades(points: Singles, best: Rows, sizes: Rows, grades: int) -> Rows:
-    """In proportion to the points: `grades` for the best node, 1 for the last preferred one."""
+    """`grades` for the best node, 1 for the last preferred one; the others by the square of the points they lack.
+
+    So the best nodes have nearly the same grade, and kube-scheduler distributes the pods of a burst over them: its own
+    scores see every placed pod at once, a hint only those that were placed before it was computed.
+    """
     of_best = _at(points, best)
     last = np.take_along_axis(of_best, np.maximum(sizes - 1, 0)[:, np.newaxis], axis=1)
     below = (of_best[:, :1] - of_best) / np.maximum(of_best[:, :1] - last, _TINY)
-    found: Rows = np.where(best >= 0, grades - np.rint((grades - 1) * below), 0).astype(np.intp)
+    found: Rows = np.where(best >= 0, grades - np.rint((grades - 1) * below**2), 0).astype(np.intp)
     return found
 
 

@@ -30,13 +30,13 @@ class HintSettings(Section, frozen=True, kw_only=True):
     preferred_nodes: Annotated[int, Meta(ge=1, le=MAX_HOSTNAMES)] = 50
     """At most so many nodes are preferred."""
 
-    preferred_share: Share = 0.5
+    preferred_share: Share = 0.65
     """The best nodes, as a share of those that a pod can use, are preferred."""
 
     avoided_share: Share = 0.25
     """The worst nodes, as a share of those that a pod can use, are avoided; at most 50 nodes."""
 
-    avoided_weight: TermWeight = 50
+    avoided_weight: TermWeight = 8
     """Weight that all other nodes get."""
 
     min_change: Annotated[float, Meta(ge=0, le=100)] = 1.0
