@@ -543,6 +543,7 @@ async def test_the_command_shows_the_hints_of_a_workload(cluster: Cluster, pods:
         ]
     _, text = await hints_command(cluster, "shop")
     assert "Deployment.web" in text
+    _, text = await hints_command(cluster, "shop/web")
     assert "avoid       50      1  delta" in text
 
 
