@@ -52,13 +52,20 @@ class FrozenCluster:
         self.extender = ""
         self.services_pids: Mapping[str, int] = {}
         self.clock = SystemClock()
+        self._ports: dict[str, int] = {}
+
+    def port(self, program: str) -> int:
+        """The same at each start: a cluster has few ports."""
+        if program not in self._ports:
+            self._ports[program] = self.cluster.free_port()
+        return self._ports[program]
 
     @asynccontextmanager
     async def services(self, annotator: bool = False, /, **scorer: object) -> AsyncIterator[None]:
         """A collector, a scorer with these settings that has the load of every node, and an annotator for hints."""
         cluster = self.cluster
-        health = {name: f"127.0.0.1:{cluster.free_port()}" for name in ("collector", "scorer", "annotator")}
-        listen = f"127.0.0.1:{cluster.free_port()}"
+        health = {name: f"127.0.0.1:{self.port(name)}" for name in ("collector", "scorer", "annotator")}
+        listen = f"127.0.0.1:{self.port('extender')}"
         compensation = scorer.pop("compensation", "proportional")
         document = {
             "apiVersion": "equipoise.dev/v1alpha1",

@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[1]
 MANIFESTS = ROOT / "k8s" / "hints"
 SOURCES = Path(__file__).parent / "go"
 HASH = "5d4b"
-WORKLOADS = 100
+WORKLOADS = 50
 MAX_BYTES = 60 * 1024
 """Of the hints of a namespace, as the annotator writes them."""
 
@@ -206,7 +206,7 @@ async def whole_nodes(frozen: FrozenCluster, programs: Programs) -> AsyncIterato
 @asynccontextmanager
 async def _empty_extender(frozen: FrozenCluster, programs: Programs, *, names_only: bool) -> AsyncIterator[Setup]:
     assert programs.empty_extender is not None
-    cluster, port = frozen.cluster, frozen.cluster.free_port()
+    cluster, port = frozen.cluster, frozen.port("empty-extender")
     command: list[str | Path] = [programs.empty_extender, f"127.0.0.1:{port}"]
     pid = cluster.guard.start(command, log=cluster.log("empty-extender"))
     try:

@@ -93,9 +93,9 @@ def _by(function: str, labels: str, expression: str) -> Query:
     return Query(f"{function} by ({labels}) ({expression})", " ".join(f"{{{{{each}}}}}" for each in labels.split(", ")))
 
 
-def _events(labels: str, expression: str, metric: str, *, function: str = "sum") -> Query:
-    """Of series that begin with the first event. 0 until then, if a service with this metric is scraped."""
-    query = _by(function, labels, expression)
+def _events(labels: str, expression: str, metric: str) -> Query:
+    """Sums of series that begin with the first event. 0 until then, if a service with this metric is scraped."""
+    query = _by("sum", labels, expression)
     first, *_ = labels.split(", ")
     none = f'label_replace(0 * max({_of(metric)}), "{first}", "none", "", "")'
     return Query(f"{query.expression} or on () {none}", query.legend)
@@ -306,7 +306,7 @@ SERVICES = Dashboard(
                     ],
                 ),
                 Panel(
-                    title="Writes of annotations",
+                    title="Writes of annotations and placement hints",
                     text="By kind of object and result.",
                     unit="ops",
                     queries=[_by("sum", "kind, result", _rate("equipoise_annotator_writes_total"))],
@@ -534,9 +534,7 @@ SCORING = Dashboard(
                     "hint. Few preferred ones: the requirements of the pods exclude the preferred nodes, or other "
                     "preferences outweigh the hints.",
                     stacked=True,
-                    queries=[
-                        _events("hint", _increase("equipoise_scorer_placed_pods_total", "1h"), _SCORER, function="max")
-                    ],
+                    queries=[_by("max", "hint", _increase("equipoise_scorer_placed_pods_total", "1h"))],
                 ),
                 Panel(
                     title="Hints",
@@ -554,14 +552,6 @@ SCORING = Dashboard(
                     unit="s",
                     empty_when="hints are off",
                     queries=[Query(_quantile(0.95, "equipoise_scorer_hint_update_duration_seconds"), "update")],
-                ),
-                Panel(
-                    title="Writes of hints",
-                    text="Objects with the hints of a namespace, by result.",
-                    unit="ops",
-                    stacked=True,
-                    empty_when="hints are off",
-                    queries=[_by("sum", "result", _rate("equipoise_annotator_writes_total", kind="PlacementHints"))],
                 ),
             ],
         ),

@@ -98,7 +98,7 @@ def test_every_ratio_is_of_participants_and_loads() -> None:
 
 
 def test_the_hints_are_valid_and_of_the_default_size() -> None:
-    """40 preferred nodes in four terms, and 50 to avoid."""
+    """50 preferred nodes of 15 grades, in four terms, and 50 to avoid."""
     document = json.loads(json.dumps(hints_of_all(NODES)))
     [version] = definition()["spec"]["versions"]
     jsonschema.validate(document, version["schema"]["openAPIV3Schema"])
@@ -106,7 +106,8 @@ def test_the_hints_are_valid_and_of_the_default_size() -> None:
 
     assert len(hints) == WORKLOADS
     for hint in hints.values():
-        assert [10, 10, 10, 10] == [len(term.hostnames) for term in hint.prefer]
+        assert [32, 16, 8, 4] == [term.weight for term in hint.prefer]
+        assert len({name for term in hint.prefer for name in term.hostnames}) == 50
         assert hint.avoid is not None
         assert set(NODES[-50:]) == set(hint.avoid.hostnames)
 

@@ -39,7 +39,9 @@ def test_every_counting_limit_reports_its_usage() -> None:
 
 def test_usage_has_the_configured_maximum_and_window() -> None:
     (usage,) = (each for each in ledger_status(a_ledger(), Limits(), NOW).usage if each.limit == "unusualRate")
-    expected = LimitUsage(limit="unusualRate", scope="the cluster", counted=0, max="3 times the usual", window="10m")
+    expected = LimitUsage(
+        limit="unusualRate", scope="the cluster", counted=0, max="3 times the usual", allowed=3, window="10m"
+    )
     assert usage == expected
 
 

@@ -392,7 +392,7 @@ async def test_a_plan_shows_whether_hints_lead_replacements_to_their_targets() -
     assert [("web-1", 100), ("web-2", 0), ("web-3", 0)] == [(each.pod, each.weight) for each in pending]
     assert "placement hints: on; once a move is proposed, new pods of its workload prefer the target" in text
     assert "node-a → node-b  proposed; new pods of its workload prefer the target with weight 100" in text
-    assert "node-a → node-c  proposed; new pods of its workload do not prefer the target" in text
+    assert "node-a → node-c  proposed; new pods of its workload do not prefer the target now" in text
     assert text.count("proposed; new pods of its workload get no hint") == 2
 
 

@@ -11,17 +11,20 @@ from builders import NOW, a_workload
 from cli.http_clusters import LEDGER_PATH, HttpCluster, a_kubeconfig
 from cli.narrow import assert_never_cut, printed
 from cli.programs import run, started
+from kube_objects import a_pod
 from rich.console import Console
 
 from equipoise.binder.decisions.limits import EvictionsPerCluster, Limits, Maintenance
 from equipoise.binder.decisions.limits.maintenance import WeeklyTimes
-from equipoise.binder.decisions.status import ledger_status
+from equipoise.binder.decisions.limits.rule import ProposedEviction
+from equipoise.binder.decisions.status import ledger_status, maximum_text
 from equipoise.binder.shell.ledger_store import create_ledger
 from equipoise.binder.state.ledger import HourlyCount, Ledger, LedgerClosed
 from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.status.binder_mode import BinderMode
-from equipoise.cli.status.run import ShownStatus, combined, read_status, show
+from equipoise.cli.status.run import ShownStatus, combined, count_pods, read_status, show
 from equipoise.contracts.messages.eviction import Outcome
+from equipoise.runtime.kubernetes.client import PODS
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
@@ -115,6 +118,44 @@ async def test_the_configured_limits_are_shown() -> None:
     status = await read_status(kube, OWN, limits, clock)
     assert status.halved_until == NOW + 1_000 + 3_600
     assert "2% of the pods, at most 7" in {each.max for each in status.usage}
+
+
+@pytest.mark.parametrize(
+    ("limit", "pods", "text"),
+    [
+        (EvictionsPerCluster(), 640, "6 (1% of the pods, at most 20)"),
+        (EvictionsPerCluster(), 9_000, "20 (1% of the pods, at most 20)"),
+        (EvictionsPerCluster(), None, "1% of the pods, at most 20"),
+        (EvictionsPerCluster(max=7), None, "7 (7, at most 20)"),
+    ],
+)
+def test_a_limit_is_the_number_that_it_comes_to(limit: EvictionsPerCluster, pods: int | None, text: str) -> None:
+    """With the rule; the rule alone if the pods could not be counted."""
+    ledger = a_ledger(an_entry(), created_at=NOW - 9_000, started_at=NOW - 9_000)
+    found = ledger_status(ledger, Limits(evictions_per_cluster=limit), NOW, cluster_pods=pods)
+    assert text in {maximum_text(each, in_half=False) for each in found.usage}
+
+
+def test_a_limit_is_what_a_rejection_names() -> None:
+    """Half of itself after a start."""
+    limits = Limits(evictions_per_cluster=EvictionsPerCluster(max=3))
+    ledger = a_ledger(an_entry("web-1"), an_entry("web-2"), created_at=NOW, started_at=NOW)
+    timeout, grace = limits.migration_timeout, limits.startup_grace_period
+    view = ledger.view(NOW, dry_run=False, migration_timeout=timeout, grace_period=grace)
+    eviction = ProposedEviction(namespace="", node="", workload=None, replicas=1, unready=0, cluster_pods=9)
+    assert "2 of 2 allowed, half of the limit" in limits.evictions_per_cluster.refusal(eviction, view)
+    assert "2 (half of 3" in shown(ledger, limits)
+
+
+async def test_pods_are_counted_as_binders_count_them() -> None:
+    """Not those that have finished, and not those without a node; no pod is read if their number decides nothing."""
+    kube = MemoryKube(ManualClock(NOW))
+    for number, (phase, node) in enumerate([("Running", "node-a")] * 3 + [("Succeeded", "node-a"), ("Pending", "")]):
+        kube.put(PODS, a_pod(f"web-{number}", node=node, status={"phase": phase}))
+    assert 3 == await count_pods(kube, EvictionsPerCluster())
+    kube.fail_next("list", status=403, message="forbidden", times=None)
+    assert await count_pods(kube, EvictionsPerCluster()) is None
+    assert 0 == await count_pods(kube, EvictionsPerCluster(max=7))
 
 
 def a_stored_ledger(cluster: HttpCluster, **fields: Any) -> None:

@@ -373,7 +373,7 @@ async def test_placed_pods_are_counted_by_their_hint(start: Start) -> None:
         for hint in ("preferred", "none", "unknown", "neither", "avoided")
     }
 
-    assert counted == {"preferred": 1, "none": 1, "unknown": 1, "neither": None, "avoided": None}
+    assert counted == {"preferred": 1, "none": 1, "unknown": 1, "neither": 0, "avoided": 0}
 
 
 async def test_pods_placed_before_the_start_get_no_advice(start: Start) -> None:

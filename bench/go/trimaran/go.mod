@@ -2,7 +2,7 @@ module equipoise.dev/bench/trimaran
 
 go 1.26.0
 
-// The versions of scheduler-plugins v0.34.7, except for csi-translation-lib: the module proxy refuses its v0.34.7.
+// The versions of scheduler-plugins v0.34.7, except for csi-translation-lib: its v0.34.7 could not be downloaded.
 replace (
 	k8s.io/api => k8s.io/api v0.34.7
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.34.7

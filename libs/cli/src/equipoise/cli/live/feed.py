@@ -222,8 +222,8 @@ def limits_row(status: LedgerStatus) -> LimitsRow:
 
 
 def fullness(usage: LimitUsage) -> float:
-    """Used share of a limit; 0 if its maximum is no plain number: 20 % of a workload's replicas, for example."""
-    return usage.counted / int(usage.max) if usage.max.isdecimal() and int(usage.max) else 0.0
+    """Used share of a limit; 0 if it is not known what its maximum comes to."""
+    return usage.counted / usage.allowed if usage.allowed else 0.0
 
 
 def _load_settings(options: ClusterOptions) -> LoadSettings:

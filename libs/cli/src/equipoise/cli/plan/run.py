@@ -278,7 +278,7 @@ def _pending_state(move: PendingMove, hints: PlanHints | None) -> str:
     weight = hints.weight(move)
     if weight is None:
         return f"{state}; new pods of its workload get no hint"
-    prefer = f"prefer the target with weight {weight}" if weight > 0 else "do not prefer the target"
+    prefer = f"prefer the target with weight {weight}" if weight > 0 else "do not prefer the target now"
     return f"{state}; new pods of its workload {prefer}"
 
 

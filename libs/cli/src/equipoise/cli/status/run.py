@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator, Mapping
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -13,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from equipoise.binder.decisions.limits import Limits
-from equipoise.binder.decisions.status import LedgerStatus, ledger_status, state_text
+from equipoise.binder.decisions.limits.evictions_per_cluster import EvictionsPerCluster
+from equipoise.binder.decisions.status import LedgerStatus, ledger_status, maximum_text, state_text
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import NotInstalled, read_installed
 from equipoise.binder.state.ledger import LedgerClosed, LedgerEntry
@@ -29,10 +31,12 @@ from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.runtime.configuration import Logging, read_document, read_sections
-from equipoise.runtime.kubernetes.client import Kube, KubeError
+from equipoise.runtime.kubernetes.client import PODS, Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
+
+FINISHED = frozenset({"Succeeded", "Failed"})
 
 _SETTINGS: Mapping[ServiceName, type[Section]] = {"binder": BinderSettings}
 
@@ -97,7 +101,8 @@ async def _read(
     hints: HintsState | None = None
     try:
         async with connect_kube(cluster, "status", clock) as kube:
-            ledger = await read_status(kube, cluster.namespace, binder.limits, clock)
+            pods = await count_pods(kube, binder.limits.evictions_per_cluster)
+            ledger = await read_status(kube, cluster.namespace, binder.limits, clock, cluster_pods=pods)
             hints = await read_hints_state(kube, clock)
             if ledger.evictions == "allowed":
                 mode = await _read_mode(bus, options, kube, cluster.namespace, clock)
@@ -117,14 +122,28 @@ async def _read_mode(bus: BusOptions, options: ClusterOptions, kube: Kube, names
         return BinderMode(mode="unknown", why=error.message)
 
 
-async def read_status(kube: Kube, namespace: str, limits: Limits, clock: Clock) -> LedgerStatus:
-    """By the ledger alone. Raises KubeError."""
+async def count_pods(kube: Kube, limit: EvictionsPerCluster) -> int | None:
+    """Pods on nodes, as binders count them, until more do not change the limit; None if they cannot be listed."""
+    count = 0
+    try:
+        async with aclosing(kube.pages(PODS)) as pages:
+            while not limit.enough_pods(count) and (page := await anext(pages, None)) is not None:
+                count += sum(bool(pod.spec.node_name) and pod.status.phase not in FINISHED for pod in page)
+    except KubeError:
+        return None
+    return count
+
+
+async def read_status(
+    kube: Kube, namespace: str, limits: Limits, clock: Clock, *, cluster_pods: int | None = None
+) -> LedgerStatus:
+    """By the ledger alone. `cluster_pods`: None if they were not counted. Raises KubeError."""
     try:
         stored = await read_installed(kube, namespace)
     except NotInstalled as error:
         return LedgerStatus(evictions="unknown", why=str(error))
     ledger = stored if isinstance(stored, LedgerClosed) else stored.ledger
-    return ledger_status(ledger, limits, kube.server_time(clock.now()))
+    return ledger_status(ledger, limits, kube.server_time(clock.now()), cluster_pods=cluster_pods)
 
 
 def with_configuration(mode: BinderMode, file: Path, *, evict: bool) -> BinderMode:
@@ -179,9 +198,9 @@ def show(status: ShownStatus, to: Console, limits_source: str, *, wide: bool = F
 
 
 def _parts(status: LedgerStatus, *, wide: bool) -> Iterator[Table | Text]:
-    usage = table("limit", "scope", "used>", "max>", "window>")
+    usage, in_half = table("limit", "scope", "used>", "max>", "window>"), status.halved_until is not None
     for each in status.usage:
-        usage.add_row(each.limit, each.scope, str(each.counted), each.max, each.window)
+        usage.add_row(each.limit, each.scope, str(each.counted), maximum_text(each, in_half=in_half), each.window)
     yield usage
     if not status.pending:
         yield Text("no pending evictions")

@@ -10,6 +10,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, TabPane
 
+from equipoise.binder.decisions.status import maximum_text
 from equipoise.cli.live.explanations import Explained, Kind
 from equipoise.cli.live.rows import Changes, NodeRow
 from equipoise.cli.live.state import LiveState
@@ -212,9 +213,11 @@ def _limits(view: Changes) -> Text:
         lines.append(Text(f"unknown: {limits.problem}", style="yellow"))
     else:
         lines.append(Text(f"{limits.last_day} evictions, {limits.dry_runs_last_day} dry runs in 24 h"))
+        in_half = limits.halved_until is not None
         for each in limits.usage:
             window = f" in {each.window}" if each.window else ""
-            lines.append(Text(f"{each.limit}  {each.scope}  {each.counted} of {each.max}{window}"))
+            maximum = maximum_text(each, in_half=in_half)
+            lines.append(Text(f"{each.limit}  {each.scope}  {each.counted} of {maximum}{window}"))
     return Text("\n").join(lines)
 
 

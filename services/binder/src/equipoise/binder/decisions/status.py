@@ -1,12 +1,15 @@
 """What `equipoise status` shows of the ledger: whether evictions are allowed, what is pending, how full limits are."""
 
+import math
 from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
 
 from equipoise.binder.decisions.limits import Limits
+from equipoise.binder.decisions.limits.evictions_per_cluster import EvictionsPerCluster
 from equipoise.binder.decisions.limits.maintenance import Maintenance
+from equipoise.binder.decisions.limits.rule import CountingLimit, Limit, ProposedEviction, halved
 from equipoise.binder.state.ledger import DAY, Ledger, LedgerClosed, LedgerEntry, LedgerView
 from equipoise.binder.state.ledger_json import clock_time
 
@@ -24,6 +27,9 @@ class LimitUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     counted: int
     max: str
     """As configured, not halved."""
+
+    allowed: int | None = None
+    """What that comes to now, halved if limits are; None: unlimited, or it depends on the workload, or is not known."""
 
     window: str = ""
 
@@ -55,14 +61,17 @@ class LedgerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The latest outcomes, newest first."""
 
 
-def ledger_status(ledger: Ledger | LedgerClosed, limits: Limits, now: float) -> LedgerStatus:
-    """The status at API server time `now`, with these limits."""
+def ledger_status(
+    ledger: Ledger | LedgerClosed, limits: Limits, now: float, *, cluster_pods: int | None = None
+) -> LedgerStatus:
+    """The status at API server time `now`, with these limits. `cluster_pods`: None if they were not counted."""
     if isinstance(ledger, LedgerClosed):
         return LedgerStatus(evictions="unknown" if ledger.unreadable or ledger.newer else "closed", why=ledger.why)
+    timeout, grace = limits.migration_timeout, limits.startup_grace_period
     real, dry = (
-        ledger.view(now, dry_run=dry_run, migration_timeout=limits.migration_timeout) for dry_run in (False, True)
+        ledger.view(now, dry_run=dry_run, migration_timeout=timeout, grace_period=grace) for dry_run in (False, True)
     )
-    grace_ends_at = ledger.grace_ends_at(limits.startup_grace_period)
+    grace_ends_at = ledger.grace_ends_at(grace)
     after_outage = ledger.outage_ended_at is not None and ledger.outage_ended_at > ledger.started_at
     settled = [entry for entry in ledger.entries if entry.outcome is not None]
     shown = real if real.within(limits.retention) or not dry.within(limits.retention) else dry
@@ -75,7 +84,7 @@ def ledger_status(ledger: Ledger | LedgerClosed, limits: Limits, now: float) -> 
         halved_by=ledger.outage if after_outage else "setup or `equipoise resume`",
         last_day=round(ledger.mean_rate(now, dry_run=False) * DAY),
         dry_runs_last_day=round(ledger.mean_rate(now, dry_run=True) * DAY),
-        usage=list(_usage(limits, shown)),
+        usage=list(_usage(limits, shown, cluster_pods)),
         pending=pending,
         last=sorted(settled, key=lambda entry: entry.settled_at or 0.0, reverse=True)[:LAST],
     )
@@ -87,11 +96,33 @@ def _maintenance_refusal(maintenance: Maintenance, now: float) -> str:
     return f"{why}, until {clock_time(opens_at)}" if opens_at is not None else why
 
 
-def _usage(limits: Limits, view: LedgerView) -> Iterator[LimitUsage]:
+def _usage(limits: Limits, view: LedgerView, cluster_pods: int | None) -> Iterator[LimitUsage]:
     for name, limit in limits.table.items():
-        window = str(getattr(limit, "window", ""))
+        window, allowed = str(getattr(limit, "window", "")), _allowed(limit, view, cluster_pods)
         for scope, counted in sorted(limit.usage(view).items()):
-            yield LimitUsage(limit=name, scope=scope, counted=counted, max=limit.maximum_text, window=window)
+            yield LimitUsage(
+                limit=name, scope=scope, counted=counted, max=limit.maximum_text, allowed=allowed, window=window
+            )
+
+
+def _allowed(limit: Limit, view: LedgerView, cluster_pods: int | None) -> int | None:
+    """As the limit itself computes it for an eviction, of whatever pod."""
+    if not isinstance(limit, CountingLimit) or limit.per == "workload":
+        return None
+    if isinstance(limit, EvictionsPerCluster) and cluster_pods is None and not limit.enough_pods(0):
+        return None
+    any_pod = ProposedEviction(
+        namespace="", node="", workload=None, replicas=0, unready=0, cluster_pods=cluster_pods or 0
+    )
+    maximum = limit.maximum(any_pod, view)
+    return None if maximum == math.inf else math.floor(halved(maximum) if view.halved else maximum)
+
+
+def maximum_text(usage: LimitUsage, *, in_half: bool) -> str:
+    """For people: `5`, `3 (half of 5)`, `6 (1% of the pods, at most 20)`."""
+    if usage.allowed is None or str(usage.allowed) == usage.max:
+        return usage.max
+    return f"{usage.allowed} ({'half of ' if in_half else ''}{usage.max})"
 
 
 def state_text(entry: LedgerEntry) -> str:

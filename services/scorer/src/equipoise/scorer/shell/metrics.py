@@ -3,11 +3,13 @@
 import math
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.advice import ScoresFollowed
+from equipoise.contracts.messages.placement import NodeInHint
 from equipoise.contracts.numeric import Array, np
 
 _BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5)
@@ -88,6 +90,8 @@ class ScorerMetrics:
             "without a hint), unknown. Every scorer counts all pods.",
             "hint",
         )
+        for hint in (*get_args(NodeInHint), "unknown"):
+            self.placed_pods.labels(hint)  # from 0 on: increase() does not count the first value of a series
         followed = gauge(
             "equipoise_scores_followed_ratio",
             "Share of the last 1,000 placed pods that were placed on a best node of their response; NaN without any.",

@@ -20,6 +20,12 @@ class EvictionsPerCluster(WindowedLimit, frozen=True, kw_only=True):
     def maximum(self, eviction: ProposedEviction, view: LedgerView) -> float:
         return min(amount(self.max, eviction.cluster_pods), amount(self.max_count, 0))
 
+    def enough_pods(self, pods: int) -> bool:
+        """Whether more pods do not change the maximum."""
+        maximum = amount(self.max, pods)
+        return isinstance(self.max, int) or not maximum or maximum >= amount(self.max_count, 0)
+
     @property
     def maximum_text(self) -> str:
-        return f"{self.max} of the pods, at most {self.max_count}"
+        rule = f"{self.max} of the pods" if str(self.max).endswith("%") else self.max
+        return f"{rule}, at most {self.max_count}"
