@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.style import Style
 
-from equipoise.cli.demo.live_view import cell_style
+from equipoise.cli.demo.live_view import LiveView, cell_style
 
 PICTURE = (Path(__file__).parents[2] / "docs" / "demo.svg").read_text()
 LEAST = 4.5
@@ -30,6 +30,16 @@ def test_the_digits_of_a_cell_stand_out(load: int) -> None:
     assert style.color is not None
     assert style.bgcolor is not None
     assert contrast(style.color.get_truecolor().hex, style.bgcolor.get_truecolor().hex) >= LEAST
+
+
+def test_progress_is_a_sentence() -> None:
+    """Outcomes are in words, and none is not nothing."""
+    view = LiveView("demo", 384.0)
+    view.phase, view.hour, view.now = "leveling", 13.5, {"node-a": 90.0, "node-b": 30.0}
+    begin = "leveling, 13:30 in the trace: hottest node 90 %, spread of the CPU load 60 points; proposed evictions: "
+    assert f"{begin}none yet" == view.line()
+    view.counts = {"evicted": 6, "rejected_limit": 2, "already_gone": 1}
+    assert f"{begin}1 already gone, 6 evicted, 2 rejected (limit)" == view.line()
 
 
 def test_all_text_of_the_picture_stands_out() -> None:

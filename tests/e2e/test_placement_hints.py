@@ -26,7 +26,7 @@ from equipoise.cli.explain.pod_hint import read_pod_hint
 from equipoise.cli.hints.state import read_hints_state
 from equipoise.cli.service_settings import AllSettings
 from equipoise.contracts.bus.subjects import placement_hint
-from equipoise.contracts.hints.policy import HINTED, NAME
+from equipoise.contracts.hints.policy import API_GROUP, HINTED, NAME
 from equipoise.contracts.messages.placement import PlacementHints, WeightedNodes, WorkloadHint
 from equipoise.runtime.configuration import Configuration, Kubernetes, Shared
 from equipoise.runtime.kubernetes.client import PODS, Kube
@@ -77,9 +77,9 @@ def hints_object(
     }
 
 
-def manifests() -> list[Document]:
+def manifests(policy: str = "policy.yaml") -> list[Document]:
     """The kind, the policy and its binding."""
-    files = (HINTS / "definition.yaml", HINTS / "policy.yaml")
+    files = (HINTS / "definition.yaml", HINTS / policy)
     return [document for file in files for document in yaml.safe_load_all(file.read_text())]
 
 
@@ -117,7 +117,8 @@ class Pods:
 
 @pytest.fixture(scope="module")
 async def cluster(start_cluster: StartCluster) -> Cluster:
-    cluster = start_cluster()
+    """It also serves the version of the policy that Kubernetes 1.34 and 1.35 have."""
+    cluster = start_cluster(arguments={"kube-apiserver": [f"--runtime-config={API_GROUP}/v1beta1=true"]})
     await cluster.add_nodes([node(name) for name in ("alpha", "beta", "gamma", "delta")])
     await cluster.apply([namespace(name) for name in ("shop", "quiet")])
     await install(cluster)
@@ -223,6 +224,18 @@ async def test_a_namespace_can_be_switched_off(api: Api, pods: Pods) -> None:
     await api.patch("/api/v1/namespaces/own", {"metadata": {"labels": {"equipoise.dev/hints": "off"}}})
 
     await pods.until(False, "own", **WEB)
+
+
+async def test_the_policy_for_kubernetes_1_34_adds_the_same_hints(cluster: Cluster, api: Api, pods: Pods) -> None:
+    """The manifest with the beta version of the API is accepted, and is the same policy."""
+    before = await api.request("GET", f"{POLICIES}/{NAME}")
+    await delete_policy(api)
+    await pods.until(False, "shop", **WEB)
+    await cluster.apply(manifests("policy-v1beta1.yaml"))
+    await pods.until(True, "shop", **WEB)
+
+    assert TERMS == preferred_terms(await pods.create("shop", **WEB))
+    assert before["spec"] == (await api.request("GET", f"{POLICIES}/{NAME}"))["spec"]
 
 
 # What the API server accepts as hints
@@ -543,6 +556,7 @@ async def test_the_command_shows_the_hints_of_a_workload(cluster: Cluster, pods:
         ]
     _, text = await hints_command(cluster, "shop")
     assert "Deployment.web" in text
+    _, text = await hints_command(cluster, "shop/web")
     assert "avoid       50      1  delta" in text
 
 

@@ -310,6 +310,17 @@ class Rig:
         """Until so many more outcomes report an eviction; the checks read the audit log."""
         await self.outcomes_of(Outcome.EVICTED, more, seconds=seconds)
 
+    async def evictions_as_leader(self, more: int) -> None:
+        """As `evictions`, in the name of the descheduler that leads, which may change meanwhile."""
+        have = self.recorder.count(Outcome.EVICTED)
+
+        async def reached() -> bool:
+            await self.propose_as_leader()
+            await asyncio.sleep(_TRAFFIC_POLL)
+            return self.recorder.count(Outcome.EVICTED) >= have + more
+
+        await self.until(reached, f"{more} more intents {Outcome.EVICTED.value}")
+
     async def outcomes_of(self, outcome: Outcome, more: int, *, seconds: float = TIMEOUT) -> None:
         """Until so many more intents have this outcome."""
         have = self.recorder.count(outcome)

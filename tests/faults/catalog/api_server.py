@@ -335,8 +335,7 @@ async def two_api_servers(rig: Rig, extent: Extent) -> None:
                 ]
                 for _ in range(3):
                     rig.proxy.abort(WATCH)
-                    await rig.propose_as_leader()
-                    await rig.evictions(2)
+                    await rig.evictions_as_leader(2)
                     rig.descheduler.epoch = None
                 link.delay = 0.0
                 for rule in rules:

@@ -1,6 +1,7 @@
 """The live view: every node as a cell colored by its load, the spread over time, each eviction with its reason."""
 
 import math
+import re
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -55,6 +56,13 @@ def spark_line(values: Sequence[float], width: int, top: float) -> str:
     )
 
 
+def outcome_text(counts: Mapping[str, int]) -> str:
+    """`proposed evictions: 6 evicted, 2 rejected (limit)`."""
+    words = {name: re.sub(r"^rejected_(.*)", r"rejected (\1)", name).replace("_", " ") for name in counts}
+    found = ", ".join(f"{count} {words[name]}" for name, count in sorted(counts.items()))
+    return f"proposed evictions: {found or 'none yet'}"
+
+
 class LiveView:
     """The state of a run; `render` may be called at any time."""
 
@@ -80,6 +88,14 @@ class LiveView:
     def add_line(self, text: str, style: str = "") -> None:
         self._lines.append(Text(text, style=style, overflow="ellipsis", no_wrap=True))
 
+    def line(self) -> str:
+        """The view in one line."""
+        clock = f"{int(self.hour):02d}:{int(self.hour % 1 * 60):02d}"
+        return (
+            f"{self.phase}, {clock} in the trace: hottest node {max(self.now.values()):.0f} %, "
+            f"spread of the CPU load {spread(self.now):.0f} points; {outcome_text(self.counts)}"
+        )
+
     def render(self) -> RenderableType:
         maps = Table.grid(padding=(0, 4))
         maps.add_row(Text("before Equipoise", style="dim"), Text("now", style="bold"))
@@ -101,7 +117,7 @@ class LiveView:
             (spark_line(history[::step], 60, max([*history, 1.0])), "cyan"),
             ("  points of CPU load, max − min", "dim"),
         )
-        counts = Text("   ".join(f"{name} {count}" for name, count in sorted(self.counts.items())), style="dim")
+        counts = Text(outcome_text(self.counts), style="dim")
         body = Group(head, Text(), maps, Text(), spark, counts, Text(), *self._lines)
         return Panel(body, title=self._title, border_style="blue", padding=(1, 2))
 
@@ -143,5 +159,4 @@ class Screen:
             self._live.update(view.render())
         elif view.now and time.monotonic() - self._last_line > 15:
             self._last_line = time.monotonic()
-            counts = ", ".join(f"{name} {count}" for name, count in sorted(view.counts.items()))
-            self.print(f"{view.phase}: spread {spread(view.now):.0f} points, {counts or 'no outcomes yet'}")
+            self.print(view.line())

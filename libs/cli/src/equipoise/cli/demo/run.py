@@ -1,7 +1,6 @@
 """A run of the demo: cluster, pods, Equipoise, a burst of new pods, and the result."""
 
 import asyncio
-import json
 import os
 import sys
 import time
@@ -39,6 +38,7 @@ from equipoise.cli.demo.manifests import (
 from equipoise.cli.demo.node_loads import NodeLoads
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.setup.resources import create_resources
+from equipoise.cli.terminal import count
 from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName
 from equipoise.contracts.hints.definition import GROUP, KIND, VERSION, definition
@@ -93,6 +93,7 @@ async def run_demo(
     """
     trace = _trace(options)
     binaries = await asyncio.to_thread(build)
+    screen.print("starting a control plane of Kubernetes, Prometheus and nats-server on this machine")
     began = time.monotonic()
     async with (
         Cluster(binaries=binaries, nats=True) as cluster,
@@ -106,7 +107,7 @@ async def run_demo(
             async with demo.equipoise() as supervisor:
                 after = await demo.level(before, supervisor)
                 result = demo.result(before, after, time.monotonic() - began)
-                demo.print_result(before, after)
+                demo.print_result(before, after, result)
                 if at_end is not None:
                     await at_end(demo)
                 if options.keep:
@@ -168,19 +169,19 @@ class Demo:
         await self.api.apply(workload_documents(trace, epoch=self.epoch, step_seconds=self.options.step_seconds))
         total = len(trace.pods) + len(trace.nodes)
         running = await self._running(total)
-        self.screen.print(f"the stock scheduler placed {running} of {total} pods, DaemonSet pods included")
+        self.screen.print(f"the stock scheduler placed {running} of {total} pods, with one of a DaemonSet on each node")
 
     async def _running(self, total: int, namespace: str = "") -> int:
         """Wait until all pods run, or the number does not grow for 15 s (the requests of a slice may not fit)."""
         path = f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
-        count, since = -1, time.monotonic()
+        number, since = -1, time.monotonic()
         while True:
             pods = (await self.api.request("GET", f"{path}?resourceVersion=0"))["items"]
             running = [pod["status"].get("phase") for pod in pods].count("Running")
-            if running >= total or (running == count and time.monotonic() - since > 15):
+            if running >= total or (running == number and time.monotonic() - since > 15):
                 return running
-            if running != count:
-                count, since = running, time.monotonic()
+            if running != number:
+                number, since = running, time.monotonic()
             await asyncio.sleep(0.5)
 
     async def measure_before(self) -> dict[str, float]:
@@ -207,10 +208,10 @@ class Demo:
             differences=differing,
         )
         self.document = compressed_document(document, self.factor)
-        self.screen.print("the configuration has all defaults except, in the time of the trace:")
+        self.screen.print("the configuration is the default one, except (durations in the time of the trace):")
         for each in differing:
             self.screen.print(f"  {each.settings}: {each.reason}")
-        self.screen.print(f"compressed limits: {json.dumps(self.document['binder']['limits'])}")
+        self.screen.print("the limits of evictions are the defaults in compressed time; the last line has them")
         configuration = self.cluster.directory / "equipoise.yaml"
         configuration.write_text(yaml.safe_dump(self.document, sort_keys=False))
         self.cluster.configure_prometheus(PrometheusConfiguration(scrape_configs=[services_scrape(ports)]))
@@ -248,6 +249,7 @@ class Demo:
         started = time.time()  # noqa: TID251
         until = figures.same_time_of_day(started + MIN_DAYS * self.period, self.measured_at, self.period)
         self.view.seconds = until - self.measured_at
+        self.screen.print(f"in {until - started:.0f} s it is the same time of day again: then both loads are compared")
         async with connect(Nats(url=self.cluster.nats_url), "demo") as bus:
             await bus.subscribe(f"{PREFIX}.eviction.outcome.>", EvictionOutcome, self.on_outcome)
             async with self.screen.showing(self.view):
@@ -315,9 +317,14 @@ class Demo:
             seconds=round(seconds, 1),
         )
 
-    def print_result(self, before: Mapping[str, float], after: Mapping[str, float]) -> None:
+    def print_result(self, before: Mapping[str, float], after: Mapping[str, float], result: DemoResult) -> None:
         self.screen.print("")
         self.screen.print(load_table(before, after))
+        self.screen.print(
+            f"{result.evictions} of {result.pods} pods were evicted ({result.pods_moved_share:.1%}), "
+            f"{count(result.same_node_returns, 'replacement')} returned to the same node, and limits were violated "
+            f"{count(result.limit_violations, 'time')}, by the audit log of the API server"
+        )
         burst = figures.read_audit_log(self.cluster.audit_log).burst(BURST_NAMESPACE, self.options.burst_pods)
         loads = self.before_burst
         if burst and loads:
