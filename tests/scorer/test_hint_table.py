@@ -45,7 +45,7 @@ def a_cluster(*cores: float | None, policy: ScoringPolicy | None = None) -> Hint
 
 
 def test_the_best_nodes_are_preferred_and_the_worst_quarter_is_avoided() -> None:
-    """In the order of the policy's scores: here the least loaded nodes first. The best ones have nearly the same weight."""
+    """In the order of the scores: here the least loaded nodes first. The best ones have nearly the same weight."""
     hint = a_cluster(8.0, 1.0, 5.0, 3.0).update()[WEB]
 
     assert ["node-1", "node-3", "node-2"] == preferred(hint)
