@@ -557,7 +557,7 @@ async def test_the_command_shows_the_hints_of_a_workload(cluster: Cluster, pods:
     _, text = await hints_command(cluster, "shop")
     assert "Deployment.web" in text
     _, text = await hints_command(cluster, "shop/web")
-    assert "avoid       50      1  delta" in text
+    assert "avoid       1  delta 50" in text
 
 
 @pytest.mark.parametrize(
