@@ -274,13 +274,16 @@ class Loop:
         created = await self.api.request("POST", f"/api/v1/namespaces/{ARRIVING}/pods?dryRun=All", pod)
         if not (terms := preferred_terms(created)):
             return ["a new pod gets no placement hint"]
-        rules = [rule for term in terms for rule in term["preference"]["matchExpressions"]]
-        wrong = {"In": HOT, "NotIn": IDLE}
+        weights = dict.fromkeys(self._cores, 0)
+        for term in terms:
+            for rule in term["preference"]["matchExpressions"]:
+                for node in rule["values"]:
+                    weights[node] += term["weight"] if rule["operator"] == "In" else -term["weight"]
+        least = min(weights[node] for node, cores in self._cores.items() if cores == IDLE)
         return [
-            f"of the nodes {rule['operator']} {rule['values']}, {node} uses {self._cores[node]} cores"
-            for rule in rules
-            for node in rule["values"]
-            if self._cores[node] == wrong[rule["operator"]]
+            f"a new pod prefers {node}, which uses {cores} cores, with {weights[node]}, an idle node with {least}"
+            for node, cores in self._cores.items()
+            if cores == HOT and weights[node] >= least
         ]
 
     async def _prioritize(self) -> dict[str, int]:
