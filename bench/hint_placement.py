@@ -20,7 +20,7 @@ from typing import Any
 import yaml
 
 from bench.output import progress, report
-from bench.scheduling import CORES, GIB, FrozenCluster, bare_pod, frozen_cluster
+from bench.scheduling import CORES, GIB, PODS, FrozenCluster, bare_pod, frozen_cluster
 from equipoise.contracts.bus.subjects import eviction_intent, eviction_outcome
 from equipoise.contracts.hints.definition import GROUP, PLURAL, VERSION
 from equipoise.contracts.hints.policy import HINTED, NAME, SWITCH
@@ -41,7 +41,6 @@ Document = dict[str, Any]
 HINTS = Path(__file__).parents[1] / "k8s" / "hints"
 OBJECT = f"/apis/{GROUP}/{VERSION}/namespaces/default/{PLURAL}/{NAME}"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
-PODS = "/api/v1/namespaces/default/pods"
 
 BURST_NODES, BURST_PODS, POD_CORES = 50, 200, 0.5
 STEPS, STEP = 5, 1.0

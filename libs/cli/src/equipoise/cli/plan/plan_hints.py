@@ -68,7 +68,7 @@ async def target_hints(kube: Kube, plan: PlanResponse) -> list[TargetHint]:
             continue
         if move.target not in hostnames:
             hostnames[move.target] = await _hostname(kube, move.target)
-        found.append(TargetHint(namespace=move.namespace, pod=move.pod, weight=_weight(hint, hostnames[move.target])))
+        found.append(TargetHint(namespace=move.namespace, pod=move.pod, weight=hint.weights[hostnames[move.target]]))
     return found
 
 
@@ -85,8 +85,3 @@ async def _hints_of(kube: Kube, namespace: str) -> dict[str, WorkloadHint]:
         return workload_hints(await kube.get(HINTS, NAME, namespace))
     except NotFound:
         return {}
-
-
-def _weight(hint: WorkloadHint, hostname: str) -> int:
-    avoided = hint.avoid.weight if hint.avoid is not None and hostname in hint.avoid.hostnames else 0
-    return sum(term.weight for term in hint.prefer if hostname in term.hostnames) - avoided

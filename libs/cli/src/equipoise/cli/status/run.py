@@ -27,6 +27,7 @@ from equipoise.cli.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.options import BusOptions, ClusterOptions, Output
 from equipoise.cli.status.binder_mode import BinderMode, read_binder_mode
 from equipoise.cli.terminal import count, print_result, table
+from equipoise.collector.state.pod_times import FINISHED
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.messages.health import DRY_RUN, REAL
@@ -35,8 +36,6 @@ from equipoise.runtime.kubernetes.client import PODS, Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
-
-FINISHED = frozenset({"Succeeded", "Failed"})
 
 _SETTINGS: Mapping[ServiceName, type[Section]] = {"binder": BinderSettings}
 
