@@ -100,6 +100,19 @@ async def reported(
             await asyncio.sleep(0.5)
 
 
+async def printed(cluster: Cluster, configuration: Path, wanted: str, kubeconfig: Path) -> str:
+    """The report as text, once it contains this."""
+    text = ""
+    try:
+        async with asyncio.timeout(100):
+            while wanted not in text:
+                code, text = await now(cluster, configuration, kubeconfig=kubeconfig)
+                assert 0 == code, text
+    except TimeoutError:
+        pytest.fail(f"{wanted!r} is not in the report:\n{text}")
+    return text
+
+
 async def now(
     cluster: Cluster, configuration: Path, *arguments: str, kubeconfig: Path | None = None, **variables: str
 ) -> tuple[int, str]:
@@ -174,9 +187,8 @@ async def test_a_user_that_may_only_list_gets_the_whole_report(
     assert [("hot", "idle")] == [(move["node"], move["target"]) for move in report["prospect"]["moves"]]
     assert report["prospect"]["after"]["spread"]["cpu"] < 0.2 < 0.8 < report["before"]["spread"]["cpu"]
 
-    code, text = await now(cluster, configuration, kubeconfig=kubeconfig)
-    assert 0 == code
-    assert "it uses 9.0 times its CPU request" in text
+    # `settled` allows 8.8 to 9.2.
+    text = await printed(cluster, configuration, "it uses 9.0 times its CPU request", kubeconfig)
     assert f"equipoise lab record --prometheus {cluster.prometheus_url} --config {configuration} --out week" in text
 
 
