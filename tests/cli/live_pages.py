@@ -180,7 +180,7 @@ class ShownCluster:
             LimitUsage(limit="perNamespace", scope="shop", counted=5, max="5", window="1h"),
             LimitUsage(limit="perCluster", scope="the cluster", counted=12, max="50", window="1h"),
             LimitUsage(limit="perNode", scope="node-04.example.com", counted=1, max="3", window="15m"),
-            LimitUsage(limit="perWorkload", scope="Deployment/shop/web", counted=2, max="20 %", window="1h"),
+            LimitUsage(limit="perWorkload", scope="Deployment/shop/web", counted=2, max="20 %", allowed=4, window="1h"),
         ]
         self.state.show(LimitsRow(evictions="allowed", last_day=31, dry_runs_last_day=4, usage=usage))
         self.state.show(Connection(cluster="cluster: production https://10.0.0.1:6443 (context prod)", server="nats"))

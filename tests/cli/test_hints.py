@@ -13,7 +13,7 @@ from equipoise.cli.hints.run import NamespaceHints, namespace_hints, show
 from equipoise.cli.hints.state import hints_state, read_hints_state
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, stored_hints
-from equipoise.contracts.hints.policy import API_GROUP, HINTED, NAME, POLICY_KIND
+from equipoise.contracts.hints.policy import API_GROUP, HINTED, NAME, POLICY_KIND, UNSUPPORTED
 from equipoise.contracts.kubernetes.objects import Object, ObjectMeta, Pod, PodSpec
 from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
 from equipoise.runtime.kubernetes.client import hint_bindings, hint_policies
@@ -135,6 +135,13 @@ ALL = ("kind", "policy", "binding")
 )
 async def test_the_state_of_hints_names_what_is_missing(installed: tuple[str, ...], shown: str) -> None:
     assert shown == str(await read_hints_state(kube_with(*installed), SystemClock()))
+
+
+async def test_hints_are_without_effect_in_a_cluster_without_the_kind_of_policy() -> None:
+    kube = kube_with(*ALL)
+    del kube.served[API_GROUP, POLICY_KIND]
+
+    assert f"without effect ({UNSUPPORTED})" == str(await read_hints_state(kube, SystemClock()))
 
 
 async def test_the_state_of_hints_is_unknown_if_they_may_not_be_listed() -> None:

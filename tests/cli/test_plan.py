@@ -213,6 +213,7 @@ async def test_the_plan_names_its_cluster(leader: Leader, cluster: HttpCluster, 
     cluster.objects[path]["metadata"]["uid"] = leader.lease_uid
     same = await leader.run("plan", **variables)
     changes = await leader.run("plan", "--diff", "-o", "json", **variables)
+    encoded = await leader.run("plan", "-o", "json", **variables)
 
     assert missing[0] == 0
     assert missing[1].startswith(
@@ -225,10 +226,11 @@ async def test_the_plan_names_its_cluster(leader: Leader, cluster: HttpCluster, 
     assert "\nevictions: dry run (binder.evict is false)\n" in same[1]
     shown = json.loads(changes[1])["cluster"]
     assert (shown["state"], shown["name"]["context"], shown["name"]["server"]) == ("confirmed", "home", cluster.url)
+    assert json.loads(encoded[1])["hints"]["status"]["state"] == "off"
 
 
 async def test_json_has_the_whole_plan_and_diff_the_changes(leader: Leader, tmp_path: Path) -> None:
-    """One object on stdout; the second plan has no changes."""
+    """One object on stdout; the second plan has no changes. Placement hints of an unknown cluster are unknown."""
     await leader.a_binder_reports(DRY_RUN)
     code, output = await leader.run("plan", "-o", "json", XDG_CACHE_HOME=str(tmp_path))
     _, same = await leader.run("plan", "--diff", XDG_CACHE_HOME=str(tmp_path))
@@ -237,6 +239,7 @@ async def test_json_has_the_whole_plan_and_diff_the_changes(leader: Leader, tmp_
 
     assert code == 0, output
     assert [(move["node"], move["target"]) for move in plan["moves"]] == [("node-a", "node-b"), ("node-a", "node-c")]
+    assert plan["hints"] is None
     assert same.splitlines()[1].startswith("No changes since the plan of ")
     assert (changes["added"], changes["removed"], changes["nodes"]) == ([], [], [])
     assert changes["until"] > changes["since"]

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import AsyncIterator
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 
 import msgspec
 import pytest
 from bus_worlds import NatsWorld
-from cli.narrow import assert_never_cut
+from cli.narrow import UNFOLDED, assert_never_cut, printed
 from cli.programs import run
 
 from equipoise.cli.report import sentences
@@ -152,6 +153,19 @@ def test_unknown_hints_are_not_shown_as_none() -> None:
     assert sentences.hints(unknown) == "Placement hints: unknown whether pods were created with one."
     assert sentences.hints(without) == "Placement hints: 0 of 1 pod was created with one."
     assert [table.title for table in sentences.tables(without)] == [table.title for table in sentences.tables(unknown)]
+
+
+def test_hints_are_on_the_terminal_and_on_the_page() -> None:
+    """The sentence, the table and the note; without hints only the sentence."""
+    hinted, without = (reported(an_advice(hint=hint)) for hint in (PREFERRED, PlacedHint()))
+    for text in (printed(partial(show, hinted), UNFOLDED), page(hinted)):
+        assert "1 of 1 pod was created with one; 1 of them (100%, by chance 40%) were placed on a preferred" in text
+        assert "Pods by placement hint" in text
+        assert "What placement hints won is not known" in text
+    for text in (printed(partial(show, without), UNFOLDED), page(without)):
+        assert "0 of 1 pod was created with one" in text
+        assert "Pods by placement hint" not in text
+        assert "What placement hints won" not in text
 
 
 def test_time_above_the_thresholds_is_summed_over_hours() -> None:

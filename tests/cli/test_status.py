@@ -264,6 +264,15 @@ async def test_an_invalid_configuration_is_invalid_input(tmp_path: Path) -> None
     assert "binder.limits.rate.max" in output
 
 
+async def test_the_pods_of_the_cluster_are_counted_for_its_limit(cluster: HttpCluster) -> None:
+    a_stored_ledger(cluster, paused=True, pause_reason="release")
+    pod = {"metadata": {"name": "web-1"}, "spec": {"nodeName": "node-a"}, "status": {"phase": "Running"}}
+    cluster.objects["/api/v1/pods"] = {"kind": "PodList", "metadata": {}, "items": [pod] * 640}
+    _, output = await cluster.run("status")
+
+    assert "6 (1% of the pods, at most 20)" in " ".join(output.split())
+
+
 async def test_the_state_of_placement_hints_is_shown(cluster: HttpCluster) -> None:
     """`off` in a cluster without their kind; `-o json` has it too."""
     a_stored_ledger(cluster, paused=True, pause_reason="release")

@@ -136,6 +136,7 @@ async def test_moves_plan_limits_and_unknown_have_a_tab_each() -> None:
     assert {"proposed", "evicted", "dry_run", "blocked_pdb", "rejected_limit (perNamespace)"} == set(outcomes)
     assert [("eviction", "shop/mail-6c8d9f-0057")] == screen.explained
     assert "perNamespace  shop  5 of 5 in 1h" in limits
+    assert "perWorkload  Deployment/shop/web  2 of 4 (20 %) in 1h" in limits
     assert "no sample within 180 s" in unknown
 
 
