@@ -1,7 +1,7 @@
 """One of two collectors, one of two annotators and the scorer, NATS and Prometheus are killed while the usage of every
 node changes.
 
-A minute after the kill no annotation is stale, no score is wrong, new pods prefer no hot node and avoid no idle one, no
+A minute after the kill no annotation is stale, no score is wrong, new pods prefer every idle node to any hot one, no
 node is missing, and the remaining replica has taken over. At each kill hot nodes become idle and idle nodes hot, so any
 stale value is wrong by 60 points. A pod that is created meanwhile is placed, with the last hint of its workload.
 """
