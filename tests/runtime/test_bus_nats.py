@@ -5,6 +5,7 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -123,6 +124,26 @@ async def test_waiting_for_the_server_can_be_cancelled(tmp_path: Path) -> None:
     opening.cancel()
     async with asyncio.timeout(PATIENCE):
         await asyncio.wait([opening])
+    assert opening.cancelled()
+
+
+async def test_connecting_can_be_cancelled_when_the_client_ignores_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As nats-py does when the cancellation comes with a response of the server, before Python 3.12."""
+    begun = asyncio.Event()
+
+    async def connected_anyway(*_: object, **__: object) -> None:
+        begun.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+
+    link = NatsConnection(NatsWorld(tmp_path).settings, "scorer", BusErrors(SystemClock()))
+    monkeypatch.setattr(link.client, "connect", connected_anyway)
+    opening = asyncio.create_task(link.open())
+    await begun.wait()
+    opening.cancel()
+    await asyncio.wait([opening])
     assert opening.cancelled()
 
 

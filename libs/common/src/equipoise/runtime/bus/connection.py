@@ -114,7 +114,7 @@ class NatsConnection:
                 raise BusUnavailable(f"nats.tls: {error.filename or self._settings.tls.ca_file}: {error}") from error
         self._report_unconnected()
         self._begun = True
-        await self.client.connect(
+        connecting = self.client.connect(
             list(self._settings.urls),
             name=f"equipoise-{self._settings.client if isinstance(self._settings, CommandNats) else self.service}",
             inbox_prefix=f"_INBOX.{self.service}",
@@ -130,6 +130,7 @@ class NatsConnection:
             closed_cb=self._on_closed,
             **options,
         )
+        await _cancellable(connecting)
         self._opened = True
         await self._on_connected()
 
@@ -347,6 +348,18 @@ class NatsConnection:
     async def _on_closed(self) -> None:
         if not self._closing:
             self._ended.set()
+
+
+async def _cancellable(operation: Coroutine[Any, Any, R]) -> R:
+    """The result of an operation of the client, which before Python 3.12 ignores a cancellation that comes with the
+    response.
+    """
+    task = asyncio.create_task(operation)
+    try:
+        await asyncio.wait([task])
+        return task.result()
+    finally:
+        task.cancel()
 
 
 @asynccontextmanager
