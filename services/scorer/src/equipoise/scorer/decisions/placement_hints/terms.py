@@ -21,8 +21,8 @@ def workload_hint(
 ) -> WorkloadHint | None:
     """`best` and `worst` are hostnames, the best and the worst first; None without any. `grades`: of the best ones.
 
-    Each term stands for one binary digit of the grades. A hostname that occurs twice (two nodes have the same label)
-    counts once.
+    Each term names the nodes whose grades have one binary digit set. A hostname that occurs twice (two nodes have the
+    same label) counts once.
     """
     preferred: dict[str, int] = {}
     for name, grade in zip(best, grades, strict=True):
