@@ -95,10 +95,10 @@ class Cluster:
         self.kube = MemoryKube(self.clock)
         self.bus = MemoryBus(self.clock)
         self.usage: dict[str, float] = {}
+        """Cores by pod UID."""
+
         self.hints: dict[str, PlacedHint] = {}
         """By the name of a pod: the hint with which it was created."""
-
-        """Cores by pod UID."""
 
         self.health = Health(configuration_hash="", metrics=CollectorRegistry())
         self.registry = CollectorRegistry()

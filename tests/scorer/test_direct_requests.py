@@ -138,6 +138,7 @@ REFUSED = {
     "another method": (405, a_request(b"", line="GET /prioritize HTTP/1.1")),
     "two lengths": (400, a_request(content_length="7")),
     "a negative length": (400, a_request(Content_Length="-7")),
+    "no host": (400, a_request(Host=None)),
     "no length": (400, a_request(b"", Content_Length=None)),
     "compressed": (415, a_request(Content_Encoding="gzip")),
     "too large": (413, a_request(b" " * (2**20 + 1))),
@@ -239,14 +240,17 @@ async def start_with_short_keep_alive(start: Start) -> Running:
 
 
 async def test_an_unused_connection_is_closed(start: Start, connect: Connect) -> None:
-    """After the keep-alive timeout."""
-    client = await connect(await start_with_short_keep_alive(start))
+    """After the keep-alive timeout. One on which a body is received is not."""
+    running = await start_with_short_keep_alive(start)
+    used, unused = await connect(running), await connect(running)
 
-    answered = await client.ask(a_request())
+    answered = await unused.ask(a_request())
+    used.writer.write(a_request()[:-1])
     async with asyncio.timeout(60):
-        assert await client.reader.read() == b""
+        assert await unused.reader.read() == b""
 
     assert answered[:2] == (200, DIRECT)
+    assert (await used.ask(a_request()[-1:]))[:2] == (200, DIRECT)
 
 
 async def test_a_connection_in_use_stays_open(start: Start, connect: Connect) -> None:
@@ -292,6 +296,7 @@ async def test_a_client_that_reads_nothing_gets_its_responses_in_order_later(run
         sent += 1
         for _ in range(200):  # the server has its turns; then it answers nothing more
             await asyncio.sleep(0)
+    assert sent < 40
     writer.transport.resume_reading()  # type: ignore[attr-defined]
     answers = [await client.response() for _ in range(sent)]
     writer.close()
