@@ -1,6 +1,7 @@
 """One leads, and its work ends with its Lease."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -39,11 +40,11 @@ class Line:
 class Candidate:
     """A replica that wants to lead."""
 
-    def __init__(self, kube: Kube, clock: Clock, identity: str, **times: float) -> None:
+    def __init__(self, kube: Kube, clock: Clock, identity: str, **options: Any) -> None:
         self.line: Any = Line(kube)
         self.clock = clock
         self.identity = identity
-        self.times = times
+        self.options = options
         self.leading: bool | None = None
         self.epochs: list[LeaseEpoch] = []
         self.working = False
@@ -70,7 +71,7 @@ class Candidate:
                 identity=self.identity,
                 worker=self.work,
                 health=self,
-                **self.times,
+                **self.options,
             )
         )
         return self
@@ -88,9 +89,10 @@ class Election:
         self.clock = ManualClock()
         self.kube = MemoryKube(self.clock)
         self.candidates: list[Candidate] = []
+        self._random = random.Random(1)
 
     async def join(self, identity: str) -> Candidate:
-        candidate = Candidate(self.kube, self.clock, identity).start()
+        candidate = Candidate(self.kube, self.clock, identity, random=self._random.random).start()
         self.candidates.append(candidate)
         await settle()
         return candidate

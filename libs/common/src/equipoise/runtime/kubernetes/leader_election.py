@@ -64,6 +64,7 @@ async def lead(
     renew_deadline: float = 10.0,
     retry_period: float = 2.0,
     acquire_delay: Callable[[], float] = lambda: 0.0,
+    random: Callable[[], float] = random.random,
 ) -> None:
     """Waits for the Lease, runs `worker(epoch)` while it is held, and tries again when it is lost. Never returns.
 
@@ -72,9 +73,10 @@ async def lead(
     the Lease is released first; then its exception is raised here.
 
     `acquire_delay`: for how many seconds a free Lease is left to other candidates, called before each attempt.
+    `random`: numbers from 0 to 1, for jitter.
     """
     timing = LeaseTiming(lease_duration=lease_duration, renew_deadline=renew_deadline, retry_period=retry_period)
-    elector = _Elector(kube, clock, namespace, name, identity, timing, acquire_delay)
+    elector = _Elector(kube, clock, namespace, name, identity, timing, acquire_delay, random)
     health.leading = False
     while True:
         epoch = await elector.acquire()
@@ -101,6 +103,7 @@ class _Elector:
     identity: str
     timing: LeaseTiming
     acquire_delay: Callable[[], float]
+    random: Callable[[], float]
     _missing_since: float | None = None
     """When the Lease was first found to be missing (monotonic)."""
 
@@ -133,7 +136,7 @@ class _Elector:
 
     async def pause(self) -> None:
         """Jitter, so that candidates that started together spread out."""
-        await self.clock.sleep(self.timing.retry_period * (1.0 + JITTER * random.random()))
+        await self.clock.sleep(self.timing.retry_period * (1.0 + JITTER * self.random()))
 
     async def keep(self) -> NoReturn:
         """Renews the Lease until it is lost; raises LeaseLost."""
