@@ -16,7 +16,7 @@ import yaml
 
 from bench.output import progress, report
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
-from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
+from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.runtime.bus import Bus, BusError, connect
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Kubernetes, Nats

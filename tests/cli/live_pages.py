@@ -29,12 +29,12 @@ from equipoise.cli.live.state import LiveState
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeClassification, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
-from equipoise.contracts.messages.explanation import EXPLANATION, ExplainRequest, Explanation
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.plan import PlannedMove
 from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.score import EXPLANATION, ExplainRequest, Explanation
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
 from equipoise.runtime.bus import Endpoint
 from equipoise.runtime.configuration import Nats

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.contracts.kubernetes.requests import pod_requests
-from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.kubernetes.client import LEASES, NODES, PODS
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE

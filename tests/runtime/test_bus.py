@@ -13,8 +13,8 @@ from bus_worlds import PATIENCE, MemoryWorld, Received, World, eventually, memor
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.eviction import EvictionIntent
-from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import (
     AlreadyQueued,

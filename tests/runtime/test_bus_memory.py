@@ -8,7 +8,7 @@ from bus_worlds import Received
 
 from equipoise.contracts.bus import streams, subjects
 from equipoise.contracts.messages.eviction import EvictionIntent
-from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
+from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import BusUnavailable, Delivery, Endpoint, Redeliver
 from equipoise.testbed.memory.bus import MemoryBus

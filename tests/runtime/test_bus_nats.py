@@ -19,8 +19,8 @@ from prometheus_client import CollectorRegistry
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.streams import STREAMS
 from equipoise.contracts.messages.eviction import EvictionIntent
-from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import BusUnavailable, Delivery, Endpoint, NotPermitted, connect
 from equipoise.runtime.bus.connection import NatsConnection

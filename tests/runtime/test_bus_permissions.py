@@ -15,7 +15,7 @@ from equipoise.contracts.bus.channels import CHANNELS, Channel
 from equipoise.contracts.bus.streams import STREAMS, stream_of
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
-from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
+from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.runtime.bus import AlreadyQueued, BusError, Endpoint, NotPermitted, connect
 from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
 from equipoise.runtime.bus.permissions import USERS, User, permission_file, permissions_of

@@ -19,7 +19,7 @@ from equipoise.contracts.bus.channels import CHANNELS, Channel
 from equipoise.contracts.bus.streams import STREAMS, stream_of
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN, SERVICES, ServiceName, matches
 from equipoise.contracts.messages.eviction import EvictionIntent
-from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
+from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.runtime.bus import Bus, Endpoint, NoResponders
 from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
 from equipoise.runtime.bus.permissions import USERS, User, permission_file, permissions_of

@@ -9,9 +9,9 @@ from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, a_
 from scorer.clusters import a_cycle, a_demand, a_pod, a_scoring_state, an_outcome, evenly, node_loads
 
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.messages.explanation import ExplainRequest, Explanation, NodeExplanation, WindowExplanation
 from equipoise.contracts.messages.placement import GonePod, PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.score import ExplainRequest, Explanation, NodeExplanation, WindowExplanation
 from equipoise.contracts.messages.utilization import WindowUsage
 from equipoise.contracts.numeric import Array
 from equipoise.scorer.decisions.explanation import explain, smallest_change

@@ -21,10 +21,9 @@ from scorer.running import Running, Start, fill
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice, ScoresFollowed
 from equipoise.contracts.messages.eviction import Outcome
-from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.messages.score import ScoreDecision
+from equipoise.contracts.messages.score import ExplainRequest, Explanation, ScoreDecision
 from equipoise.contracts.numeric import Array
 from equipoise.runtime.bus.codec import MAX_PAYLOAD
 from equipoise.runtime.configuration import ConfigurationError

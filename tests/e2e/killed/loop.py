@@ -22,7 +22,7 @@ from equipoise.contracts.bus.subjects import PREFIX, SCORE_EXPLAIN, ServiceName
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.annotations import read_node_load, read_workload_usage
 from equipoise.contracts.kubernetes.objects import Lease
-from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
+from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.runtime.bus import Bus, BusError, Delivery, connect
 from equipoise.runtime.bus.setup import setup_streams

@@ -13,12 +13,11 @@ from equipoise.contracts.bus.subjects import PREFIX, SCORE_EXPLAIN, cluster_revi
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.load.latest import is_acceptable
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
-from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.message import Message
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.score import ScoreDecision
+from equipoise.contracts.messages.score import ExplainRequest, Explanation, ScoreDecision
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.runtime.bus import Bus, BusError, Delivery, Endpoint
 from equipoise.runtime.configuration import ConfigurationError

@@ -47,7 +47,7 @@ def node(name: str, bus: BusOptions, cluster: ClusterOptions, output: Output) ->
 
     from equipoise.cli.bus_access import with_bus
     from equipoise.cli.explain.scores import run_explain
-    from equipoise.contracts.messages.explanation import ExplainRequest
+    from equipoise.contracts.messages.score import ExplainRequest
 
     request = ExplainRequest(node=name)
     asyncio.run(with_bus(bus, cluster, lambda server: run_explain(request, server, cluster, output=output)))

@@ -15,14 +15,14 @@ from equipoise.cli.explain.pod_hint import PodHint, placed_hint_text, read_pod_h
 from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.terminal import UNIT, amount, percent, percentages, print_result, table
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
-from equipoise.contracts.messages.explanation import (
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.score import (
     Correction,
     ExplainRequest,
     Explanation,
     NodeExplanation,
     WindowExplanation,
 )
-from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube

@@ -16,7 +16,7 @@ from equipoise.cli.explain.scores import show as show_scores
 from equipoise.cli.live.rows import NodeRow, PodRow
 from equipoise.cli.live.state import LiveState
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
-from equipoise.contracts.messages.explanation import ExplainRequest, Explanation
+from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.runtime.bus import Bus, BusError, NoResponders
 from equipoise.runtime.configuration import Nats
 

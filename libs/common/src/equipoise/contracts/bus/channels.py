@@ -9,12 +9,11 @@ from equipoise.contracts.messages.annotation import ANNOTATION_WRITTEN
 from equipoise.contracts.messages.descheduling import DESCHEDULE_DECISION
 from equipoise.contracts.messages.eviction import EVICTION_INTENT, EVICTION_OUTCOME
 from equipoise.contracts.messages.example import DESCHEDULER, HOT_NODE, NOW, POD, POD_UID, WORKLOAD
-from equipoise.contracts.messages.explanation import EXPLAIN_REQUEST, EXPLANATION
 from equipoise.contracts.messages.health import HEARTBEAT
 from equipoise.contracts.messages.message import type_name
 from equipoise.contracts.messages.placement import NODE_PLACEMENT, PLACEMENT_HINTS
 from equipoise.contracts.messages.plan import PLAN_REQUEST, PLAN_RESPONSE
-from equipoise.contracts.messages.score import SCORE_DECISION
+from equipoise.contracts.messages.score import EXPLAIN_REQUEST, EXPLANATION, SCORE_DECISION
 from equipoise.contracts.messages.utilization import NODE_UTILIZATION, UTILIZATION_CYCLE, WORKLOAD_UTILIZATION
 
 

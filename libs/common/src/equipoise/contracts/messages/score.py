@@ -1,9 +1,13 @@
-"""`decision.scorer.>`: samples of the scorer's responses to kube-scheduler."""
+"""`score.explain` and `decision.scorer.>`: scores with their inputs, on request and as samples of the responses."""
+
+from typing import Literal
 
 from equipoise.contracts.messages.example import HOT_NODE, IDLE_NODE, NOW, USAGE
 from equipoise.contracts.messages.message import Message, Value
+from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.pod_demand import POD_DEMAND, PodDemand
 from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import WindowUsage
 
 
 class NodeScore(Value, frozen=True, kw_only=True):
@@ -64,3 +68,178 @@ SCORE_DECISION = ScoreDecision(
     neutral=False,
     decided_at=NOW + 1.2,
 )
+
+
+class ExplainRequest(Message, frozen=True, kw_only=True):
+    """Request on `score.explain`: a pod by its name, any pod, or a node. It reserves nothing and changes nothing."""
+
+    namespace: str = ""
+    name: str = ""
+    """Name of a placed pod: it is scored now, as if it were not on its node."""
+
+    pod: PodDemand | None = None
+    """Instead of a name: any pod, even one that does not exist."""
+
+    node: str = ""
+    """A node to include in the response, whatever its score. Without a pod: scored for a pod without requests."""
+
+    nodes: list[str] = []
+    """The candidates; empty: all nodes that have room for the pod. The pod's own node and `node` are always
+    candidates."""
+
+
+class Correction(Value, frozen=True, kw_only=True):
+    """Pods that a window includes in part, and the resulting correction of its mean."""
+
+    amount: Resources = Resources()
+    pods: list[str] = []
+    """`namespace/name`, at most 10, the largest corrections first."""
+
+    count: int = 0
+    """The number of all of them."""
+
+
+class WindowExplanation(Value, frozen=True, kw_only=True):
+    """One window of a node: measured mean + added − subtracted (never below 0) + reserved = load × base."""
+
+    window: str
+    measured: WindowUsage | None = None
+    """As published by the collector; None: there is no value."""
+
+    added: Correction = Correction()
+    """Of pods that arrived and are not, or not fully, in the mean yet."""
+
+    subtracted: Correction = Correction()
+    """Of pods that left or are terminating, and of the explained pod on its own node: their part of the mean."""
+
+    reserved: Resources = Resources()
+    """Reserved for pods that are not placed yet."""
+
+    load: Resources = Resources()
+    """0..1 of the base, as used by the policy; unknown if the value is outdated."""
+
+    load_with_pod: Resources = Resources()
+    statistics: dict[str, Resources] = {}
+    """By name, like `load`: other statistics that the policy uses."""
+
+    age: float | None = None
+    """Seconds since the newest sample in it."""
+
+    lifetime: float
+    """Seconds for which its value may be used."""
+
+    unknown_reason: str = ""
+    """Why its value is not used; empty when it is."""
+
+
+class NodeExplanation(Value, frozen=True, kw_only=True):
+    """The score of one node, with all of its inputs."""
+
+    node: str
+    rank: int
+    """1 is the best; nodes with equal integers are ordered by their scores."""
+
+    extender_score: int
+    """The integer for kube-scheduler: 0..10, or up to `scorer.extender.maxScore`."""
+
+    score: float
+    """0..100, the policy's; 0 for a node to avoid."""
+
+    parts: dict[str, float] = {}
+    """By policy, for a mix."""
+
+    status: Literal["", "unknown", "avoided", "overfull", "preferred"] = ""
+    why: str = ""
+    """The reason for the status, in words."""
+
+    base: Resources = Resources()
+    """Cores and bytes that load refers to."""
+
+    requests: Resources = Resources()
+    limits: Resources = Resources()
+    age: float | None = None
+    """Seconds since the node's newest sample; None: there is none."""
+
+    lifetime: float
+    """Seconds after which a node without a new sample is unknown."""
+
+    reserved_by_responses: int = 0
+    """Pods for which it recently had the highest score, and that are not placed yet."""
+
+    reserved_for_replacements: int = 0
+    """Evicted pods whose replacements are expected on it."""
+
+    windows: list[WindowExplanation] = []
+
+
+class RankChange(Value, frozen=True, kw_only=True):
+    """What would have changed the order of the first two nodes."""
+
+    best: str
+    runner_up: str
+    cpu_change: float | None = None
+    """Smallest change of the best node's CPU load, in points, that makes the runner-up better; None: there is none, or
+    the order does not depend on loads."""
+
+    why: str
+    """In words."""
+
+
+class Explanation(Message, frozen=True, kw_only=True):
+    """Response on `score.explain`: of many nodes only the best, the pod's own and the requested one."""
+
+    problem: str = ""
+    """Why nothing can be explained, and what to do; empty when there is an explanation."""
+
+    pod: PodDemand | None = None
+    """None: a pod without requests."""
+
+    current_node: str = ""
+    """The node of the pod; it was scored as if the pod were not there."""
+
+    placed_hint: PlacedHint | None = None
+    """The placement hint with which the pod was created; None: unknown."""
+
+    policy: str = ""
+    demand: Resources = Resources()
+    """Expected usage, for the shortest window."""
+
+    demand_sources: dict[str, str] = {}
+    """By resource, the estimate source that was used."""
+
+    chain: list[str] = []
+    """The estimate sources, in order of precedence."""
+
+    windows_used: list[str] = []
+    """The windows that the policy uses, the most important first; empty for a policy that uses 24-hour profiles."""
+
+    level: Resources = Resources()
+    """The target load, 0..1."""
+
+    compensation: str = ""
+    """The mode: proportional, cliff, off."""
+
+    considered: int = 0
+    neutral: bool = False
+    """All nodes get the same score."""
+
+    why: str = ""
+    """Why it is neutral; empty if it is not."""
+
+    data_problem: str = ""
+    """Why the coverage is too low; empty when the load of enough nodes is known."""
+
+    nodes: list[NodeExplanation] = []
+    """By rank."""
+
+    rank_change: RankChange | None = None
+    """None with fewer than two nodes."""
+
+    notes: list[str] = []
+    """Remarks about the numbers."""
+
+    explained_at: float = 0.0
+
+
+EXPLAIN_REQUEST = ExplainRequest(node=IDLE_NODE)
+EXPLANATION = Explanation(policy="profile", considered=40, explained_at=NOW)

@@ -18,7 +18,10 @@ from equipoise.contracts.load.correction import (
     partial_lifetimes,
     share_measured,
 )
-from equipoise.contracts.messages.explanation import (
+from equipoise.contracts.messages.placement import GonePod, PlacedPod
+from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.score import (
     Correction,
     ExplainRequest,
     Explanation,
@@ -26,9 +29,6 @@ from equipoise.contracts.messages.explanation import (
     RankChange,
     WindowExplanation,
 )
-from equipoise.contracts.messages.placement import GonePod, PlacedPod
-from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.contracts.numeric import Array, Rows, np
 from equipoise.scorer.decisions.neutral_scores import neutral
