@@ -1,1 +1,0 @@
-"""Co-location: requested but idle resources, offered to pods of lower priority. Names are Koordinator's."""
