@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from equipoise.runtime.configuration.manifest_text import manifest_text
 from monitoring.alerts import ALERTS, Alert, Severity
 from monitoring.cases import EVALUATION_INTERVAL, INTERVAL, Case
 
@@ -121,18 +120,4 @@ all evictions at any time: `equipoise pause`.
 
 
 def to_yaml(document: Mapping[str, Any]) -> str:
-    return WRITTEN_BY + yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=1_000, allow_unicode=True)
-
-
-class _Dumper(yaml.SafeDumper):
-    """Multi-line expressions as blocks; equal annotations are written out, not as aliases."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _text)
+    return WRITTEN_BY + manifest_text(document, width=1_000)

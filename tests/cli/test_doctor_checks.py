@@ -51,6 +51,7 @@ from equipoise.runtime.kubernetes.client import (
 )
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
+from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.memory.kube import MemoryKube
@@ -210,6 +211,21 @@ async def test_the_use_of_scores_is_read_from_the_stream(bus: Bus) -> None:
     [finding] = await findings_of("extender", environment(bus=bus.settings("tap")))
     assert finding.state == "ok"
     assert "80% of 250 pods" in finding.message
+
+
+async def test_no_requests_are_a_warning_unless_the_configuration_enables_hints(bus: Bus) -> None:
+    now = SystemClock().now()
+    review = ClusterReview(since=now - 300, until=now, seen=300.0, nodes=3.0, scores=ScoresFollowed(requests=0))
+    async with open_bus(bus.settings("scorer"), "scorer", SystemClock(), None) as open_:
+        await open_.publish(cluster_review(int(now // 3_600), int(now)), review)
+    without = environment(bus=bus.settings("tap"))
+    scorer = msgspec.structs.replace(without.settings.scorer, hints=HintSettings(enabled=True))
+    enabled = msgspec.structs.replace(without.settings, scorer=scorer)
+
+    assert {"kube-scheduler": "warning"} == states(await findings_of("extender", without))
+    assert {"kube-scheduler": "ok"} == states(
+        await findings_of("extender", Environment(settings=enabled, clock=SystemClock(), kube=NOWHERE))
+    )
 
 
 # Prometheus and nodes

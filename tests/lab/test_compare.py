@@ -51,6 +51,12 @@ def test_the_configured_policy_keeps_its_settings() -> None:
     assert {"water_level": own, "profile": SINGLE_POLICIES["profile"](), STOCK: None} == found
 
 
+def test_every_plan_scores_the_requested_share_of_the_nodes() -> None:
+    found = plans(ComparisonRequest(percentage_of_nodes_to_score=30), Settings())
+
+    assert {30} == {plan.percentage_of_nodes_to_score for plan in found}
+
+
 def test_all_policies_include_the_configured_mix() -> None:
     mix = Mix(parts=(MixPart(policy=WaterLevel()),))
 

@@ -28,11 +28,12 @@ def replayed(
     seed: int = 1,
     placement: PlacementMode = "extender",
     settings: Settings | None = None,
+    percentage_of_nodes_to_score: int = 0,
 ) -> Run:
     scoring: ScoringPolicy | None = SINGLE_POLICIES[policy]() if policy in SINGLE_POLICIES else None
     plan = ReplayPlan(
         scenario=scenario, policy=policy, scoring=scoring, descheduler=descheduler, seed=seed, missing=0.0,
-        placement=placement, settings=settings or Settings(),
+        placement=placement, settings=settings or Settings(), percentage_of_nodes_to_score=percentage_of_nodes_to_score,
     )  # fmt: skip
     return Replay(trace, plan).run()
 
@@ -92,6 +93,17 @@ def test_hints_level_a_cluster() -> None:
 
     assert extender < hints < none / 2
     assert none == stock
+
+
+def test_a_large_cluster_is_more_level_if_all_nodes_are_scored() -> None:
+    """By default, 144 of 300 nodes are."""
+    trace = a_trace(nodes=300, curves=(DAYTIME, NIGHT), replicas=(150, 150))
+    some, every = (
+        replayed(trace, "fresh", "profile", percentage_of_nodes_to_score=percentage).figures.median_spread
+        for percentage in (0, 100)
+    )
+
+    assert every < some
 
 
 def test_the_greedy_reference_levels_better_than_the_stock_scheduler() -> None:

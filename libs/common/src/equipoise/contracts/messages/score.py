@@ -55,21 +55,6 @@ class ScoreDecision(Message, frozen=True, kw_only=True):
     """None: there is no second policy, or no node was scored."""
 
 
-SCORE_DECISION = ScoreDecision(
-    pod=POD_DEMAND,
-    policy="profile",
-    demand=USAGE,
-    demand_source="measured",
-    best=[
-        NodeScore(node=IDLE_NODE, score=88.0, extender_score=10),
-        NodeScore(node=HOT_NODE, score=12.5, extender_score=0),
-    ],
-    considered=40,
-    neutral=False,
-    decided_at=NOW + 1.2,
-)
-
-
 class ExplainRequest(Message, frozen=True, kw_only=True):
     """Request on `score.explain`: a pod by its name, any pod, or a node. It reserves nothing and changes nothing."""
 
@@ -243,3 +228,16 @@ class Explanation(Message, frozen=True, kw_only=True):
 
 EXPLAIN_REQUEST = ExplainRequest(node=IDLE_NODE)
 EXPLANATION = Explanation(policy="profile", considered=40, explained_at=NOW)
+SCORE_DECISION = ScoreDecision(
+    pod=POD_DEMAND,
+    policy="profile",
+    demand=USAGE,
+    demand_source="measured",
+    best=[
+        NodeScore(node=IDLE_NODE, score=88.0, extender_score=10),
+        NodeScore(node=HOT_NODE, score=12.5, extender_score=0),
+    ],
+    considered=40,
+    neutral=False,
+    decided_at=NOW + 1.2,
+)

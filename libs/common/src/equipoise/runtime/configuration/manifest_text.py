@@ -1,4 +1,4 @@
-"""Manifests as YAML for people: fields in their order, expressions of several lines as they are."""
+"""Manifests as YAML for people."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,11 +6,14 @@ from typing import Any
 import yaml
 
 
-def manifest_text(document: Mapping[str, Any]) -> str:
-    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=120)
+def manifest_text(document: Mapping[str, Any], *, width: int = 120) -> str:
+    """Fields in their order, expressions of several lines as they are. Longer lines than `width` are folded."""
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=width, allow_unicode=True)
 
 
 class _Dumper(yaml.SafeDumper):
+    """Equal values are written out, not as aliases."""
+
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
