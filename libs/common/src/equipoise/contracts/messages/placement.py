@@ -74,6 +74,10 @@ class PlacedPod(Value, frozen=True, kw_only=True):
 
     requests: Resources = Resources()
     limits: Resources = Resources()
+    reclaimed_requests: Resources = Resources()
+    """Of a pod of the bands mid and batch: what it asks for of its band (cores, bytes), in place of cpu and memory."""
+
+    reclaimed_limits: Resources = Resources()
     hint: PlacedHint | None = None
     """None: unknown. The collector knows it if it received the pod before it ran."""
     tolerations: tuple[Toleration, ...] = ()

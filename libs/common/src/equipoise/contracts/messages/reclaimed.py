@@ -1,0 +1,94 @@
+"""`reclaim.>`: what is idle on each node, and for how long."""
+
+from equipoise.contracts.colocation.bands import Band
+from equipoise.contracts.messages.example import GIB, HOT_NODE, NOW
+from equipoise.contracts.messages.message import Message, Value
+from equipoise.contracts.messages.resources import Resources
+
+
+class ReclaimedTerms(Value, frozen=True, kw_only=True):
+    """Of one resource (cores or bytes): reclaimed = capacity - margin - max(system, reserved) - high_priority."""
+
+    capacity: float
+    margin: float
+    """What lies above the threshold."""
+
+    system: float
+    """Usage outside pods."""
+
+    reserved: float
+    """Capacity minus allocatable, or the reservation of the node, whichever is more."""
+
+    high_priority: float
+    """Of pods that are neither of the bands batch nor free: usage, request or the higher, as the policy defines."""
+
+
+class ReclaimedBand(Value, frozen=True, kw_only=True):
+    """One band of a node."""
+
+    reclaimed: Resources = Resources()
+    """What the forecast leaves; unknown while the node is stale."""
+
+    offered: Resources = Resources()
+    """What the node's status contains, or would contain: never less than `requested`."""
+
+    requested: Resources = Resources()
+    """By the pods of this band that are bound to the node."""
+
+    hours: float = 0.0
+    """For how long it is expected to last; 0: it is what is idle now."""
+
+
+class ReclaimedNode(Message, frozen=True, kw_only=True):
+    """`reclaim.node.<node>`: what can be reclaimed on a node. Always complete."""
+
+    node: str
+    uid: str
+    evaluated_at: float
+    sampled_at: float | None = None
+    """Newest raw sample; None: the usage of the node is unknown."""
+
+    terms: dict[str, ReclaimedTerms] = {}
+    """By resource ("cpu", "memory"): of what is idle now."""
+
+    bands: dict[Band, ReclaimedBand] = {}
+    """Without "free" and "batch" nothing is known of the node."""
+
+    degraded: str = ""
+    """Why the amounts are older than they should be, or reduced; empty: they are not."""
+
+    written: bool = False
+    """Whether the node's status contains what is offered. False in observation, or when the write failed."""
+
+    epoch: int
+    sequence: int
+
+
+RECLAIMED_NODE = ReclaimedNode(
+    node=HOT_NODE,
+    uid="7b1c",
+    evaluated_at=NOW,
+    sampled_at=NOW - 6,
+    terms={
+        "cpu": ReclaimedTerms(capacity=8, margin=2.8, system=0.3, reserved=0, high_priority=3.1),
+        "memory": ReclaimedTerms(capacity=32 * GIB, margin=11.2 * GIB, system=GIB, reserved=0, high_priority=12 * GIB),
+    },
+    bands={
+        "mid": ReclaimedBand(
+            reclaimed=Resources(cpu=0.5, memory=6 * GIB),
+            offered=Resources(cpu=0.5, memory=6 * GIB),
+            requested=Resources(cpu=0, memory=0),
+            hours=24,
+        ),
+        "batch": ReclaimedBand(
+            reclaimed=Resources(cpu=1.2, memory=7 * GIB),
+            offered=Resources(cpu=1.2, memory=7 * GIB),
+            requested=Resources(cpu=1, memory=2 * GIB),
+            hours=6,
+        ),
+        "free": ReclaimedBand(reclaimed=Resources(cpu=1.8, memory=7.8 * GIB)),
+    },
+    written=True,
+    epoch=1_753_600_000_000,
+    sequence=7,
+)
