@@ -14,7 +14,7 @@ from charts.generator.template import Each, More, Node, Text, When, Yaml
 
 from equipoise.contracts.bus.subjects import SERVICES
 from equipoise.contracts.hints.policy import NAME as HINTS
-from equipoise.contracts.hints.policy import POLICY_KIND
+from equipoise.contracts.kubernetes.mutating_policy import POLICY_KIND
 
 NAMESPACE = "equipoise-system"
 RELEASE_NAMESPACE = Text("{{ $.Release.Namespace }}")

@@ -13,11 +13,12 @@ from equipoise.annotator.shell.hint_writer import FENCE, POLICY_PERIOD
 from equipoise.contracts.bus.subjects import placement_hint
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, workload_hints
-from equipoise.contracts.hints.policy import API_GROUP, NAME, POLICY_KIND
+from equipoise.contracts.hints.policy import NAME
+from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
 from equipoise.contracts.kubernetes.objects import Object, ObjectMeta
 from equipoise.contracts.messages.placement import PlacementHints, WeightedNodes, WorkloadHint
 from equipoise.runtime.kubernetes import fence
-from equipoise.runtime.kubernetes.client import HINTS, LEASES, hint_policies
+from equipoise.runtime.kubernetes.client import HINTS, LEASES, mutating_policies
 
 HINT = WorkloadHint(prefer=(WeightedNodes(weight=50, hostnames=("a", "b")),))
 OTHER = WorkloadHint(prefer=(WeightedNodes(weight=50, hostnames=("x", "y")),))
@@ -29,7 +30,7 @@ class HintWorld(World):
 
     def install(self, uid: str = "", versions: tuple[str, ...] = ("v1", "v1beta1")) -> None:
         self.kube.served = {(API_GROUP, POLICY_KIND): [*versions], (GROUP, KIND): ["v1alpha1"]}
-        self.kube.put(hint_policies(versions[0]), Object(metadata=ObjectMeta(name=NAME, uid=uid or "uid-policy")))
+        self.kube.put(mutating_policies(versions[0]), Object(metadata=ObjectMeta(name=NAME, uid=uid or "uid-policy")))
 
     async def computed(
         self, *namespaces: str, hint: WorkloadHint | None = HINT, ago: float = 0.0, replacing: bool = False
@@ -322,7 +323,7 @@ async def test_without_the_policy_nothing_is_written(world: HintWorld) -> None:
     """After it was created again, its new object owns the hints."""
     await world.begin(settings=WITH_HINTS)
     await world.computed()
-    world.kube.remove(hint_policies("v1"), NAME)
+    world.kube.remove(mutating_policies("v1"), NAME)
     await world.clock.advance(POLICY_PERIOD)
     await world.computed(hint=OTHER)
 

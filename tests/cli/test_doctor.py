@@ -440,6 +440,14 @@ def test_scores_are_used_or_not(advice: RecentAdvice, state: str, text: str) -> 
     assert text in found.message
 
 
+def test_a_kube_scheduler_without_requests_is_as_intended_if_hints_are_enabled() -> None:
+    """They need no entry in its configuration."""
+    advice = RecentAdvice(scores=[ScoresFollowed(requests=0)], placed=30)
+
+    assert "warning" == score_finding(advice).state
+    assert "ok" == score_finding(advice, hints=True).state
+
+
 @pytest.mark.parametrize(
     ("listen", "allowed", "found"), [("0.0.0.0:8888", True, 1), ("0.0.0.0:8888", False, 0), ("127.0.0.1:8888", True, 0)]
 )

@@ -12,7 +12,8 @@ from equipoise.cli.doctor.environment import Environment
 from equipoise.cli.service_settings import AllSettings
 from equipoise.cli.whole_objects import WholeObject
 from equipoise.contracts.hints.hints_object import Hint, HintsObject, HintTerm
-from equipoise.contracts.hints.policy import API_GROUP, POLICY_KIND, policy
+from equipoise.contracts.hints.policy import policy
+from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
 from equipoise.contracts.kubernetes.objects import ConfigMap, ObjectMeta
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube

@@ -13,10 +13,11 @@ from equipoise.cli.hints.run import NamespaceHints, namespace_hints, show
 from equipoise.cli.hints.state import hints_state, read_hints_state
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, stored_hints
-from equipoise.contracts.hints.policy import API_GROUP, HINTED, NAME, POLICY_KIND, UNSUPPORTED
+from equipoise.contracts.hints.policy import HINTED, NAME, UNSUPPORTED
+from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
 from equipoise.contracts.kubernetes.objects import Object, ObjectMeta, Pod, PodSpec
 from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
-from equipoise.runtime.kubernetes.client import hint_bindings, hint_policies
+from equipoise.runtime.kubernetes.client import mutating_bindings, mutating_policies
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -113,11 +114,11 @@ def kube_with(*installed: str) -> MemoryKube:
     """`installed`: kind, policy, binding."""
     kube = MemoryKube(SystemClock())
     kube.served = {(API_GROUP, POLICY_KIND): ["v1"]} | ({(GROUP, KIND): ["v1alpha1"]} if "kind" in installed else {})
-    policies = hint_policies("v1")
+    policies = mutating_policies("v1")
     if "policy" in installed:
         kube.put(policies, Object(metadata=ObjectMeta(name=NAME)))
     if "binding" in installed:
-        kube.put(hint_bindings("v1"), Object(metadata=ObjectMeta(name=NAME)))
+        kube.put(mutating_bindings("v1"), Object(metadata=ObjectMeta(name=NAME)))
     return kube
 
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.contracts.hints.hints_object import HintsObject, stored_hints, workload_hints
-from equipoise.contracts.hints.policy import API_VERSIONS, binding, policy, supported_version
+from equipoise.contracts.hints.policy import binding, policy
+from equipoise.contracts.kubernetes.mutating_policy import API_VERSIONS, supported_version
 from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
 from equipoise.runtime.kubernetes.hint_manifests import hint_manifests
 

@@ -26,7 +26,8 @@ from equipoise.cli.explain.pod_hint import read_pod_hint
 from equipoise.cli.hints.state import read_hints_state
 from equipoise.cli.service_settings import AllSettings
 from equipoise.contracts.bus.subjects import placement_hint
-from equipoise.contracts.hints.policy import API_GROUP, HINTED, NAME
+from equipoise.contracts.hints.policy import HINTED, NAME
+from equipoise.contracts.kubernetes.mutating_policy import API_GROUP
 from equipoise.contracts.messages.placement import PlacementHints, WeightedNodes, WorkloadHint
 from equipoise.runtime.configuration import Configuration, Kubernetes, Shared
 from equipoise.runtime.kubernetes.client import PODS, Kube

@@ -22,6 +22,13 @@ def test_the_searched_share_is_smaller_in_larger_clusters(nodes: int, found: int
     assert found == feasible_nodes_to_find(nodes)
 
 
+@pytest.mark.parametrize(("percentage", "found"), [(1, 100), (20, 200), (100, 1_000)])
+def test_the_searched_share_is_the_configured_one_and_at_least_a_hundred_nodes(percentage: int, found: int) -> None:
+    scheduler = StockScheduler(percentage_of_nodes_to_score=percentage)
+
+    assert found == len(scheduler.candidates(Placements(some_nodes(1_000)), a_template()))
+
+
 def test_each_search_starts_where_the_previous_one_ended() -> None:
     """At the first feasible node above the limit, and continues with the first node after the last."""
     placements = Placements(some_nodes(300))

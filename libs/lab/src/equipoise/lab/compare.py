@@ -28,6 +28,7 @@ class ComparisonRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Seeds of the order of arrivals."""
 
     weight: int = 5
+    percentage_of_nodes_to_score: int = 0
     forecast: ForecastSource = "profile"
 
 
@@ -73,6 +74,7 @@ def plans(request: ComparisonRequest, settings: Settings) -> list[ReplayPlan]:
                         descheduler=descheduler,
                         seed=seed,
                         weight=request.weight,
+                        percentage_of_nodes_to_score=request.percentage_of_nodes_to_score,
                         forecast=request.forecast,
                         settings=settings,
                     )

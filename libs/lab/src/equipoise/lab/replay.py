@@ -81,6 +81,9 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     weight: int = 5
     """Weight of the extender entry."""
 
+    percentage_of_nodes_to_score: int = 0
+    """As in the configuration of kube-scheduler; 0: it depends on the number of nodes."""
+
     missing: float = 0.01
     """Share (0..1) of missing samples."""
 
@@ -173,11 +176,17 @@ class Replay:
         generator = random.Random(self._plan.seed)
         if self._plan.policy == GREEDY:
             return GreedyScheduler(self._trace, generator)
+        create = partial(
+            SimulatedScheduler,
+            self._trace,
+            generator,
+            percentage_of_nodes_to_score=self._plan.percentage_of_nodes_to_score,
+        )
         scoring, names = self._scoring, [node.name for node in self._trace.nodes]
         if self._hints is not None:
-            return SimulatedScheduler(self._trace, generator, preferred=self._hints.preferred)
+            return create(preferred=self._hints.preferred)
         if scoring is None or self._plan.placement == "none":
-            return SimulatedScheduler(self._trace, generator)
+            return create()
 
         def extender(pod: PodDemand, now: float) -> SimulatedExtender:
             def scores(rows: Rows) -> Ints:
@@ -192,7 +201,7 @@ class Replay:
             weight, max_score = self._plan.weight, settings.extender.max_score
             return SimulatedExtender(scores=scores, weight=weight, max_score=max_score)
 
-        return SimulatedScheduler(self._trace, generator, extender)
+        return create(extender)
 
     def _create_descheduler(self, settings: Settings, load: LoadSettings) -> SimulatedDescheduler:
         return SimulatedDescheduler(

@@ -26,13 +26,14 @@ class SimulatedScheduler:
         generator: random.Random,
         extender: Callable[[PodDemand, float], SimulatedExtender | None] = lambda pod, now: None,
         preferred: Callable[[PodDemand], Ints | None] = lambda pod: None,
+        percentage_of_nodes_to_score: int = 0,
     ) -> None:
         """`extender`: for a pod at a time; None: there is none.
 
         `preferred`: per node, what the preferred terms that a new pod was given add to the node; None: it has none.
         """
         self.placements = Placements(trace.nodes, trace.rules)
-        self._scheduler = StockScheduler()
+        self._scheduler = StockScheduler(percentage_of_nodes_to_score=percentage_of_nodes_to_score)
         self._generator = generator
         self._extender = extender
         self._preferred = preferred

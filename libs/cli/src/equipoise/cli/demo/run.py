@@ -42,7 +42,8 @@ from equipoise.cli.terminal import count
 from equipoise.cli.up.supervisor import Supervisor
 from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName
 from equipoise.contracts.hints.definition import GROUP, KIND, VERSION, definition
-from equipoise.contracts.hints.policy import API_VERSIONS, binding, policy
+from equipoise.contracts.hints.policy import binding, policy
+from equipoise.contracts.kubernetes.mutating_policy import API_VERSIONS
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.lab.formats import TraceError, load_trace
 from equipoise.lab.model.trace import Trace

@@ -8,8 +8,9 @@ import msgspec
 from equipoise.cli.terminal import count, duration
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject
-from equipoise.contracts.hints.policy import API_GROUP, NAME, POLICY_KIND, UNSUPPORTED, supported_version
-from equipoise.runtime.kubernetes.client import HINTS, Kube, KubeError, NotFound, hint_bindings, hint_policies
+from equipoise.contracts.hints.policy import NAME, UNSUPPORTED
+from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, supported_version
+from equipoise.runtime.kubernetes.client import HINTS, Kube, KubeError, NotFound, mutating_bindings, mutating_policies
 from equipoise.runtime.process.clock import Clock
 
 
@@ -49,8 +50,8 @@ async def read_hints_state(kube: Kube, clock: Clock) -> HintsState:
         if version is None:
             return HintsState(state="without effect", why=UNSUPPORTED)
         try:
-            await kube.get(hint_policies(version), NAME)
-            await kube.get(hint_bindings(version), NAME)
+            await kube.get(mutating_policies(version), NAME)
+            await kube.get(mutating_bindings(version), NAME)
         except NotFound:
             return HintsState(state="without effect", why=f"there is no {POLICY_KIND} {NAME}, or no binding of it")
         stored = await kube.list(HINTS)

@@ -99,6 +99,14 @@ def lab() -> None:
     "--weight", type=click.IntRange(1), default=5, show_default=True, help="Weight of the extender in kube-scheduler."
 )
 @click.option(
+    "--percentage-of-nodes-to-score",
+    type=click.IntRange(0, 100),
+    default=0,
+    show_default=True,
+    help="As in the configuration of kube-scheduler. 0: it depends on the number of nodes, at most half of "
+    "200 nodes or more.",
+)
+@click.option(
     "--forecast",
     type=click.Choice(FORECASTS),
     default="profile",

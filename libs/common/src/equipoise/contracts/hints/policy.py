@@ -4,16 +4,11 @@ It runs in the API server, without a webhook. A pod that it does not match, or f
 as its user wrote it.
 """
 
-from collections.abc import Collection
 from typing import Any
 
 from equipoise.contracts.hints.definition import GROUP, KIND, VERSION
+from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, REQUIREMENT
 
-API_GROUP = "admissionregistration.k8s.io"
-API_VERSIONS = ("v1", "v1beta1")
-"""Of the policy, the newest first: stable from Kubernetes 1.36 on; in 1.34 and 1.35 a beta that is off by default."""
-
-POLICY_KIND = "MutatingAdmissionPolicy"
 NAME = "equipoise-hints"
 """Of the policy, of its binding, and of the object with the hints in each namespace."""
 
@@ -103,7 +98,7 @@ _PATCHES = (
 
 
 def policy(version: str) -> dict[str, Any]:
-    """The manifest for the API servers that serve this version (of `API_VERSIONS`)."""
+    """The manifest for the API servers that serve this version (of `mutating_policy.API_VERSIONS`)."""
     return {
         "apiVersion": f"{API_GROUP}/{version}",
         "kind": POLICY_KIND,
@@ -141,15 +136,10 @@ def binding(version: str) -> dict[str, Any]:
     }
 
 
-def supported_version(served: Collection[str]) -> str | None:
-    """The newest version of the policy that an API server serves; None: it has no such policies."""
-    return next((version for version in API_VERSIONS if version in served), None)
-
-
 INSTALL = "apply k8s/hints (with Helm: set hints.enabled)"
 
 UNSUPPORTED = (
-    f"the API server has no {POLICY_KIND}: placement hints need Kubernetes 1.36, or 1.34 with the feature gate "
-    f"{POLICY_KIND} and --runtime-config={API_GROUP}/v1beta1=true. Older clusters can use the scheduler extender"
+    f"the API server has no {POLICY_KIND}: placement hints need {REQUIREMENT}. Older clusters can use the scheduler "
+    "extender"
 )
 """For people: why there can be no hints."""

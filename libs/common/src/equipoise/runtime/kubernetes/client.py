@@ -7,8 +7,8 @@ import msgspec
 
 from equipoise.contracts.hints.definition import GROUP, KIND, PLURAL, VERSION
 from equipoise.contracts.hints.hints_object import HintsObject
-from equipoise.contracts.hints.policy import API_GROUP, POLICY_KIND
 from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
 
 T = TypeVar("T", bound=objects.Object)
 
@@ -92,18 +92,18 @@ WORKLOAD_RESOURCES: Mapping[tuple[str, str], Resource[objects.WorkloadObject]] =
 }  # fmt: skip
 
 
-def hint_policies(version: str) -> Resource[objects.Object]:
-    """The kind of the policy that adds placement hints, in a version that the API server has."""
+def mutating_policies(version: str) -> Resource[objects.Object]:
+    """MutatingAdmissionPolicies, in a version that the API server serves."""
     return Resource(
         group=API_GROUP, version=version, plural="mutatingadmissionpolicies", kind=POLICY_KIND, model=objects.Object,
         namespaced=False,
     )  # fmt: skip
 
 
-def hint_bindings(version: str) -> Resource[objects.Object]:
-    """The kind of its binding."""
+def mutating_bindings(version: str) -> Resource[objects.Object]:
+    """Their bindings."""
     return msgspec.structs.replace(
-        hint_policies(version), plural="mutatingadmissionpolicybindings", kind=f"{POLICY_KIND}Binding"
+        mutating_policies(version), plural="mutatingadmissionpolicybindings", kind=f"{POLICY_KIND}Binding"
     )
 
 

@@ -6,12 +6,11 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from equipoise.contracts.hints.definition import definition
-from equipoise.contracts.hints.policy import API_VERSIONS, binding, policy
+from equipoise.contracts.hints.policy import binding, policy
+from equipoise.contracts.kubernetes.mutating_policy import API_VERSIONS
+from equipoise.runtime.configuration.manifest_text import manifest_text
 
 _HEADER = """\
 # Made from equipoise.contracts.hints by equipoise.runtime.kubernetes.hint_manifests: do not edit.
@@ -22,9 +21,9 @@ NEWEST = API_VERSIONS[0]
 def hint_manifests() -> Mapping[str, str]:
     """Text by file name."""
     return {
-        "definition.yaml": _HEADER + _text(definition()),
+        "definition.yaml": _HEADER + manifest_text(definition()),
         **{
-            _file(version): _HEADER + _text(policy(version)) + "---\n" + _text(binding(version))
+            _file(version): _HEADER + manifest_text(policy(version)) + "---\n" + manifest_text(binding(version))
             for version in API_VERSIONS
         },
     }
@@ -32,24 +31,6 @@ def hint_manifests() -> Mapping[str, str]:
 
 def _file(version: str) -> str:
     return "policy.yaml" if version == NEWEST else f"policy-{version}.yaml"
-
-
-class _Dumper(yaml.SafeDumper):
-    """Expressions of several lines as they are; no aliases."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
-
-
-def _represent_text(dumper: _Dumper, text: str) -> yaml.Node:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-
-_Dumper.add_representer(str, _represent_text)
-
-
-def _text(document: Mapping[str, Any]) -> str:
-    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, width=120)
 
 
 def main() -> None:

@@ -22,14 +22,15 @@ from equipoise.annotator.shell.object_client import REQUEST_TIMEOUT, RETRY_PERIO
 from equipoise.annotator.shell.work_queue import ObjectQueue
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, stored_hints, workload_hints
-from equipoise.contracts.hints.policy import API_GROUP, INSTALL, NAME, POLICY_KIND, UNSUPPORTED, supported_version
+from equipoise.contracts.hints.policy import INSTALL, NAME, UNSUPPORTED
+from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, supported_version
 from equipoise.contracts.kubernetes.objects import ObjectMeta, OwnerReference
 from equipoise.contracts.messages.placement import PlacementHints, WorkloadHint
 from equipoise.runtime.async_tools.batching import in_batches
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.async_tools.rate_limiter import RateLimiter
 from equipoise.runtime.bus import Delivery
-from equipoise.runtime.kubernetes.client import HINTS, Conflict, Forbidden, KubeError, NotFound, hint_policies
+from equipoise.runtime.kubernetes.client import HINTS, Conflict, Forbidden, KubeError, NotFound, mutating_policies
 from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
 from equipoise.runtime.process.lifecycle import Runtime
 
@@ -228,7 +229,7 @@ class HintWriter:
         if not await self._kube.served_versions(GROUP, KIND):
             return None, f"the API server does not know the kind {KIND}: {INSTALL}"
         try:
-            found = await self._kube.get(hint_policies(version), NAME)
+            found = await self._kube.get(mutating_policies(version), NAME)
         except NotFound:
             return None, f"there is no {POLICY_KIND} {NAME}, which would add the hints to pods: {INSTALL}"
         reference = OwnerReference(

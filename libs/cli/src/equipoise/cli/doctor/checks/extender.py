@@ -52,7 +52,7 @@ class RecentAdvice(msgspec.Struct, frozen=True, kw_only=True):
 
 async def extender(environment: Environment) -> list[Finding]:
     try:
-        finding = score_finding(await _recent_advice(environment))
+        finding = score_finding(await _recent_advice(environment), hints=environment.settings.scorer.hints.enabled)
     except NotPermitted as error:
         finding = Finding("unknown", SUBJECT, str(error), "use the user tap: --user tap --password-file FILE")
     except BusError as error:
@@ -87,13 +87,17 @@ async def _recent_advice(environment: Environment) -> RecentAdvice:
     return RecentAdvice(scores=scores, placed=placed)
 
 
-def score_finding(advice: RecentAdvice) -> Finding:
-    """Whether scores are requested and used."""
+def score_finding(advice: RecentAdvice, *, hints: bool = False) -> Finding:
+    """Whether scores are requested and used. `hints`: placement hints are enabled, which need no requests."""
     if not advice.scores:
         message = "no scorer has published the number of its requests in the last 15 minutes"
         fix = "check that a scorer is running and ready (/readyz); it publishes every five minutes"
         return Finding("unknown", SUBJECT, message, fix)
     requests = max(scores.requests for scores in advice.scores)
+    if not requests and hints:
+        return Finding(
+            "ok", SUBJECT, "it sends no requests to the scorers; placement hints are enabled, which need none"
+        )
     if not requests:
         placed = f", although {advice.placed} pods were placed" if advice.placed else ""
         message = f"it has sent no request to the running scorers{placed}: scores are not used"

@@ -13,17 +13,8 @@ from equipoise.cli.terminal import count, duration
 from equipoise.cli.whole_objects import WholeObject, whole
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject
-from equipoise.contracts.hints.policy import (
-    API_GROUP,
-    HINTED,
-    INSTALL,
-    NAME,
-    POLICY_KIND,
-    SWITCH,
-    UNSUPPORTED,
-    policy,
-    supported_version,
-)
+from equipoise.contracts.hints.policy import HINTED, INSTALL, NAME, SWITCH, UNSUPPORTED, policy
+from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, supported_version
 from equipoise.contracts.kubernetes.objects import ConfigMap, ObjectMeta, OwnerReference
 from equipoise.runtime.kubernetes.client import (
     CONFIG_MAPS,
@@ -33,8 +24,8 @@ from equipoise.runtime.kubernetes.client import (
     Kube,
     KubeError,
     NotFound,
-    hint_bindings,
-    hint_policies,
+    mutating_bindings,
+    mutating_policies,
 )
 
 SUBJECT = "placement hints"
@@ -52,7 +43,7 @@ async def hints(environment: Environment) -> list[Finding]:
         version = supported_version(await kube.served_versions(API_GROUP, POLICY_KIND))
         if version is None:
             return [Finding("error", SUBJECT, UNSUPPORTED)] if enabled else [_NOT_USED]
-        resource = whole(hint_policies(version))
+        resource = whole(mutating_policies(version))
         try:
             installed = await kube.get(resource, NAME)
         except NotFound:
@@ -60,7 +51,7 @@ async def hints(environment: Environment) -> list[Finding]:
                 return [_NOT_USED]
             return [Finding("error", SUBJECT, f"there is no {POLICY_KIND} {NAME}: pods get no hints", INSTALL)]
         try:
-            await kube.get(hint_bindings(version), NAME)
+            await kube.get(mutating_bindings(version), NAME)
         except NotFound:
             return [Finding("error", SUBJECT, f"the policy {NAME} has no binding: pods get no hints", INSTALL)]
         if not await kube.served_versions(GROUP, KIND):

@@ -12,7 +12,8 @@ from equipoise.collector.decisions.sharding import lease_name
 from equipoise.collector.settings import MAX_SHARDS, WHOLE_CLUSTER
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.contracts.eviction.approval import APPROVAL_ROLE
-from equipoise.contracts.hints.policy import API_GROUP, NAME
+from equipoise.contracts.hints.policy import NAME
+from equipoise.contracts.kubernetes.mutating_policy import API_GROUP
 from equipoise.contracts.kubernetes.objects import AccessReview, AccessReviewSpec, ResourceAttributes
 from equipoise.runtime.kubernetes.client import (
     ACCESS_REVIEWS,

@@ -44,18 +44,19 @@ class SimulatedExtender(msgspec.Struct, frozen=True, kw_only=True):
     """The highest possible score: 10 for the extenders of kube-scheduler."""
 
 
-def feasible_nodes_to_find(nodes: int) -> int:
-    """Number of feasible nodes that ends the search, of `nodes` in total (percentageOfNodesToScore 0)."""
+def feasible_nodes_to_find(nodes: int, percentage: int = 0) -> int:
+    """Number of feasible nodes that ends the search, of `nodes` in total. `percentage`: percentageOfNodesToScore."""
     if nodes < 100:
         return nodes
-    return max(100, nodes * max(5, 50 - nodes // 125) // 100)
+    return max(100, nodes * (percentage or max(5, 50 - nodes // 125)) // 100)
 
 
 class StockScheduler:
     """kube-scheduler with its default plugins. Its only state is the node at which the next search starts."""
 
-    def __init__(self, fit: FitScore | None = None) -> None:
+    def __init__(self, fit: FitScore | None = None, percentage_of_nodes_to_score: int = 0) -> None:
         self.fit = fit or FitScore()
+        self.percentage = percentage_of_nodes_to_score
         self.next_start = 0
         """Index of the node at which the next search starts."""
 
@@ -64,7 +65,7 @@ class StockScheduler:
         order: Rows = placements.feasible(template).nonzero()[0]
         if split := int(order.searchsorted(self.next_start)):
             order = np.concatenate((order[split:], order[:split]))
-        limit = feasible_nodes_to_find(len(placements))
+        limit = feasible_nodes_to_find(len(placements), self.percentage)
         if len(order) > limit:
             # The search ends at the first feasible node above the limit; otherwise it examines all nodes.
             self.next_start = int(order[limit])

@@ -1,0 +1,19 @@
+"""MutatingAdmissionPolicy: the API server itself changes new objects, without a webhook."""
+
+from collections.abc import Collection
+
+API_GROUP = "admissionregistration.k8s.io"
+API_VERSIONS = ("v1", "v1beta1")
+"""Of the policy, the newest first: stable from Kubernetes 1.36 on; in 1.34 and 1.35 a beta that is off by default."""
+
+POLICY_KIND = "MutatingAdmissionPolicy"
+
+REQUIREMENT = (
+    f"Kubernetes 1.36, or 1.34 with the feature gate {POLICY_KIND} and --runtime-config={API_GROUP}/v1beta1=true"
+)
+"""For people: which API servers have it."""
+
+
+def supported_version(served: Collection[str]) -> str | None:
+    """The newest version of the policy that an API server serves; None: it has no such policies."""
+    return next((version for version in API_VERSIONS if version in served), None)
