@@ -38,7 +38,8 @@ def test_the_permission_file_is_the_generated_one() -> None:
 
 async def test_nats_takes_passwords_literally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It parses the values of its variables: a password must be neither cut off nor become a number."""
-    passwords = dict(zip(STANDARD_USERS, ["abc#def", "12345", "true", "10k", 'a"b\\c', "a: b, {c", "$2y$HOME"], strict=True))
+    texts = ["abc#def", "12345", "true", "10k", 'a"b\\c', "a: b, {c", "$2y$HOME"]
+    passwords = dict(zip(STANDARD_USERS, texts, strict=True))
     for name, value in base_programs(base_documents())["nats"].environment.items():
         user = next(user for user in STANDARD_USERS if user.upper() in name)
         monkeypatch.setenv(name, value.replace(f"secret:{user}", passwords[user]))
