@@ -11,7 +11,7 @@ from deployment.base import ROOT
 from deployment.certificates import SERVER_FILES
 from deployment.programs import KUBECONFIG, VOLUME, Program, health_of
 
-from equipoise.runtime.bus.permissions import USERS
+from equipoise.runtime.bus.permissions import STANDARD_USERS
 
 COMPOSE = ROOT / "docker-compose.yml"
 
@@ -58,7 +58,7 @@ def _program(name: str, service: Mapping[str, Any], secrets: Mapping[str, Any], 
 def _environment(service: Mapping[str, Any]) -> dict[str, str]:
     values = {key: str(value) for key, value in service.get("environment", {}).items()}
     if service.get("env_file") == "secrets/nats.env":  # created as in docs/operations.md
-        values |= {f"EQUIPOISE_{user.upper()}_PASSWORD": f"'secret:{user}'" for user in USERS}
+        values |= {f"EQUIPOISE_{user.upper()}_PASSWORD": f"'secret:{user}'" for user in STANDARD_USERS}
     return values
 
 

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from equipoise.cli.main import EXTRAS
-from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.contracts.bus.subjects import ALL_SERVICES
 
 MOST_MEGABYTES = 80
 
@@ -78,7 +78,7 @@ for package in packages:
 from equipoise.cli.main import main
 main(["config", "defaults"])
 """
-    packages = [f"equipoise.{name}" for name in ("contracts", "runtime", *SERVICES, "cli")]
+    packages = [f"equipoise.{name}" for name in ("contracts", "runtime", *ALL_SERVICES, "cli")]
     extras = [f"equipoise.cli.{command}." for command in EXTRAS]
     result = subprocess.run(
         [sys.executable, "-c", script, json.dumps([packages, extras])],
@@ -92,7 +92,7 @@ main(["config", "defaults"])
     assert "policy:\n" in result.stdout
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", ALL_SERVICES)
 def test_a_service_imports_numpy_at_its_start_if_it_computes_with_it(service: str) -> None:
     """Not during the first request, which would be answered late; and the others save its memory."""
     script = f"import sys, equipoise.{service}.__main__; print('numpy' in sys.modules)"

@@ -21,7 +21,7 @@ from equipoise.cli.certificates.issue import make_certificates
 from equipoise.cli.certificates.purposes import EXTENDER, NATS
 from equipoise.cli.service_settings import SERVICE_SETTINGS, all_settings
 from equipoise.contracts.bus.subjects import SERVICES
-from equipoise.runtime.bus.permissions import USERS, permission_file
+from equipoise.runtime.bus.permissions import STANDARD_USERS, permission_file
 from equipoise.runtime.bus.tls import TlsClient
 from equipoise.runtime.configuration import read_document, validate_document
 from equipoise.runtime.process.clock import SystemClock
@@ -32,15 +32,16 @@ FILES = sorted([*(ROOT / "k8s").rglob("*.*"), COMPOSE, ROOT / "Dockerfile"])
 
 def test_the_permission_file_is_the_generated_one() -> None:
     """k8s/base/permissions.conf is what `python -m equipoise.runtime.bus.permissions` prints."""
-    generated = permission_file({user: f"$EQUIPOISE_{user.upper()}_PASSWORD" for user in USERS})
+    generated = permission_file({user: f"$EQUIPOISE_{user.upper()}_PASSWORD" for user in STANDARD_USERS})
     assert (BASE / "permissions.conf").read_text() == generated
 
 
 async def test_nats_takes_passwords_literally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It parses the values of its variables: a password must be neither cut off nor become a number."""
-    passwords = dict(zip(USERS, ["abc#def", "12345", "true", "10k", 'a"b\\c', "a: b, {c", "$2y$HOME"], strict=True))
+    texts = ["abc#def", "12345", "true", "10k", 'a"b\\c', "a: b, {c", "$2y$HOME"]
+    passwords = dict(zip(STANDARD_USERS, texts, strict=True))
     for name, value in base_programs(base_documents())["nats"].environment.items():
-        user = next(user for user in USERS if user.upper() in name)
+        user = next(user for user in STANDARD_USERS if user.upper() in name)
         monkeypatch.setenv(name, value.replace(f"secret:{user}", passwords[user]))
     world = NatsWorld(tmp_path, (BASE / "permissions.conf").read_text())
     await world.start()

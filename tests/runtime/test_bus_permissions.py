@@ -13,7 +13,7 @@ from bus_worlds import PATIENCE, NatsWorld, Received
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.channels import CHANNELS, Channel
 from equipoise.contracts.bus.streams import STREAMS, stream_of
-from equipoise.contracts.bus.subjects import SERVICES, ServiceName
+from equipoise.contracts.bus.subjects import ALL_SERVICES, ServiceName
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.runtime.bus import AlreadyQueued, BusError, Endpoint, NotPermitted, connect
@@ -76,17 +76,17 @@ async def may(asking: Awaitable[object]) -> bool:
     return True
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", ALL_SERVICES)
 async def test_a_service_can_publish_on_its_own_channels_and_no_other(users: Users, service: ServiceName) -> None:
     """Each service is let to publish exactly the channels that the table gives it, health only its own."""
     async with users.bus(service) as bus:
         allowed = {c.pattern for c in CHANNELS if await may(bus.publish(a_subject(c, service), Anything()))}
         assert allowed == {channel.pattern for channel in CHANNELS if service in channel.publishers}
-        for other in SERVICES:
+        for other in ALL_SERVICES:
             assert await may(bus.publish(subjects.health(other, "x"), Anything())) == (other == service)
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", ALL_SERVICES)
 async def test_a_service_can_subscribe_to_its_own_channels_and_no_other(users: Users, service: ServiceName) -> None:
     """Each service is let to subscribe and to follow exactly the channels that the table gives it."""
     async with users.bus(service) as bus:
@@ -104,7 +104,7 @@ async def test_a_service_can_subscribe_to_its_own_channels_and_no_other(users: U
         assert followed == {channel.pattern for channel in kept if service in channel.subscribers}
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", ALL_SERVICES)
 async def test_a_service_cannot_reach_around_the_table(users: Users, service: ServiceName) -> None:
     """No wildcard, foreign inbox, stream administration or raw read gets a service what the table does not give."""
     others = [other for other in USERS if other != service]

@@ -17,7 +17,7 @@ from nats.aio.msg import Msg
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.channels import CHANNELS, Channel
 from equipoise.contracts.bus.streams import STREAMS, stream_of
-from equipoise.contracts.bus.subjects import SCORE_EXPLAIN, SERVICES, ServiceName, matches
+from equipoise.contracts.bus.subjects import ALL_SERVICES, SCORE_EXPLAIN, ServiceName, matches
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.runtime.bus import Bus, Endpoint, NoResponders
@@ -74,7 +74,7 @@ class Server:
 
     async def publish_everywhere(self, name: str) -> None:
         """One message on every channel, by the service that may publish it."""
-        for service in SERVICES:
+        for service in ALL_SERVICES:
             async with self.bus(service) as bus:
                 for channel in CHANNELS:
                     if service in channel.publishers:
@@ -144,14 +144,14 @@ async def test_no_request_of_the_tap_changes_a_stream(server: Server) -> None:
         assert await server.states() == before
 
 
-@pytest.mark.parametrize("user", SERVICES)
+@pytest.mark.parametrize("user", ALL_SERVICES)
 async def test_what_a_service_redirects_is_skipped_by_all_subscribers(server: Server, user: ServiceName) -> None:
     """Subscribers of last values, of new messages and of the work queue receive only what was published to them."""
     received: list[tuple[Channel, Received[Anything]]] = []
     await server.publish_everywhere("honest")
     async with AsyncExitStack() as stack, asyncio.TaskGroup() as tasks:
         working = []
-        for service in SERVICES:
+        for service in ALL_SERVICES:
             bus = await stack.enter_async_context(server.bus(service))
             for channel in CHANNELS:
                 for subscribe in subscriptions(bus, channel, service):
@@ -172,7 +172,7 @@ async def test_what_a_service_redirects_is_skipped_by_all_subscribers(server: Se
             task.cancel()
     for channel, those in received:
         expected = {
-            literal(channel.pattern, name, service) for name in ("honest", "end") for service in ("", *SERVICES)
+            literal(channel.pattern, name, service) for name in ("honest", "end") for service in ("", *ALL_SERVICES)
         }
         assert {delivery.subject for delivery in those.deliveries} <= expected, channel.pattern
 
@@ -238,7 +238,7 @@ async def test_a_connection_without_a_user_is_refused(server: Server) -> None:
 async def test_a_consumer_that_a_service_creates_does_not_outlast_it(server: Server) -> None:
     """A stream has at most 1,000: durable ones of a stolen password would keep all services from reading it."""
     readable = [(c.pattern, stream) for c in CHANNELS if (stream := stream_of(c.pattern)) and not stream.work_queue]
-    for user in SERVICES:
+    for user in ALL_SERVICES:
         async with await server.client(user) as client:
             for pattern, stream in readable:
                 subject = f"$JS.API.CONSUMER.CREATE.{stream.name}.squatter.{pattern}"

@@ -12,6 +12,7 @@ from equipoise.collector.settings import CollectorSettings
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.settings import Section
 from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.reclaimer.settings import ReclaimerSettings
 from equipoise.runtime.configuration import Shared, read_document, read_sections
 from equipoise.scorer.settings import ScorerSettings
 
@@ -21,6 +22,7 @@ SERVICE_SETTINGS: Mapping[ServiceName, type[Section]] = {
     "scorer": ScorerSettings,
     "descheduler": DeschedulerSettings,
     "binder": BinderSettings,
+    "reclaimer": ReclaimerSettings,
 }
 
 
@@ -33,6 +35,7 @@ class AllSettings(msgspec.Struct, frozen=True, kw_only=True):
     scorer: ScorerSettings = ScorerSettings()
     descheduler: DeschedulerSettings = DeschedulerSettings()
     binder: BinderSettings = BinderSettings()
+    reclaimer: ReclaimerSettings = ReclaimerSettings()
 
 
 def read_file(configuration: Path | None) -> dict[str, Any]:

@@ -30,7 +30,6 @@ from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shell.hint_writer import HintWriter
 from equipoise.annotator.shell.membership import Membership
 from equipoise.annotator.shell.object_client import RESOURCES, RETRY_PERIOD, ObjectClient
-from equipoise.annotator.shell.rate_limiter import RateLimiter
 from equipoise.annotator.shell.work_queue import ObjectQueue
 from equipoise.annotator.state.clock_skew import ClockSkews
 from equipoise.annotator.state.crane_hot_values import HotValues, PlacedTimes
@@ -44,6 +43,7 @@ from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.placement import PlacementHints
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, in_batches
+from equipoise.runtime.async_tools.rate_limiter import RateLimiter
 from equipoise.runtime.bus import BusError, Delivery
 from equipoise.runtime.kubernetes.client import LEASES, Conflict, KubeError, NotFound
 from equipoise.runtime.kubernetes.fence import PROBE, until_fenced

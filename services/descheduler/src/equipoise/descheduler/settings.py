@@ -5,9 +5,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LoadSettings, Section, Thresholds
+from equipoise.contracts.configuration.settings import LeaderElection, LoadSettings, Section, Thresholds
 from equipoise.contracts.eviction.protection import REPLACING_KINDS, Rules
-from equipoise.contracts.messages.lease import LONGEST_LEASE
 from equipoise.contracts.messages.message import converted
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
 from equipoise.descheduler.decisions.strategies import AnyStrategy, name_of
@@ -21,18 +20,6 @@ Count = Annotated[int, Meta(ge=1)]
 
 WATCHABLE_WORKLOADS = frozenset(kind for _, kind in REPLACING_KINDS)
 """Kinds of workloads whose replicas can be counted."""
-
-
-class LeaderElection(Section, frozen=True, kw_only=True):
-    """One descheduler leads; the others only watch. Seconds, as for every Lease."""
-
-    lease_duration: Annotated[float, Meta(gt=0, le=LONGEST_LEASE)] = 15.0
-    renew_deadline: Annotated[float, Meta(gt=0)] = 10.0
-    retry_period: Annotated[float, Meta(gt=0)] = 2.0
-
-    def __post_init__(self) -> None:
-        if not 1.2 * self.retry_period < self.renew_deadline < self.lease_duration:
-            raise ValueError("1.2 × retryPeriod must be less than renewDeadline, and that less than leaseDuration")
 
 
 class DeschedulerSettings(Section, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ import yaml
 
 from equipoise.contracts.bus.channels import CHANNELS, Channel
 from equipoise.contracts.bus.streams import Stream, stream_of
-from equipoise.contracts.bus.subjects import PREFIX, SERVICES
+from equipoise.contracts.bus.subjects import ALL_SERVICES, PREFIX
 from equipoise.contracts.configuration.field_docs import field_docstrings
 
 Document = dict[str, Any]
@@ -46,7 +46,7 @@ def asyncapi(version: str) -> Document:
             "version": version,
             "description": " ".join(DESCRIPTION.split()),
             "license": {"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0.html"},
-            "tags": [{"name": service} for service in SERVICES],
+            "tags": [{"name": service} for service in ALL_SERVICES],
         },
         "defaultContentType": "application/json",
         "servers": {

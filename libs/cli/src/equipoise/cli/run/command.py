@@ -6,11 +6,11 @@ from pathlib import Path
 import click
 
 from equipoise.cli.options import configuration_option
-from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.contracts.bus.subjects import ALL_SERVICES
 
 
 @click.command()
-@click.argument("service", type=click.Choice(SERVICES))
+@click.argument("service", type=click.Choice(ALL_SERVICES))
 @configuration_option()
 def run(service: str, configuration: Path | None) -> None:
     """Run one service in this process."""

@@ -3,7 +3,7 @@
 import msgspec
 
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.bus.subjects import PLAN_PREVIEW, PREFIX, SCORE_EXPLAIN, SERVICES, ServiceName, matches
+from equipoise.contracts.bus.subjects import ALL_SERVICES, PLAN_PREVIEW, PREFIX, SCORE_EXPLAIN, ServiceName, matches
 from equipoise.contracts.messages.advice import CLUSTER_REVIEW, PLACEMENT_ADVICE
 from equipoise.contracts.messages.annotation import ANNOTATION_WRITTEN
 from equipoise.contracts.messages.descheduling import DESCHEDULE_DECISION
@@ -13,6 +13,7 @@ from equipoise.contracts.messages.health import HEARTBEAT
 from equipoise.contracts.messages.message import type_name
 from equipoise.contracts.messages.placement import NODE_PLACEMENT, PLACEMENT_HINTS
 from equipoise.contracts.messages.plan import PLAN_REQUEST, PLAN_RESPONSE
+from equipoise.contracts.messages.reclaimed import RECLAIMED_NODE
 from equipoise.contracts.messages.score import EXPLAIN_REQUEST, EXPLANATION, SCORE_DECISION
 from equipoise.contracts.messages.utilization import NODE_UTILIZATION, UTILIZATION_CYCLE, WORKLOAD_UTILIZATION
 
@@ -56,28 +57,28 @@ CHANNELS: tuple[Channel, ...] = (
         tokens=("node",),
         example=(subjects.node_utilization(HOT_NODE), NODE_UTILIZATION),
         publishers=("collector",),
-        subscribers=("annotator", "scorer", "descheduler", "binder"),
+        subscribers=("annotator", "scorer", "descheduler", "binder", "reclaimer"),
     ),
     Channel(
         pattern=f"{PREFIX}.utilization.workload.*.*.*",
         tokens=("key", "namespace", "name"),
         example=(subjects.workload_utilization(WORKLOAD), WORKLOAD_UTILIZATION),
         publishers=("collector",),
-        subscribers=("annotator", "scorer", "descheduler"),
+        subscribers=("annotator", "scorer", "descheduler", "reclaimer"),
     ),
     Channel(
         pattern=f"{PREFIX}.utilization.cycle.*",
         tokens=("shard",),
         example=(subjects.utilization_cycle("all"), UTILIZATION_CYCLE),
         publishers=("collector",),
-        subscribers=("collector", "annotator", "scorer", "descheduler", "binder"),
+        subscribers=("collector", "annotator", "scorer", "descheduler", "binder", "reclaimer"),
     ),
     Channel(
         pattern=f"{PREFIX}.placement.node.*",
         tokens=("node",),
         example=(subjects.node_placement(HOT_NODE), NODE_PLACEMENT),
         publishers=("collector",),
-        subscribers=("collector", "annotator", "scorer", "descheduler", "binder"),
+        subscribers=("collector", "annotator", "scorer", "descheduler", "binder", "reclaimer"),
     ),
     Channel(
         pattern=f"{PREFIX}.placement.hint.*",
@@ -85,6 +86,13 @@ CHANNELS: tuple[Channel, ...] = (
         example=(subjects.placement_hint(PLACEMENT_HINTS.namespace), PLACEMENT_HINTS),
         publishers=("scorer",),
         subscribers=("annotator",),
+    ),
+    Channel(
+        pattern=f"{PREFIX}.reclaim.node.*",
+        tokens=("node",),
+        example=(subjects.reclaimed_node(HOT_NODE), RECLAIMED_NODE),
+        publishers=("reclaimer",),
+        subscribers=("reclaimer", "scorer", "descheduler"),
     ),
     Channel(
         pattern=f"{PREFIX}.eviction.intent.*.*",
@@ -149,7 +157,7 @@ CHANNELS: tuple[Channel, ...] = (
         pattern=f"{PREFIX}.health.*.*",
         tokens=("service", "id"),
         example=(subjects.health("descheduler", DESCHEDULER), HEARTBEAT),
-        publishers=SERVICES,
+        publishers=ALL_SERVICES,
         subscribers=("collector", "scorer", "descheduler"),
     ),
 )

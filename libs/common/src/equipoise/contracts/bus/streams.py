@@ -48,6 +48,14 @@ STREAMS: tuple[Stream, ...] = (
         max_bytes=512 * 2**20,
     ),
     Stream(
+        name="EQUIPOISE_RECLAIM",
+        subjects=(f"{PREFIX}.reclaim.>",),
+        last_per_subject=True,
+        open_to_users=True,
+        max_age=86_400,  # a reclaimer that starts reads from them the usage of the last day
+        max_bytes=64 * 2**20,
+    ),
+    Stream(
         name="EQUIPOISE_INTENT",
         subjects=(f"{PREFIX}.eviction.intent.>",),
         work_queue=True,

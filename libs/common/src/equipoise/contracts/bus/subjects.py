@@ -6,8 +6,14 @@ from equipoise.contracts.kubernetes.workload import Workload
 
 PREFIX = "equipoise"
 
-ServiceName = Literal["collector", "annotator", "scorer", "descheduler", "binder"]
+ServiceName = Literal["collector", "annotator", "scorer", "descheduler", "binder", "reclaimer"]
 SERVICES: tuple[ServiceName, ...] = ("collector", "annotator", "scorer", "descheduler", "binder")
+"""Of every installation."""
+
+OPTIONAL_SERVICES: tuple[ServiceName, ...] = ("reclaimer",)
+"""Run only where they are enabled (`reclaimer.enabled`)."""
+
+ALL_SERVICES: tuple[ServiceName, ...] = (*SERVICES, *OPTIONAL_SERVICES)
 
 SCORE_EXPLAIN = f"{PREFIX}.score.explain"
 PLAN_PREVIEW = f"{PREFIX}.plan.preview"
@@ -41,6 +47,10 @@ def node_placement(node: str) -> str:
 
 def placement_hint(namespace: str) -> str:
     return subject("placement", "hint", namespace)
+
+
+def reclaimed_node(node: str) -> str:
+    return subject("reclaim", "node", node)
 
 
 def eviction_intent(namespace: str, pod: str) -> str:

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.messages.lease import LONGEST_LEASE
 
 Percent = Annotated[float, Meta(ge=0, le=100)]
 """0..100."""
@@ -18,6 +19,18 @@ class Section(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True, omit_defaults=False
 ):
     """A part of the configuration: unknown fields are errors, so that a misspelled one is never ignored."""
+
+
+class LeaderElection(Section, frozen=True, kw_only=True):
+    """One replica leads; the others only watch. Seconds, as for every Lease."""
+
+    lease_duration: Annotated[float, Meta(gt=0, le=LONGEST_LEASE)] = 15.0
+    renew_deadline: Annotated[float, Meta(gt=0)] = 10.0
+    retry_period: Annotated[float, Meta(gt=0)] = 2.0
+
+    def __post_init__(self) -> None:
+        if not 1.2 * self.retry_period < self.renew_deadline < self.lease_duration:
+            raise ValueError("1.2 × retryPeriod must be less than renewDeadline, and that less than leaseDuration")
 
 
 class Window(Section, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ A user may publish and subscribe to its channels, read the streams of what it su
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
@@ -13,10 +14,12 @@ import msgspec
 
 from equipoise.contracts.bus.channels import CHANNELS, Channel
 from equipoise.contracts.bus.streams import STREAMS, WORKERS, stream_of
-from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName, micro_name
+from equipoise.contracts.bus.subjects import ALL_SERVICES, OPTIONAL_SERVICES, PREFIX, ServiceName, micro_name
 
-User = Literal["setup", "collector", "annotator", "scorer", "descheduler", "binder", "tap"]
-USERS: tuple[User, ...] = ("setup", *SERVICES, "tap")
+User = Literal["setup", "collector", "annotator", "scorer", "descheduler", "binder", "reclaimer", "tap"]
+USERS: tuple[User, ...] = ("setup", *ALL_SERVICES, "tap")
+STANDARD_USERS = tuple(user for user in USERS if user not in OPTIONAL_SERVICES)
+"""Of every installation."""
 
 OWN_RIGHTS = "$SYS.REQ.USER.INFO"
 """Request to nats-server: the caller's own permissions."""
@@ -49,9 +52,10 @@ def permission_file(passwords: Mapping[User, str]) -> str:
     response to the tap can be published on a subject of the services.
 
     A password is plain, a bcrypt hash, or a variable of nats-server's environment (`$SCORER_PASSWORD`).
-    Raises KeyError when one is missing.
+    A service that is optional has no user without a password. Raises KeyError when another one is missing.
     """
-    users = "\n".join(_user(user, permissions_of(user), passwords[user]) for user in USERS if user != "tap")
+    services = (user for user in USERS if user != "tap" and (user in STANDARD_USERS or user in passwords))
+    users = "\n".join(_user(user, permissions_of(user), passwords[user]) for user in services)
     exports = "\n".join(
         f'      {{ service: "{subject}", accounts: [TAP]{", response_type: Stream" if several else ""} }}'
         for subject, several in _requests_of_tap()
@@ -194,8 +198,12 @@ def _list(patterns: tuple[str, ...]) -> str:
 
 
 def main() -> None:
-    """Print the file, with a variable `EQUIPOISE_<USER>_PASSWORD` for each user."""
-    print(permission_file({user: f"$EQUIPOISE_{user.upper()}_PASSWORD" for user in USERS}), end="")
+    """Print the file, with a variable `EQUIPOISE_<USER>_PASSWORD` for each user.
+
+    Optional services are named as arguments: nats-server does not start if a variable is not set.
+    """
+    users = [user for user in USERS if user in (*STANDARD_USERS, *sys.argv[1:])]
+    print(permission_file({user: f"$EQUIPOISE_{user.upper()}_PASSWORD" for user in users}), end="")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from equipoise.contracts.bus.subjects import SERVICES, ServiceName
+from equipoise.contracts.bus.subjects import ALL_SERVICES, ServiceName
 from equipoise.contracts.configuration.conflicts import configuration_conflicts
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section
@@ -102,8 +102,8 @@ def read_sections(
     Raises ConfigurationError, a line for every section that is wrong.
     """
     strict = all_sections(sections)
-    faults = _wrong_names(document, strict, SERVICES)
-    others = [name for name in SERVICES if name not in sections]
+    faults = _wrong_names(document, strict, ALL_SERVICES)
+    others = [name for name in ALL_SERVICES if name not in sections]
     document = overridden(document, environment or {}, strict, others)
     values = {}
     for name, kind in strict.items():

@@ -19,7 +19,6 @@ from equipoise.annotator.decisions.hint_write import MAX_BYTES, WrittenHints, de
 from equipoise.annotator.decisions.write_decision import DueWrite, retry_backoff
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shell.object_client import REQUEST_TIMEOUT, RETRY_PERIOD, concerns_one_object
-from equipoise.annotator.shell.rate_limiter import RateLimiter
 from equipoise.annotator.shell.work_queue import ObjectQueue
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject, stored_hints, workload_hints
@@ -29,6 +28,7 @@ from equipoise.contracts.kubernetes.objects import ObjectMeta, OwnerReference
 from equipoise.contracts.messages.placement import PlacementHints, WorkloadHint
 from equipoise.runtime.async_tools.batching import in_batches
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
+from equipoise.runtime.async_tools.rate_limiter import RateLimiter
 from equipoise.runtime.bus import Delivery
 from equipoise.runtime.kubernetes.client import HINTS, Conflict, Forbidden, KubeError, NotFound, mutating_policies
 from equipoise.runtime.kubernetes.fence import PROBE, until_fenced

@@ -8,9 +8,9 @@ from prometheus_client import Counter
 
 from equipoise.annotator.decisions.annotation_target import AnnotationTarget
 from equipoise.annotator.decisions.existing_value import Precondition
-from equipoise.annotator.shell.rate_limiter import RateLimiter
 from equipoise.contracts.kubernetes.objects import ObjectMeta
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
+from equipoise.runtime.async_tools.rate_limiter import RateLimiter
 from equipoise.runtime.kubernetes.client import NODES, WORKLOAD_RESOURCES, Kube, KubeError, Resource
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.health import Health

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from equipoise.annotator.shell.rate_limiter import RateLimiter
+from equipoise.runtime.async_tools.rate_limiter import RateLimiter
 from equipoise.testbed.memory.clock import ManualClock
 
 

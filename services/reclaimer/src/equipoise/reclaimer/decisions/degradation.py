@@ -1,0 +1,25 @@
+"""What remains offered of a node whose usage is not known any more: first all of it, then less step by step."""
+
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Section
+
+
+class DegradeSettings(Section, frozen=True, kw_only=True):
+    """Ages of the newest sample of a node."""
+
+    keep: Duration = Duration(300)
+    """Until then, the amounts stay as they are."""
+
+    expire: Duration = Duration(900)
+    """From then on, only what bound pods request is offered. In between, the amounts fall evenly."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.keep < self.expire:
+            raise ValueError("keep must be longer than 0s and shorter than expire")
+
+
+def share_kept(age: float | None, settings: DegradeSettings) -> float:
+    """1..0 of the last known amount. `age`: seconds; None: there has never been a sample."""
+    if age is None:
+        return 0.0
+    return min(1.0, max(0.0, (settings.expire - age) / (settings.expire - settings.keep)))

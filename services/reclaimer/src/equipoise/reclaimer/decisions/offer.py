@@ -1,0 +1,64 @@
+"""The whole amount of one resource of a band that a node's status contains, and when it is written."""
+
+import math
+
+import msgspec
+
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Percent, Section
+
+
+class OfferSettings(Section, frozen=True, kw_only=True):
+    """How often and how fast the amounts change."""
+
+    growth: Percent = 10.0
+    """An amount grows by at most this share of the node's capacity at a time. It shrinks at once."""
+
+    min_change: Percent = 10.0
+    """A change of more than this share of the amount is written at once."""
+
+    refresh_period: Duration = Duration(300)
+    """A smaller change is written when the last write is this long ago."""
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """What to write."""
+
+    amount: int
+    """Milli-cores or bytes."""
+
+    due: bool
+
+
+def offer(
+    *,
+    existing: int | None,
+    reclaimed: float,
+    requested: float,
+    capacity: float,
+    since_write: float,
+    settings: OfferSettings,
+) -> Offer:
+    """Amounts in milli-cores or bytes; seconds since the last write of the node.
+
+    `existing` is None if the status does not have it. It is never less than what bound pods request: a kubelet that
+    restarts would reject them.
+    """
+    whole = math.floor(capacity)
+    target = min(math.floor(reclaimed), whole, (existing or 0) + math.floor(capacity * settings.growth / 100))
+    needed = math.ceil(requested)
+    amount = max(target, needed)
+    if amount > whole:
+        # The node became smaller: the API server accepts only what it has, or no change.
+        amount = existing if existing is not None and existing > whole else whole
+    return Offer(amount=amount, due=_is_due(existing, amount, needed, since_write, settings))
+
+
+def _is_due(existing: int | None, amount: int, needed: int, since_write: float, settings: OfferSettings) -> bool:
+    if existing is None:
+        return True
+    if amount == existing:
+        return False
+    if existing < needed or not existing or not amount:
+        return True
+    return abs(amount - existing) > existing * settings.min_change / 100 or since_write >= settings.refresh_period
