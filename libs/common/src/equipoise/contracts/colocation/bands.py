@@ -1,0 +1,23 @@
+"""The bands of reclaimed resources, their names in a node's status, and how pods ask for them.
+
+The names begin with `kubernetes.io/`, as in Koordinator and Volcano, and not with a domain of ours: a kubelet that
+starts without a checkpoint of its device manager sets every extended resource to 0 and rejects the running pods that
+ask for it.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+Band = Literal["mid", "batch", "free"]
+"""By how long an amount is expected to last: mid a day, batch some hours, free is what is idle now."""
+
+OfferedBand = Literal["mid", "batch"]
+"""The bands whose amounts are resources of a node; free is only in an annotation."""
+
+OFFERED_BANDS: tuple[OfferedBand, ...] = ("mid", "batch")
+
+RESOURCE_NAMES: Mapping[OfferedBand, tuple[str, str]] = {
+    "mid": ("kubernetes.io/mid-cpu", "kubernetes.io/mid-memory"),
+    "batch": ("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"),
+}
+"""By band: cpu in whole milli-cores, memory in whole bytes."""
