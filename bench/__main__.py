@@ -26,6 +26,7 @@ MODULES = {
     "freshness": "freshness",
     "plan_5000": "plan_5000",
     "binder": "binder",
+    "agent": "agent",
     "weeks": "weeks",
     "level_vs_descheduler": "level_vs_descheduler",
     "live_5000": "live_5000",

@@ -16,7 +16,7 @@ import equipoise
 
 ROOT = Path(__file__).parents[1]
 MODULE_OPTIONS = ("root_package", "source_modules", "containers", "layers")
-SERVICES = ("collector", "annotator", "scorer", "descheduler", "binder", "reclaimer")
+SERVICES = ("collector", "annotator", "scorer", "descheduler", "binder", "reclaimer", "agent")
 
 
 def modules() -> set[str]:

@@ -16,10 +16,10 @@ from deployment.image import DOCKERFILE, docker_context
 from requirements.pins import read_pins
 
 from equipoise.cli.main import COMMANDS, EXTRAS
-from equipoise.contracts.bus.subjects import ALL_SERVICES
+from equipoise.contracts.configuration.section_names import SECTIONS
 
 NOT_IN_IMAGE = {command: extra for command, (extra, _) in EXTRAS.items() if extra != "services"}
-PACKAGES = {"contracts", "runtime", "cli", *ALL_SERVICES}
+PACKAGES = {"contracts", "runtime", "cli", *SECTIONS}
 UV = os.environ.get("UV", ROOT / ".tools" / "bin" / "uv")
 IN_IMAGE = {pin.name for pin in read_pins((ROOT / "requirements" / "image.txt").read_text())}
 

@@ -24,7 +24,8 @@ from deployment.image import docker_context
 from requirements.pins import read_pins
 from requirements.release import CHECKSUMS, ReleaseError, build, main, members, package_chart, release_version
 
-from equipoise.contracts.bus.subjects import ALL_SERVICES, SERVICES
+from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.contracts.configuration.section_names import SECTIONS
 
 VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 UV = os.environ.get("UV", ROOT / ".tools" / "bin" / "uv")
@@ -101,7 +102,7 @@ def test_the_image_is_built_from_what_the_wheels_contain(release: Path, tmp_path
     """The Dockerfile installs the folders of our packages, as far as .dockerignore leaves them."""
     context = docker_context(tmp_path / "context")
     copied_into_image = {name: data for folder in context.glob("*/*/src") for name, data in sources(folder).items()}
-    wheels = ("equipoise", *(f"equipoise-{name}" for name in ("common", *ALL_SERVICES)))
+    wheels = ("equipoise", *(f"equipoise-{name}" for name in ("common", *SECTIONS)))
 
     assert copied_into_image == {name: data for wheel in wheels for name, data in contents(release, wheel).items()}
     assert (release / f"equipoise-{VERSION}-requirements.txt").read_text() == (

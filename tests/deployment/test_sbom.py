@@ -14,7 +14,7 @@ from deployment.image import DOCKERFILE, docker_context
 from requirements.pins import read_pins
 from requirements.sbom import bill_of_materials
 
-from equipoise.contracts.bus.subjects import ALL_SERVICES
+from equipoise.contracts.configuration.section_names import SECTIONS
 
 PINS = read_pins((ROOT / "requirements" / "image.txt").read_text())
 
@@ -36,7 +36,7 @@ def test_the_sbom_is_valid() -> None:
 
 def test_the_sbom_lists_what_is_installed_with_all_hashes() -> None:
     found = {each["name"]: each for each in bill_of_materials()["components"]}
-    ours = {"equipoise", *(f"equipoise-{name}" for name in ("common", *ALL_SERVICES))}
+    ours = {"equipoise", *(f"equipoise-{name}" for name in ("common", *SECTIONS))}
 
     assert found.keys() == {*ours, *(pin.name for pin in PINS)}
     for pin in PINS:

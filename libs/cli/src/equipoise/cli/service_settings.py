@@ -6,23 +6,25 @@ from typing import Any
 
 import msgspec
 
+from equipoise.agent.settings import AgentSettings
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.binder.settings import BinderSettings
 from equipoise.collector.settings import CollectorSettings
-from equipoise.contracts.bus.subjects import ServiceName
+from equipoise.contracts.configuration.section_names import SectionName
 from equipoise.contracts.configuration.settings import Section
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.reclaimer.settings import ReclaimerSettings
 from equipoise.runtime.configuration import Shared, read_document, read_sections
 from equipoise.scorer.settings import ScorerSettings
 
-SERVICE_SETTINGS: Mapping[ServiceName, type[Section]] = {
+SERVICE_SETTINGS: Mapping[SectionName, type[Section]] = {
     "collector": CollectorSettings,
     "annotator": AnnotatorSettings,
     "scorer": ScorerSettings,
     "descheduler": DeschedulerSettings,
     "binder": BinderSettings,
     "reclaimer": ReclaimerSettings,
+    "agent": AgentSettings,
 }
 
 
@@ -36,6 +38,7 @@ class AllSettings(msgspec.Struct, frozen=True, kw_only=True):
     descheduler: DeschedulerSettings = DeschedulerSettings()
     binder: BinderSettings = BinderSettings()
     reclaimer: ReclaimerSettings = ReclaimerSettings()
+    agent: AgentSettings = AgentSettings()
 
 
 def read_file(configuration: Path | None) -> dict[str, Any]:

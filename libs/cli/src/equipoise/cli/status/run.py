@@ -28,7 +28,7 @@ from equipoise.cli.options import BusOptions, ClusterOptions, Output
 from equipoise.cli.status.binder_mode import BinderMode, read_binder_mode
 from equipoise.cli.terminal import count, print_result, table
 from equipoise.collector.state.pod_times import FINISHED
-from equipoise.contracts.bus.subjects import ServiceName
+from equipoise.contracts.configuration.section_names import SectionName
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.runtime.configuration import Logging, read_document, read_sections
@@ -37,7 +37,7 @@ from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
-_SETTINGS: Mapping[ServiceName, type[Section]] = {"binder": BinderSettings}
+_SETTINGS: Mapping[SectionName, type[Section]] = {"binder": BinderSettings}
 
 
 class ShownStatus(LedgerStatus, frozen=True, kw_only=True, rename="camel"):

@@ -13,9 +13,9 @@ import msgspec
 import yaml
 from msgspec import inspect as types
 
-from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.configuration.duration import EXAMPLES, PATTERN
 from equipoise.contracts.configuration.field_docs import field_docstrings
+from equipoise.contracts.configuration.section_names import SectionName
 from equipoise.contracts.configuration.settings import Section
 from equipoise.runtime.configuration.errors import ConfigurationError, encode_value
 from equipoise.runtime.configuration.loading import API_VERSION, KIND, all_sections, read_header, read_sections
@@ -44,7 +44,7 @@ _ITEM_BOUNDS = {"min_length": "minItems", "max_length": "maxItems"}
 _WIDTH = 110
 
 
-def validate_document(text: str, sections: Mapping[ServiceName, type[Section]]) -> None:
+def validate_document(text: str, sections: Mapping[SectionName, type[Section]]) -> None:
     """Strict on every section. Raises ConfigurationError, with the faults of all parts."""
     plain, faults = read_header(text)
     try:
@@ -55,7 +55,7 @@ def validate_document(text: str, sections: Mapping[ServiceName, type[Section]]) 
         raise ConfigurationError("\n".join(faults))
 
 
-def document_schema(sections: Mapping[ServiceName, type[Section]]) -> dict[str, Any]:
+def document_schema(sections: Mapping[SectionName, type[Section]]) -> dict[str, Any]:
     """JSON Schema (2020-12) of a whole document."""
     kinds, definitions = all_sections(sections), Schema()
     infos = types.multi_type_info(kinds.values())
@@ -71,7 +71,7 @@ def document_schema(sections: Mapping[ServiceName, type[Section]]) -> dict[str, 
     }
 
 
-def defaults_document(sections: Mapping[ServiceName, type[Section]]) -> str:
+def defaults_document(sections: Mapping[SectionName, type[Section]]) -> str:
     """Every setting with its default and explanation, as YAML that is itself a valid document."""
     shared, own = read_sections({}, sections)
     lines = [f"apiVersion: {API_VERSION}", f"kind: {KIND}"]

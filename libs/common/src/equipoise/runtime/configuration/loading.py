@@ -8,9 +8,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from equipoise.contracts.bus.subjects import ALL_SERVICES, ServiceName
 from equipoise.contracts.configuration.conflicts import configuration_conflicts
 from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.section_names import SECTIONS, SectionName
 from equipoise.contracts.configuration.settings import Section
 from equipoise.runtime.configuration.env_overrides import overridden
 from equipoise.runtime.configuration.errors import (
@@ -45,7 +45,7 @@ class Configuration(msgspec.Struct, Generic[S], frozen=True, kw_only=True):
 
 
 def load_configuration(
-    path: str | os.PathLike[str] | None, service: ServiceName, section: type[S], environment: Mapping[str, str]
+    path: str | os.PathLike[str] | None, service: SectionName, section: type[S], environment: Mapping[str, str]
 ) -> Configuration[S]:
     """Read the file (None: all defaults) and the environment; strict on the shared sections and the service's own.
 
@@ -94,16 +94,16 @@ def without_header(document: Mapping[str, Any]) -> dict[str, Any]:
 
 def read_sections(
     document: Mapping[str, Any],
-    sections: Mapping[ServiceName, type[S]],
+    sections: Mapping[SectionName, type[S]],
     environment: Mapping[str, str] | None = None,
-) -> tuple[Shared, dict[ServiceName, S]]:
+) -> tuple[Shared, dict[SectionName, S]]:
     """The shared sections and those of `sections`; other services' are passed over.
 
     Raises ConfigurationError, a line for every section that is wrong.
     """
     strict = all_sections(sections)
-    faults = _wrong_names(document, strict, ALL_SERVICES)
-    others = [name for name in ALL_SERVICES if name not in sections]
+    faults = _wrong_names(document, strict, SECTIONS)
+    others = [name for name in SECTIONS if name not in sections]
     document = overridden(document, environment or {}, strict, others)
     values = {}
     for name, kind in strict.items():
@@ -124,14 +124,14 @@ def read_sections(
     }
 
 
-def to_document(shared: Shared, own: Mapping[ServiceName, Section]) -> dict[str, Any]:
+def to_document(shared: Shared, own: Mapping[SectionName, Section]) -> dict[str, Any]:
     """A whole document that reads back as the same values."""
     header: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
     values = [*msgspec.structs.asdict(shared).items(), *own.items()]
     return header | {name: msgspec.to_builtins(value, enc_hook=encode_value) for name, value in values}
 
 
-def all_sections(sections: Mapping[ServiceName, type[S]]) -> dict[str, type[Any]]:
+def all_sections(sections: Mapping[SectionName, type[S]]) -> dict[str, type[Any]]:
     """The shared sections and these, in the order of the document."""
     named = field_types(Shared)
     named.update(sections.items())

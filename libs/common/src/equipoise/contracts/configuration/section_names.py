@@ -1,0 +1,10 @@
+"""The sections of the configuration that belong to one program."""
+
+from typing import Literal
+
+from equipoise.contracts.bus.subjects import ALL_SERVICES, ServiceName
+
+SectionName = ServiceName | Literal["agent"]
+
+SECTIONS: tuple[SectionName, ...] = (*ALL_SERVICES, "agent")
+"""Of the services on the bus, and of the agent on the nodes."""

@@ -1,0 +1,143 @@
+"""`python -m equipoise.agent`: signals, a round each period, and a changed configuration.
+
+Exit codes: 0 stopped by a signal, 1 failed, 2 the configuration cannot be used.
+"""
+
+import sys
+
+if __name__ == "__main__":
+    # msgspec imports it if it is installed, and works as well without: it takes a quarter of the agent's memory.
+    sys.modules["typing_extensions"] = None  # type: ignore[assignment]
+
+import gc
+import os
+import resource
+import signal
+import time
+from collections.abc import Mapping
+from threading import Event
+from typing import NoReturn
+
+from equipoise.agent.service import Agent
+from equipoise.agent.shell.api_server import AgentApi, RequestFailed
+from equipoise.agent.shell.configuration import AgentConfiguration, ConfigurationFile, read_configuration
+from equipoise.agent.shell.evictor import Evictor
+from equipoise.agent.shell.health import AgentHealth, HealthServer
+from equipoise.agent.shell.log import Log
+from equipoise.agent.shell.metrics import Metrics
+from equipoise.agent.shell.pod_watch import PodWatch
+from equipoise.agent.state.watched_pods import WatchedPods
+
+STALLED_ROUNDS = 30
+"""Periods without a round after which /healthz fails. At least 30 s, as a busy node may stop the agent for a while."""
+
+CONFIGURATION_PERIOD = 5.0
+"""Seconds between two looks at the configuration file."""
+
+
+class AgentProgram:
+    """One run with one configuration."""
+
+    def __init__(self, configuration: AgentConfiguration, environment: Mapping[str, str]) -> None:
+        """Raises ValueError or RequestFailed for settings that cannot be used."""
+        settings = configuration.agent
+        node = settings.node or environment.get("NODE_NAME", "")
+        if not node:
+            raise ValueError("agent.node is empty, and the environment variable NODE_NAME is missing")
+        number = configuration.version
+        console = configuration.log_format == "console" or (configuration.log_format == "auto" and sys.stderr.isatty())
+        self.log = Log(time.time, console=console, level=configuration.log_level)  # noqa: TID251  no runtime here
+        self.period = settings.period
+        self.metrics = Metrics()
+        self.metrics.set("equipoise_build_info", 1.0, service="agent", version=number, configuration=configuration.hash)
+        self.health = AgentHealth(
+            self.log,
+            self.metrics,
+            stalled_after=max(30.0, STALLED_ROUNDS * settings.period),
+            monotonic=time.monotonic,
+        )
+        self.health.configuration = configuration.hash
+        pods = WatchedPods()
+        api = AgentApi(environment, configuration.service_account, number)
+        self.watch = PodWatch(
+            api, node, pods, monotonic=time.monotonic, jitter=lambda: os.urandom(1)[0] / 255
+        )  # the module random takes more memory
+        evictor = Evictor(api, self.log, self.metrics, evict=settings.evict, monotonic=time.monotonic)
+        self.agent = Agent(settings, pods, evictor, self.health, self.metrics)
+        self.server = HealthServer(settings.health, self.health, self.metrics, number)
+        self.log.info("started", node=node, configuration=configuration.hash, evict=settings.evict)
+
+    def run(self, stop: Event, file: ConfigurationFile) -> AgentConfiguration | None:
+        """Until a signal (None), or with the configuration to go on with."""
+        self.watch.start()
+        following = time.monotonic()
+        looked_at = following
+        while not stop.wait(max(following - time.monotonic(), 0.0)):
+            now = time.monotonic()
+            self.agent.round(now)
+            self.health.round_done()
+            self._report(now, time.monotonic() - now)
+            following = max(following + self.period, now)
+            if now - looked_at >= CONFIGURATION_PERIOD:
+                looked_at = now
+                if file.changed() and (changed := self._changed()) is not None:
+                    return changed
+        return None
+
+    def _report(self, now: float, duration: float) -> None:
+        self.metrics.add("equipoise_agent_rounds_total")
+        self.metrics.add("equipoise_agent_round_duration_seconds_total", duration)
+        received = self.watch.received_at
+        silence = None if received is None else now - received
+        self.metrics.set("equipoise_agent_api_silence_seconds", silence)
+        self.health.connected = self.watch.problem is None and received is not None
+        self.health.set_problem("kubernetes", self.watch.problem)
+
+    def _changed(self) -> AgentConfiguration | None:
+        found = read_configuration()
+        problem = f"the changed configuration is not used: {'; '.join(found.errors.splitlines())}"
+        self.health.set_problem("configuration", problem if found.errors else None)
+        return None if found.errors or found.hash == self.health.configuration else found
+
+    def close(self) -> None:
+        self.health.stopping = True
+        self.watch.stop()
+        self.server.close()
+
+
+def refuse(errors: str) -> NoReturn:
+    for line in errors.splitlines():
+        print(f"equipoise agent: {line}", file=sys.stderr)
+    sys.exit(2)
+
+
+def main() -> None:
+    if sys.argv[1:] == ["--version"]:
+        print(f"equipoise-agent {read_configuration().version}")
+        return
+    stop = Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # some six files per pod stay open
+    file = ConfigurationFile(os.environ.get("EQUIPOISE_CONFIG") or None)
+    configuration = read_configuration()
+    if configuration.errors:
+        refuse(configuration.errors)
+    try:
+        program = AgentProgram(configuration, os.environ)
+    except (ValueError, RequestFailed) as error:
+        refuse(str(error))
+    gc.freeze()  # what was imported is never garbage
+    changed = program.run(stop, file)
+    if changed is None or changed.agent.suppression.policy != configuration.agent.suppression.policy:
+        program.agent.restore()
+    program.close()
+    if changed is not None:
+        program.log.info("the configuration has changed", before=configuration.hash, now=changed.hash)
+        # A new process image: it goes on from the limits that the cgroups contain.
+        os.execv(sys.executable, [sys.executable, "-m", "equipoise.agent"])  # noqa: S606  this very program
+
+
+if __name__ == "__main__":
+    main()

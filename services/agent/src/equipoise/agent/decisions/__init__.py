@@ -1,0 +1,1 @@
+"""What the agent writes, and which pods it evicts. Pure."""

@@ -1,0 +1,79 @@
+"""Which pods of the node belong to a band of reclaimed resources, and what they ask for."""
+
+from equipoise.agent.state.watched_pods import BandPod
+from equipoise.contracts.colocation.bands import OFFERED_BANDS, RESOURCE_NAMES
+from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
+from equipoise.contracts.load.pod_priority import (
+    PRIORITY_CLASS_LABEL,
+    PriorityClass,
+    priority_class_of,
+    qos_of,
+)
+
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of the API server's copy of a static pod: its eviction would stop nothing."""
+
+MILLI = 1_000.0
+
+
+def band_pod(pod: Pod) -> BandPod | None:
+    """None: the pod belongs to no band, has ended, or its amounts cannot be read.
+
+    A pod that requests nothing at all is not one of the band free because of that: many system pods are like it.
+    """
+    if pod.status.phase in ("Succeeded", "Failed"):
+        return None
+    try:
+        return _asking(pod) or _free(pod)
+    except ValueError:
+        return None
+
+
+def _asking(pod: Pod) -> BandPod | None:
+    requests = pod_requests(pod)
+    for band in OFFERED_BANDS:
+        cpu, memory = RESOURCE_NAMES[band]
+        if requests.get(cpu) or requests.get(memory):
+            cpu_limit = pod_limit(pod, cpu)
+            return _pod(
+                pod,
+                band,
+                cpu_request=requests.get(cpu, 0.0) / MILLI or None,
+                cpu_limit=None if cpu_limit is None else cpu_limit / MILLI,
+                memory_limit=pod_limit(pod, memory),
+            )
+    return None
+
+
+def _free(pod: Pod) -> BandPod | None:
+    """Of the bands batch and free without amounts: by label or by priority, and of the QoS class BestEffort."""
+    labels = {PRIORITY_CLASS_LABEL: pod.metadata.labels.get(PRIORITY_CLASS_LABEL, "")}
+    band = priority_class_of(labels, pod.spec.priority, "Guaranteed")
+    return _pod(pod, band) if band in ("batch", "free") and qos_of(pod.status.qos_class) == "BestEffort" else None
+
+
+def _pod(
+    pod: Pod,
+    band: PriorityClass,
+    cpu_request: float | None = None,
+    cpu_limit: float | None = None,
+    memory_limit: float | None = None,
+) -> BandPod:
+    owner = pod.metadata.controller
+    return BandPod(
+        # A static pod's directory has the hash of its manifest, which the API server's copy has as an annotation.
+        uid=pod.metadata.annotations.get(MIRROR, pod.metadata.uid),
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        band=band,
+        priority=pod.spec.priority,
+        cpu_request=cpu_request,
+        cpu_limit=cpu_limit,
+        memory_limit=memory_limit,
+        evictable=band != "mid"
+        and owner is not None
+        and owner.kind != "DaemonSet"
+        and MIRROR not in pod.metadata.annotations,
+        terminating=pod.metadata.deletion_timestamp is not None,
+    )

@@ -1,0 +1,162 @@
+"""How many cores all best-effort pods of the node may use together.
+
+They may use all that is left, because the kubelet gives them the lowest weight. They are limited only while
+latency-sensitive pods wait for CPU time in spite of it, or while the node is above a threshold.
+"""
+
+import math
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from equipoise.agent.decisions.pod_values import PERIOD
+from equipoise.contracts.configuration.settings import Percent, Section
+
+STEP = 10.0
+"""Percent of the node by which a limit grows per round; it shrinks at once."""
+
+LEAST_CHANGE = 1.0
+"""Percent of the node: smaller changes are not written."""
+
+MIN_QUOTA = 2_000
+"""Microseconds of a period: the least for all best-effort pods."""
+
+MIN_CPUS = 2
+
+BUSY = 80.0
+"""Percent of the node: with more CPU time left than that, fewer batch pods would not help those that wait."""
+
+LIFT_ROUNDS = 10
+"""Rounds for which a limit is not needed before it is removed."""
+
+NEEDED_SHARE = 0.8
+"""A limit is needed while more of it is used."""
+
+
+Policy = Literal["quota", "cpuset", "off"]
+
+
+class CpuSuppression(Section, frozen=True, kw_only=True):
+    """When the best-effort pods of a node are limited together, and how."""
+
+    policy: Policy = "quota"
+    """quota: of CPU time. cpuset: fewer CPUs, which also keeps caches and sibling threads free; not with the static CPU
+    manager of the kubelet, which writes the same files."""
+
+    pressure_threshold: Annotated[float, Meta(gt=0, le=100)] | None = 10.0
+    """Percent of the time in which a latency-sensitive pod waits for CPU time (PSI), above which best-effort pods are
+    halved. Below half of it they grow again. Measured: 1 % with the weights of the kubelet, 10 % where batch pods
+    harm. null: never."""
+
+    cpu_threshold: Annotated[float, Meta(gt=0, le=100)] | None = None
+    """CPU load of the node in percent above which best-effort pods get only what is left below it, as Koordinator does
+    at 65. null: never. The weights protect the others as well, and this costs nearly half of the batch work."""
+
+    min_cpu: Percent = 5.0
+    """Percent of the node that best-effort pods always keep, or they would hold memory and never end."""
+
+
+class CpuUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the last round, in cores."""
+
+    capacity: float
+    node: float
+    pods: float
+    """Of all pods."""
+
+    best_effort: float
+    """Of the pods in the kubelet's group for best effort."""
+
+    pressure: float | None
+    """Percent of the time in which the latency-sensitive pod that waits most waits. None: the kernel reports none."""
+
+
+class CpuLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """Of all best-effort pods together."""
+
+    cores: float | None = None
+    """None: no limit."""
+
+    reason: Literal["", "pressure", "threshold", "restart"] = ""
+    """restart: it is older than this process."""
+
+    unneeded: int = 0
+    """Rounds since the limit is not needed."""
+
+
+def cpu_allowance(
+    *, capacity: float, threshold: float, minimum: float, node: float, high_priority: float, best_effort: float
+) -> float:
+    """Cores: what is left below the threshold. Percent in `threshold` and `minimum`.
+
+    Usage outside of pods counts as the node's system. As in Koordinator.
+    """
+    system = max(node - high_priority - best_effort, 0.0)
+    return max(capacity * threshold / 100 - high_priority - system, capacity * minimum / 100)
+
+
+def next_limit(rules: CpuSuppression, usage: CpuUsage, before: CpuLimit) -> CpuLimit:
+    """The limit that is aimed at. `next_quota` and `next_cpu_count` bound the growth per round."""
+    wanted = _wanted(rules, usage, before)
+    if before.cores is None or wanted.reason:
+        return wanted
+    # Nothing asks for a limit. It grows step by step, until the node is free or nobody needs what it leaves.
+    unneeded = before.unneeded + 1 if usage.best_effort < NEEDED_SHARE * before.cores else 0
+    cores = before.cores + usage.capacity * STEP / 100
+    if cores >= usage.capacity or unneeded >= LIFT_ROUNDS:
+        return CpuLimit()
+    return CpuLimit(cores=cores, reason=before.reason, unneeded=unneeded)
+
+
+def _wanted(rules: CpuSuppression, usage: CpuUsage, before: CpuLimit) -> CpuLimit:
+    """Without a reason: nothing asks for a limit."""
+    limits = []
+    if rules.cpu_threshold is not None:
+        above = usage.node > usage.capacity * rules.cpu_threshold / 100
+        allowance = cpu_allowance(
+            capacity=usage.capacity,
+            threshold=rules.cpu_threshold,
+            minimum=rules.min_cpu,
+            node=usage.node,
+            high_priority=usage.pods - usage.best_effort,
+            best_effort=usage.best_effort,
+        )
+        needed = before.cores is not None and usage.best_effort >= NEEDED_SHARE * min(before.cores, allowance)
+        if above or needed:
+            limits.append(CpuLimit(cores=allowance, reason="threshold"))
+    if rules.pressure_threshold is not None and usage.pressure is not None:
+        if _harmed(rules.pressure_threshold, usage):
+            least = usage.capacity * rules.min_cpu / 100
+            limits.append(CpuLimit(cores=max(usage.best_effort / 2, least), reason="pressure"))
+        elif before.cores is not None and usage.pressure > rules.pressure_threshold / 2:
+            limits.append(CpuLimit(cores=before.cores, reason="pressure"))
+    return min(limits, key=lambda limit: limit.cores or 0.0, default=CpuLimit())
+
+
+def _harmed(threshold: float, usage: CpuUsage) -> bool:
+    return (
+        usage.pressure is not None
+        and usage.pressure > threshold
+        and usage.node >= usage.capacity * BUSY / 100
+        and usage.best_effort >= usage.capacity * LEAST_CHANGE / 100
+    )
+
+
+def next_quota(cores: float, before: int | None, capacity: float, *, period: int = PERIOD) -> int | None:
+    """Microseconds per period for this limit. None: the present quota `before` (None: there is none) stays."""
+    node = capacity * period
+    wanted = max(round(cores * period), MIN_QUOTA)
+    if before is None:
+        return wanted
+    small = abs(wanted - before) < node * LEAST_CHANGE / 100 and wanted != MIN_QUOTA
+    if small or wanted == before:
+        return None
+    return min(wanted, before + round(node * STEP / 100))
+
+
+def next_cpu_count(cores: float, before: int, available: int) -> int:
+    """CPUs for this limit, of those that all pods of the node may use. `before`: how many there are now."""
+    step = max(1, int(available * STEP / 100))
+    wanted = max(math.ceil(cores), MIN_CPUS)
+    return min(wanted, before + step, available)

@@ -1,0 +1,1 @@
+"""Cgroup files, the API server, and the HTTP server of the agent."""

@@ -1,0 +1,166 @@
+"""Requests to the API server with the pod's ServiceAccount, by http.client: a client library would take 80 MB."""
+
+import http.client
+import os
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import closing, suppress
+from typing import Any
+
+import msgspec
+
+from equipoise.contracts.kubernetes.objects import Pod
+
+TIMEOUT = 10.0
+"""Seconds for a request, and for the beginning of a response."""
+
+WATCH_SECONDS = 300
+"""After that the API server ends a watch."""
+
+LONGEST_LINE = 4 * 2**20
+"""Bytes of an event: an object of the API server has at most 1.5 MiB."""
+
+PAGE = 50
+"""Pods of a response. A node has some 110: a page takes less memory than all of them."""
+
+
+class RequestFailed(Exception):
+    """No response, or an error: `status` 0 stands for no response."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _ListMeta(msgspec.Struct):
+    resource_version: str = msgspec.field(name="resourceVersion", default="")
+    next_page: str = msgspec.field(name="continue", default="")
+
+
+class _PodPage(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[Pod]
+
+
+class PodEvent(msgspec.Struct):
+    """One line of a watch."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class AgentApi:
+    """The API server of the cluster. Each request has its own connection, with the token of that moment."""
+
+    def __init__(self, environment: Mapping[str, str], service_account: str, version: str) -> None:
+        """Raises RequestFailed if this is no pod with a ServiceAccount."""
+        try:
+            self._host, self._port = environment["KUBERNETES_SERVICE_HOST"], environment["KUBERNETES_SERVICE_PORT"]
+        except KeyError as error:
+            raise RequestFailed(
+                0, f"the environment variable {error} is missing: the agent runs as a pod only"
+            ) from error
+        self._folder = service_account
+        self._agent = f"equipoise-agent/{version}"
+        self._context: ssl.SSLContext | None = None
+        self._authority = b""
+
+    def list_pods(self, node: str) -> tuple[list[Pod], str]:
+        """The pods of a node, and the version from which a watch goes on. Raises RequestFailed."""
+        pods: list[Pod] = []
+        following = ""
+        while True:
+            path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}&limit={PAGE}"
+            with closing(self._connect()) as connection:
+                response = self._send(connection, "GET", path + (f"&continue={following}" if following else ""))
+                page = msgspec.json.decode(response.read(), type=_PodPage)
+            pods += page.items
+            following = page.metadata.next_page
+            if not following:
+                return pods, page.metadata.resource_version
+
+    def watch_pods(self, node: str, version: str) -> Iterator[PodEvent]:
+        """Events until the API server ends the watch. Raises RequestFailed when the connection breaks."""
+        path = (
+            f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}&watch=true&allowWatchBookmarks=true"
+            f"&resourceVersion={version}&timeoutSeconds={WATCH_SECONDS}"
+        )
+        with closing(self._connect()) as connection:
+            response = self._send(connection, "GET", path)
+            if connection.sock is not None:
+                # Nothing is sent for minutes when no pod changes. The kernel reports a server that is gone.
+                connection.sock.settimeout(WATCH_SECONDS + TIMEOUT)
+            try:
+                while line := response.readline(LONGEST_LINE):
+                    yield msgspec.json.decode(line, type=PodEvent)
+            except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
+                raise RequestFailed(0, f"the watch broke: {error or type(error).__name__}") from error
+
+    def evict(self, namespace: str, name: str, uid: str) -> None:
+        """Of this very pod: one of the same name that was created since is not evicted. Raises RequestFailed."""
+        body: dict[str, Any] = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        with closing(self._connect()) as connection:
+            path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
+            self._send(connection, "POST", path, msgspec.json.encode(body)).read()
+
+    def _send(
+        self, connection: http.client.HTTPSConnection, method: str, path: str, body: bytes | None = None
+    ) -> http.client.HTTPResponse:
+        headers = {
+            "Authorization": f"Bearer {self._read('token').decode().strip()}",
+            "Accept": "application/json",
+            "User-Agent": self._agent,
+        }
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        try:
+            connection.request(method, path, body, headers)
+            response = connection.getresponse()
+            if response.status >= 400:
+                raise RequestFailed(response.status, _message(response.read(65_536)))
+        except (OSError, http.client.HTTPException) as error:
+            raise RequestFailed(0, f"{self._host}:{self._port}: {error or type(error).__name__}") from error
+        return response
+
+    def _connect(self) -> http.client.HTTPSConnection:
+        authority = self._read("ca.crt")
+        if self._context is None or authority != self._authority:
+            try:
+                self._context = ssl.create_default_context(cadata=authority.decode())
+            except (ssl.SSLError, ValueError) as error:
+                raise RequestFailed(0, f"{self._folder}/ca.crt: {error}") from error
+            self._authority = authority
+        connection = http.client.HTTPSConnection(self._host, int(self._port), timeout=TIMEOUT, context=self._context)
+        try:
+            connection.connect()
+        except OSError as error:
+            connection.close()
+            raise RequestFailed(0, f"{self._host}:{self._port}: {error or type(error).__name__}") from error
+        for option, seconds in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+            connection.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        return connection
+
+    def _read(self, name: str) -> bytes:
+        """Read for each request: the kubelet renews it."""
+        try:
+            with open(os.path.join(self._folder, name), "rb") as file:
+                return file.read()
+        except OSError as error:
+            raise RequestFailed(0, f"{error.filename}: {error.strerror}") from error
+
+
+class _Status(msgspec.Struct):
+    message: str = ""
+
+
+def _message(body: bytes) -> str:
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(body, type=_Status).message
+    return body[:200].decode(errors="replace")

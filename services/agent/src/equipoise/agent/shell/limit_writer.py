@@ -1,0 +1,160 @@
+"""Writes the limits of pods and of all best-effort pods together, reads them back, and restores the kubelet's values.
+
+Every value is compared in every round: with the systemd driver, each update by the kubelet resets the quota of its
+groups. On cgroup v1 the kernel refuses a quota above that of the parent and a quota below that of a child, and the same
+of sets of CPUs: limits grow from the parent down, and shrink from the children up.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from equipoise.agent.decisions.cpu_sets import format_cpus, parse_cpus
+from equipoise.agent.decisions.pod_values import KUBELET_VALUES, PERIOD, PodValues, weight_of
+from equipoise.agent.shell.cgroup_files import CgroupFiles, Result
+from equipoise.agent.shell.cgroup_tree import CgroupTree, Controller, PodCgroup, PodGroups
+
+UNLIMITED = 2**62
+"""Bytes: v1 reads back the highest number of pages for no limit."""
+
+
+class LimitWriter:
+    """Remembers what it wrote, to notice when another program writes something else."""
+
+    def __init__(self, tree: CgroupTree, files: CgroupFiles) -> None:
+        self._tree = tree
+        self._files = files
+        self._written: dict[str, str] = {}
+        self._used: set[str] = set()
+        self.results: Counter[tuple[str, Result]] = Counter()
+        """Of this round, by file."""
+
+        self.resets: Counter[str] = Counter()
+        """Of this round, by file: values that another program had changed."""
+
+    def begin_round(self) -> None:
+        for path in self._written.keys() - self._used:
+            del self._written[path]
+        self._used.clear()
+        self.results.clear()
+        self.resets.clear()
+
+    # All best-effort pods
+
+    def quota(self, groups: PodGroups) -> int | None:
+        """Microseconds in PERIOD, of all best-effort pods. None: no limit, or unknown."""
+        if groups.best_effort is None:
+            return None
+        if self._tree.version == 2:
+            quota, _, period = (self._files.read(self._path("cpu", groups.best_effort, "cpu.max")) or "max").partition(
+                " "
+            )
+        else:
+            quota = self._files.read(self._path("cpu", groups.best_effort, "cpu.cfs_quota_us")) or "-1"
+            period = self._files.read(self._path("cpu", groups.best_effort, "cpu.cfs_period_us")) or ""
+        return round(int(quota) * PERIOD / int(period or PERIOD)) if quota not in ("max", "-1") else None
+
+    def write(
+        self, groups: PodGroups, pods: Iterable[tuple[PodCgroup, PodValues]], quota: int | None, *, shared: bool
+    ) -> None:
+        """The values of pods, and the quota of all best-effort pods if `shared`, else that one stays as it is."""
+        best_effort = groups.best_effort
+        present = self.quota(groups)
+        wanted = quota if shared else present
+        shrinks = wanted is not None and (present is None or wanted < present)
+        if best_effort is not None and shared and not shrinks:
+            self._quota(best_effort, quota)
+        for group, values in pods:
+            self._pod(group, values, wanted)
+        if best_effort is not None and shared and shrinks:
+            self._quota(best_effort, quota)
+
+    def _pod(self, group: PodCgroup, values: PodValues, highest: int | None) -> None:
+        quota = values.quota
+        if self._tree.version == 1 and quota is not None and highest is not None:
+            quota = min(quota, highest)
+        self._quota(group.path, quota)
+        if self._tree.version == 1:
+            self._ensure("cpu", group.path, "cpu.shares", str(values.shares))
+            soft = -1 if values.memory_high is None else values.memory_high
+            self._ensure("memory", group.path, "memory.soft_limit_in_bytes", str(soft), _same_memory)
+        else:
+            self._ensure("cpu", group.path, "cpu.weight", str(weight_of(values.shares)))
+            self._ensure("memory", group.path, "memory.high", str(values.memory_high or "max"))
+
+    def _quota(self, path: str, quota: int | None) -> None:
+        if self._tree.version == 1:
+            self._ensure("cpu", path, "cpu.cfs_quota_us", str(-1 if quota is None else quota))
+        else:
+            self._ensure("cpu", path, "cpu.max", f"{'max' if quota is None else quota} {PERIOD}")
+
+    # CPUs
+
+    def available_cpus(self, groups: PodGroups) -> frozenset[int]:
+        """Of all pods."""
+        return self._cpus(groups.kubepods)
+
+    def best_effort_cpus(self, groups: PodGroups) -> frozenset[int]:
+        return self._cpus(groups.best_effort or groups.kubepods)
+
+    def write_cpus(self, groups: PodGroups, cpus: frozenset[int] | None) -> None:
+        """Of all best-effort pods; None: those of all pods. On v1 every group below has a set of its own."""
+        if groups.best_effort is None:
+            return
+        if self._tree.version == 2:
+            self._ensure_cpus(groups.best_effort, cpus or frozenset())
+            return
+        wanted = cpus or self.available_cpus(groups)
+        below = [
+            path
+            for group in groups.pods.values()
+            if group.qos == "besteffort"
+            for path in (group.path, *self._tree.containers("cpuset", group.path))
+        ]
+        paths = [groups.best_effort, *below]
+        present = self.best_effort_cpus(groups)
+        if not wanted <= present:
+            # Also between sets that only overlap: a child may have the new CPUs only after its parents.
+            for path in paths:
+                self._ensure_cpus(path, wanted | present)
+        for path in reversed(paths):
+            self._ensure_cpus(path, wanted)
+
+    def _ensure_cpus(self, path: str, cpus: frozenset[int]) -> None:
+        self._ensure("cpuset", path, "cpuset.cpus", format_cpus(cpus), _same_cpus)
+
+    def _cpus(self, path: str) -> frozenset[int]:
+        for name in ("cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"):
+            text = self._files.read(self._path("cpuset", path, name))
+            if text:
+                return parse_cpus(text)
+        return frozenset()
+
+    # The end
+
+    def restore(self, groups: PodGroups, pods: Iterable[PodCgroup]) -> None:
+        """Everything as the kubelet leaves it, from the parent down."""
+        self.write(groups, ((group, KUBELET_VALUES) for group in pods), None, shared=True)
+        if self._tree.has("cpuset"):
+            self.write_cpus(groups, None)
+
+    def _path(self, controller: Controller, group: str, name: str) -> str:
+        return f"{self._tree.hierarchy(controller)}/{group}/{name}"
+
+    def _ensure(
+        self, controller: Controller, group: str, name: str, text: str, same: Callable[[str, str], bool] = str.__eq__
+    ) -> None:
+        path = self._path(controller, group, name)
+        result = self._files.ensure(path, text, same)
+        self.results[name, result] += 1
+        if result == "written" and self._written.get(path) == text:
+            self.resets[name] += 1
+        self._written[path] = text
+        self._used.add(path)
+
+
+def _same_memory(found: str, wanted: str) -> bool:
+    return int(found) >= UNLIMITED if wanted == "-1" else found == wanted
+
+
+def _same_cpus(found: str, wanted: str) -> bool:
+    return parse_cpus(found) == parse_cpus(wanted)

@@ -1,0 +1,59 @@
+"""CPU time, CPUs and memory of the node, from /proc and /sys. In a container they are those of the node."""
+
+import os
+from contextlib import suppress
+
+import msgspec
+
+from equipoise.agent.decisions.cpu_sets import parse_cpus
+
+_IDLE = (3, 4)
+"""Of a line of /proc/stat after its name: idle and iowait."""
+
+_GUEST = 8
+"""From here on the times are contained in the ones before."""
+
+
+class NodeMemory(msgspec.Struct, frozen=True):
+    """Bytes."""
+
+    total: float
+    used: float
+    """MemTotal − MemAvailable: what could not be given to a new process."""
+
+
+def read_cpu_seconds(proc: str) -> float | None:
+    """Seconds in which a CPU was busy, of all CPUs."""
+    with suppress(OSError, ValueError, IndexError), open(f"{proc}/stat", encoding="ascii") as file:
+        times = [int(word) for word in file.readline().split()[1 : _GUEST + 1]]
+        return sum(time for place, time in enumerate(times) if place not in _IDLE) / os.sysconf("SC_CLK_TCK")
+    return None
+
+
+def read_memory(proc: str) -> NodeMemory | None:
+    values: dict[str, float] = {}
+    with suppress(OSError, ValueError), open(f"{proc}/meminfo", encoding="ascii") as file:
+        for line in file:
+            name, _, rest = line.partition(":")
+            if name in ("MemTotal", "MemAvailable"):
+                values[name] = int(rest.split()[0]) * 1_024.0
+            if len(values) == 2:
+                return NodeMemory(total=values["MemTotal"], used=values["MemTotal"] - values["MemAvailable"])
+    return None
+
+
+def count_cpus(system: str) -> int:
+    """That are online. Never 0."""
+    with suppress(OSError, ValueError), open(f"{system}/devices/system/cpu/online", encoding="ascii") as file:
+        return len(parse_cpus(file.read())) or 1
+    return os.cpu_count() or 1
+
+
+def read_siblings(system: str, cpus: frozenset[int]) -> list[frozenset[int]]:
+    """The CPUs of each physical core; nothing where the kernel does not say."""
+    cores = set()
+    for cpu in cpus:
+        path = f"{system}/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+        with suppress(OSError, ValueError), open(path, encoding="ascii") as file:
+            cores.add(parse_cpus(file.read()))
+    return list(cores)

@@ -1,0 +1,86 @@
+"""Keeps the pods of the node up to date, in a thread of its own."""
+
+from collections.abc import Callable
+from threading import Event, Thread
+
+import msgspec
+
+from equipoise.agent.decisions.band_pods import band_pod
+from equipoise.agent.shell.api_server import AgentApi, PodEvent, RequestFailed
+from equipoise.agent.state.watched_pods import WatchedPods
+from equipoise.contracts.kubernetes.objects import Pod
+
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds before the next attempt; doubled after each failure."""
+
+
+class PodWatch:
+    """Lists the pods and watches them, again and again. While the API server is silent the last pods stay."""
+
+    def __init__(
+        self,
+        api: AgentApi,
+        node: str,
+        pods: WatchedPods,
+        *,
+        monotonic: Callable[[], float],
+        jitter: Callable[[], float],
+    ) -> None:
+        """`jitter`: 0..1. All agents of a cluster lose their watch at the same moment when an API server ends."""
+        self._api = api
+        self._node = node
+        self._pods = pods
+        self._monotonic = monotonic
+        self._jitter = jitter
+        self._stop = Event()
+        self.received_at: float | None = None
+        self.problem: str | None = None
+        self._thread = Thread(target=self._run, name="pods", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """The thread may still wait for the API server; it ends with the process."""
+        self._stop.set()
+
+    def _run(self) -> None:
+        pause = FIRST_PAUSE
+        while not self._stop.is_set():
+            try:
+                self._follow()
+                pause = FIRST_PAUSE
+            except (RequestFailed, msgspec.DecodeError, msgspec.ValidationError) as error:
+                self.problem = f"the pods of node {self._node} are not received: {error}"
+                if self.received_at is not None and self._monotonic() - self.received_at < pause:
+                    pause = FIRST_PAUSE
+                self._stop.wait(pause * (0.5 + self._jitter()))
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _follow(self) -> None:
+        """One list, and watches from there until one fails."""
+        pods, version = self._api.list_pods(self._node)
+        self._pods.replace([found for pod in pods if (found := band_pod(pod)) is not None])
+        del pods
+        while not self._stop.is_set():
+            self._received()
+            for event in self._api.watch_pods(self._node, version):
+                version = self._handle(event)
+                self._received()
+
+    def _received(self) -> None:
+        self.received_at = self._monotonic()
+        self.problem = None
+
+    def _handle(self, event: PodEvent) -> str:
+        """The version of the object. Raises RequestFailed for an error event: the version may be too old."""
+        if event.type == "ERROR":
+            raise RequestFailed(0, f"the watch ended: {bytes(event.object).decode(errors='replace')[:200]}")
+        pod = msgspec.json.decode(event.object, type=Pod)
+        if event.type != "BOOKMARK":
+            found = band_pod(pod)
+            if event.type == "DELETED" or found is None:
+                self._pods.remove(pod.metadata.uid)
+            else:
+                self._pods.put(found)
+        return pod.metadata.resource_version

@@ -1,0 +1,1 @@
+"""What the agent remembers from one round to the next. Pure."""

@@ -1,0 +1,39 @@
+"""The pods of the node that belong to a band, as the API server last reported them."""
+
+import msgspec
+
+from equipoise.contracts.load.pod_priority import PriorityClass
+
+
+class BandPod(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod of the bands mid, batch or free. Amounts in cores and bytes; None: it asks for none."""
+
+    uid: str
+    namespace: str
+    name: str
+    band: PriorityClass
+    priority: int = 0
+    cpu_request: float | None = None
+    cpu_limit: float | None = None
+    memory_limit: float | None = None
+    evictable: bool = False
+    """An eviction lets a controller create it elsewhere, and it belongs to the bands batch or free."""
+
+    terminating: bool = False
+
+
+class WatchedPods:
+    """Replaced as a whole by the thread that watches; the loop reads one mapping per round."""
+
+    def __init__(self) -> None:
+        self.by_uid: dict[str, BandPod] | None = None
+        """None: not received yet. An unreachable API server leaves the last ones."""
+
+    def replace(self, pods: list[BandPod]) -> None:
+        self.by_uid = {pod.uid: pod for pod in pods}
+
+    def put(self, pod: BandPod) -> None:
+        self.by_uid = {**(self.by_uid or {}), pod.uid: pod}
+
+    def remove(self, uid: str) -> None:
+        self.by_uid = {key: pod for key, pod in (self.by_uid or {}).items() if key != uid}

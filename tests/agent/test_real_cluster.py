@@ -1,0 +1,204 @@
+"""The agent's program with a real API server, real cgroups and real processes."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent.real_cgroups import ROOT, RealCgroups, real_cgroups
+from cluster_fixtures import StartCluster
+
+from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.objects import namespace, node
+from equipoise.testbed.processes.command_lines import API_SERVER
+
+ACCOUNT = "equipoise-agent"
+
+ACCESS: list[dict[str, Any]] = [
+    {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": ACCOUNT, "namespace": "jobs"},
+    },
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": ACCOUNT},
+        "rules": [
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]},
+            {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
+        ],
+    },
+    {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": ACCOUNT},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": ACCOUNT},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": "jobs"}],
+    },
+]
+"""All that the agent needs."""
+
+AMOUNTS = {"kubernetes.io/batch-cpu": "1k", "kubernetes.io/batch-memory": "1Gi"}
+
+JOBS: dict[str, Any] = {
+    "apiVersion": "apps/v1",
+    "kind": "ReplicaSet",
+    "metadata": {"name": "job", "namespace": "jobs"},
+    "spec": {
+        "replicas": 1,
+        "selector": {"matchLabels": {"app": "job"}},
+        "template": {
+            "metadata": {"labels": {"app": "job"}},
+            "spec": {
+                "nodeName": "alpha",
+                "containers": [{"name": "main", "image": "x", "resources": {"requests": AMOUNTS, "limits": AMOUNTS}}],
+            },
+        },
+    },
+}
+
+
+@pytest.fixture
+def real() -> Iterator[RealCgroups]:
+    with real_cgroups() as cgroups:
+        yield cgroups
+
+
+@pytest.fixture
+async def cluster(start_cluster: StartCluster) -> Cluster:
+    cluster = start_cluster()
+    await cluster.add_nodes([node("alpha")])
+    await cluster.apply([namespace("jobs"), *ACCESS, JOBS])
+    return cluster
+
+
+async def until(condition: Callable[[], bool], what: str, seconds: float = 20.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110  of another process
+            await asyncio.sleep(0.05)
+    assert condition(), what
+
+
+class AgentProcess:
+    """`python -m equipoise.agent` of node alpha."""
+
+    def __init__(self, cluster: Cluster, real: RealCgroups, token: Path, directory: Path) -> None:
+        self._cluster = cluster
+        self._real = real
+        self._token = token
+        self.file = directory / "equipoise.yaml"
+        self._port = cluster.free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @contextmanager
+    def running(self, **settings: Any) -> Iterator["AgentProcess"]:
+        agent = {
+            "health": f"127.0.0.1:{self._port}",
+            "cgroupRoot": str(ROOT),
+            "cgroupParent": f"{self._real.top}/kubepods",
+            "period": 0.2,
+            **settings,
+        }
+        document = {
+            "apiVersion": "equipoise.dev/v1alpha1",
+            "kind": "EquipoiseConfiguration",
+            "kubernetes": {"serviceAccount": str(self._token.parent)},
+            "agent": agent,
+        }
+        self.file.write_text(json.dumps(document))
+        environment = {
+            **os.environ,
+            **self._cluster.in_cluster_environment,
+            "NODE_NAME": "alpha",
+            "EQUIPOISE_CONFIG": str(self.file),
+        }
+        self.process = subprocess.Popen([sys.executable, "-m", "equipoise.agent"], env=environment)
+        try:
+            yield self
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+    def end(self, number: int) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        return self.process.wait(20)
+
+    def get(self, path: str) -> tuple[int, str]:
+        """0 while nobody listens."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as response:
+                return response.status, response.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+        except OSError:
+            return 0, ""
+
+    def ready(self) -> bool:
+        return self.get("/readyz")[0] == 200
+
+    def problems(self) -> list[str]:
+        found: list[str] = json.loads(self.get("/readyz")[1])["problems"]
+        return found
+
+    def memory(self) -> float:
+        """MiB."""
+        assert self.process is not None
+        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+async def pod_group(cluster: Cluster) -> str:
+    pods = await cluster.wait(
+        "/api/v1/namespaces/jobs/pods",
+        lambda pods: any(pod["status"].get("phase") == "Running" for pod in pods["items"]),
+        what="the batch pod runs",
+    )
+    return f"kubepods/besteffort/pod{pods['items'][0]['metadata']['uid']}"
+
+
+async def test_the_program_limits_survives_and_restores(cluster: Cluster, real: RealCgroups, tmp_path: Path) -> None:
+    """SIGKILL changes nothing and a restart goes on, without the API server too; SIGTERM restores; then an eviction."""
+    group = await pod_group(cluster)
+    real.make(group)
+    token = await cluster.service_account_token("jobs", ACCOUNT)
+    agent = AgentProcess(cluster, real, token, tmp_path)
+
+    def quota() -> str:
+        return real.get(group, "cpu.cfs_quota_us")
+
+    with agent.running():
+        await until(lambda: quota() == "100000", "the pods of the node are watched")
+        await until(agent.ready, "it is ready")
+        status, metrics = agent.get("/metrics")
+        assert status == 200
+        assert 'equipoise_agent_pods{band="batch"} 1' in metrics
+        assert agent.memory() < 25
+        agent.end(signal.SIGKILL)
+        assert quota() == "100000"
+    with agent.running():
+        await until(agent.ready, "it is ready again")
+        cluster.kill(API_SERVER)
+        await until(lambda: any("are not received" in each for each in agent.problems()), "the silence is a problem")
+        real.put(group, "cpu.cfs_quota_us", "-1")
+        await until(lambda: quota() == "100000", "limits are kept without the API server")
+        cluster.restart(API_SERVER)
+        await until(lambda: not any("are not received" in each for each in agent.problems()), "it is connected again")
+        assert agent.end(signal.SIGTERM) == 0
+        assert quota() == "-1"
+        assert real.get(group, "cpu.shares") == "2"
+    real.run(group, "x = b'x' * 30_000_000; import time; time.sleep(600)")
+    eviction = {"threshold": 0.2, "release": 0.1}
+    with agent.running(evict=True, memoryEviction=eviction):
+        await until(lambda: bool(cluster.evictions()), "the batch pod is evicted")
+        await until(lambda: 'reason="memory",result="evicted"' in agent.get("/metrics")[1], "it is counted")
