@@ -254,15 +254,19 @@ def test_the_usage_of_production_includes_pods_that_arrive() -> None:
     assert nodes["node-b"].pod_count() == 1
 
 
+LAZY = ("usage", "pods", "production", "batch_work")
+
+
 def everything(cluster: ClusterView) -> list[Any]:
     """All that a strategy may read of the nodes and their forecast."""
     assert cluster.days is not None
     return [
         (
-            *(getattr(node, field) for field in node.__struct_fields__ if field not in ("usage", "pods", "production")),
+            *(getattr(node, field) for field in node.__struct_fields__ if field not in LAZY),
             dict(node.usage),
             list(node.pods),
             list(node.production_usages()),
+            list(node.batch_work_usages()),
             node.pod_count(),
             cluster.days.of_nodes([node.name]).tolist(),
         )
