@@ -36,7 +36,14 @@ from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, 
 from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
-from equipoise.contracts.messages.plan import PendingMove, PlannedMove, PlannedNode, PlanRequest, PlanResponse
+from equipoise.contracts.messages.plan import (
+    PendingMove,
+    PlannedBand,
+    PlannedMove,
+    PlannedNode,
+    PlanRequest,
+    PlanResponse,
+)
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
@@ -432,6 +439,25 @@ def test_a_plan_has_a_section_for_each_list() -> None:
     assert "Dry-run moves, counted above as done\n" in text
     assert "shop/web-8  node-e → node-f  2027-01-15 08:00:00 UTC" in text
     assert "node-g  2027-01-15 08:00:00 UTC  no load reduction, 2 times in a row" in text
+
+
+def test_a_plan_shows_batch_work_and_the_bands_of_its_nodes() -> None:
+    """Only where there are such pods and bands: otherwise the table has no such columns."""
+    node = a_planned_node(
+        batch_work=Resources(cpu=0.3, memory=0.125),
+        bands={
+            "batch": PlannedBand(
+                offered=Resources(cpu=6.0, memory=8 * GIB), requested=Resources(cpu=4.0, memory=5 * GIB)
+            )
+        },
+    )
+    text = shown(a_plan(a_move(), nodes=[node, a_planned_node("node-b", "idle")]))
+
+    assert "batch work" in text
+    assert "cpu 30.0%, memory 12.5%" in text
+    assert "batch 4.00 of 6.00 cores, 5.00 of 8.00 GiB" in text
+    assert "batch work" not in shown(a_plan(a_move()))
+    assert "reclaimed" not in shown(a_plan(a_move()))
 
 
 def test_an_empty_plan_has_the_reason_of_each_strategy() -> None:

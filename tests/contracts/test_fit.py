@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from builders import GIB, a_placed_pod, a_placement, refusal
 
-from equipoise.contracts.fit import FitNode, FitPod, HostPort, fit_pod, placed_node
+from equipoise.contracts.fit import FitNode, FitPod, HostPort, fit_node, fit_pod, placed_node
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.objects import (
     LabelSelector,
@@ -55,6 +55,36 @@ def test_pod_requests_with_sidecar_pod_level_and_overhead() -> None:
     requests = fit_pod(objects.Pod(spec=spec)).requests
 
     assert requests == {"cpu": pytest.approx(2.6), "memory": 3 * GIB}
+
+
+def test_reclaimed_requests_are_compared_with_what_the_node_offers_of_the_band() -> None:
+    """As the API server returns it: 8000 milli-cores are `8k`. Cpu and memory of the node do not count."""
+
+    def a_batch_pod(name: str, cpu: str) -> FitPod:
+        requests = {"kubernetes.io/batch-cpu": cpu, "kubernetes.io/batch-memory": "1073741824"}
+        container = objects.Container(resources=objects.ResourceRequirements(requests=requests))
+        return fit_pod(
+            objects.Pod(
+                metadata=objects.ObjectMeta(name=name, namespace="shop", uid=name),
+                spec=objects.PodSpec(containers=[container]),
+            )
+        )
+
+    def a_node(**offered: str) -> objects.Node:
+        allocatable = {"cpu": "0", "memory": "0", "pods": "110"} | {
+            f"kubernetes.io/{name.replace('_', '-')}": amount for name, amount in offered.items()
+        }
+        return objects.Node(
+            metadata=objects.ObjectMeta(name="node-a", labels={"kubernetes.io/hostname": "node-a"}),
+            status=objects.NodeStatus(allocatable=allocatable),
+        )
+
+    offering = a_node(batch_cpu="8k", batch_memory="8G")
+    occupied = fit_node(offering, [a_batch_pod("other", "6500")])
+
+    assert not refusal(a_batch_pod("new", "1500"), occupied)
+    assert "insufficient kubernetes.io/batch-cpu: 1501 requested" in refusal(a_batch_pod("new", "1501"), occupied)
+    assert "insufficient kubernetes.io/batch-cpu" in refusal(a_batch_pod("new", "1"), fit_node(a_node(), []))
 
 
 def test_a_full_node_accepts_no_pod() -> None:

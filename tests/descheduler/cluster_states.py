@@ -37,6 +37,20 @@ def a_pod(name: str = "web-1", cpu: float | None = 1.0, memory: float | None = G
     return MovablePod(**(defaults | fields))
 
 
+def a_batch_pod(name: str, cpu: float | None = 1.0, memory: float | None = GIB, **fields: Any) -> MovablePod:
+    """A pod of the band batch that requests one core and 1 GiB of it."""
+    requests = {"kubernetes.io/batch-cpu": 1_000.0, "kubernetes.io/batch-memory": GIB}
+    fit = FitPod(uid=f"uid-{name}", namespace="shop", name=name, requests=requests)
+    return a_pod(name, cpu, memory, **({"qos": "BestEffort", "priority": 5_500, "fit": fit} | fields))
+
+
+def offering(node: ClusterNode, cores: float) -> ClusterNode:
+    """The node with so many cores of the band batch, and 64 GiB."""
+    offered = {"kubernetes.io/batch-cpu": 1_000 * cores, "kubernetes.io/batch-memory": 64 * GIB}
+    fit = msgspec.structs.replace(node.fit, allocatable={**node.fit.allocatable, **offered})
+    return msgspec.structs.replace(node, fit=fit)
+
+
 def a_node(name: str = "node-a", pods: Sequence[MovablePod] = (), **fields: Any) -> ClusterNode:
     """A node of 10 cores and 64 GiB with the usage of its pods over every window."""
     pods = [msgspec.structs.replace(pod, node=name) for pod in pods]

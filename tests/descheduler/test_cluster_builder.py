@@ -232,6 +232,27 @@ def test_a_refused_move_frees_its_target() -> None:
     assert (afterwards.projected("5m").cpu, len(afterwards.fit.pods)) == (pytest.approx(1.0), 0)
 
 
+def test_batch_work_requests_a_band_or_has_its_priority() -> None:
+    """Of the pods that stay. A label alone makes none, and neither does the QoS class BestEffort."""
+    usages = {f"uid-{number}": Resources(cpu=float(number), memory=GIB) for number in range(1, 7)}
+    requests = objects.ResourceRequirements(requests={"kubernetes.io/batch-cpu": "1k"})
+    requesting = [objects.Container(resources=requests)]
+    labelled = {"app": "web", "koordinator.sh/priority-class": "koord-batch"}
+    mid = {"app": "web", "koordinator.sh/priority-class": "koord-mid"}
+    nodes = nodes_with(
+        a_node_utilization(cpu=9.0, pods=usages),
+        with_metadata(a_pod("1", placed_at=LONG_AGO, containers=requesting), labels=labelled),
+        a_pod("2", placed_at=LONG_AGO, priority=3_500),
+        with_metadata(a_pod("3", placed_at=LONG_AGO, containers=requesting), labels=mid),
+        with_metadata(a_pod("4", placed_at=LONG_AGO), labels=labelled),
+        terminating(a_pod("5", placed_at=LONG_AGO, priority=5_500), NOW),
+        a_pod("6", placed_at=LONG_AGO, priority=5_500),
+        moves=[a_move(pod_uid="uid-6")],
+    )
+
+    assert [usage.cpu for usage in nodes["node-a"].batch_work_usages()] == [1.0, 2.0]
+
+
 def test_the_usage_of_production_includes_pods_that_arrive() -> None:
     """Production pods that stay, measured or not, and every pod that a pending move brings; not those that leave."""
     usage = Resources(cpu=1.5, memory=GIB)
@@ -254,15 +275,19 @@ def test_the_usage_of_production_includes_pods_that_arrive() -> None:
     assert nodes["node-b"].pod_count() == 1
 
 
+LAZY = ("usage", "pods", "production", "batch_work")
+
+
 def everything(cluster: ClusterView) -> list[Any]:
     """All that a strategy may read of the nodes and their forecast."""
     assert cluster.days is not None
     return [
         (
-            *(getattr(node, field) for field in node.__struct_fields__ if field not in ("usage", "pods", "production")),
+            *(getattr(node, field) for field in node.__struct_fields__ if field not in LAZY),
             dict(node.usage),
             list(node.pods),
             list(node.production_usages()),
+            list(node.batch_work_usages()),
             node.pod_count(),
             cluster.days.of_nodes([node.name]).tolist(),
         )

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from builders import GIB, a_node_utilization, a_workload
 
+from equipoise.contracts.configuration.settings import BatchWorkWeight
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.state.daily_usage import NodePods, RunningPod, node_days
+from equipoise.descheduler.state.daily_usage import BatchWork, NodePods, RunningPod, node_days
 
 SYSTEM = Resources(cpu=0.5, memory=GIB)
 
@@ -47,3 +48,18 @@ def test_the_forecast_of_a_node_is_the_sum_of_its_pods() -> None:
             elif uid in usages:
                 total = total + np.array([[usages[uid].cpu], [usages[uid].memory]])
         assert found[place].ravel().tolist() == pytest.approx(total.ravel().tolist())
+
+
+def test_of_batch_work_only_its_weight_counts_in_a_forecast() -> None:
+    """With and without a profile; other pods of its workload count in full."""
+    profiled, constant = a_workload(name="profiled"), a_workload(name="constant")
+    days = {profiled: np.array([np.full(SLOTS, 2.0), np.full(SLOTS, 4 * GIB)])}
+    pods: list[RunningPod] = [("batch-1", profiled), ("batch-2", constant), ("other", profiled)]
+    batch_work = BatchWork({"batch-1", "batch-2"}, BatchWorkWeight(cpu=0.25, memory=0.5))
+    node = NodePods(
+        a_node_utilization(system=Resources(cpu=0.5, memory=GIB)), pods, lambda *_: Resources(cpu=1.0, memory=2 * GIB)
+    )
+
+    [found] = node_days(days.get, [node], batch_work)
+
+    assert found[:, 0].tolist() == pytest.approx([0.5 + 0.5 + 0.25 + 2.0, GIB * (1 + 2 + 1 + 4)])

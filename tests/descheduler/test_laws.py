@@ -6,11 +6,20 @@ from typing import Protocol, cast
 import msgspec
 import pytest
 from builders import refusal
-from descheduler.cluster_states import THRESHOLDS, a_cluster, a_loaded_node, a_node, a_pod, names
+from descheduler.cluster_states import (
+    THRESHOLDS,
+    a_batch_pod,
+    a_cluster,
+    a_loaded_node,
+    a_node,
+    a_pod,
+    names,
+    offering,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
+from equipoise.contracts.configuration.settings import BatchWorkWeight, ResourceThresholds, Thresholds
 from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.planning.pools import NodePool, Requirement, Selector
@@ -196,3 +205,49 @@ def test_nothing_moves_in_an_even_cluster() -> None:
     cluster = a_cluster(*(a_loaded_node(f"node-{i}", 0.5) for i in range(10)))
 
     assert all(not strategy.plan(cluster, names(cluster)).moves for strategy in VARIANTS)
+
+
+@st.composite
+def colocated_clusters(draw: st.DrawFn) -> ClusterView:
+    """Some pods are batch work, and nodes offer the band batch."""
+    cluster, changed = draw(clusters()), []
+    for node in cluster.nodes:
+        batch = [
+            a_batch_pod(f"{node.name}-batch-{place}", cpu=draw(st.floats(0, 4)), memory=draw(st.floats(0, 20 * 2**30)))
+            for place in range(draw(st.integers(0, 3)))
+        ]
+        with_batch = a_node(node.name, [*node.pods, *batch], unknown=node.unknown, source_refusal=node.source_refusal)
+        changed.append(offering(with_batch, cores=draw(st.sampled_from([0.0, 1.0, 8.0]))))
+    return msgspec.structs.replace(cluster, nodes=changed)
+
+
+FIXED = [each for each in VARIANTS if isinstance(each, LowNodeLoad) and not each.pools and each.deviation is None]
+"""Their thresholds do not depend on the other nodes."""
+
+
+@pytest.mark.parametrize("strategy", FIXED)
+@settings(max_examples=100, deadline=None)
+@given(cluster=colocated_clusters())
+def test_no_other_pod_leaves_where_batch_work_is_the_excess(strategy: LowNodeLoad, cluster: ClusterView) -> None:
+    """A node that would not be hot without its batch work keeps its other pods.
+
+    Not if it is hot by the usage of its production pods: batch work is no part of that.
+    """
+    thresholds = Thresholds(high=cluster.thresholds.high, low=cluster.thresholds.low)
+    cluster = msgspec.structs.replace(cluster, thresholds=thresholds)
+    alone = {node.name: a_node(node.name, [pod for pod in node.pods if not pod.batch_work]) for node in cluster.nodes}
+    state = {each.node: each.state for each in strategy.classify(a_cluster(*alone.values(), thresholds=thresholds))}
+
+    plan = strategy.plan(cluster, names(cluster))
+
+    assert all(state[move.pod.node] == "hot" for move in plan.moves if not move.pod.batch_work)
+
+
+@pytest.mark.parametrize("strategy", VARIANTS)
+@settings(max_examples=30, deadline=None)
+@given(cluster=clusters(), weight=st.floats(0, 1))
+def test_without_batch_work_its_weight_changes_no_plan(strategy: Strategy, cluster: ClusterView, weight: float) -> None:
+    """Also if pods are BestEffort."""
+    other = msgspec.structs.replace(cluster, batch_work_weight=BatchWorkWeight(cpu=weight, memory=weight))
+
+    assert strategy.plan(cluster, names(cluster)) == strategy.plan(other, names(cluster))

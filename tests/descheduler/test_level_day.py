@@ -8,7 +8,18 @@ import msgspec
 import numpy as np
 import pytest
 from builders import GIB, NOW, a_workload
-from descheduler.cluster_states import UNLIMITED, WINDOWS, a_cluster, a_node, a_pod, names, no_utilization
+from descheduler.cluster_states import (
+    UNLIMITED,
+    WINDOWS,
+    a_batch_pod,
+    a_cluster,
+    a_loaded_node,
+    a_node,
+    a_pod,
+    names,
+    no_utilization,
+    offering,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -335,3 +346,19 @@ def test_a_plan_of_many_moves_halves_the_spread() -> None:
 
     assert before > 0.5
     assert max(np.ptp(list(days.values()), axis=0)) < before / 2
+
+
+def test_batch_work_is_not_moved_for_the_load_of_a_day() -> None:
+    """It ends within hours, and its node is as high as its other pods are."""
+    batch = [a_batch_pod(f"batch-{number}", cpu=1.0) for number in range(4)]
+    cluster = a_cluster(
+        offering(a_node("batch", batch), cores=8.0), offering(a_loaded_node("empty", 0.1, memory=0.1), cores=8.0)
+    )
+    now = LevelDay(current_load_weight=1.0)
+
+    plan = BY_PROFILES.plan(cluster, names(cluster))
+
+    assert not plan.moves
+    assert {entry.why for entry in plan.refused} == {"it is batch work, which ends within hours"}
+    # Of 4 cores 0.8 count, next to one core: all of them would be 15 points above the mean.
+    assert {each.state for each in now.classify(cluster)} == {"between"}

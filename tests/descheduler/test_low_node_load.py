@@ -8,6 +8,7 @@ from builders import GIB, NOW, a_workload
 from descheduler.cluster_states import (
     UNLIMITED,
     WINDOWS,
+    a_batch_pod,
     a_cluster,
     a_loaded_node,
     a_node,
@@ -15,6 +16,7 @@ from descheduler.cluster_states import (
     a_skewed_cluster,
     moved,
     names,
+    offering,
     spread,
 )
 
@@ -676,3 +678,73 @@ def test_an_uneven_cluster_becomes_even(seed: int) -> None:
 def test_the_shortest_window_is_the_default() -> None:
     """Unless the strategy has windows."""
     assert STRATEGY.windows_of(a_cluster()) == WINDOWS[:1]
+
+
+# Batch work
+
+
+def a_colocated_node(cores: float, batch_cores: float, name: str = "hot", **fields: Any) -> ClusterNode:
+    """Ten ordinary pods and four of the band batch, which use so many cores together."""
+    pods = [a_pod(f"{name}-{i}", cpu=cores / 10) for i in range(10)]
+    batch = [a_batch_pod(f"{name}-batch-{i}", cpu=batch_cores / 4, **fields) for i in range(4)]
+    return offering(a_node(name, [*pods, *batch]), cores=6.0)
+
+
+def test_only_batch_work_leaves_a_node_that_is_hot_because_of_it() -> None:
+    """40 % of ordinary pods and 40 % of batch work: the plan ends when the node is below its threshold."""
+    cluster = a_cluster(a_colocated_node(4.0, 4.0), offering(a_loaded_node("idle", 0.1), cores=8.0))
+
+    assert moves(cluster) == [("hot-batch-0", "idle"), ("hot-batch-1", "idle")]
+
+
+def test_batch_work_moves_only_to_a_node_that_offers_its_band() -> None:
+    """What no pod requests yet. Ordinary pods do not move in its place."""
+    hot = a_colocated_node(4.0, 4.0)
+    without = a_cluster(hot, a_loaded_node("idle", 0.1))
+    too_little = a_cluster(hot, offering(a_loaded_node("idle", 0.1), cores=1.5))
+
+    assert not moves(without)
+    assert "insufficient kubernetes.io/batch-cpu: 1000 requested, 0 free" in refusals(without)
+    assert "it is not above its thresholds without its batch work" in refusals(without)
+    assert moves(too_little) == [("hot-batch-0", "idle")]
+
+
+def test_no_ordinary_pod_leaves_for_batch_work_that_may_not_move() -> None:
+    """Pods of Jobs are protected: their cores are available to the others at once."""
+    cluster = a_cluster(
+        a_colocated_node(4.0, 4.0, protection="pods of Jobs do not move"),
+        offering(a_loaded_node("idle", 0.1), cores=8.0),
+    )
+
+    assert not moves(cluster)
+
+
+def test_batch_work_leaves_before_the_pods_that_make_the_node_hot() -> None:
+    """Ordinary pods follow where the node is above its threshold without batch work: one of them, until 63 %."""
+    cluster = a_cluster(a_colocated_node(7.0, 0.8), offering(a_loaded_node("idle", 0.1), cores=8.0))
+
+    planned = [pod for pod, _ in moves(cluster)]
+
+    assert planned == [f"hot-batch-{i}" for i in range(4)] + ["hot-0"]
+
+
+def test_batch_work_that_waits_for_a_pod_of_its_workload_is_not_replaced_by_ordinary_pods() -> None:
+    """One pod per workload at a time."""
+    workload = a_workload(name="batch")
+    limits = msgspec.structs.replace(UNLIMITED, per_workload=1)
+    cluster = a_cluster(
+        a_colocated_node(4.0, 4.0, workload=workload), offering(a_loaded_node("idle", 0.1), cores=8.0), limits=limits
+    )
+
+    assert moves(cluster) == [("hot-batch-0", "idle")]
+
+
+def test_a_best_effort_pod_without_reclaimed_resources_is_no_batch_work() -> None:
+    """It is in every cluster: plans without co-location are as they were."""
+    pods = [a_pod(f"best-effort-{i}", cpu=0.5, qos="BestEffort") for i in range(8)]
+    hot = a_node("hot", [*pods, a_pod("ordinary", cpu=4.0, protection="it is the last replica")])
+    lone = a_node("hot", [*(msgspec.structs.replace(pod, protection="it may not move") for pod in pods),
+                          a_pod("ordinary", cpu=4.0)])  # fmt: skip
+
+    assert len(moves(a_cluster(hot, a_loaded_node("idle", 0.1)))) == 4
+    assert moves(a_cluster(lone, a_loaded_node("idle", 0.1))) == [("ordinary", "idle")]

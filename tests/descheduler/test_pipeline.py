@@ -17,6 +17,7 @@ from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.plan import PlannedBand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.messages import plan_response, proposals
 from equipoise.descheduler.decisions.evaluation.pipeline import MAX_NAMED, evaluate, observe, unexpected_annotations
@@ -179,6 +180,31 @@ def test_a_plan_consists_of_the_moves_of_one_evaluation() -> None:
     by_node = {(node.strategy, node.node): node for node in response.nodes}
     assert by_node["low_node_load", "node-a"].missing_evaluations == 5
     assert by_node["level_day", "node-a"].state == "hot"
+
+
+def test_a_plan_has_the_batch_work_and_the_bands_of_its_nodes() -> None:
+    """The load of batch work beside that of the node, and what its pods request of what the node offers."""
+    requests = objects.ResourceRequirements(requests={"kubernetes.io/batch-cpu": "1500"})
+    batch = a_pod("batch-1", containers=[objects.Container(resources=requests)], priority=5_500)
+    offered = {"kubernetes.io/batch-cpu": "4k", "kubernetes.io/batch-memory": "8Gi"}
+    utilizations = {
+        "node-a": a_node_utilization(cpu=8.0, pods={"uid-batch-1": Resources(cpu=3.0, memory=GIB)}),
+        "node-b": a_node_utilization("node-b"),
+    }
+    snapshot = msgspec.structs.replace(a_snapshot(batch), nodes=utilizations)
+    for node in snapshot.watched.nodes:
+        node.status.allocatable.update(offered if node.metadata.name == "node-a" else {})
+    settings = evaluation_settings(strategies=(LowNodeLoad(),))
+
+    response = plan_response(evaluate(snapshot, settings, needed=1), snapshot, settings, evictions="real", leader=EPOCH)
+
+    (node,) = (each for each in response.nodes if each.node == "node-a")
+    assert node.batch_work is not None
+    assert (node.before.cpu, node.batch_work.cpu) == (pytest.approx(0.8), pytest.approx(0.3))
+    assert node.bands == {
+        "batch": PlannedBand(offered=Resources(cpu=4.0, memory=8 * GIB), requested=Resources(cpu=1.5, memory=0.0))
+    }
+    assert all(each.batch_work is None and not each.bands for each in response.nodes if each.node == "node-b")
 
 
 # A whole day of dry runs, and the same day with real evictions

@@ -20,6 +20,8 @@ from equipoise.cli.plan.changes import LastPlans, NodeChange, PlanChanges, plan_
 from equipoise.cli.plan.plan_hints import PlanHints, read_plan_hints
 from equipoise.cli.terminal import (
     RESOURCES,
+    UNIT,
+    amount,
     amounts,
     day_and_time,
     duration,
@@ -254,7 +256,10 @@ def _by_node(nodes: Sequence[PlannedNode]) -> list[list[PlannedNode]]:
 def _nodes(nodes: Sequence[Sequence[PlannedNode]], interval: float, *, with_strategy: bool) -> Table:
     """A row per node: the state, the load and the evaluations of its first strategy, and the reasons of all."""
     strategy = ("strategies",) if with_strategy else ()
-    made = table("node", "state", "cpu", "memory", "evaluations needed", *strategy, "reason")
+    all_nodes = [node for of_node in nodes for node in of_node]
+    batch_work = ("batch work",) if any(node.batch_work for node in all_nodes) else ()
+    bands = ("reclaimed: requested of offered",) if any(node.bands for node in all_nodes) else ()
+    made = table("node", "state", "cpu", "memory", *batch_work, *bands, "evaluations needed", *strategy, "reason")
     for of_node in nodes:
         node = of_node[0]
         missing = node.missing_evaluations
@@ -262,8 +267,24 @@ def _nodes(nodes: Sequence[Sequence[PlannedNode]], interval: float, *, with_stra
         loads = (f"{percent(getattr(node.before, name))} → {percent(getattr(node.after, name))}" for name in RESOURCES)
         why = "; ".join(dict.fromkeys(each.why for each in of_node if each.why))
         last = (", ".join(each.strategy for each in of_node), why) if with_strategy else (why,)
-        made.add_row(node.node, node.state, *loads, needed, *last, style="red" if node.state == "hot" else "")
+        style = "red" if node.state == "hot" else ""
+        colocated = [
+            *(["" if node.batch_work is None else percentages(node.batch_work)] if batch_work else []),
+            *([_bands(node)] if bands else []),
+        ]
+        made.add_row(node.node, node.state, *loads, *colocated, needed, *last, style=style)
     return made
+
+
+def _bands(node: PlannedNode) -> str:
+    """`batch 1.00 of 1.20 cores, 2.0 of 7.0 GiB`, per band."""
+    return "; ".join(
+        f"{band} "
+        + ", ".join(
+            f"{amount(each.requested, name)} of {amount(each.offered, name)} {unit}" for name, unit in UNIT.items()
+        )
+        for band, each in node.bands.items()
+    )
 
 
 def _shortened(entries: Sequence[object], limit: int) -> str:

@@ -8,6 +8,8 @@ ask for it.
 from collections.abc import Mapping
 from typing import Literal
 
+from equipoise.contracts.messages.resources import Resources
+
 Band = Literal["mid", "batch", "free"]
 """By how long an amount is expected to last: mid a day, batch some hours, free is what is idle now."""
 
@@ -21,3 +23,17 @@ RESOURCE_NAMES: Mapping[OfferedBand, tuple[str, str]] = {
     "batch": ("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"),
 }
 """By band: cpu in whole milli-cores, memory in whole bytes."""
+
+
+def amounts_of_band(amounts: Mapping[str, float], band: OfferedBand) -> Resources:
+    """Cores and bytes of the band in amounts by resource name; unknown where there is none."""
+    cpu, memory = (amounts.get(name) for name in RESOURCE_NAMES[band])
+    return Resources(cpu=None if cpu is None else cpu / 1_000, memory=memory)
+
+
+_NAMES = frozenset(name for names in RESOURCE_NAMES.values() for name in names)
+
+
+def requests_reclaimed(requests: Mapping[str, float]) -> bool:
+    """Whether some of these requests, by resource name, are of a band."""
+    return not _NAMES.isdisjoint(requests)

@@ -88,6 +88,19 @@ _DEFAULT_WINDOWS = (
 )
 
 
+class BatchWorkWeight(Section, frozen=True, kw_only=True):
+    """How much of the usage of batch work counts for the pods that it gives way to. Batch work: pods of the bands batch
+    and free, see docs/colocation.md. Without such pods these settings have no effect.
+    """
+
+    cpu: Share = 0.2
+    """Little: its cgroups have the lowest weight, so that its cores are available to other pods at once. Not 0: it
+    shares caches with them, and stops working where they take its cores."""
+
+    memory: Share = 1.0
+    """All of it: memory is not available to other pods until a pod ends."""
+
+
 class LoadSettings(Section, frozen=True, kw_only=True):
     """What usage and load mean in this cluster."""
 
@@ -105,6 +118,9 @@ class LoadSettings(Section, frozen=True, kw_only=True):
 
     pod_start_timeout: Duration = Duration(600)
     """A pod counts as started at the latest this long after its placement, even if its node has not reported it."""
+
+    batch_work_weight: BatchWorkWeight = BatchWorkWeight()
+    """Used by scores of ordinary pods and by the strategy level_day, so that both agree which node is full."""
 
     freshness: Freshness = Freshness()
     coverage: Coverage = Coverage()

@@ -30,6 +30,17 @@ _BANDS: tuple[tuple[int, int, PriorityClass], ...] = (
 )
 
 
+def is_batch_work(priority_class: PriorityClass, priority: int, *, reclaimed: bool) -> bool:
+    """Whether a pod is of the band batch or free: it runs on what others leave idle, and gives way to them.
+
+    `reclaimed`: it requests amounts of a band. A pod that is batch only because it is BestEffort does not count: such
+    pods are in every cluster, also without co-location.
+    """
+    return priority_class in ("batch", "free") and (
+        reclaimed or any(low <= priority <= high for low, high, _ in _BANDS)
+    )
+
+
 def qos_of(status: str) -> Qos:
     """The QoS class in a pod's status; BestEffort when there is none."""
     return cast(Qos, status) if status in get_args(Qos) else "BestEffort"

@@ -8,7 +8,7 @@ from msgspec import Meta
 from equipoise.contracts.kubernetes.objects import NodeSelector, Taint, Toleration
 from equipoise.contracts.kubernetes.taints import CONTROL_PLANE
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.pod_priority import PriorityClass, Qos
+from equipoise.contracts.load.pod_priority import PriorityClass, Qos, is_batch_work
 from equipoise.contracts.messages.example import (
     COLLECTOR_EPOCH,
     GIB,
@@ -88,6 +88,10 @@ class PlacedPod(Value, frozen=True, kw_only=True):
 
     Neither this nor tolerations are published for pods of DaemonSets: each has its own node.
     """
+
+    @property
+    def batch_work(self) -> bool:
+        return is_batch_work(self.priority_class, self.priority, reclaimed=self.reclaimed_requests != Resources())
 
 
 class GonePod(Value, frozen=True, kw_only=True):

@@ -1,5 +1,6 @@
 """`plan.preview`: the moves that the descheduler would propose now."""
 
+from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, NodeState, RefusedMove
 from equipoise.contracts.messages.example import LEASE_EPOCH, NOW
@@ -31,6 +32,13 @@ class PlannedMove(Value, frozen=True, kw_only=True):
     """It does not fit yet: other moves make room, and it is proposed after them."""
 
 
+class PlannedBand(Value, frozen=True, kw_only=True):
+    """A band of reclaimed resources on a node, cores and bytes: as in the status of the node, and of its pods."""
+
+    offered: Resources
+    requested: Resources
+
+
 class PlannedNode(Value, frozen=True, kw_only=True):
     """A node that is abnormal, or the source or target of planned moves."""
 
@@ -42,6 +50,12 @@ class PlannedNode(Value, frozen=True, kw_only=True):
 
     after: Resources
     """After the pending and the planned moves."""
+
+    batch_work: Resources | None = None
+    """Part of `before`: the load of its pods that give way to others. None: it has no such pods."""
+
+    bands: dict[OfferedBand, PlannedBand] = {}
+    """Those that the node offers."""
 
     abnormal_evaluations: int = 0
     missing_evaluations: int = 0

@@ -1,7 +1,7 @@
 """A pod that waits for a node, as the scorer knows it."""
 
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.pod_priority import PriorityClass, Qos
+from equipoise.contracts.load.pod_priority import PriorityClass, Qos, is_batch_work
 from equipoise.contracts.messages.example import POD, POD_UID, REQUESTS, WORKLOAD
 from equipoise.contracts.messages.message import Message
 from equipoise.contracts.messages.resources import Resources
@@ -21,6 +21,12 @@ class PodDemand(Message, frozen=True, kw_only=True):
 
     requests: Resources = Resources()
     limits: Resources = Resources()
+    reclaimed_requests: Resources = Resources()
+    """Of a pod of the bands mid and batch: what it asks for of its band (cores, bytes), in place of cpu and memory."""
+
+    @property
+    def batch_work(self) -> bool:
+        return is_batch_work(self.priority_class, self.priority, reclaimed=self.reclaimed_requests != Resources())
 
 
 POD_DEMAND = PodDemand(namespace="shop", name=POD, uid=POD_UID, workload=WORKLOAD, requests=REQUESTS)

@@ -5,11 +5,12 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.contracts.configuration.settings import Thresholds
+from equipoise.contracts.colocation.bands import requests_reclaimed
+from equipoise.contracts.configuration.settings import BatchWorkWeight, Thresholds
 from equipoise.contracts.fit import FitNode, FitPod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, load_of, plus
-from equipoise.contracts.load.pod_priority import PriorityClass, priority_class_of
+from equipoise.contracts.load.pod_priority import PriorityClass, is_batch_work, priority_class_of
 from equipoise.contracts.messages.descheduling import RefusedMove
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state.daily_usage import UsageForecast
@@ -56,6 +57,11 @@ class MovablePod(msgspec.Struct, frozen=True, kw_only=True):
         """Whether its usage counts against the thresholds of production."""
         return self.priority_class == "prod"
 
+    @property
+    def batch_work(self) -> bool:
+        """Whether it gives way to the other pods of its node."""
+        return is_batch_work(self.priority_class, self.priority, reclaimed=requests_reclaimed(self.fit.requests))
+
 
 class ClusterNode(msgspec.Struct, frozen=True, kw_only=True):
     """A node, its load by window, and its pods. Pods moved in a dry run are on their targets."""
@@ -85,6 +91,9 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True):
     pods: Sequence[MovablePod] = ()
     production: Sequence[Resources] | None = None
     """Usage of each of its production pods, unknown ones included; None: derived from `pods`."""
+
+    batch_work: Sequence[Resources] | None = None
+    """Usage of each pod that gives way to others and stays, unknown ones included; None: derived from `pods`."""
 
     leaving: int = 0
     """Pending evictions from it."""
@@ -116,6 +125,12 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True):
             return self.production
         return [pod.usage for pod in self.pods if pod.production]
 
+    def batch_work_usages(self) -> Sequence[Resources]:
+        """Usage of each of its pods that give way to others."""
+        if self.batch_work is not None:
+            return self.batch_work
+        return [pod.usage for pod in self.pods if pod.batch_work]
+
 
 class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     """The input of a strategy."""
@@ -129,6 +144,9 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     limits: "IntentLimits"
     days: UsageForecast | None = None
     """Forecast of the next 24 hours; None when there is none."""
+
+    batch_work_weight: BatchWorkWeight = BatchWorkWeight()
+    """How much of the usage of batch work counts in the forecast."""
 
     busy_workloads: Mapping[Workload, int] = {}
     """Number of pods with a pending move, by workload."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
+from equipoise.contracts.configuration.settings import BatchWorkWeight
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, amounts
 from equipoise.contracts.load.daily_profile import SLOTS, HourlyUsage, system_usage
@@ -30,6 +31,13 @@ class NodePods(msgspec.Struct, frozen=True):
     """Current usage of a pod. Called only for workloads without a profile, as it is slow."""
 
 
+class BatchWork(msgspec.Struct, frozen=True):
+    """The pods that give way to others, and how much of their usage counts."""
+
+    uids: Collection[str] = frozenset()
+    weight: BatchWorkWeight = BatchWorkWeight()
+
+
 PodsOfNodes = Callable[[Sequence[str]], Sequence[NodePods | None]]
 """The pods that count on the nodes of these names; None for a node without utilization."""
 
@@ -38,9 +46,14 @@ class UsageForecast:
     """Hourly usage of pods and nodes. Computed when it is read: not every strategy needs it."""
 
     def __init__(
-        self, profile_of: ProfileOf, pods_of: PodsOfNodes, computed: Mapping[str, HourlyUsage] | None = None
+        self,
+        profile_of: ProfileOf,
+        pods_of: PodsOfNodes,
+        computed: Mapping[str, HourlyUsage] | None = None,
+        batch_work: "BatchWork | None" = None,
     ) -> None:
         """`computed`: days of nodes that are known already."""
+        self._batch_work = batch_work or BatchWork()
         self._profile_of = profile_of
         self._pods_of = pods_of
         self._nodes: dict[str, HourlyUsage] = dict(computed or {})
@@ -56,22 +69,28 @@ class UsageForecast:
         """nodes × resources × slots; NaN where unknown."""
         missing = [name for name in names if name not in self._nodes]
         if missing:
-            self._nodes.update(zip(missing, node_days(self._profile_of, self._pods_of(missing)), strict=True))
+            self._nodes.update(
+                zip(missing, node_days(self._profile_of, self._pods_of(missing), self._batch_work), strict=True)
+            )
         return np.array([self._nodes[name] for name in names]).reshape(-1, len(RESOURCES), SLOTS)
 
     def changed(self, nodes: Collection[str], pods_of: PodsOfNodes) -> "UsageForecast":
         """The same, with other pods on these nodes."""
         computed = {name: day for name, day in self._nodes.items() if name not in nodes}
-        return UsageForecast(self._profile_of, pods_of, computed)
+        return UsageForecast(self._profile_of, pods_of, computed, self._batch_work)
 
 
-def node_days(profile_of: ProfileOf, nodes: Sequence[NodePods | None]) -> HourlyUsage:
+def node_days(
+    profile_of: ProfileOf, nodes: Sequence[NodePods | None], batch_work: BatchWork | None = None
+) -> HourlyUsage:
     """nodes × resources × slots: usage of each node outside its pods, constant, plus the days of all its pods.
 
     A pod of unknown usage adds nothing: its usage is part of the usage outside the known pods.
     """
     flat = np.full((len(nodes), len(RESOURCES)), np.nan)
-    rows: dict[Workload | None, int] = {None: -1}
+    batch_work = batch_work or BatchWork()
+    weight = np.array([batch_work.weight.cpu, batch_work.weight.memory])
+    rows: dict[tuple[Workload | None, bool], int] = {(None, False): -1, (None, True): -1}
     profiles: list[HourlyUsage] = []
     which: list[int] = []
     ends = np.zeros(len(nodes) + 1, dtype=np.int64)
@@ -79,17 +98,18 @@ def node_days(profile_of: ProfileOf, nodes: Sequence[NodePods | None]) -> Hourly
         if node is not None:
             flat[index] = system_usage(node.utilization)
             for uid, workload in node.pods:
-                row = rows.get(workload)
+                reduced = uid in batch_work.uids
+                row = rows.get((workload, reduced))
                 if row is None:
                     day = profile_of(workload) if workload is not None else None
-                    row = rows[workload] = -1 if day is None else len(profiles)
+                    row = rows[workload, reduced] = -1 if day is None else len(profiles)
                     if day is not None:
-                        profiles.append(day)
+                        profiles.append(day * weight[:, np.newaxis] if reduced else day)
                 if row >= 0:
                     which.append(row)
                 else:
                     usage = np.array(amounts(node.usage_of(uid, workload)))
-                    flat[index] += 0.0 if np.isnan(usage).any() else usage
+                    flat[index] += 0.0 if np.isnan(usage).any() else usage * weight if reduced else usage
         ends[index + 1] = len(which)
     total = np.repeat(flat[:, :, np.newaxis], SLOTS, axis=2)
     if profiles:

@@ -7,6 +7,7 @@ from itertools import chain
 
 import msgspec
 
+from equipoise.contracts.colocation.bands import requests_reclaimed
 from equipoise.contracts.eviction.protection import of_daemon_set, protection, static
 from equipoise.contracts.fit import FitNode, FitPod, fit_node, fit_pod
 from equipoise.contracts.kubernetes.labels import selects
@@ -14,7 +15,7 @@ from equipoise.contracts.kubernetes.objects import Node, NodeSelector, Pod, PodD
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import known, plus
 from equipoise.contracts.load.daily_profile import workload_profile
-from equipoise.contracts.load.pod_priority import priority_class_of, qos_of
+from equipoise.contracts.load.pod_priority import is_batch_work, priority_class_of, qos_of
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.eligibility import eviction_obstacle, source_refusal, target_refusal
 from equipoise.descheduler.decisions.evaluation.node_usage import MeasuredNode, NodeUsageReader
@@ -22,7 +23,7 @@ from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettin
 from equipoise.descheduler.decisions.planning.pod_order import DELETION_COST, EVICTION_COST, cost_of
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, PodMove
 from equipoise.descheduler.state.cooldowns import node_cooldown, pod_cooldown
-from equipoise.descheduler.state.daily_usage import NodePods, RunningPod, UsageForecast
+from equipoise.descheduler.state.daily_usage import BatchWork, NodePods, RunningPod, UsageForecast
 from equipoise.descheduler.state.lazy import LazySequence
 from equipoise.descheduler.state.pending_moves import (
     PendingMoves,
@@ -66,6 +67,9 @@ class ClusterBuilder:
         """By node: the pods that a dry run moved to another node."""
 
         self._moved_to: dict[str, list[Pod]] = {}
+        self._batch_work: dict[str, list[Pod]] = {}
+        """By node: the pods that give way to others."""
+
         self._dry_runs = dry_runs(snapshot.pending)
         # The pods of a large cluster are far apart in memory: everything that concerns all of them is read in one pass.
         for pod in watched.pods:
@@ -77,6 +81,8 @@ class ClusterBuilder:
                 if uid in self._dry_runs:
                     node = self._simulated_node(pod)
                 self._pods.setdefault(node, []).append(pod)
+                if self._is_batch_work(pod):
+                    self._batch_work.setdefault(node, []).append(pod)
             else:
                 node = pod.status.nominated_node_name
             if node:
@@ -84,7 +90,9 @@ class ClusterBuilder:
         self._set_pending(snapshot.pending)
         # A cluster has thousands of workloads: their profiles are converted on first use.
         profile_of = cache(lambda workload: workload_profile(snapshot.workloads.get(workload)))
-        self._days = UsageForecast(profile_of, self._pods_after_moves)
+        uids = frozenset(pod.metadata.uid for pods in self._batch_work.values() for pod in pods)
+        batch_work = BatchWork(uids, settings.load.batch_work_weight)
+        self._days = UsageForecast(profile_of, self._pods_after_moves, batch_work=batch_work)
 
     def _set_pending(self, pending: PendingMoves) -> None:
         self._pending = pending
@@ -118,6 +126,7 @@ class ClusterBuilder:
             windows=[window.name for window in settings.load.windows],
             limits=settings.limits,
             days=self._days,
+            batch_work_weight=settings.load.batch_work_weight,
             busy_workloads=busy_workloads(self._pending),
             in_flight=without_outcome(self._pending),
         )
@@ -213,6 +222,7 @@ class ClusterBuilder:
             unknown=measured.unknown,
             pods=LazySequence(lambda: [self._movable(pod, name) for pod in pods]),
             production=LazySequence(lambda: self._production(name, pods)),
+            batch_work=LazySequence(lambda: self._yielding(name)),
             leaving=len(self._off.get(name, ())),
             going=len(going),
             fit=self._fit_node(node),
@@ -236,6 +246,21 @@ class ClusterBuilder:
             and priority_class_of(pod.metadata.labels, pod.spec.priority, qos_of(pod.status.qos_class)) == "prod"
         ]
         return staying + [move.expected_reduction for move in self._to.get(node, ())]
+
+    def _is_batch_work(self, pod: Pod) -> bool:
+        reclaimed = requests_reclaimed(self._fits[pod.metadata.uid].requests)
+        if not reclaimed and not pod.spec.priority:
+            return False  # most pods: there may be a hundred thousand of them
+        priority_class = priority_class_of(pod.metadata.labels, pod.spec.priority, qos_of(pod.status.qos_class))
+        return is_batch_work(priority_class, pod.spec.priority, reclaimed=reclaimed)
+
+    def _yielding(self, node: str) -> list[Resources]:
+        """Usage of the pods that give way to others and stay."""
+        return [
+            self._usage_of(pod)
+            for pod in self._batch_work.get(node, ())
+            if pod.metadata.deletion_timestamp is None and pod.metadata.uid not in self._moving
+        ]
 
     def _going(self, node: str, pods: Sequence[Pod]) -> list[TrackedMove]:
         """The pending moves away from a node whose pod is still running.

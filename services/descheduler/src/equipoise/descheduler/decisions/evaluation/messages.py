@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from equipoise.contracts.colocation.bands import OFFERED_BANDS, OfferedBand, amounts_of_band
+from equipoise.contracts.fit import FitNode
 from equipoise.contracts.load.correction import load_of, plus
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
@@ -16,10 +18,11 @@ from equipoise.contracts.messages.descheduling import (
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.message import converted
-from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanResponse
+from equipoise.contracts.messages.plan import PlannedBand, PlannedMove, PlannedNode, PlanResponse
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.pipeline import Evaluation, StrategyResult
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
+from equipoise.descheduler.decisions.planning.node_arrays import batch_work_amount
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts
 from equipoise.descheduler.state.cluster import ClusterNode, PodMove
 from equipoise.descheduler.state.cooldowns import nodes_in_cooldown
@@ -186,12 +189,33 @@ def _planned_nodes(
                 state=each.state,
                 before=each.load,
                 after=load_after(node, result.window, moves),
+                batch_work=_batch_work(node),
+                bands=_bands(node.fit),
                 abnormal_evaluations=count,
                 missing_evaluations=max(0, settings.consecutive_abnormalities - count) if each.abnormal else 0,
                 why=(each.abnormal and node.source_refusal) or each.why,
             )
         )
     return sorted(found, key=lambda each: (each.node not in touched, -_highest(each.before), each.node))
+
+
+def _batch_work(node: ClusterNode) -> Resources | None:
+    """Load (0..1) of its pods that give way to others; None without such pods."""
+    usages = node.batch_work_usages()
+    if not usages:
+        return None
+    cpu, memory, _ = batch_work_amount(node).tolist()
+    return load_of(Resources(cpu=cpu, memory=memory), node.base)
+
+
+def _bands(node: FitNode) -> dict[OfferedBand, PlannedBand]:
+    found = {}
+    for band in OFFERED_BANDS:
+        offered = amounts_of_band(node.allocatable, band)
+        if offered != Resources():
+            requested = amounts_of_band(dict.fromkeys(node.allocatable, 0.0) | node.requested, band)
+            found[band] = PlannedBand(offered=offered, requested=requested)
+    return found
 
 
 def load_after(node: ClusterNode, window: str, moves: Sequence[PodMove]) -> Resources:

@@ -55,6 +55,16 @@ def production_amounts(nodes: Sequence[ClusterNode]) -> tuple[Array, Flags]:
     return sums, complete
 
 
+def batch_work_amount(node: ClusterNode) -> Array:
+    """What the pods use that give way to others; unknown usage counts as none, so that nothing is moved for its sake
+    that batch work might cause only in part."""
+    usages = node.batch_work_usages()
+    if not usages:
+        return np.zeros(len(MEASURED))
+    values = _known(np.array([(usage.cpu, usage.memory) for usage in usages], dtype=np.float64).reshape(-1, 2))
+    return np.array([*np.nansum(values, axis=0), len(usages)])
+
+
 def amount_of(pod: MovablePod) -> Array:
     """What moves with a pod: cores, bytes, and one pod. Unknown usage moves nothing."""
     values = np.array([pod.usage.cpu, pod.usage.memory, 1.0], dtype=np.float64)

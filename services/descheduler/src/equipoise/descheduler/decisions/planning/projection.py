@@ -16,7 +16,14 @@ from equipoise.contracts.fit import (
     node_refusal,
 )
 from equipoise.contracts.numeric import Array, np
-from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, amount_of, amounts, bases, production_amounts
+from equipoise.descheduler.decisions.planning.node_arrays import (
+    MEASURED,
+    amount_of,
+    amounts,
+    bases,
+    batch_work_amount,
+    production_amounts,
+)
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, Resource
 
 
@@ -38,6 +45,10 @@ class Projection:
             self.production = np.full(self.base.shape, np.nan)
             self.production_complete = np.zeros(len(cluster.nodes), dtype=np.bool_)
         self.fits = [node.fit for node in cluster.nodes]
+        self._nodes = cluster.nodes
+        self._batch_work: dict[int, Array] = {}
+        """By row; only of the nodes for which it was needed."""
+
         self._census: PodIndex | None = None
         self._room: Array | None = None
 
@@ -50,6 +61,16 @@ class Projection:
         """Projected load (0..1) of production, as far as it is known."""
         index = self.positions[node.name]
         return known_loads(self.production[index] / self.base[index])
+
+    def load_without_batch_work(self, node: ClusterNode) -> dict[Resource, float]:
+        """Projected load (0..1) without the pods that give way to others, of the resources that are known."""
+        index = self.positions[node.name]
+        return known_loads(np.maximum(self.amounts[index] - self._batch_work_of(index), 0.0) / self.base[index])
+
+    def _batch_work_of(self, index: int) -> Array:
+        if index not in self._batch_work:
+            self._batch_work[index] = batch_work_amount(self._nodes[index])
+        return self._batch_work[index]
 
     @property
     def room(self) -> Array:
@@ -82,6 +103,9 @@ class Projection:
         for values in (self.amounts, self.production) if pod.production else (self.amounts,):
             values[source] = np.maximum(values[source] - amount, 0.0)
             values[there] += amount
+        if pod.batch_work:
+            self._batch_work[source] = np.maximum(self._batch_work_of(source) - amount, 0.0)
+            self._batch_work[there] = self._batch_work_of(there) + amount
         self._put(source, [other for other in self.fits[source].pods if other.uid != pod.uid])
         self._put(there, [*self.fits[there].pods, pod.fit])
         if self._census is not None:
@@ -91,13 +115,14 @@ class Projection:
         """A copy to restore after moves that were only tried."""
         saved = copy(self)
         saved.amounts, saved.production, saved.fits = self.amounts.copy(), self.production.copy(), list(self.fits)
+        saved._batch_work = dict(self._batch_work)
         saved._room = None if self._room is None else self._room.copy()
         return saved
 
     def restore(self, saved: "Projection", tried: Sequence[tuple[MovablePod, str]]) -> None:
         """`tried`: the moves since `saved`, with their targets."""
         self.amounts, self.production = saved.amounts, saved.production
-        self.fits, self._room = saved.fits, saved._room
+        self.fits, self._room, self._batch_work = saved.fits, saved._room, saved._batch_work
         for pod, target in reversed(tried):
             if self._census is not None:
                 self._census.move(pod.fit, target, pod.node)

@@ -4,7 +4,7 @@ After Koordinator's LowNodeLoad, with these differences. The load is corrected f
 pending moves. Every move has a named target that stays below its thresholds; Koordinator has a common budget (Σ over
 idle nodes of threshold − usage), which may suffice in sum while no single node has room. Each move is planned with the
 effects of those before it, on their targets too. Only planned moves use capacity of a target. A pod that was not
-measured never moves.
+measured never moves. From a node that would be below its thresholds without its batch work, only batch work moves.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -169,6 +169,13 @@ class _HotNode(msgspec.Struct, frozen=True, kw_only=True):
     overloaded: bool
     """Above a threshold that was not lowered. Otherwise it is hot because idle nodes are to be filled."""
 
+    by_batch_work: bool
+    """It is not hot without the pods that give way to others: these alone may leave.
+
+    Also if they cannot leave: their cores are available to the other pods at once, and where memory is short, the
+    kernel and the agent end them first.
+    """
+
     reason: str
 
 
@@ -214,6 +221,7 @@ class _HotNodePlanner:
             scope=scope,
             hot=hot,
             overloaded=self._is_overloaded(node, scope, hot, margin=0.0),
+            by_batch_work=scope == "node" and self._is_hot_by_batch_work(node, hot),
             reason=self._pool.reason(scope, index),
         )
 
@@ -225,6 +233,11 @@ class _HotNodePlanner:
             or load.get(name, 0.0) > applied.ceiling[name] - margin + TOLERANCE
             for name in hot
         )
+
+    def _is_hot_by_batch_work(self, node: ClusterNode, hot: Sequence[Resource]) -> bool:
+        if not node.batch_work_usages():
+            return False
+        return not self._above("node", hot, self._draft.projection.load_without_batch_work(node), margin=0.0)
 
     def _order(self, node: ClusterNode, scope: Scope) -> tuple[float, float, str]:
         """The hottest first."""
@@ -249,17 +262,33 @@ class _HotNodePlanner:
                 return
             if waiting is None:
                 waiting = [pod for pod in source.node.pods if self._may_leave(pod, source)]
+                if source.by_batch_work:
+                    waiting = self._batch_work(source, waiting)
             pod = self._move_one(source, waiting)
             if pod is None:
                 return
             waiting.remove(pod)
 
+    def _batch_work(self, source: _HotNode, waiting: Sequence[MovablePod]) -> list[MovablePod]:
+        batch_work = [pod for pod in waiting if pod.batch_work]
+        if len(batch_work) < len(waiting):
+            self._draft.refuse(
+                source.node, "it is not above its thresholds without its batch work: only batch work may leave it"
+            )
+        return batch_work
+
     def _still_hot(self, source: _HotNode) -> list[Resource]:
         """The hot resources that are not yet the margin below their thresholds."""
-        load, applied = self._load(source.node, source.scope), self._pool.applied_to(source.scope)
-        margin = self._strategy.margin / 100
+        load, margin = self._load(source.node, source.scope), self._strategy.margin / 100
+        return self._above(source.scope, source.hot, load, margin=margin)
+
+    def _above(
+        self, scope: Scope, hot: Sequence[Resource], load: Mapping[Resource, float], *, margin: float
+    ) -> list[Resource]:
+        """The hot resources whose load is above the threshold minus the margin (0..1)."""
+        applied = self._pool.applied_to(scope)
         # A load equal to its threshold is not above it, and sums of shares are not exact.
-        return [name for name in source.hot if load.get(name, 0.0) > applied.hot[name] - margin + TOLERANCE]
+        return [name for name in hot if load.get(name, 0.0) > applied.hot[name] - margin + TOLERANCE]
 
     def _may_leave(self, pod: MovablePod, source: _HotNode) -> bool:
         if source.scope == "prod" and not pod.production:
