@@ -32,6 +32,7 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.contracts.kubernetes.taints import DEFAULT_TOLERATIONS
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS, QOS_LABEL
 from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 
@@ -453,3 +454,28 @@ def test_placement_carries_the_priority_class(labels: dict[str, str], expected: 
     labeled = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, labels=labels))
 
     assert pods_of(placements_with(trimmed(labeled)))["web-1"].priority_class == expected
+
+
+def batch_pod(requests: dict[str, str], **fields: Any) -> PlacedPod:
+    """With labels of another class, which count less than the resources that it requests."""
+    pod = a_pod()
+    metadata = msgspec.structs.replace(pod.metadata, labels={PRIORITY_CLASS_LABEL: "koord-prod"} | fields)
+    resources = ResourceRequirements(requests=requests, limits=requests)
+    spec = msgspec.structs.replace(pod.spec, containers=[Container(resources=resources)] * 2)
+    changed = trimmed(msgspec.structs.replace(pod, metadata=metadata, spec=spec))
+    placement = placements_with(changed).placement("a")
+    assert placement is not None
+    return placement.pods[0]
+
+
+def test_a_pod_that_requests_amounts_of_a_band_is_of_that_band() -> None:
+    pod = batch_pod({"kubernetes.io/batch-cpu": "1500", "kubernetes.io/batch-memory": "1Gi"})
+    assert pod.priority_class == "batch"
+    assert pod.reclaimed_requests == pod.reclaimed_limits == Resources(cpu=3.0, memory=2 * GIB)
+    assert pod.requests == pod.limits == Resources()
+
+
+def test_a_pod_with_cores_of_its_own_is_exclusive() -> None:
+    assert batch_pod({"cpu": "1"}, **{QOS: "LSE"}).exclusive
+    assert batch_pod({"cpu": "1"}, **{QOS_LABEL: "LSE"}).exclusive
+    assert not batch_pod({"cpu": "1"}, **{QOS_LABEL: "LSR"}).exclusive

@@ -34,6 +34,13 @@ def amounts_of_band(amounts: Mapping[str, float], band: OfferedBand) -> Resource
 _NAMES = frozenset(name for names in RESOURCE_NAMES.values() for name in names)
 
 
+def band_of(requests: Mapping[str, float]) -> OfferedBand | None:
+    """The band that these requests, by resource name, are of: mid if they are of both. None: of none."""
+    if _NAMES.isdisjoint(requests):  # nearly all pods
+        return None
+    return next(band for band in OFFERED_BANDS if not requests.keys().isdisjoint(RESOURCE_NAMES[band]))
+
+
 def requests_reclaimed(requests: Mapping[str, float]) -> bool:
     """Whether some of these requests, by resource name, are of a band."""
     return not _NAMES.isdisjoint(requests)

@@ -12,6 +12,8 @@ PriorityClass = Literal["prod", "mid", "batch", "free"]
 
 PRIORITY_CLASS_LABEL = "koordinator.sh/priority-class"
 QOS_LABEL = "koordinator.sh/qosClass"
+QOS = "equipoise.dev/qos"
+"""Label of a pod: its QoS class. It counts more than Koordinator's."""
 
 KOORDINATOR_QOS = ("BE", "LS", "LSR", "LSE", "SYSTEM")
 """Values of `QOS_LABEL`, the least important first."""
@@ -53,6 +55,6 @@ def priority_class_of(labels: Mapping[str, str], priority: int, qos: Qos) -> Pri
     for low, high, band in _BANDS:
         if low <= priority <= high:
             return band
-    label = labels.get(QOS_LABEL)
+    label = labels.get(QOS) or labels.get(QOS_LABEL)
     best_effort = label == "BE" if label in KOORDINATOR_QOS else qos == "BestEffort"
     return "batch" if best_effort else "prod"

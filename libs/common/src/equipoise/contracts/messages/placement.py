@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.kubernetes.objects import NodeSelector, Taint, Toleration
 from equipoise.contracts.kubernetes.taints import CONTROL_PLANE
 from equipoise.contracts.kubernetes.workload import Workload
@@ -78,6 +79,9 @@ class PlacedPod(Value, frozen=True, kw_only=True):
     """Of a pod of the bands mid and batch: what it asks for of its band (cores, bytes), in place of cpu and memory."""
 
     reclaimed_limits: Resources = Resources()
+    exclusive: bool = False
+    """It has cores of its own (Koordinator's QoS class LSE), which nobody else gets while they are idle."""
+
     hint: PlacedHint | None = None
     """None: unknown. The collector knows it if it received the pod before it ran."""
     tolerations: tuple[Toleration, ...] = ()
@@ -110,6 +114,20 @@ class GonePod(Value, frozen=True, kw_only=True):
     """Its last measured usage; unknown when it was never measured."""
 
 
+class NodeColocation(Value, frozen=True, kw_only=True):
+    """Reclaimed resources of a node, cores and bytes. Without co-location it is empty."""
+
+    amounts: dict[OfferedBand, Resources] = {}
+    """By band: the allocatable amounts in the node's status."""
+
+    capacity_amounts: dict[OfferedBand, Resources] = {}
+    reserved: Resources = Resources()
+    """Kept for the node itself, by Koordinator's annotation of the node."""
+
+    third_party: dict[OfferedBand, Resources] = {}
+    """Allocated by programs that are no pods, by Koordinator's annotation of the node."""
+
+
 class NodePlacement(Message, frozen=True, kw_only=True):
     """`placement.node.<node>`: a node and all of its pods. Always complete."""
 
@@ -125,6 +143,7 @@ class NodePlacement(Message, frozen=True, kw_only=True):
     created_at: float = 0.0
     allocatable: Resources = Resources()
     capacity: Resources = Resources()
+    colocation: NodeColocation = NodeColocation()
     pod_capacity: int = 110
     pods: list[PlacedPod] = []
     gone: list[GonePod] = []

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from equipoise.collector.state.node_colocation import node_colocation
 from equipoise.collector.state.pod_times import FINISHED, placed_pod, unix_seconds
 from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects import Node, OwnerReference, Pod, ready_condition
@@ -238,6 +239,7 @@ class ClusterPlacement:
             created_at=unix_seconds(node.metadata.creation_timestamp) or 0.0,
             allocatable=amounts(node.status.allocatable),
             capacity=amounts(node.status.capacity),
+            colocation=node_colocation(node),
             pod_capacity=int(amount(node.status.allocatable.get("pods")) or 0),
             pods=[
                 msgspec.structs.replace(tracked.placed, workload=self.workload_of(tracked.pod))

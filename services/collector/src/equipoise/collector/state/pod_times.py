@@ -8,6 +8,7 @@ from datetime import datetime
 
 import msgspec
 
+from equipoise.contracts.colocation.bands import RESOURCE_NAMES, OfferedBand, amounts_of_band, band_of
 from equipoise.contracts.hints.hinted_pod import hint_weights
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.labels import required_nodes
@@ -25,9 +26,9 @@ from equipoise.contracts.kubernetes.objects import (
     Toleration,
     WorkloadObject,
 )
-from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
+from equipoise.contracts.kubernetes.requests import Amounts, pod_limit, pod_requests
 from equipoise.contracts.kubernetes.taints import DEFAULT_TOLERATIONS
-from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS_LABEL, priority_class_of, qos_of
+from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS, QOS_LABEL, priority_class_of, qos_of
 from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 
@@ -43,7 +44,8 @@ FINISHED = frozenset({"Succeeded", "Failed"})
 MAX_CONSTRAINT_BYTES = 1_000
 """Of the tolerations of a pod, and of its node selector: a message about 250 pods must stay below 1 MiB."""
 
-_LABELS = ("pod-template-hash", "rollouts-pod-template-hash", PRIORITY_CLASS_LABEL, QOS_LABEL)
+_LABELS = ("pod-template-hash", "rollouts-pod-template-hash", PRIORITY_CLASS_LABEL, QOS_LABEL, QOS)
+_EXCLUSIVE = "LSE"
 _DISRUPTED, _PREEMPTED = "DisruptionTarget", "PreemptionByScheduler"
 """Condition and reason that kube-scheduler sets on a pod before it preempts it."""
 
@@ -156,6 +158,8 @@ def placed_pod(
     # A static pod may lack the condition.
     created_at = unix_seconds(meta.creation_timestamp)
     placed_at = _since(status, "PodScheduled") or unix_seconds(status.start_time) or created_at or now
+    requests = _requests(pod)
+    band = band_of(requests)
     return PlacedPod(
         uid=meta.uid,
         namespace=meta.namespace,
@@ -166,9 +170,12 @@ def placed_pod(
         preempted_at=_since(status, _DISRUPTED, _PREEMPTED),
         qos=qos_of(status.qos_class),
         priority=pod.spec.priority,
-        priority_class=priority_class_of(meta.labels, pod.spec.priority, qos_of(status.qos_class)),
-        requests=_requests(pod),
-        limits=_limits(pod),
+        priority_class=band or priority_class_of(meta.labels, pod.spec.priority, qos_of(status.qos_class)),
+        requests=Resources(cpu=requests.get("cpu"), memory=requests.get("memory")),
+        limits=_limits(pod, "cpu", "memory"),
+        reclaimed_requests=Resources() if band is None else amounts_of_band(requests, band),
+        reclaimed_limits=Resources() if band is None else _reclaimed_limits(pod, band),
+        exclusive=_EXCLUSIVE in (meta.labels.get(QOS), meta.labels.get(QOS_LABEL)),
         hint=before.hint if before else _hint(pod, hostname),
         tolerations=tuple(pod.spec.tolerations),
         node_selector=required_nodes(pod.spec),
@@ -208,16 +215,20 @@ def _running_since(pod: Pod, now: float, start_timeout: float) -> float | None:
     return now if since is None else precise_time(since, now)
 
 
-def _requests(pod: Pod) -> Resources:
+def _requests(pod: Pod) -> Amounts:
     try:
-        requests = pod_requests(pod)
+        return pod_requests(pod)
     except ValueError:
-        return Resources()
-    return Resources(cpu=requests.get("cpu"), memory=requests.get("memory"))
+        return {}
 
 
-def _limits(pod: Pod) -> Resources:
+def _limits(pod: Pod, cpu: str, memory: str) -> Resources:
     try:
-        return Resources(cpu=pod_limit(pod, "cpu"), memory=pod_limit(pod, "memory"))
+        return Resources(cpu=pod_limit(pod, cpu), memory=pod_limit(pod, memory))
     except ValueError:
         return Resources()
+
+
+def _reclaimed_limits(pod: Pod, band: OfferedBand) -> Resources:
+    limits = _limits(pod, *RESOURCE_NAMES[band])
+    return msgspec.structs.replace(limits, cpu=None if limits.cpu is None else limits.cpu / 1_000)
