@@ -12,6 +12,7 @@ import pytest
 from kube_worlds import NAMESPACE, MemoryWorld, RealWorld, World
 
 from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.runtime.configuration.sections import Kubernetes
 from equipoise.runtime.kubernetes.client import (
     CONFIG_MAPS,
@@ -242,6 +243,32 @@ async def test_annotates_real_nodes_pods_and_workloads(real: RealWorld, resource
 
     after = await real.kube.get(resource, **target)
     assert {**before.metadata.annotations, "equipoise.dev/x": "1"} == after.metadata.annotations
+
+
+async def test_amounts_of_a_node_change_its_capacity_and_what_is_allocatable(world: World) -> None:
+    """And nothing else of its status; None removes one. Another node of the same name is not changed."""
+    if isinstance(world, MemoryWorld):
+        amounts = {"cpu": "8", "memory": "32Gi"}
+        status = objects.NodeStatus(capacity=amounts, allocatable=amounts)
+        world.kube.put(NODES, objects.Node(metadata=objects.ObjectMeta(name="offering"), status=status))
+    before = (await world.kube.list(NODES))[0]
+    name, uid = before.metadata.name, before.metadata.uid
+    cpu, memory = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
+
+    await world.kube.set_node_amounts(name, {cpu: 1_500, memory: 3 * 2**30}, uid=uid)
+    offering = await world.kube.get(NODES, name)
+    for amounts in (offering.status.capacity, offering.status.allocatable):
+        assert {cpu: 1_500, memory: 3 * 2**30} == {key: parse_quantity(amounts[key]) for key in (cpu, memory)}
+
+    with pytest.raises(Conflict):
+        await world.kube.set_node_amounts(name, {cpu: 9}, uid="another")
+    with pytest.raises(NotFound):
+        await world.kube.set_node_amounts("nobody", {cpu: 9}, uid=uid)
+
+    await world.kube.set_node_amounts(name, {cpu: None, memory: None}, uid=uid)
+    after = await world.kube.get(NODES, name)
+    assert before.status.capacity == after.status.capacity
+    assert before.status.allocatable == after.status.allocatable
 
 
 async def test_a_watch_lists_the_objects_and_then_reports_changes(world: World) -> None:

@@ -262,6 +262,13 @@ class Kube(Protocol):
         """
         ...
 
+    async def set_node_amounts(self, name: str, amounts: Mapping[str, int | None], *, uid: str) -> None:
+        """Patches these amounts in the status of a node, as capacity and as allocatable; None removes one.
+
+        Raises Conflict if the node does not have this `uid`.
+        """
+        ...
+
     async def evict(
         self,
         namespace: str,

@@ -14,6 +14,7 @@ from equipoise.contracts.kubernetes import objects
 from equipoise.runtime.kubernetes import responses
 from equipoise.runtime.kubernetes.availability import Availability
 from equipoise.runtime.kubernetes.client import (
+    NODES,
     PODS,
     Change,
     Conflict,
@@ -205,6 +206,19 @@ class ApiServer:
             if expected and error.status == 422:  # a failed test, for example: the response does not contain the cause
                 raise Conflict(409, "Conflict", error.message) from error
             raise
+
+    async def set_node_amounts(self, name: str, amounts: Mapping[str, int | None], *, uid: str) -> None:
+        texts = {resource: None if amount is None else str(amount) for resource, amount in amounts.items()}
+        await self._request(
+            _what("update the status of", NODES, "", name),
+            "PATCH",
+            NODES.path(name=name, subresource="status"),
+            bytes,
+            query={"fieldManager": self._agent},
+            body={"metadata": {"uid": uid}, "status": {"capacity": texts, "allocatable": texts}},
+            content_type="application/merge-patch+json",
+            accept=METADATA_ONLY,
+        )
 
     async def evict(
         self,

@@ -6,7 +6,7 @@ import msgspec
 
 from equipoise.runtime.kubernetes.client import KubeError, error_for_status
 
-Verb = Literal["discover", "get", "list", "watch", "create", "replace", "annotate", "evict"]
+Verb = Literal["discover", "get", "list", "watch", "create", "replace", "annotate", "update_status", "evict"]
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

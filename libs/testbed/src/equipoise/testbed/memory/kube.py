@@ -17,6 +17,7 @@ from equipoise.contracts.kubernetes.labels import selects
 from equipoise.runtime.kubernetes.client import (
     BUDGETS,
     EVENTS,
+    NODES,
     PODS,
     Change,
     EvictionResult,
@@ -280,6 +281,16 @@ class MemoryKube:
             if merged != before:
                 self._write(resource, _with_metadata(value, annotations=merged))
 
+    async def set_node_amounts(self, name: str, amounts: Mapping[str, int | None], *, uid: str) -> None:
+        async with self._request("update_status", NODES, "", name):
+            node = self._find(NODES, "", name)
+            if uid != node.metadata.uid:
+                raise _conflict(NODES, name, f"UID in precondition: {uid}")
+            new = {field: _merged(getattr(node.status, field), amounts) for field in ("capacity", "allocatable")}
+            status = msgspec.structs.replace(node.status, **new)
+            if status != node.status:
+                self._write(NODES, msgspec.structs.replace(node, status=status))
+
     async def evict(
         self,
         namespace: str,
@@ -398,6 +409,11 @@ class MemoryKube:
 
     def _timestamp(self) -> datetime:
         return datetime.fromtimestamp(self._clock.now(), UTC)
+
+
+def _merged(quantities: Mapping[str, str], amounts: Mapping[str, int | None]) -> dict[str, str]:
+    kept = {name: text for name, text in quantities.items() if name not in amounts}
+    return kept | {name: str(amount) for name, amount in amounts.items() if amount is not None}
 
 
 def _id(resource: Resource[Any]) -> str:

@@ -33,7 +33,7 @@ class _ThirdParty(msgspec.Struct, frozen=True):
 
 
 def node_colocation(node: Node) -> NodeColocation:
-    """Without reclaimed resources and annotations it is the default, which messages do not contain."""
+    """Of a node without reclaimed resources and annotations: empty."""
     status, annotations = node.status, node.metadata.annotations
     offers = any(name in status.allocatable or name in status.capacity for name in _NAMES)
     if not offers and RESERVATION not in annotations and THIRD_PARTY not in annotations:
