@@ -1,21 +1,33 @@
 """The reclaimer: every replica subscribes; only the leader evaluates, publishes and writes."""
 
 import asyncio
+from collections.abc import Sequence
 
-from equipoise.contracts.bus.subjects import PREFIX
+import msgspec
+import structlog
+
+from equipoise.contracts.bus.subjects import PREFIX, reclaimed_node
 from equipoise.contracts.load.latest import is_acceptable
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.placement import NodePlacement
-from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.reclaimed import ReclaimedNode
+from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
+from equipoise.reclaimer.decisions.evaluation import Evaluated, evaluate
 from equipoise.reclaimer.settings import ReclaimerSettings
 from equipoise.reclaimer.shell.metrics import ReclaimerMetrics
+from equipoise.reclaimer.shell.status_writer import StatusWriter
 from equipoise.reclaimer.state.latest_nodes import LatestNodes
-from equipoise.runtime.bus import Delivery
+from equipoise.runtime.bus import BusError, Delivery
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.leader_election import lead
 from equipoise.runtime.process.lifecycle import Runtime
 
 RECLAIMER_LEASE = "equipoise-reclaimer"
+
+NODES_AT_A_TIME = 100
+"""Evaluated in one step of the event loop: it has to renew the Lease and to receive messages in between."""
+
+log = structlog.get_logger()
 
 
 class Reclaimer:
@@ -26,21 +38,35 @@ class Reclaimer:
         if not runtime.own.enabled:
             raise ConfigurationError("reclaimer.enabled is false: set it to true, or do not run this service")
         self._runtime = runtime
-        self._clock = runtime.clock
+        self._bus, self._clock = runtime.bus, runtime.clock
+        self._mode = runtime.own.mode
+        self._settings = runtime.own.evaluation()
+        self._max_age = runtime.configuration.shared.load.freshness.score
         self._metrics = ReclaimerMetrics(runtime.metrics)
-        self._nodes = LatestNodes()
+        self._nodes = LatestNodes(started_at=self._clock.now())
+        self._writer = StatusWriter(runtime, self._metrics, self._on_written)
 
     async def attach(self) -> None:
-        bus = self._runtime.bus
-        await bus.subscribe_latest(f"{PREFIX}.placement.node.*", NodePlacement, self.on_placement)
-        await bus.subscribe_latest(f"{PREFIX}.utilization.node.*", NodeUtilization, self.on_utilization)
+        """Subscribe. First to what an earlier reclaimer published, whose amounts this one continues."""
+        latest = self._bus.subscribe_latest
+        await latest(f"{PREFIX}.reclaim.node.*", ReclaimedNode, self.on_reclaimed)
+        await latest(f"{PREFIX}.utilization.workload.*.*.*", WorkloadUtilization, self.on_workload_utilization)
+        await latest(f"{PREFIX}.placement.node.*", NodePlacement, self.on_placement)
+        await latest(f"{PREFIX}.utilization.node.*", NodeUtilization, self.on_utilization)
 
     async def on_placement(self, delivery: Delivery[NodePlacement]) -> None:
-        self._nodes.on_placement(delivery.message)
+        self._nodes.on_placement(delivery.message, self._clock.now())
 
     async def on_utilization(self, delivery: Delivery[NodeUtilization]) -> None:
         if is_acceptable(delivery.message, self._clock.now()):
-            self._nodes.on_utilization(delivery.message)
+            self._nodes.on_utilization(delivery.message, self._clock.now())
+
+    async def on_workload_utilization(self, delivery: Delivery[WorkloadUtilization]) -> None:
+        if is_acceptable(delivery.message, self._clock.now()):
+            self._nodes.on_workload(delivery.message)
+
+    async def on_reclaimed(self, delivery: Delivery[ReclaimedNode]) -> None:
+        self._nodes.on_reclaimed(delivery.message, self._clock.now())
 
     async def run(self) -> None:
         """Run until canceled."""
@@ -52,15 +78,67 @@ class Reclaimer:
             namespace=runtime.configuration.shared.kubernetes.namespace,
             name=RECLAIMER_LEASE,
             identity=runtime.identity,
-            worker=self._evaluate,
+            worker=self._lead,
             health=runtime.health,
             lease_duration=election.lease_duration,
             renew_deadline=election.renew_deadline,
             retry_period=election.retry_period,
         )
 
-    async def _evaluate(self, epoch: LeaseEpoch) -> None:
+    async def _lead(self, _: LeaseEpoch) -> None:
+        """Until canceled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._evaluate_regularly())
+                if self._mode == "enforce":
+                    tasks.create_task(self._writer.run())
+        finally:
+            self._metrics.clear()
+
+    async def _evaluate_regularly(self) -> None:
+        epoch, sequence = int(self._clock.now() * 1_000), 0
         while True:
-            self._metrics.nodes.set(len(self._nodes.placements))
-            await asyncio.sleep(0)
-            await self._clock.sleep(self._runtime.own.interval)
+            begun = self._clock.monotonic()
+            messages: list[ReclaimedNode] = []
+            names = self._nodes.names
+            for first in range(0, len(names), NODES_AT_A_TIME):
+                sequence += 1
+                for result in self._evaluate(names[first : first + NODES_AT_A_TIME]):
+                    self._request_write(result)
+                    written = self._mode == "enforce" and not result.due
+                    message = msgspec.structs.replace(result.message, written=written, epoch=epoch, sequence=sequence)
+                    await self._publish(message)
+                    messages.append(message)
+                await asyncio.sleep(0)
+            duration = self._clock.monotonic() - begun
+            self._metrics.on_evaluation(messages)
+            self._metrics.evaluation_duration.observe(duration)
+            self._metrics.evaluated_at.set(self._clock.now())
+            await self._clock.sleep(max(0.0, self._runtime.own.interval - duration))
+
+    def _evaluate(self, names: Sequence[str]) -> list[Evaluated]:
+        now = self._clock.now()
+        known = [name for name in names if self._nodes.uid(name) is not None]
+        observed = [self._nodes.observed(name, self._mode, now) for name in known]
+        results = evaluate(observed, self._settings, max_age=self._max_age, now=now)
+        for result in results:
+            self._nodes.on_evaluated(result.message.node, result.last, result.amounts)
+        return results
+
+    def _request_write(self, result: Evaluated) -> None:
+        if self._mode == "observe" or not self._writer.is_ready:
+            return
+        if result.due:
+            node = result.message
+            self._writer.request(node.node, node.uid, result.amounts, shrinks=result.shrinks)
+        else:
+            self._writer.cancel(result.message.node)
+
+    def _on_written(self, node: str) -> None:
+        self._nodes.on_written(node, self._clock.now())
+
+    async def _publish(self, message: ReclaimedNode) -> None:
+        try:
+            await self._bus.publish(reclaimed_node(message.node), message)
+        except BusError as error:
+            log.debug("message dropped", node=message.node, error=str(error))

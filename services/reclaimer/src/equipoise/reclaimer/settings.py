@@ -5,18 +5,11 @@ from typing import Annotated, Literal
 from msgspec import Meta, field
 
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.configuration.settings import LeaderElection, Percent, Section
-from equipoise.reclaimer.decisions.strategy import ReclaimPool, ReclaimStrategy, StrategyOverride
-
-
-class ForecastSettings(Section, frozen=True, kw_only=True):
-    """How long what is offered must last."""
-
-    batch_hours: Annotated[int, Meta(ge=1, le=24)] = 6
-    """The expected lifetime of batch pods."""
-
-    margin: Percent = 5.0
-    """Usage may exceed that of the typical day by this share of the node's capacity."""
+from equipoise.contracts.configuration.settings import LeaderElection, Section
+from equipoise.reclaimer.decisions.degradation import DegradeSettings
+from equipoise.reclaimer.decisions.evaluation import EvaluationSettings
+from equipoise.reclaimer.decisions.offer import OfferSettings
+from equipoise.reclaimer.decisions.strategy import ForecastSettings, ReclaimPool, ReclaimStrategy, StrategyOverride
 
 
 class ReclaimerSettings(Section, frozen=True, kw_only=True):
@@ -42,6 +35,8 @@ class ReclaimerSettings(Section, frozen=True, kw_only=True):
     """By name: nodes with another strategy. They override their pool."""
 
     forecast: ForecastSettings = ForecastSettings()
+    degrade: DegradeSettings = DegradeSettings()
+    offer: OfferSettings = OfferSettings()
     writes_per_second: Annotated[float, Meta(gt=0, le=1_000)] = 20.0
     """Maximum rate of writes, including failed attempts."""
 
@@ -53,3 +48,13 @@ class ReclaimerSettings(Section, frozen=True, kw_only=True):
         names = [pool.name for pool in self.pools]
         if len(set(names)) < len(names):
             raise ValueError("pools must have different names")
+
+    def evaluation(self) -> EvaluationSettings:
+        return EvaluationSettings(
+            strategy=self.strategy,
+            pools=self.pools,
+            nodes=self.nodes,
+            forecast=self.forecast,
+            degrade=self.degrade,
+            offer=self.offer,
+        )

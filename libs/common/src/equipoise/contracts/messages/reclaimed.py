@@ -54,6 +54,10 @@ class ReclaimedNode(Message, frozen=True, kw_only=True):
     bands: dict[Band, ReclaimedBand] = {}
     """Without "free" and "batch" nothing is known of the node."""
 
+    highest: dict[str, list[float | None]] = {}
+    """By resource: highest usage of high-priority pods and of the system in each hour of the day (UTC), in the 24 hours
+    before `evaluated_at`. A reclaimer that starts continues with it."""
+
     degraded: str = ""
     """Why the amounts are older than they should be, or reduced; empty: they are not."""
 

@@ -1,6 +1,10 @@
 """How much of a node may be reclaimed: the cluster's strategy, and what pools and nodes override."""
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import Percent, Section
 
@@ -56,3 +60,49 @@ class ReclaimPool(StrategyOverride, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.match_labels:
             raise ValueError("matchLabels must have at least one label")
+
+
+class ForecastSettings(Section, frozen=True, kw_only=True):
+    """How long what is offered must last."""
+
+    batch_hours: Annotated[int, Meta(ge=1, le=24)] = 6
+    """The expected lifetime of batch pods."""
+
+    margin: Percent = 5.0
+    """Usage may exceed that of the typical day by this share of the node's capacity."""
+
+
+_RATIO_LABELS = {
+    "cpu_threshold": "node.koordinator.sh/cpu-reclaim-ratio",
+    "memory_threshold": "node.koordinator.sh/memory-reclaim-ratio",
+}
+"""Labels of a node with shares (0..1) of its capacity, as Koordinator has them."""
+
+
+def strategy_of(
+    name: str,
+    labels: Mapping[str, str],
+    strategy: ReclaimStrategy,
+    pools: Sequence[ReclaimPool],
+    nodes: Mapping[str, StrategyOverride],
+) -> ReclaimStrategy:
+    """Of a node. Its labels override its own settings, these its pool, and that the strategy of the cluster."""
+    pool = next((each for each in pools if each.match_labels.items() <= labels.items()), None)
+    changes: dict[str, Any] = {}
+    for override in (pool, nodes.get(name)):
+        if override is not None:
+            values = ((field, getattr(override, field)) for field in StrategyOverride.__struct_fields__)
+            changes |= {field: value for field, value in values if value is not None}
+    for field, label in _RATIO_LABELS.items():
+        if (text := labels.get(label)) is not None and (percent := _percent(text)) is not None:
+            changes[field] = percent
+    return msgspec.structs.replace(strategy, **changes) if changes else strategy
+
+
+def _percent(share: str) -> float | None:
+    """None for a text that is no share."""
+    try:
+        percent = float(share) * 100
+    except ValueError:
+        return None
+    return percent if 0.0 <= percent <= 100.0 else None

@@ -1,10 +1,60 @@
 """The reclaimer's metrics."""
 
-from prometheus_client import CollectorRegistry, Gauge
+from collections import Counter as Counts
+from collections import defaultdict
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from equipoise.contracts.messages.reclaimed import ReclaimedNode
 
 
 class ReclaimerMetrics:
     """Of the fleet: nodes are no labels."""
 
     def __init__(self, metrics: CollectorRegistry) -> None:
-        self.nodes = Gauge("equipoise_reclaimer_nodes", "Nodes whose placement is known.", registry=metrics)
+        self.nodes = Gauge("equipoise_reclaimer_nodes", "Nodes by state.", ["state"], registry=metrics)
+        self._amounts = Gauge(
+            "equipoise_reclaimer_amounts",
+            "Cores and bytes of all nodes, by band, resource and kind (reclaimed, offered, requested).",
+            ["band", "resource", "kind"],
+            registry=metrics,
+        )
+        self.evaluation_duration = Histogram(
+            "equipoise_reclaimer_evaluation_duration_seconds",
+            "Time of one evaluation of all nodes.",
+            buckets=(0.01, 0.03, 0.1, 0.3, 1, 3, 10),
+            registry=metrics,
+        )
+        self.evaluated_at = Gauge(
+            "equipoise_reclaimer_last_evaluation_timestamp_seconds",
+            "End of the last evaluation; 0 on a replica that does not lead.",
+            registry=metrics,
+        )
+        self.writes = Counter(
+            "equipoise_reclaimer_writes", "Writes of the status of a node, by result.", ["result"], registry=metrics
+        )
+        self.writes_pending = Gauge(
+            "equipoise_reclaimer_writes_pending", "Nodes whose status is to be written.", registry=metrics
+        )
+
+    def on_evaluation(self, messages: Iterable[ReclaimedNode]) -> None:
+        nodes, amounts = Counts[str](), defaultdict[tuple[str, str, str], float](float)
+        for message in messages:
+            nodes["degraded" if message.degraded else "current"] += 1
+            for band, each in message.bands.items():
+                for kind in ("reclaimed", "offered", "requested"):
+                    found = getattr(each, kind)
+                    amounts[band, "cpu", kind] += found.cpu or 0.0
+                    amounts[band, "memory", kind] += found.memory or 0.0
+        for state in ("current", "degraded"):
+            self.nodes.labels(state).set(nodes[state])
+        for labels, amount in amounts.items():
+            self._amounts.labels(*labels).set(amount)
+
+    def clear(self) -> None:
+        """Only the leader has values."""
+        self.nodes.clear()
+        self._amounts.clear()
+        self.evaluated_at.set(0)
+        self.writes_pending.set(0)

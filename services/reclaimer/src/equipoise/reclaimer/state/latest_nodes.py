@@ -1,26 +1,152 @@
-"""The latest placement and utilization of every node."""
+"""The latest messages of every node, and what was offered of it."""
 
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from equipoise.contracts.colocation.bands import OFFERED_BANDS, RESOURCE_NAMES
 from equipoise.contracts.load.latest import supersedes, supersedes_measurement
 from equipoise.contracts.messages.placement import NodePlacement
-from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.reclaimed import ReclaimedNode
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
+from equipoise.reclaimer.state.hourly_worst import HourlyWorst
+from equipoise.reclaimer.state.node_usage import NodeUsage, WorkloadProfiles, node_usage
+from equipoise.reclaimer.state.observed_node import Amounts, ObservedNode
+
+
+class _Node(msgspec.Struct, kw_only=True):
+    """What is kept of one node."""
+
+    placement: NodePlacement
+    utilization: NodeUtilization | None = None
+    usage: NodeUsage | None = None
+    last: Amounts = {}
+    offered: Mapping[str, int] = {}
+    written_at: float | None = None
 
 
 class LatestNodes:
     """Older messages that arrive late are dropped."""
 
-    def __init__(self) -> None:
-        self.placements: dict[str, NodePlacement] = {}
-        self.utilization: dict[str, NodeUtilization] = {}
+    def __init__(self, started_at: float) -> None:
+        """`started_at`: Unix seconds from which on measurements are expected."""
+        self._started_at = started_at
+        self._nodes: dict[str, _Node] = {}
+        self._unplaced: dict[str, NodeUtilization] = {}
+        """Utilization of nodes whose placement has not arrived."""
 
-    def on_placement(self, message: NodePlacement) -> None:
-        if not supersedes(message, self.placements.get(message.node)):
+        self._published: dict[str, ReclaimedNode] = {}
+        """By this or an earlier reclaimer."""
+
+        self._profiles = WorkloadProfiles()
+        self._highest = HourlyWorst()
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._nodes)
+
+    def on_placement(self, message: NodePlacement, now: float) -> None:
+        known = self._nodes.get(message.node)
+        if known is not None and known.placement.uid == message.uid and not supersedes(message, known.placement):
             return
         if message.removed:
-            self.placements.pop(message.node, None)
-            self.utilization.pop(message.node, None)
-        else:
-            self.placements[message.node] = message
+            self._nodes.pop(message.node, None)
+            self._unplaced.pop(message.node, None)
+            self._published.pop(message.node, None)
+            self._highest.remove(message.node)
+            return
+        if known is None or known.placement.uid != message.uid:
+            known = self._nodes[message.node] = _Node(placement=message)
+            known.utilization = self._unplaced.pop(message.node, None)
+            self._restore(known, now)
+        known.placement = message
+        self._update(known, now)
 
-    def on_utilization(self, message: NodeUtilization) -> None:
-        if supersedes_measurement(message, self.utilization.get(message.node)):
-            self.utilization[message.node] = message
+    def on_utilization(self, message: NodeUtilization, now: float) -> None:
+        known = self._nodes.get(message.node)
+        latest = self._unplaced.get(message.node) if known is None else known.utilization
+        if latest is not None and latest.uid == message.uid and not supersedes_measurement(message, latest):
+            return
+        if known is None:
+            self._unplaced[message.node] = message
+        else:
+            known.utilization = message
+            self._update(known, now)
+
+    def on_workload(self, message: WorkloadUtilization) -> None:
+        """A node uses the new profile from its next message on."""
+        self._profiles.on_workload(message)
+
+    def on_reclaimed(self, message: ReclaimedNode, now: float) -> None:
+        """A message of this or an earlier reclaimer: this one continues with its amounts."""
+        if not supersedes(message, self._published.get(message.node)):
+            return
+        self._published[message.node] = message
+        if (known := self._nodes.get(message.node)) is not None:
+            self._restore(known, now)
+
+    def observed(self, name: str, mode: Literal["observe", "enforce"], now: float) -> ObservedNode:
+        """Raises KeyError."""
+        node = self._nodes[name]
+        sampled_at = None if node.utilization is None else node.utilization.sampled_at
+        return ObservedNode(
+            placement=node.placement,
+            usage=node.usage,
+            sampled_at=sampled_at,
+            age=now - (self._started_at if sampled_at is None else sampled_at),
+            highest=self._highest.day(name, node.placement.uid, now),
+            existing=amounts_in_status(node.placement) if mode == "enforce" else node.offered,
+            last=node.last,
+            since_write=float("inf") if node.written_at is None else now - node.written_at,
+        )
+
+    def on_evaluated(self, name: str, last: Amounts, amounts: Mapping[str, int | None]) -> None:
+        """Keep the results of an evaluation for the next one."""
+        if (node := self._nodes.get(name)) is not None:
+            node.last = last
+            node.offered = {resource: amount for resource, amount in amounts.items() if amount is not None}
+
+    def on_written(self, name: str, now: float) -> None:
+        if (node := self._nodes.get(name)) is not None:
+            node.written_at = now
+
+    def uid(self, name: str) -> str | None:
+        node = self._nodes.get(name)
+        return None if node is None else node.placement.uid
+
+    def _restore(self, node: _Node, now: float) -> None:
+        message = self._published.get(node.placement.node)
+        if message is None or message.uid != node.placement.uid:
+            return
+        self._highest.restore(message, now)
+        if not node.offered:
+            node.offered = {
+                name: amount
+                for band in OFFERED_BANDS
+                if band in message.bands
+                for name, amount in _whole(RESOURCE_NAMES[band], message.bands[band].offered)
+            }
+
+    def _update(self, node: _Node, now: float) -> None:
+        utilization = node.utilization
+        if utilization is None or utilization.uid != node.placement.uid:
+            node.usage = None
+            return
+        node.usage = node_usage(node.placement, utilization, self._profiles)
+        self._highest.observe(node.placement.node, node.placement.uid, node.usage.used, now)
+
+
+def amounts_in_status(placement: NodePlacement) -> dict[str, int]:
+    """By resource name, milli-cores and bytes: what the node's status contains."""
+    found = placement.colocation.amounts
+    return {name: amount for band in found for name, amount in _whole(RESOURCE_NAMES[band], found[band])}
+
+
+def _whole(names: tuple[str, str], amounts: Resources) -> list[tuple[str, int]]:
+    values = (None if amounts.cpu is None else amounts.cpu * 1_000, amounts.memory)
+    return [(name, round(value)) for name, value in zip(names, values, strict=True) if value is not None]

@@ -1,0 +1,278 @@
+"""What each node offers now: the amounts of its bands, what of it its status should contain, and why."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from equipoise.contracts.colocation.bands import OFFERED_BANDS, RESOURCE_NAMES, Band, OfferedBand
+from equipoise.contracts.load.correction import RESOURCES, amounts
+from equipoise.contracts.load.daily_profile import SLOTS
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.reclaimed import ReclaimedBand, ReclaimedNode, ReclaimedTerms
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.numeric import Array, np
+from equipoise.reclaimer.decisions.degradation import DegradeSettings, share_kept
+from equipoise.reclaimer.decisions.forecast import lowest_reclaimable
+from equipoise.reclaimer.decisions.formula import HighPriorityPods, mid_amount, reclaimed, terms_of
+from equipoise.reclaimer.decisions.offer import Offer, OfferSettings, offer
+from equipoise.reclaimer.decisions.strategy import (
+    ForecastSettings,
+    ReclaimPool,
+    ReclaimStrategy,
+    StrategyOverride,
+    strategy_of,
+)
+from equipoise.reclaimer.state.hourly_worst import published
+from equipoise.reclaimer.state.node_usage import NodeUsage, requested_by_band
+from equipoise.reclaimer.state.observed_node import Amounts, ObservedNode
+
+_UNITS = (1_000.0, 1.0)
+"""By resource: cores to milli-cores, bytes to bytes."""
+
+
+class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that evaluations depend on."""
+
+    strategy: ReclaimStrategy = ReclaimStrategy()
+    pools: Sequence[ReclaimPool] = ()
+    nodes: Mapping[str, StrategyOverride] = {}
+    forecast: ForecastSettings = ForecastSettings()
+    degrade: DegradeSettings = DegradeSettings()
+    offer: OfferSettings = OfferSettings()
+
+
+class Evaluated(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The decision about one node."""
+
+    message: ReclaimedNode
+    """Its epoch and sequence are those of its publisher."""
+
+    last: Amounts
+    """For the next evaluation."""
+
+    amounts: Mapping[str, int | None]
+    """By resource name: what its status should contain; None: nothing."""
+
+    due: bool
+    """Write them now."""
+
+    shrinks: bool
+    """Some amount becomes less: this must not wait for those that grow."""
+
+
+def evaluate(
+    nodes: Sequence[ObservedNode], settings: EvaluationSettings, *, max_age: float, now: float
+) -> list[Evaluated]:
+    """`max_age`: seconds for which a sample counts as current."""
+    strategies = [
+        strategy_of(node.placement.node, node.placement.labels, settings.strategy, settings.pools, settings.nodes)
+        for node in nodes
+    ]
+    lowest = _lowest(nodes, strategies, settings, now)
+    return [
+        _evaluate(node, strategy, _at(lowest, index), settings, max_age=max_age, now=now)
+        for index, (node, strategy) in enumerate(zip(nodes, strategies, strict=True))
+    ]
+
+
+def _at(lowest: Amounts, index: int) -> Amounts:
+    return {band: each[index] for band, each in lowest.items()}
+
+
+def _lowest(
+    nodes: Sequence[ObservedNode], strategies: Sequence[ReclaimStrategy], settings: EvaluationSettings, now: float
+) -> Amounts:
+    """nodes × resources, by band: what high-priority pods and the system leave in all of the band's hours."""
+    shape = (len(nodes), len(RESOURCES))
+    typical, capacity, limit = np.full((*shape, SLOTS), np.nan), np.full(shape, np.nan), np.full(shape, np.nan)
+    highest = np.array([node.highest for node in nodes], np.float64).reshape(*shape, SLOTS)
+    for index, (node, strategy) in enumerate(zip(nodes, strategies, strict=True)):
+        capacity[index] = amounts(node.placement.capacity)
+        limit[index] = capacity[index] * [strategy.cpu_threshold / 100, strategy.memory_threshold / 100]
+        if node.usage is not None:
+            # What is reserved for the node counts as used by the system.
+            unused = np.maximum(_reserved(node.placement) - node.usage.system, 0.0)
+            typical[index] = node.usage.typical + unused[:, np.newaxis]
+            highest[index] += unused[:, np.newaxis]
+    hour = int(now // 3_600) % SLOTS
+    margin = capacity * settings.forecast.margin / 100
+    return {
+        band: np.stack(
+            [
+                lowest_reclaimable(limit[:, row], typical[:, row], highest[:, row], hour, hours, margin[:, row])
+                for row in range(len(RESOURCES))
+            ],
+            axis=1,
+        )
+        for band, hours in _hours(settings).items()
+    }
+
+
+def _hours(settings: EvaluationSettings) -> dict[OfferedBand, int]:
+    return {"mid": SLOTS, "batch": settings.forecast.batch_hours}
+
+
+def _reserved(placement: NodePlacement) -> Array:
+    """Capacity minus allocatable, or the reservation, whichever is more; 0 where they are unknown."""
+    capacity, allocatable = (np.array(amounts(each)) for each in (placement.capacity, placement.allocatable))
+    reservation = np.nan_to_num(amounts(placement.colocation.reserved))
+    reserved: Array = np.fmax(np.maximum(capacity - allocatable, 0.0), reservation)
+    return reserved
+
+
+def _evaluate(
+    node: ObservedNode,
+    strategy: ReclaimStrategy,
+    lowest: Amounts,
+    settings: EvaluationSettings,
+    *,
+    max_age: float,
+    now: float,
+) -> Evaluated:
+    terms: dict[str, ReclaimedTerms] = {}
+    bands: dict[Band, ReclaimedBand] = {}
+    degraded = ""
+    last: Amounts = node.last or _existing(node)
+    if not strategy.enabled:
+        target, degraded = _nothing(), "its strategy offers nothing"
+    elif node.usage is None or node.age > max_age:
+        target, degraded = _reduced(node, last, settings.degrade)
+    else:
+        terms = _terms(node, node.usage, strategy)
+        target = last = _amounts(node, node.usage, strategy, terms, lowest)
+        idle = {resource: reclaimed(each) for resource, each in terms.items()}
+        bands["free"] = ReclaimedBand(reclaimed=Resources(cpu=idle.get("cpu"), memory=idle.get("memory")))
+    requested = requested_by_band(node.placement)
+    offers = _offers(node, target, requested, settings.offer)
+    for band, hours in _hours(settings).items():
+        offered = [offers[name].amount / unit for name, unit in zip(RESOURCE_NAMES[band], _UNITS, strict=True)]
+        bands[band] = ReclaimedBand(
+            reclaimed=Resources() if degraded else _resources(target[band]),
+            offered=_resources(np.array(offered)),
+            requested=_resources(requested[band]),
+            hours=hours,
+        )
+    unused = not strategy.enabled and not any(each.any() for each in requested.values())
+    return Evaluated(
+        message=ReclaimedNode(
+            node=node.placement.node,
+            uid=node.placement.uid,
+            evaluated_at=now,
+            sampled_at=node.sampled_at,
+            terms=terms,
+            bands=bands,
+            highest=dict(published(node.highest)),
+            degraded=degraded,
+            epoch=0,
+            sequence=0,
+        ),
+        last=last,
+        amounts={name: None if unused else each.amount for name, each in offers.items()},
+        due=any(name in node.existing for name in offers) if unused else any(each.due for each in offers.values()),
+        shrinks=any(each.amount < node.existing.get(name, 0) for name, each in offers.items()),
+    )
+
+
+def _offers(node: ObservedNode, target: Amounts, requested: Amounts, settings: OfferSettings) -> dict[str, Offer]:
+    """By resource name. Where nothing is known of the capacity, what the status contains stays."""
+    offers = {}
+    capacity = amounts(node.placement.capacity)
+    for band in OFFERED_BANDS:
+        for row, name in enumerate(RESOURCE_NAMES[band]):
+            unit, existing = _UNITS[row], node.existing.get(name)
+            amount, needed = float(target[band][row]) * unit, float(requested[band][row]) * unit
+            if existing is None and not amount and not needed:
+                offers[name] = Offer(amount=0, due=False)
+            elif math.isfinite(capacity[row]) and math.isfinite(amount):
+                offers[name] = offer(
+                    existing=existing,
+                    reclaimed=amount,
+                    requested=needed,
+                    capacity=capacity[row] * unit,
+                    since_write=node.since_write,
+                    settings=settings,
+                )
+            else:
+                offers[name] = Offer(amount=max(existing or 0, math.ceil(needed)), due=False)
+    return offers
+
+
+def _terms(node: ObservedNode, usage: NodeUsage, strategy: ReclaimStrategy) -> dict[str, ReclaimedTerms]:
+    """Of the resources whose capacity is known."""
+    thresholds = (strategy.cpu_threshold, strategy.memory_threshold)
+    policies = (strategy.cpu_policy, strategy.memory_policy)
+    reserved, capacity = _reserved(node.placement), amounts(node.placement.capacity)
+    return {
+        resource: terms_of(
+            capacity=capacity[row],
+            threshold=thresholds[row],
+            system=float(usage.system[row]),
+            reserved=float(reserved[row]),
+            pods=HighPriorityPods(
+                requests=usage.requests[row],
+                usage=usage.usage[row],
+                exclusive=usage.exclusive if resource == "cpu" else np.zeros_like(usage.exclusive),
+                unplaced=float(usage.unplaced[row]),
+            ),
+            policy=policies[row],
+        )
+        for row, resource in enumerate(RESOURCES)
+        if math.isfinite(capacity[row])
+    }
+
+
+def _amounts(
+    node: ObservedNode,
+    usage: NodeUsage,
+    strategy: ReclaimStrategy,
+    terms: Mapping[str, ReclaimedTerms],
+    lowest: Amounts,
+) -> Amounts:
+    """Mid counts before batch. Neither is more than what is idle now, which a forecast may exceed."""
+    found = {band: np.full(len(RESOURCES), np.nan) for band in OFFERED_BANDS}
+    batch_caps = (strategy.batch_cpu_cap, strategy.batch_memory_cap)
+    mid_caps = (strategy.mid_cpu_cap, strategy.mid_memory_cap)
+    third_party = {
+        band: np.nan_to_num(amounts(node.placement.colocation.third_party.get(band, Resources())))
+        for band in OFFERED_BANDS
+    }
+    for row, resource in enumerate(RESOURCES):
+        if resource not in terms:
+            continue
+        each = terms[resource]
+        # The terms contain the mid pods, whose amounts are part of the band mid.
+        idle, mid = reclaimed(each), float(usage.mid[row])
+        lasting = mid_amount(
+            lowest=min(float(lowest["mid"][row]), idle + mid),
+            capacity=each.capacity,
+            node_usage=float(usage.used[row]),
+            cap=mid_caps[row],
+        )
+        found["mid"][row] = max(0.0, lasting - third_party["mid"][row])
+        now = reclaimed(each, cap=batch_caps[row], taken=third_party["batch"][row])
+        found["batch"][row] = min(now, max(0.0, float(lowest["batch"][row]) - mid - third_party["batch"][row]))
+    return found
+
+
+def _reduced(node: ObservedNode, last: Amounts, settings: DegradeSettings) -> tuple[Amounts, str]:
+    """A part of the last known amounts, smaller with the age of the newest sample."""
+    share = share_kept(node.age, settings)
+    why = f"its newest sample is {node.age:.0f} s old" if node.sampled_at else "the node has not been measured"
+    effect = "the amounts stay" if share == 1.0 else f"{share:.0%} of the last known amounts are offered"
+    return {band: amount * share for band, amount in last.items()}, f"{why}: {effect}"
+
+
+def _existing(node: ObservedNode) -> Amounts:
+    return {
+        band: np.array([node.existing.get(name, 0) for name in RESOURCE_NAMES[band]]) / _UNITS for band in OFFERED_BANDS
+    }
+
+
+def _nothing() -> Amounts:
+    return {band: np.zeros(len(RESOURCES)) for band in OFFERED_BANDS}
+
+
+def _resources(values: Array) -> Resources:
+    cpu, memory = (None if math.isnan(value) else value for value in values.tolist())
+    return Resources(cpu=cpu, memory=memory)

@@ -1,0 +1,126 @@
+"""Writes amounts to the status of nodes, at the configured rate, and reports what the API server refuses."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import NoReturn
+
+import structlog
+
+from equipoise.contracts.kubernetes.objects import Lease, ObjectMeta
+from equipoise.reclaimer.settings import ReclaimerSettings
+from equipoise.reclaimer.shell.metrics import ReclaimerMetrics
+from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
+from equipoise.runtime.async_tools.rate_limiter import RateLimiter
+from equipoise.runtime.kubernetes.client import LEASES, Conflict, KubeError, NotFound
+from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
+from equipoise.runtime.kubernetes.installation import InstallationCheck
+from equipoise.runtime.process.lifecycle import Runtime
+
+FENCE = "equipoise-reclaimer-fence"
+"""The admission policy without which a ServiceAccount writes nothing."""
+
+REQUEST_TIMEOUT = 10.0
+"""Seconds for one write."""
+
+RETRY_PERIOD = 5.0
+"""Seconds without writes after the API server failed, unless it requests more."""
+
+_PROBLEM = "node status"
+
+log = structlog.get_logger()
+
+
+class StatusWriter:
+    """Of a node, the newest amounts are written; amounts that shrink do not wait for those that grow."""
+
+    def __init__(
+        self, runtime: Runtime[ReclaimerSettings], metrics: ReclaimerMetrics, on_written: Callable[[str], None]
+    ) -> None:
+        """`on_written` is called with the name of a node after its status was written."""
+        self._kube, self._clock, self._health = runtime.kube, runtime.clock, runtime.health
+        self._namespace = runtime.configuration.shared.kubernetes.namespace
+        self._metrics = metrics
+        self._on_written = on_written
+        self._installation = InstallationCheck(runtime.kube, self._namespace, runtime.clock, runtime.health)
+        per_second = runtime.own.writes_per_second
+        self._limiter = RateLimiter(runtime.clock, lambda: 1.0 / per_second)
+        self._shrinking: dict[str, _Write] = {}
+        self._growing: dict[str, _Write] = {}
+        self._pending = asyncio.Event()
+        self._ready = False
+
+    @property
+    def is_ready(self) -> bool:
+        """The admission policy is in effect, and no older installation works in the cluster."""
+        return self._ready and not self._installation.problem
+
+    def request(self, node: str, uid: str, amounts: Mapping[str, int | None], *, shrinks: bool) -> None:
+        """Write these amounts (milli-cores and bytes; None: remove) as soon as the rate permits."""
+        self.cancel(node)
+        (self._shrinking if shrinks else self._growing)[node] = (uid, amounts)
+        self._pending.set()
+        self._count()
+
+    def cancel(self, node: str) -> None:
+        """The node has what it should have."""
+        self._shrinking.pop(node, None)
+        self._growing.pop(node, None)
+
+    async def run(self) -> NoReturn:
+        """Until canceled. Requests that wait then are dropped."""
+        try:
+            probe = Lease(metadata=ObjectMeta(name=PROBE, namespace=self._namespace))
+            await until_fenced(self._kube, FENCE, LEASES, probe, self._clock, self._health)
+            await self._installation.check()
+            self._ready = True
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._installation.run())
+                tasks.create_task(self._write_all())
+            raise AssertionError  # both run until they are canceled
+        finally:
+            self._ready = False
+            self._shrinking.clear()
+            self._growing.clear()
+            self._health.set_problem(_PROBLEM, None)
+
+    async def _write_all(self) -> NoReturn:
+        while True:
+            await self._pending.wait()
+            found = await self._limiter.acquire(self._next)
+            if found is not None:
+                await self._write(*found)
+
+    def _next(self) -> "tuple[str, _Write] | None":
+        self._count()
+        for waiting in (self._shrinking, self._growing):
+            if waiting and not self._installation.problem:
+                node = next(iter(waiting))
+                return node, waiting.pop(node)
+        self._pending.clear()
+        return None
+
+    def _count(self) -> None:
+        self._metrics.writes_pending.set(len(self._shrinking) + len(self._growing))
+
+    async def _write(self, node: str, write: "_Write") -> None:
+        uid, amounts = write
+        try:
+            writing = self._kube.set_node_amounts(node, amounts, uid=uid)
+            await run_with_guard(writing, timeout_after(self._clock, REQUEST_TIMEOUT))
+        except (NotFound, Conflict):  # the node was deleted: its removal arrives as a message
+            self._metrics.writes.labels("gone").inc()
+        except (KubeError, TimeoutError) as error:
+            self._metrics.writes.labels("failed").inc()
+            text = f"the amounts of node {node} cannot be written to its status: {error}. They are written again"
+            self._health.set_problem(_PROBLEM, text)
+            log.warning("status not written", node=node, error=str(error))
+            if not isinstance(error, KubeError) or error.status in (401, 429) or error.status >= 500:
+                self._limiter.suspend(max(RETRY_PERIOD, getattr(error, "retry_after", None) or 0.0))
+        else:
+            self._metrics.writes.labels("written").inc()
+            self._health.set_problem(_PROBLEM, None)
+            self._on_written(node)
+
+
+_Write = tuple[str, Mapping[str, int | None]]
+"""UID of the node, and the amounts."""

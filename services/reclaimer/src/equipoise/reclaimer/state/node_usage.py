@@ -1,0 +1,127 @@
+"""What the pods of each node use and request, computed when a message arrives: evaluations then compute arrays only."""
+
+import msgspec
+
+from equipoise.contracts.colocation.bands import OFFERED_BANDS, OfferedBand
+from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.correction import RESOURCES, amounts, known
+from equipoise.contracts.load.daily_profile import SLOTS, system_usage, workload_profile
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
+from equipoise.contracts.numeric import Array, Flags, np
+
+_UNKNOWN = Resources()
+
+
+class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Arrays are per resource, cores and bytes. Pods of the bands batch and free are not part of any usage."""
+
+    requests: Array
+    """resources × pods: of high-priority and mid pods. 0 without a request."""
+
+    usage: Array
+    """As `requests`; NaN: not measured."""
+
+    exclusive: Flags
+    """pods: which have cores of their own."""
+
+    unplaced: Array
+    """Usage of measured pods that the placement does not contain."""
+
+    system: Array
+    """Usage outside pods."""
+
+    used: Array
+    """Of high-priority pods and of the system, now. A pod that is not measured counts with its request."""
+
+    typical: Array
+    """resources × hours of the day (UTC): the same on a typical day."""
+
+    mid: Array
+    """The higher of usage and requests of the mid pods."""
+
+
+def node_usage(placement: NodePlacement, utilization: NodeUtilization, profiles: "WorkloadProfiles") -> NodeUsage:
+    """Usage and requests of one node. Terminating pods count until they are gone."""
+    high, mid, other = _by_importance(placement.pods)
+    measured, pods = utilization.pods, (*high, *mid)
+    usage = np.array([amounts(measured.get(pod.uid, _UNKNOWN)) for pod in pods]).reshape(-1, len(RESOURCES)).T
+    requests = np.array([_requested(pod) for pod in pods]).reshape(-1, len(RESOURCES)).T
+    exclusive = np.array([pod.exclusive for pod in pods], np.bool_)
+    placed = {pod.uid for pod in pods} | {pod.uid for pod in other}
+    unplaced = np.zeros(len(RESOURCES))
+    for uid, amount in measured.items():
+        if uid not in placed:
+            unplaced += [known(amount.cpu) or 0.0, known(amount.memory) or 0.0]
+    system = system_usage(utilization)
+    counted = np.where(np.isnan(usage), requests, usage)
+    counted[0, exclusive] = requests[0, exclusive]
+    ordinary = counted[:, : len(high)]
+    return NodeUsage(
+        requests=requests,
+        usage=usage,
+        exclusive=exclusive,
+        unplaced=unplaced,
+        system=system,
+        used=ordinary.sum(axis=1) + unplaced + system,
+        typical=profiles.day_of(high, ordinary) + (unplaced + system)[:, np.newaxis],
+        mid=np.maximum(counted[:, len(high) :].sum(axis=1), requests[:, len(high) :].sum(axis=1)),
+    )
+
+
+def requested_by_band(placement: NodePlacement) -> dict[OfferedBand, Array]:
+    """Per band and resource, cores and bytes: what its bound pods request of it."""
+    total = {band: np.zeros(len(RESOURCES)) for band in OFFERED_BANDS}
+    for pod in placement.pods:
+        if pod.reclaimed_requests != _UNKNOWN and (band := pod.priority_class) in ("mid", "batch"):
+            total[band] += _requested(pod)
+    return total
+
+
+def _requested(pod: PlacedPod) -> list[float]:
+    request = pod.requests if pod.reclaimed_requests == _UNKNOWN else pod.reclaimed_requests
+    return [known(request.cpu) or 0.0, known(request.memory) or 0.0]
+
+
+def _by_importance(pods: list[PlacedPod]) -> tuple[list[PlacedPod], list[PlacedPod], list[PlacedPod]]:
+    """High-priority pods, mid pods, and those of the bands batch and free."""
+    found: tuple[list[PlacedPod], list[PlacedPod], list[PlacedPod]] = ([], [], [])
+    for pod in pods:
+        if pod.batch_work:
+            found[2].append(pod)
+        else:
+            found[pod.priority_class == "mid"].append(pod)
+    return found
+
+
+class WorkloadProfiles:
+    """The typical day of one replica of each workload."""
+
+    def __init__(self) -> None:
+        self._days: dict[Workload, Array] = {}
+
+    def on_workload(self, message: WorkloadUtilization) -> None:
+        day = workload_profile(message)
+        if day is None:
+            self._days.pop(message.workload, None)
+        else:
+            self._days[message.workload] = day
+
+    def remove(self, workload: Workload) -> None:
+        self._days.pop(workload, None)
+
+    def day_of(self, pods: list[PlacedPod], usage: Array) -> Array:
+        """resources × hours: the sum over pods. A pod whose workload has no profile uses all day what it uses now.
+
+        `usage`: resources × pods.
+        """
+        total = np.zeros((len(RESOURCES), SLOTS))
+        constant = np.zeros(len(RESOURCES))
+        for index, pod in enumerate(pods):
+            day = None if pod.workload is None or pod.exclusive else self._days.get(pod.workload)
+            if day is None:
+                constant += usage[:, index]
+            else:
+                total += day
+        return total + constant[:, np.newaxis]

@@ -1,0 +1,38 @@
+"""What an evaluation reads of one node."""
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+from equipoise.contracts.colocation.bands import OfferedBand
+from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.numeric import Array, Singles
+from equipoise.reclaimer.state.node_usage import NodeUsage
+
+Amounts = Mapping[OfferedBand, Array]
+"""Per band and resource, cores and bytes; NaN is unknown."""
+
+
+class ObservedNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """What an evaluation reads of one node."""
+
+    placement: NodePlacement
+    usage: NodeUsage | None
+    """None: the node has not been measured."""
+
+    sampled_at: float | None
+    age: float
+    """Seconds since the newest sample; without any, since this reclaimer began to wait for one."""
+
+    highest: Singles
+    """resources × hours of the day (UTC): of the last 24 hours."""
+
+    existing: Mapping[str, int]
+    """By resource name: milli-cores and bytes in the node's status, or what was offered last in observation."""
+
+    last: Amounts
+    """What was reclaimed when the node was last measured; empty: unknown."""
+
+    since_write: float = math.inf
+    """Seconds since the last write."""
