@@ -181,7 +181,9 @@ def _offers(node: ObservedNode, target: Amounts, requested: Amounts, settings: O
     for band in OFFERED_BANDS:
         for row, name in enumerate(RESOURCE_NAMES[band]):
             unit, existing = _UNITS[row], node.existing.get(name)
-            amount, needed = float(target[band][row]) * unit, float(requested[band][row]) * unit
+            # 8.05 cores are 8050.000000000001 milli-cores.
+            needed = round(float(requested[band][row]) * unit, 3)
+            amount = float(target[band][row]) * unit
             if existing is None and not amount and not needed:
                 offers[name] = Offer(amount=0, due=False)
             elif math.isfinite(capacity[row]) and math.isfinite(amount):

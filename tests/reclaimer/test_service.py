@@ -1,0 +1,165 @@
+"""The service in one process: from measurements to messages and to the status of a node."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from builders import GIB
+from reclaimer.worlds import INTERVAL, NAMES, NODE, World, a_batch_pod
+
+from equipoise.contracts.messages.resources import Resources
+from equipoise.reclaimer.decisions.strategy import ReclaimStrategy
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.kubernetes.client import NODES
+
+BATCH_CPU, BATCH_MEMORY = "kubernetes.io/batch-cpu", "kubernetes.io/batch-memory"
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    async with world.bus:
+        yield world
+        await world.end()
+
+
+async def test_it_does_not_run_unless_it_is_enabled(world: World) -> None:
+    await world.begin()
+    with pytest.raises(ConfigurationError, match=r"reclaimer\.enabled is false"):
+        await world.begin(enabled=False)
+
+
+async def test_in_observation_it_publishes_what_it_would_offer_and_writes_nothing(world: World) -> None:
+    """Of 10 cores, 6.5 may be used; 2 are, and 0.5 are the margin of the forecast."""
+    await world.begin()
+    await world.rounds(8)
+    batch = world.received[-1].bands["batch"]
+    assert batch.reclaimed.cpu == pytest.approx(4.0)
+    assert batch.offered.cpu == pytest.approx(4.0)
+    assert not world.received[-1].written
+    assert world.writes == 0
+    assert not world.status
+
+
+async def test_enforcement_writes_the_offer_to_the_status(world: World) -> None:
+    """It grows by a tenth of the node at each evaluation."""
+    await world.begin(mode="enforce")
+    offered = []
+    for _ in range(6):
+        await world.rounds(1)
+        offered.append(world.status.get(BATCH_CPU))
+    assert offered[-1] == 4_000
+    assert [1_000, 2_000, 3_000, 4_000] == list(dict.fromkeys(amount for amount in offered if amount is not None))
+    assert world.status.keys() == set(NAMES)
+    await world.rounds(1)
+    assert world.received[-1].written
+
+
+async def test_without_a_change_nothing_is_written(world: World) -> None:
+    await world.begin(mode="enforce")
+    await world.rounds(12)
+    writes = world.writes
+    await world.rounds(10)
+    assert world.writes == writes
+
+
+async def test_a_surge_shrinks_the_offer_at_once_but_never_below_what_pods_request(world: World) -> None:
+    pod = a_batch_pod(cpu=2.5)
+    await world.begin(mode="enforce")
+    await world.rounds(10, pod)
+    assert world.status[BATCH_CPU] == 4_000
+    await world.rounds(2, pod, cpu=9.0)
+    assert world.status[BATCH_CPU] == 2_500
+
+
+async def test_without_samples_the_offer_falls_step_by_step_to_what_pods_request(world: World) -> None:
+    """It stays for 5 minutes, and is reduced until 15 minutes have passed. The names remain."""
+    pod = a_batch_pod(cpu=1.0, memory=2 * GIB)
+    await world.begin(mode="enforce")
+    await world.rounds(10, pod)
+    await world.clock.advance(120)
+    await world.placed(pod)
+    assert world.status[BATCH_CPU] == 4_000
+    offered = []
+    for _ in range(20):
+        await world.clock.advance(INTERVAL)
+        await world.placed(pod)
+        offered.append(world.status[BATCH_CPU])
+    assert sorted(offered, reverse=True) == offered
+    assert len(set(offered)) > 5
+    assert (world.status[BATCH_CPU], world.status[BATCH_MEMORY]) == (1_000, 2 * GIB)
+    assert "s old" in world.received[-1].degraded
+    assert world.received[-1].bands["batch"].reclaimed == Resources()
+
+
+async def test_a_node_that_was_never_measured_offers_nothing(world: World) -> None:
+    """Unknown is neither idle nor 0 that is written."""
+    await world.begin(mode="enforce")
+    for _ in range(20):
+        await world.placed()
+        await world.clock.advance(INTERVAL)
+    assert not world.status
+    assert "has not been measured" in world.received[-1].degraded
+
+
+async def test_amounts_that_a_kubelet_has_set_to_zero_are_written_again(world: World) -> None:
+    """It does so when it restarts; it would reject the running pods that request them."""
+    pod = a_batch_pod(cpu=1.0)
+    await world.begin(mode="enforce")
+    await world.rounds(10, pod)
+    uid = world.kube.stored(NODES)[0].metadata.uid
+    await world.kube.set_node_amounts(NODE, dict.fromkeys(NAMES, 0), uid=uid)
+    await world.rounds(1, pod)
+    assert world.status[BATCH_CPU] >= 1_000
+
+
+async def test_a_failed_write_is_repeated_and_reported(world: World) -> None:
+    await world.begin(mode="enforce")
+    world.kube.fail_next("update_status")
+    await world.rounds(1)
+    assert not world.status
+    assert NODE in str(world.health.problems)
+    await world.rounds(2)
+    assert world.status[BATCH_CPU] > 0
+    assert not world.health.problems
+
+
+async def test_another_reclaimer_continues_with_the_usage_of_the_last_day(world: World) -> None:
+    """A surge before its start still counts."""
+    await world.begin()
+    await world.rounds(1, cpu=6.0)
+    await world.rounds(9, cpu=2.0)
+    before = world.received[-1].bands["batch"].reclaimed.cpu
+    await world.end()
+    await world.begin()
+    await world.rounds(2, cpu=2.0)
+    assert world.received[-1].bands["batch"].reclaimed.cpu == before == pytest.approx(0.5)
+
+
+async def test_a_strategy_that_is_disabled_removes_the_names_when_no_pod_requests_them(world: World) -> None:
+    pod = a_batch_pod(cpu=1.0)
+    await world.begin(mode="enforce")
+    await world.rounds(10, pod)
+    await world.end()
+    await world.begin(mode="enforce", strategy=ReclaimStrategy(enabled=False))
+    await world.rounds(2, pod)
+    assert world.status[BATCH_CPU] == 1_000
+    await world.rounds(3)
+    assert not world.status
+
+
+async def test_a_removed_node_is_not_published_any_more(world: World) -> None:
+    await world.begin()
+    await world.rounds(2)
+    await world.placed(removed=True)
+    count = len(world.received)
+    await world.clock.advance(3 * INTERVAL)
+    assert len(world.received) == count
+
+
+async def test_a_measurement_of_the_far_future_is_dropped(world: World) -> None:
+    await world.begin()
+    later = world.clock.now() + 10_000
+    await world.placed()
+    await world.measured(9.0, sampled_at=later, queried_at=later)
+    await world.rounds(8)
+    assert world.received[-1].bands["batch"].reclaimed.cpu == pytest.approx(4.0)
