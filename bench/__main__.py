@@ -27,6 +27,7 @@ MODULES = {
     "plan_5000": "plan_5000",
     "binder": "binder",
     "agent": "agent",
+    "reclaim_5000": "reclaim_5000",
     "weeks": "weeks",
     "level_vs_descheduler": "level_vs_descheduler",
     "live_5000": "live_5000",

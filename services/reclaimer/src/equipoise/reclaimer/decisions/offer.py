@@ -15,7 +15,8 @@ class OfferSettings(Section, frozen=True, kw_only=True):
     """An amount grows by at most this share of the node's capacity at a time. It shrinks at once."""
 
     min_change: Percent = 10.0
-    """A change of more than this share of the amount is written at once."""
+    """An amount that shrinks by more than this share, and by more than 1 % of the node, is written at once; one that
+    grows, when it grows by more than 5 % of the node."""
 
     refresh_period: Duration = Duration(300)
     """A smaller change is written when the last write is this long ago."""
@@ -51,14 +52,25 @@ def offer(
     if amount > whole:
         # The node became smaller: the API server accepts only what it has, or no change.
         amount = existing if existing is not None and existing > whole else whole
-    return Offer(amount=amount, due=_is_due(existing, amount, needed, since_write, settings))
+    return Offer(amount=amount, due=_is_due(existing, amount, needed, whole, since_write, settings))
 
 
-def _is_due(existing: int | None, amount: int, needed: int, since_write: float, settings: OfferSettings) -> bool:
+_NOISE = 0.01
+"""Share of a node by which its usage always varies: small amounts would be written every minute."""
+
+_STEP = 0.05
+"""Share of a node by which an amount must grow to be written at once: what is offered must not flap."""
+
+
+def _is_due(
+    existing: int | None, amount: int, needed: int, capacity: int, since_write: float, settings: OfferSettings
+) -> bool:
     if existing is None:
         return True
     if amount == existing:
         return False
-    if existing < needed or not existing or not amount:
+    if existing < needed or since_write >= settings.refresh_period:
         return True
-    return abs(amount - existing) > existing * settings.min_change / 100 or since_write >= settings.refresh_period
+    if amount > existing:
+        return amount - existing > capacity * _STEP
+    return existing - amount > max(existing * settings.min_change / 100, capacity * _NOISE)
