@@ -5,7 +5,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, a_workload, a_workload_utilization
+from builders import (
+    GIB,
+    NOW,
+    a_gone_pod,
+    a_node_utilization,
+    a_placed_pod,
+    a_placement,
+    a_workload,
+    a_workload_utilization,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from reclaimer.worlds import NAMES, NODE, a_batch_pod
@@ -168,6 +177,12 @@ def test_what_was_written_is_not_written_again_at_once(
             4.9,
         ),
         ("a pod that is measured but not placed counts", a_node(usage={"gone": Resources(cpu=1, memory=0)}), {}, 4.0),
+        (
+            "a pod that left does not, although it is still measured",
+            a_node(gone=[a_gone_pod("batch-2")], usage={"batch-2": Resources(cpu=1, memory=0)}),
+            {},
+            5.0,
+        ),
         ("a batch pod does not", a_node(a_batch_pod(), usage={"batch-1": Resources(cpu=3, memory=0)}), {}, 5.0),
         (
             "a mid pod counts with the higher of usage and request",

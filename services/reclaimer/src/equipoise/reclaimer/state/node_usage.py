@@ -44,12 +44,13 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 def node_usage(placement: NodePlacement, utilization: NodeUtilization, profiles: "WorkloadProfiles") -> NodeUsage:
     """Usage and requests of one node. Terminating pods count until they are gone."""
-    high, mid, other = _by_importance(placement.pods)
+    high, mid, _ = _by_importance(placement.pods)
     measured, pods = utilization.pods, (*high, *mid)
     usage = np.array([amounts(measured.get(pod.uid, _UNKNOWN)) for pod in pods]).reshape(-1, len(RESOURCES)).T
     requests = np.array([_requested(pod) for pod in pods]).reshape(-1, len(RESOURCES)).T
     exclusive = np.array([pod.exclusive for pod in pods], np.bool_)
-    placed = {pod.uid for pod in pods} | {pod.uid for pod in other}
+    # Pods that left are still measured for a while: they are no pods of unknown importance.
+    placed = {pod.uid for pod in placement.pods} | {pod.uid for pod in placement.gone}
     unplaced = np.zeros(len(RESOURCES))
     for uid, amount in measured.items():
         if uid not in placed:
