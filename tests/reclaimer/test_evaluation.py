@@ -22,7 +22,7 @@ from reclaimer.worlds import NAMES, NODE, a_batch_pod
 from equipoise.contracts.colocation.bands import OFFERED_BANDS
 from equipoise.contracts.messages.placement import NodeColocation, PlacedPod
 from equipoise.contracts.messages.resources import Resources
-from equipoise.reclaimer.decisions.evaluation import Evaluated, EvaluationSettings, evaluate
+from equipoise.reclaimer.decisions.evaluation import Evaluated, ReclaimEvaluation, evaluate
 from equipoise.reclaimer.decisions.strategy import ReclaimPool, ReclaimStrategy, StrategyOverride
 from equipoise.reclaimer.state.node_usage import WorkloadProfiles, node_usage
 from equipoise.reclaimer.state.observed_node import ObservedNode
@@ -60,7 +60,7 @@ def a_node(
 
 
 def result_of(node: ObservedNode, **settings: Any) -> Evaluated:
-    return evaluate([node], EvaluationSettings(**settings), max_age=MAX_AGE, now=NOW)[0]
+    return evaluate([node], ReclaimEvaluation(**settings), max_age=MAX_AGE, now=NOW)[0]
 
 
 def batch_cpu(node: ObservedNode, **settings: Any) -> float:
@@ -241,5 +241,5 @@ def test_settings_of_a_node_count_more_than_those_of_its_pool() -> None:
 
 def test_nodes_do_not_change_each_other() -> None:
     alone = [result_of(node).message for node in (a_node(), a_node(a_placed_pod()))]
-    together = evaluate([a_node(), a_node(a_placed_pod())], EvaluationSettings(), max_age=MAX_AGE, now=NOW)
+    together = evaluate([a_node(), a_node(a_placed_pod())], ReclaimEvaluation(), max_age=MAX_AGE, now=NOW)
     assert [each.message for each in together] == alone

@@ -7,7 +7,7 @@ from msgspec import Meta, field
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LeaderElection, Section
 from equipoise.reclaimer.decisions.degradation import DegradeSettings
-from equipoise.reclaimer.decisions.evaluation import EvaluationSettings
+from equipoise.reclaimer.decisions.evaluation import ReclaimEvaluation
 from equipoise.reclaimer.decisions.offer import OfferSettings
 from equipoise.reclaimer.decisions.strategy import ForecastSettings, ReclaimPool, ReclaimStrategy, StrategyOverride
 
@@ -49,8 +49,8 @@ class ReclaimerSettings(Section, frozen=True, kw_only=True):
         if len(set(names)) < len(names):
             raise ValueError("pools must have different names")
 
-    def evaluation(self) -> EvaluationSettings:
-        return EvaluationSettings(
+    def evaluation(self) -> ReclaimEvaluation:
+        return ReclaimEvaluation(
             strategy=self.strategy,
             pools=self.pools,
             nodes=self.nodes,

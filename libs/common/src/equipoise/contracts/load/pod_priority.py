@@ -18,7 +18,7 @@ QOS = "equipoise.dev/qos"
 KOORDINATOR_QOS = ("BE", "LS", "LSR", "LSE", "SYSTEM")
 """Values of `QOS_LABEL`, the least important first."""
 
-_CLASSES: Mapping[str, PriorityClass] = {
+PRIORITY_CLASSES: Mapping[str, PriorityClass] = {
     "koord-prod": "prod",
     "koord-mid": "mid",
     "koord-batch": "batch",
@@ -50,7 +50,7 @@ def qos_of(status: str) -> Qos:
 
 def priority_class_of(labels: Mapping[str, str], priority: int, qos: Qos) -> PriorityClass:
     """The class in the label, else that of the priority's band, else batch for best effort and prod for others."""
-    if (named := _CLASSES.get(labels.get(PRIORITY_CLASS_LABEL, ""))) is not None:
+    if (named := PRIORITY_CLASSES.get(labels.get(PRIORITY_CLASS_LABEL, ""))) is not None:
         return named
     for low, high, band in _BANDS:
         if low <= priority <= high:

@@ -31,7 +31,7 @@ _UNITS = (1_000.0, 1.0)
 """By resource: cores to milli-cores, bytes to bytes."""
 
 
-class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True):
+class ReclaimEvaluation(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that evaluations depend on."""
 
     strategy: ReclaimStrategy = ReclaimStrategy()
@@ -62,7 +62,7 @@ class Evaluated(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 def evaluate(
-    nodes: Sequence[ObservedNode], settings: EvaluationSettings, *, max_age: float, now: float
+    nodes: Sequence[ObservedNode], settings: ReclaimEvaluation, *, max_age: float, now: float
 ) -> list[Evaluated]:
     """`max_age`: seconds for which a sample counts as current."""
     strategies = [
@@ -81,7 +81,7 @@ def _at(lowest: Amounts, index: int) -> Amounts:
 
 
 def _lowest(
-    nodes: Sequence[ObservedNode], strategies: Sequence[ReclaimStrategy], settings: EvaluationSettings, now: float
+    nodes: Sequence[ObservedNode], strategies: Sequence[ReclaimStrategy], settings: ReclaimEvaluation, now: float
 ) -> Amounts:
     """nodes × resources, by band: what high-priority pods and the system leave in all of the band's hours."""
     shape = (len(nodes), len(RESOURCES))
@@ -109,7 +109,7 @@ def _lowest(
     }
 
 
-def _hours(settings: EvaluationSettings) -> dict[OfferedBand, int]:
+def _hours(settings: ReclaimEvaluation) -> dict[OfferedBand, int]:
     return {"mid": SLOTS, "batch": settings.forecast.batch_hours}
 
 
@@ -125,7 +125,7 @@ def _evaluate(
     node: ObservedNode,
     strategy: ReclaimStrategy,
     lowest: Amounts,
-    settings: EvaluationSettings,
+    settings: ReclaimEvaluation,
     *,
     max_age: float,
     now: float,
