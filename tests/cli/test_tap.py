@@ -18,6 +18,7 @@ from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.placement import PLACEMENT_HINTS, NodePlacement, PlacementHints
+from equipoise.contracts.messages.reclaimed import RECLAIMED_NODE, ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization
 
 
@@ -47,6 +48,7 @@ def test_without_a_subject_every_channel_is_subscribed() -> None:
             [
                 ("equipoise.utilization.node.node-a", NodeUtilization),
                 ("equipoise.placement.node.node-a", NodePlacement),
+                ("equipoise.reclaim.node.node-a", ReclaimedNode),
                 ("equipoise.annotation.node.node-a", AnnotationWritten),
                 ("equipoise.health.node.node-a", Heartbeat),
             ],
@@ -105,6 +107,11 @@ def test_every_published_message_has_a_description() -> None:
     published = {channel.message for channel in CHANNELS if channel.responder is None}
 
     assert published <= describe.registry.keys()
+
+
+def test_what_a_node_offers_is_described_by_band() -> None:
+    assert describe(RECLAIMED_NODE).startswith("offered mid 0.50 cores, 6.00 GiB; batch 1.20 cores, 7.00 GiB")
+    assert describe(msgspec.structs.replace(RECLAIMED_NODE, degraded="too old")).endswith("(too old)")
 
 
 def test_an_unknown_value_is_shown_as_unknown() -> None:

@@ -178,6 +178,25 @@ shard '{{ .shard }}' would be shard {{ $number }} of a collector named '{{ trimS
 {{- end }}
 {{- end }}
 
+{{- define "equipoise.rule.DegradeSettings" }}
+{{- $keep := include "equipoise.seconds" .keep | float64 }}
+{{- if or (le $keep 0.0) (ge $keep (include "equipoise.seconds" .expire | float64)) }}keep must be longer than 0s and shorter than expire
+{{- end }}
+{{- end }}
+
+{{- define "equipoise.rule.ReclaimPool" }}
+{{- if not .matchLabels }}matchLabels must have at least one label
+{{- end }}
+{{- end }}
+
+{{- define "equipoise.rule.ReclaimerSettings" }}
+{{- $names := list }}
+{{- range .pools }}{{ $names = append $names .name }}{{ end }}
+{{- if le (include "equipoise.seconds" .interval | float64) 0.0 }}interval must be longer than 0s
+{{- else if ne (len $names) (len (uniq $names)) }}pools must have different names
+{{- end }}
+{{- end }}
+
 {{- define "equipoise.rule.HintSettings" }}
 {{- if le (include "equipoise.seconds" .interval | float64) 0.0 }}interval must be longer than 0s
 {{- end }}

@@ -14,6 +14,7 @@ from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.placement import NodePlacement, PlacementHints, WorkloadHint
+from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.score import ScoreDecision
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 
@@ -126,6 +127,12 @@ def _outcome(message: EvictionOutcome) -> str:
 def _annotation(message: AnnotationWritten) -> str:
     values = ", ".join(f"{key}={value}" for key, value in message.annotations.items())
     return f"{message.object}: {values} ({message.why})"
+
+
+@describe.register
+def _reclaimed(message: ReclaimedNode) -> str:
+    bands = "; ".join(f"{name} {amounts(band.offered)}" for name, band in message.bands.items() if name != "free")
+    return f"offered {bands}{f' ({message.degraded})' if message.degraded else ''}"
 
 
 @describe.register
