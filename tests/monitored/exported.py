@@ -10,6 +10,7 @@ from prometheus_client.metrics_core import Metric
 
 from equipoise.agent.shell.metrics import FAMILIES
 from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.reclaimer.shell.metrics import ReclaimerMetrics
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.configuration import Configuration, Shared
 from equipoise.runtime.process.lifecycle import Process
@@ -39,6 +40,9 @@ async def exported() -> Mapping[str, Exported]:
             _add(found, loop.registries[service], service)
     for registry in (_of_the_process(), _of_the_bus()):
         _add(found, registry, "")
+    registry = CollectorRegistry()
+    ReclaimerMetrics(registry)
+    _add(found, registry, "reclaimer")
     for name, family in FAMILIES.items():
         if name.startswith("equipoise_agent_"):  # the others are those of all services
             found[name] = Exported(family=name, text=family.text, labels=family.labels, services=("agent",))
