@@ -2,5 +2,5 @@
 
 Subscribes to: utilization of nodes and workloads, placement; its own messages of the last day, when it starts.
 Publishes: what is reclaimed on each node (only the leader).
-API access: PATCHes the mid and batch amounts in the status of a node, and one annotation that explains them; its Lease.
+API access: PATCHes the mid and batch amounts in the status of a node; its Lease.
 """
