@@ -557,7 +557,7 @@ async def test_without_errors_the_exit_code_is_0(
     )
     assert code == 0, output
     assert "the clocks differ by at most" in output
-    assert "stream EQUIPOISE_INTENT: has" in output
+    assert "stream EQUIPOISE_PLACEMENT: has" in output
     assert "profile kubelet matches" in output
     assert "0 errors, " in output
 
