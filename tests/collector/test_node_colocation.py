@@ -40,9 +40,6 @@ def test_an_amount_that_cannot_be_parsed_is_unknown() -> None:
     [
         ({"resources": {"cpu": "1500m", "memory": "1Gi"}}, Resources(cpu=1.5, memory=GIB)),
         ({"resources": {"cpu": "1500m"}, "reservedCPUs": "0-2,8"}, Resources(cpu=4.0)),
-        ({"reservedCPUs": "none"}, Resources()),
-        ({"resources": {"cpu": "-"}}, Resources()),
-        ({"resources": []}, Resources()),
     ],
 )
 def test_a_list_of_reserved_cpus_counts_in_place_of_an_amount(reservation: object, expected: Resources) -> None:
@@ -57,5 +54,29 @@ def test_allocations_of_other_programs_are_added_up_by_band() -> None:
     assert found.third_party == {"batch": Resources(cpu=2.0)}
 
 
-def test_allocations_that_are_no_json_are_unknown() -> None:
-    assert node_colocation(node(third_party="{")) == NodeColocation()
+@pytest.mark.parametrize(
+    "reservation",
+    [
+        "{",
+        {"reservedCPUs": "none"},
+        {"reservedCPUs": "8-3"},
+        {"reservedCPUs": "1,,2"},
+        {"resources": {"cpu": "-"}},
+        {"resources": {"cpu": "-2"}},
+        {"resources": {"memory": "many"}},
+        {"resources": []},
+    ],
+)
+def test_a_reservation_that_cannot_be_read_is_named_and_not_taken_for_none(reservation: object) -> None:
+    text = reservation if isinstance(reservation, str) else json.dumps(reservation)
+    assert RESERVATION in node_colocation(node(reservation=text)).invalid
+
+
+@pytest.mark.parametrize(
+    "amounts", [None, {"kubernetes.io/batch-cpu": "-1000"}, {"kubernetes.io/batch-memory": "much"}]
+)
+def test_allocations_that_cannot_be_read_are_named_and_not_taken_for_none(amounts: object) -> None:
+    text = json.dumps({"allocations": [{"priority": "koord-batch", "resources": amounts}]}) if amounts else "{"
+    found = node_colocation(node(third_party=text))
+    assert THIRD_PARTY in found.invalid
+    assert found.third_party == {}

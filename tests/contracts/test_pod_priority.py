@@ -4,9 +4,11 @@ import pytest
 
 from equipoise.contracts.load.pod_priority import (
     PRIORITY_CLASS_LABEL,
+    QOS,
     QOS_LABEL,
     PriorityClass,
     Qos,
+    labeled_qos,
     priority_class_of,
 )
 
@@ -28,8 +30,23 @@ from equipoise.contracts.load.pod_priority import (
         ({QOS_LABEL: "BE"}, 0, "Guaranteed", "batch"),
         ({QOS_LABEL: "LS"}, 0, "BestEffort", "prod"),
         ({QOS_LABEL: "unknown"}, 0, "BestEffort", "batch"),
+        ({QOS: "unknown", QOS_LABEL: "LS"}, 0, "BestEffort", "prod"),
     ],
 )
 def test_the_priority_class_of_a_pod(labels: dict[str, str], priority: int, qos: Qos, expected: PriorityClass) -> None:
     """By label, else by the band of its priority, else by QoS: Koordinator's label, else Kubernetes' class."""
     assert priority_class_of(labels, priority, qos) == expected
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ({}, ""),
+        ({QOS_LABEL: "LSE"}, "LSE"),
+        ({QOS: "LS", QOS_LABEL: "LSE"}, "LS"),
+        ({QOS: "none", QOS_LABEL: "LSE"}, "LSE"),
+        ({QOS: "none"}, ""),
+    ],
+)
+def test_a_known_value_of_our_label_counts_more_than_koordinators(labels: dict[str, str], expected: str) -> None:
+    assert labeled_qos(labels) == expected

@@ -1,6 +1,6 @@
 """The order in which the descheduler evicts pods."""
 
-from equipoise.contracts.load.pod_priority import QOS_LABEL
+from equipoise.contracts.load.pod_priority import QOS, QOS_LABEL
 from equipoise.descheduler.decisions.planning.pod_order import qos_rank
 
 
@@ -11,3 +11,4 @@ def test_the_order_of_qos() -> None:
     assert ranks == sorted(set(ranks))
     assert qos_rank({QOS_LABEL: "SYSTEM"}) == qos_rank({QOS_LABEL: "LSE"})
     assert qos_rank({}) == ranks[-1]
+    assert qos_rank({QOS: "BE"}) == ranks[0]

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from builders import (
@@ -162,6 +163,26 @@ def test_what_was_written_is_not_written_again_at_once(
     fields |= {"existing": written, "last": first.last, "since_write": age}
     again = result_of(ObservedNode(**fields), strategy=strategy)
     assert not again.due or any((amount or 0) > written.get(name, 0) for name, amount in again.amounts.items())
+
+
+def test_an_annotation_that_cannot_be_read_leaves_only_what_pods_request() -> None:
+    node = a_node(
+        a_batch_pod(cpu=2.0), existing={BATCH_CPU: 6_000}, colocation=NodeColocation(invalid="THE ANNOTATION")
+    )
+    result = result_of(node)
+    assert result.amounts[BATCH_CPU] == 2_000
+    assert result.due
+    assert "THE ANNOTATION" in result.message.degraded
+
+
+def test_a_status_whose_capacity_has_another_amount_is_written_again() -> None:
+    first = result_of(a_node())
+    existing = {name: amount for name, amount in first.amounts.items() if amount is not None}
+    for _ in range(12):
+        grown = result_of(a_node(existing=existing)).amounts
+        existing = {name: amount for name, amount in grown.items() if amount is not None}
+    assert not result_of(a_node(existing=existing)).due
+    assert result_of(msgspec.structs.replace(a_node(existing=existing), inconsistent=True)).due
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,24 @@ async def test_a_node_that_was_never_measured_offers_nothing(world: World) -> No
     assert "has not been measured" in world.received[-1].degraded
 
 
+async def test_amounts_that_are_unknown_of_every_node_have_no_metric(world: World) -> None:
+    await world.begin()
+    await world.placed()
+    await world.clock.advance(INTERVAL)
+    labels = {"band": "batch", "resource": "cpu"}
+    amount = "equipoise_reclaimer_amounts"
+    assert world.metrics.get_sample_value(amount, labels | {"kind": "reclaimed"}) is None
+    assert world.metrics.get_sample_value(amount, labels | {"kind": "requested"}) == 0
+
+
+async def test_a_message_that_cannot_be_published_is_counted(world: World) -> None:
+    await world.begin()
+    await world.rounds(1)
+    world.bus.disconnect()
+    await world.clock.advance(INTERVAL)
+    assert world.metrics.get_sample_value("equipoise_reclaimer_messages_dropped_total") == 1
+
+
 async def test_amounts_that_a_kubelet_has_set_to_zero_are_written_again(world: World) -> None:
     """It does so when it restarts; it would reject the running pods that request them."""
     pod = a_batch_pod(cpu=1.0)

@@ -98,7 +98,10 @@ class World:
         status = self.kube.stored(NODES)[0].status if self.kube.stored(NODES) else NodeStatus()
         found = {name: parse_quantity(status.allocatable[name]) for name in NAMES if name in status.allocatable}
         amounts = {band: each for band in OFFERED_BANDS if (each := amounts_of_band(found, band)) != Resources()}
-        values = {"sequence": self.sequence, "colocation": NodeColocation(amounts=amounts)} | fields
+        values = {
+            "sequence": self.sequence,
+            "colocation": NodeColocation(amounts=amounts, capacity_amounts=amounts),
+        } | fields
         await self.bus.publish(node_placement(NODE), a_placement(NODE, list(pods), **values))
         await self.clock.advance(0)
 

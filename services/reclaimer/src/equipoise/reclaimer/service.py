@@ -141,4 +141,5 @@ class Reclaimer:
         try:
             await self._bus.publish(reclaimed_node(message.node), message)
         except BusError as error:
+            self._metrics.messages_dropped.inc()
             log.debug("message dropped", node=message.node, error=str(error))

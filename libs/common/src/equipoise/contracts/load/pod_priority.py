@@ -55,6 +55,11 @@ def priority_class_of(labels: Mapping[str, str], priority: int, qos: Qos) -> Pri
     for low, high, band in _BANDS:
         if low <= priority <= high:
             return band
-    label = labels.get(QOS) or labels.get(QOS_LABEL)
-    best_effort = label == "BE" if label in KOORDINATOR_QOS else qos == "BestEffort"
+    labeled = labeled_qos(labels)
+    best_effort = labeled == "BE" if labeled else qos == "BestEffort"
     return "batch" if best_effort else "prod"
+
+
+def labeled_qos(labels: Mapping[str, str]) -> str:
+    """The QoS class (`KOORDINATOR_QOS`) in our label, else in Koordinator's; empty if neither has a known value."""
+    return next((value for label in (QOS, QOS_LABEL) if (value := labels.get(label)) in KOORDINATOR_QOS), "") or ""

@@ -127,6 +127,9 @@ class NodeColocation(Value, frozen=True, kw_only=True):
     third_party: dict[OfferedBand, Resources] = {}
     """Allocated by programs that are no pods, by Koordinator's annotation of the node."""
 
+    invalid: str = ""
+    """Which of these annotations cannot be read, and why; what it reserves is then unknown. Empty: none."""
+
 
 class NodePlacement(Message, frozen=True, kw_only=True):
     """`placement.node.<node>`: a node and all of its pods. Always complete."""

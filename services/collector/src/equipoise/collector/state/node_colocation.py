@@ -1,9 +1,11 @@
 """What a node's status and Koordinator's annotations show of reclaimed resources. Most nodes have none of it.
 
-An amount that cannot be parsed is unknown. Shapes of the annotations: koordinator, apis/extension/node.go.
+An annotation with an amount that cannot be parsed, or that is negative, is invalid as a whole. Shapes of the
+annotations: koordinator, apis/extension/node.go.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import msgspec
 
@@ -38,47 +40,56 @@ def node_colocation(node: Node) -> NodeColocation:
     offers = any(name in status.allocatable or name in status.capacity for name in _NAMES)
     if not offers and RESERVATION not in annotations and THIRD_PARTY not in annotations:
         return _NONE
+    reserved, third_party = Resources(), _NOTHING
+    invalid: list[str] = []
+    try:
+        reserved = _reserved(annotations.get(RESERVATION))
+    except ValueError as error:
+        invalid.append(f"{RESERVATION}: {error}")
+    try:
+        third_party = _third_party(annotations.get(THIRD_PARTY))
+    except ValueError as error:
+        invalid.append(f"{THIRD_PARTY}: {error}")
     return NodeColocation(
         amounts=_bands(status.allocatable),
         capacity_amounts=_bands(status.capacity),
-        reserved=_reserved(annotations.get(RESERVATION)),
-        third_party=_third_party(annotations.get(THIRD_PARTY)),
+        reserved=reserved,
+        third_party=third_party,
+        invalid="; ".join(invalid),
     )
 
 
 _NAMES = tuple(name for band in OFFERED_BANDS for name in RESOURCE_NAMES[band])
 _NONE = NodeColocation()
+_NOTHING: dict[OfferedBand, Resources] = {}
 
 
 def _bands(quantities: Mapping[str, str]) -> dict[OfferedBand, Resources]:
-    """The bands of which there is at least one amount."""
-    amounts = _parsed(quantities)
+    """The bands of which there is at least one amount. One that cannot be parsed is unknown."""
+    amounts = {}
+    for name in _NAMES:
+        if name in quantities:
+            with suppress(ValueError):
+                amounts[name] = parse_quantity(quantities[name])
     found = {band: amounts_of_band(amounts, band) for band in OFFERED_BANDS}
     return {band: each for band, each in found.items() if each != Resources()}
 
 
-def _parsed(quantities: Mapping[str, str]) -> dict[str, float]:
-    """The amounts of the bands by resource name, without those that cannot be parsed."""
-    found = {}
-    for name in _NAMES:
-        if name in quantities:
-            try:
-                found[name] = parse_quantity(quantities[name])
-            except ValueError:
-                continue
-    return found
+def _amount(name: str, quantity: str) -> float:
+    """Raises ValueError for one that is negative or no quantity."""
+    amount = parse_quantity(quantity)
+    if amount < 0:
+        raise ValueError(f"{name} is {quantity}, which is negative")
+    return amount
 
 
 def _reserved(text: str | None) -> Resources:
-    """A list of CPUs counts in place of an amount."""
+    """A list of CPUs counts in place of an amount. Raises ValueError."""
     if text is None:
         return Resources()
-    try:
-        reservation = msgspec.json.decode(text, type=_Reservation)
-        amounts = {name: parse_quantity(value) for name, value in reservation.resources.items()}
-        cpu = float(_count(reservation.reserved_cpus)) if reservation.reserved_cpus else amounts.get("cpu")
-    except ValueError:
-        return Resources()
+    reservation = msgspec.json.decode(text, type=_Reservation)
+    amounts = {name: _amount(name, quantity) for name, quantity in reservation.resources.items()}
+    cpu = float(_count(reservation.reserved_cpus)) if reservation.reserved_cpus else amounts.get("cpu")
     return Resources(cpu=cpu, memory=amounts.get("memory"))
 
 
@@ -87,23 +98,22 @@ def _count(cpus: str) -> int:
     count = 0
     for part in cpus.split(","):
         first, _, last = part.partition("-")
+        if not first.isdecimal() or not (last or first).isdecimal() or int(last or first) < int(first):
+            raise ValueError(f"{part!r} is no range of CPUs")
         count += int(last or first) - int(first) + 1
     return count
 
 
 def _third_party(text: str | None) -> dict[OfferedBand, Resources]:
+    """The bands of which at least one amount is allocated. Raises ValueError."""
     if text is None:
         return {}
-    try:
-        allocations = msgspec.json.decode(text, type=_ThirdParty).allocations
-    except ValueError:
-        return {}
     total: dict[str, float] = {}
-    for allocation in allocations:
+    for allocation in msgspec.json.decode(text, type=_ThirdParty).allocations:
         band = PRIORITY_CLASSES.get(allocation.priority)
         if band in OFFERED_BANDS:
-            for name, amount in _parsed(allocation.resources).items():
-                if name in RESOURCE_NAMES[band]:
-                    total[name] = total.get(name, 0.0) + amount
+            for name in RESOURCE_NAMES[band]:
+                if name in allocation.resources:
+                    total[name] = total.get(name, 0.0) + _amount(name, allocation.resources[name])
     found = {band: amounts_of_band(total, band) for band in OFFERED_BANDS}
     return {band: each for band, each in found.items() if each != Resources()}

@@ -28,7 +28,14 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.contracts.kubernetes.requests import Amounts, pod_limit, pod_requests
 from equipoise.contracts.kubernetes.taints import DEFAULT_TOLERATIONS
-from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS, QOS_LABEL, priority_class_of, qos_of
+from equipoise.contracts.load.pod_priority import (
+    PRIORITY_CLASS_LABEL,
+    QOS,
+    QOS_LABEL,
+    labeled_qos,
+    priority_class_of,
+    qos_of,
+)
 from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 
@@ -175,7 +182,7 @@ def placed_pod(
         limits=_limits(pod, "cpu", "memory"),
         reclaimed_requests=Resources() if band is None else amounts_of_band(requests, band),
         reclaimed_limits=Resources() if band is None else _reclaimed_limits(pod, band),
-        exclusive=_EXCLUSIVE in (meta.labels.get(QOS), meta.labels.get(QOS_LABEL)),
+        exclusive=labeled_qos(meta.labels) == _EXCLUSIVE,
         hint=before.hint if before else _hint(pod, hostname),
         tolerations=tuple(pod.spec.tolerations),
         node_selector=required_nodes(pod.spec),

@@ -136,6 +136,8 @@ def _evaluate(
     last: Amounts = node.last or _existing(node)
     if not strategy.enabled:
         target, degraded = _nothing(), "its strategy offers nothing"
+    elif invalid := node.placement.colocation.invalid:
+        target, degraded = _nothing(), f"only what bound pods request is offered: invalid annotation {invalid}"
     elif node.usage is None or node.age > max_age:
         target, degraded = _reduced(node, last, settings.degrade)
     else:
@@ -169,7 +171,8 @@ def _evaluate(
         ),
         last=last,
         amounts={name: None if unused else each.amount for name, each in offers.items()},
-        due=any(name in node.existing for name in offers) if unused else any(each.due for each in offers.values()),
+        due=node.inconsistent
+        or (any(name in node.existing for name in offers) if unused else any(each.due for each in offers.values())),
         shrinks=any(each.amount < node.existing.get(name, 0) for name, each in offers.items()),
     )
 

@@ -34,21 +34,29 @@ class ReclaimerMetrics:
         self.writes = Counter(
             "equipoise_reclaimer_writes", "Writes of the status of a node, by result.", ["result"], registry=metrics
         )
+        self.messages_dropped = Counter(
+            "equipoise_reclaimer_messages_dropped",
+            "Messages that could not be published; the next evaluation publishes the node again.",
+            registry=metrics,
+        )
         self.writes_pending = Gauge(
             "equipoise_reclaimer_writes_pending", "Nodes whose status is to be written.", registry=metrics
         )
 
     def on_evaluation(self, messages: Iterable[ReclaimedNode]) -> None:
+        """An amount that is unknown of every node has no value."""
         nodes, amounts = Counts[str](), defaultdict[tuple[str, str, str], float](float)
         for message in messages:
             nodes["degraded" if message.degraded else "current"] += 1
             for band, each in message.bands.items():
                 for kind in ("reclaimed", "offered", "requested"):
                     found = getattr(each, kind)
-                    amounts[band, "cpu", kind] += found.cpu or 0.0
-                    amounts[band, "memory", kind] += found.memory or 0.0
+                    for resource, amount in (("cpu", found.cpu), ("memory", found.memory)):
+                        if amount is not None:
+                            amounts[band, resource, kind] += amount
         for state in ("current", "degraded"):
             self.nodes.labels(state).set(nodes[state])
+        self._amounts.clear()
         for labels, amount in amounts.items():
             self._amounts.labels(*labels).set(amount)
 

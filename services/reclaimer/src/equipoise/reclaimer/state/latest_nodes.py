@@ -94,6 +94,7 @@ class LatestNodes:
         """Raises KeyError."""
         node = self._nodes[name]
         sampled_at = None if node.utilization is None else node.utilization.sampled_at
+        colocation = node.placement.colocation
         return ObservedNode(
             placement=node.placement,
             usage=node.usage,
@@ -101,6 +102,7 @@ class LatestNodes:
             age=now - (self._started_at if sampled_at is None else sampled_at),
             highest=self._highest.day(name, node.placement.uid, now),
             existing=amounts_in_status(node.placement) if mode == "enforce" else node.offered,
+            inconsistent=mode == "enforce" and colocation.capacity_amounts != colocation.amounts,
             last=node.last,
             since_write=float("inf") if node.written_at is None else now - node.written_at,
         )

@@ -31,6 +31,10 @@ class ObservedNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     existing: Mapping[str, int]
     """By resource name: milli-cores and bytes in the node's status, or what was offered last in observation."""
 
+    inconsistent: bool = False
+    """The node's status contains a band in its capacity with another amount than in its allocatable resources: a
+    kubelet copies the former."""
+
     last: Amounts
     """What was reclaimed when the node was last measured; empty: unknown."""
 

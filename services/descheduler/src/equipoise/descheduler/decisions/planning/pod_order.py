@@ -6,7 +6,7 @@ Source of Koordinator's QoS: koordinator, apis/extension/qos.go. A label with an
 from collections.abc import Iterable, Mapping
 
 from equipoise.contracts.load.correction import known
-from equipoise.contracts.load.pod_priority import QOS_LABEL, PriorityClass
+from equipoise.contracts.load.pod_priority import PriorityClass, labeled_qos
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state.cluster import MovablePod, QosClass, Resource, shares
 
@@ -32,8 +32,8 @@ def cost_of(annotations: Mapping[str, str], name: str) -> int:
 
 
 def qos_rank(labels: Mapping[str, str]) -> int:
-    """Koordinator's QoS as a number, the least important first: BE, LS, LSR, LSE and SYSTEM, none."""
-    return _KOORDINATOR_QOS.get(labels.get(QOS_LABEL, ""), _NO_QOS)
+    """The labeled QoS class as a number, the least important first: BE, LS, LSR, LSE and SYSTEM, none."""
+    return _KOORDINATOR_QOS.get(labeled_qos(labels), _NO_QOS)
 
 
 def reduction_score(
