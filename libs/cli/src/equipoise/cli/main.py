@@ -24,6 +24,7 @@ COMMANDS = (
     "nodes",
     "pause",
     "plan",
+    "reclaimed",
     "report",
     "resume",
     "run",

@@ -106,7 +106,9 @@ class Reclaimer:
                 for result in self._evaluate(names[first : first + NODES_AT_A_TIME]):
                     self._request_write(result)
                     written = self._mode == "enforce" and not result.due
-                    message = msgspec.structs.replace(result.message, written=written, epoch=epoch, sequence=sequence)
+                    message = msgspec.structs.replace(
+                        result.message, mode=self._mode, written=written, epoch=epoch, sequence=sequence
+                    )
                     await self._publish(message)
                     messages.append(message)
                 await asyncio.sleep(0)
