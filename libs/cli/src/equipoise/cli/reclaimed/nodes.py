@@ -188,6 +188,7 @@ def _sum(amounts: Iterable[Resources]) -> Resources:
     """Of known amounts."""
     cpu, memory = 0.0, 0.0
     for each in amounts:
-        assert each.cpu is not None and each.memory is not None
+        assert each.cpu is not None
+        assert each.memory is not None
         cpu, memory = cpu + each.cpu, memory + each.memory
     return Resources(cpu=cpu, memory=memory)
