@@ -19,10 +19,8 @@ from equipoise.reclaimer.shell.status_writer import StatusWriter
 from equipoise.reclaimer.state.latest_nodes import LatestNodes
 from equipoise.runtime.bus import BusError, Delivery
 from equipoise.runtime.configuration import ConfigurationError
-from equipoise.runtime.kubernetes.leader_election import lead
+from equipoise.runtime.kubernetes.leader_election import RECLAIMER_LEASE, lead
 from equipoise.runtime.process.lifecycle import Runtime
-
-RECLAIMER_LEASE = "equipoise-reclaimer"
 
 NODES_AT_A_TIME = 100
 """Evaluated in one step of the event loop: it has to renew the Lease and to receive messages in between."""

@@ -15,8 +15,8 @@ def annotations() -> None:
 @click.option(
     "--reclaimed",
     is_flag=True,
-    help="Instead of annotations, remove the reclaimed resources (kubernetes.io/batch-cpu and the like) from the status "
-    "of nodes on which no pod requests them.",
+    help="Instead of annotations, remove reclaimed resources (kubernetes.io/batch-cpu and the like) from the status of "
+    "nodes on which no pod requests them.",
 )
 @click.option("--rate", type=click.FloatRange(0.1, 1_000), default=10.0, show_default=True, help="Objects per second.")
 @click.option("--yes", "confirmed", is_flag=True, help="Remove them. Without it they are only counted.")
