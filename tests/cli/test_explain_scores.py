@@ -18,6 +18,7 @@ from builders import (
 )
 from cli.buses import Bus
 from cli.narrow import assert_never_cut
+from cli.reclaimed_nodes import a_reclaimed_node
 from prometheus_client import CollectorRegistry
 from rich.console import Console
 from scorer.clusters import a_cycle, a_pod, a_scoring_state
@@ -105,6 +106,18 @@ async def test_json_has_the_whole_explanation(scored: Bus) -> None:
     assert code == 0
     assert [each["node"] for each in explanation["nodes"]][-1] == "node-c"
     assert explanation["nodes"][-1]["windows"][0]["measured"]["mean"]["cpu"] == 7.0
+    assert not {"reclaimed", "co_located"} & explanation.keys(), "there is no reclaimer"
+
+
+async def test_with_a_reclaimer_a_node_shows_what_it_offers(scored: Bus) -> None:
+    clock = SystemClock()
+    async with open_bus(scored.settings("reclaimer"), "reclaimer", clock, None) as reclaimer:
+        message = a_reclaimed_node("node-b", evaluated_at=clock.now())
+        await reclaimer.publish(subjects.reclaimed_node("node-b"), message)
+    code, output = await scored.run("explain", "node", "node-b")
+
+    assert code == 0
+    assert "\nreclaimed: mode enforce, written to its status; evaluated " in output
 
 
 async def test_the_hint_of_a_pod_is_unknown_without_its_cluster(scored: Bus) -> None:

@@ -52,6 +52,7 @@ async def test_enforcement_writes_the_offer_to_the_status(world: World) -> None:
     assert world.status.keys() == set(NAMES)
     await world.rounds(1)
     assert world.received[-1].written
+    assert {message.mode for message in world.received} == {"enforce"}
 
 
 async def test_without_a_change_nothing_is_written(world: World) -> None:

@@ -25,6 +25,7 @@ COMMANDS = (
     "nodes",
     "pause",
     "plan",
+    "reclaimed",
     "report",
     "resume",
     "run",

@@ -59,10 +59,12 @@ def print_result(
 def plain(value: object, name: str = "") -> Any:
     """For programs: snake_case names, as in messages, and times as RFC 3339.
 
-    `name`: of the field; of a time it ends in `at`, `since` or `until`. A time of 0 is unknown.
+    A field that is not set is omitted. `name`: of the field; of a time it ends in `at`, `since` or `until`. A time of 0
+    is unknown.
     """
     if isinstance(value, msgspec.Struct):
-        return {field: plain(getattr(value, field), field) for field in value.__struct_fields__}
+        fields = ((field, getattr(value, field)) for field in value.__struct_fields__)
+        return {field: plain(each, field) for field, each in fields if each is not msgspec.UNSET}
     if isinstance(value, Mapping):
         return {str(key): plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple | set | frozenset):

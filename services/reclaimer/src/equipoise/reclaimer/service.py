@@ -19,10 +19,8 @@ from equipoise.reclaimer.shell.status_writer import StatusWriter
 from equipoise.reclaimer.state.latest_nodes import LatestNodes
 from equipoise.runtime.bus import BusError, Delivery
 from equipoise.runtime.configuration import ConfigurationError
-from equipoise.runtime.kubernetes.leader_election import lead
+from equipoise.runtime.kubernetes.leader_election import RECLAIMER_LEASE, lead
 from equipoise.runtime.process.lifecycle import Runtime
-
-RECLAIMER_LEASE = "equipoise-reclaimer"
 
 NODES_AT_A_TIME = 100
 """Evaluated in one step of the event loop: it has to renew the Lease and to receive messages in between."""
@@ -106,7 +104,9 @@ class Reclaimer:
                 for result in self._evaluate(names[first : first + NODES_AT_A_TIME]):
                     self._request_write(result)
                     written = self._mode == "enforce" and not result.due
-                    message = msgspec.structs.replace(result.message, written=written, epoch=epoch, sequence=sequence)
+                    message = msgspec.structs.replace(
+                        result.message, mode=self._mode, written=written, epoch=epoch, sequence=sequence
+                    )
                     await self._publish(message)
                     messages.append(message)
                 await asyncio.sleep(0)

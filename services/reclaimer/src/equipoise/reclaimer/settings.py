@@ -1,11 +1,12 @@
 """The section `reclaimer` of the configuration: what is offered, for how long, and how often it changes."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import Meta, field
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LeaderElection, Section
+from equipoise.contracts.messages.reclaimed import ReclaimMode
 from equipoise.reclaimer.decisions.degradation import DegradeSettings
 from equipoise.reclaimer.decisions.evaluation import ReclaimEvaluation
 from equipoise.reclaimer.decisions.offer import OfferSettings
@@ -21,7 +22,7 @@ class ReclaimerSettings(Section, frozen=True, kw_only=True):
     health: str = "0.0.0.0:8086"
     """Address of /healthz, /readyz, /metrics and /version."""
 
-    mode: Literal["observe", "enforce"] = "observe"
+    mode: ReclaimMode = "observe"
     """observe: publish what would be offered. enforce: also write it to the status of the nodes."""
 
     interval: Duration = Duration(60)

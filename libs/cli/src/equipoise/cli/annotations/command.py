@@ -12,16 +12,30 @@ def annotations() -> None:
 
 @annotations.command()
 @click.option("--crane", is_flag=True, help="Also remove crane-scheduler's annotations from nodes.")
+@click.option(
+    "--reclaimed",
+    is_flag=True,
+    help="Instead of annotations, remove reclaimed resources (kubernetes.io/batch-cpu and the like) from the status of "
+    "nodes on which no pod requests them.",
+)
 @click.option("--rate", type=click.FloatRange(0.1, 1_000), default=10.0, show_default=True, help="Objects per second.")
 @click.option("--yes", "confirmed", is_flag=True, help="Remove them. Without it they are only counted.")
 @cluster_options
 @output_option
-def clear(crane: bool, rate: float, confirmed: bool, cluster: ClusterOptions, output: Output) -> None:
-    """Remove Equipoise's annotations from all nodes and workloads.
+def clear(crane: bool, reclaimed: bool, rate: float, confirmed: bool, cluster: ClusterOptions, output: Output) -> None:
+    """Remove Equipoise's annotations from all nodes and workloads, or with --reclaimed what nodes offer.
 
-    Stop the annotator first: a running annotator writes them again.
+    Stop the annotator, or the reclaimer, first: while it runs it writes them again.
     """
     import asyncio
+
+    if reclaimed:
+        from equipoise.cli.annotations.clear_reclaimed import run_clear_reclaimed
+
+        if crane:
+            raise click.UsageError("--crane removes annotations: omit it, or --reclaimed")
+        asyncio.run(run_clear_reclaimed(cluster.connection(), rate=rate, confirmed=confirmed, output=output))
+        return
 
     from equipoise.cli.annotations.clear import run_clear
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator
 
+import click
 import msgspec
 from rich.console import Console
 from rich.table import Table
@@ -11,8 +12,10 @@ from rich.text import Text
 from equipoise.cli.bus import send_request
 from equipoise.cli.bus_cluster import TIMEOUT, BusCluster, bus_cluster
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
+from equipoise.cli.explain.colocation import CoLocatedPod, node_parts, read_co_located_pod, read_node_bands
 from equipoise.cli.explain.pod_hint import PodHint, placed_hint_text, read_pod_hint
 from equipoise.cli.options import ClusterOptions, Output
+from equipoise.cli.reclaimed.nodes import NodeBands
 from equipoise.cli.terminal import UNIT, amount, percent, percentages, print_result, table
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
 from equipoise.contracts.messages.resources import Resources
@@ -23,10 +26,11 @@ from equipoise.contracts.messages.score import (
     NodeExplanation,
     WindowExplanation,
 )
+from equipoise.runtime.bus import BusError
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
-from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
 
@@ -52,6 +56,12 @@ class ShownExplanation(Explanation, frozen=True, kw_only=True):
     hint_problem: str = ""
     """Why it is unknown whether the pod was created with a hint; empty if it is known."""
 
+    reclaimed: NodeBands | msgspec.UnsetType = msgspec.UNSET
+    """Of a node that a reclaimer evaluates: what it offers to co-located pods."""
+
+    co_located: CoLocatedPod | msgspec.UnsetType = msgspec.UNSET
+    """Of a pod that requests reclaimed resources."""
+
 
 async def run_explain(request: ExplainRequest, server: Nats, options: ClusterOptions, *, output: Output) -> None:
     """Run the command. Raises BusError, and CommandFailed if the scorer cannot explain."""
@@ -62,13 +72,41 @@ async def run_explain(request: ExplainRequest, server: Nats, options: ClusterOpt
     if explanation.problem:
         raise CommandFailed(explanation.problem)
     hint, problem = await _hint(request, options, cluster)
-    shown = ShownExplanation(cluster=cluster, hint=hint, hint_problem=problem, **msgspec.structs.asdict(explanation))
+    clock = SystemClock()
+    reclaimed, co_located = await _colocation(request, explanation, server, clock)
+    shown = ShownExplanation(
+        cluster=cluster, hint=hint, hint_problem=problem, reclaimed=reclaimed, co_located=co_located,
+        **msgspec.structs.asdict(explanation),
+    )  # fmt: skip
 
     def show_all(explanation: ShownExplanation, to: Console) -> None:
         to.print(Text(str(cluster)))
+        if co_located is not msgspec.UNSET:
+            to.print(Text(str(co_located)))
         show(explanation, to, request.node, wide=output == "wide", hint="" if hint is None else str(hint))
+        if reclaimed is not msgspec.UNSET:
+            to.print()
+            for part in node_parts(reclaimed, clock.now()):
+                to.print(part)
 
     print_result(shown, show_all, output=output)
+
+
+async def _colocation(
+    request: ExplainRequest, explanation: Explanation, server: Nats, clock: Clock
+) -> tuple[NodeBands | msgspec.UnsetType, CoLocatedPod | msgspec.UnsetType]:
+    """What the node offers, and what the pod requests of its node. Unset without co-location, or if it is not known."""
+    node: NodeBands | None = None
+    pod: CoLocatedPod | None = None
+    try:
+        if not request.name:
+            node = await read_node_bands(server, request.node, clock)
+        elif explanation.current_node:
+            name = f"{request.namespace}/{request.name}"
+            pod = await read_co_located_pod(server, explanation.current_node, name, clock)
+    except BusError as error:
+        click.echo(f"reclaimed resources are unknown: {error}", err=True)
+    return node or msgspec.UNSET, pod or msgspec.UNSET
 
 
 async def _hint(request: ExplainRequest, options: ClusterOptions, cluster: BusCluster) -> tuple[PodHint | None, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import click
-from msgspec import structs
+from msgspec import UNSET, UnsetType, structs
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -25,6 +25,7 @@ from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.hints.state import HintsState, read_hints_state
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.options import BusOptions, ClusterOptions, Output
+from equipoise.cli.reclaimed.state import ReclaimerState, has_reclaimer, read_reclaimer_state, reclaimer_lines
 from equipoise.cli.status.binder_mode import BinderMode, read_binder_mode
 from equipoise.cli.terminal import count, print_result, table
 from equipoise.collector.state.pod_times import FINISHED
@@ -52,6 +53,9 @@ class ShownStatus(LedgerStatus, frozen=True, kw_only=True, rename="camel"):
 
     hints: HintsState | None = None
     """None: not read, because the ledger cannot be read."""
+
+    reclaimer: ReclaimerState | UnsetType = UNSET
+    """Unset: the cluster has no reclaimer."""
 
 
 def configured(configuration: Path | None, environment: Mapping[str, str]) -> BinderSettings:
@@ -98,18 +102,23 @@ async def _read(
     clock, cluster, configuration = SystemClock(), options.connection(), options.configuration
     mode: BinderMode | None = None
     hints: HintsState | None = None
+    reclaimer: ReclaimerState | UnsetType = UNSET
     try:
         async with connect_kube(cluster, "status", clock) as kube:
             pods = await count_pods(kube, binder.limits.evictions_per_cluster)
             ledger = await read_status(kube, cluster.namespace, binder.limits, clock, cluster_pods=pods)
             hints = await read_hints_state(kube, clock)
+            reclaims = await has_reclaimer(kube, cluster.namespace)
             if ledger.evictions == "allowed":
                 mode = await _read_mode(bus, options, kube, cluster.namespace, clock)
+        if reclaims:
+            reclaimer = await _read_reclaimer(bus, options, clock)
     except KubeError as error:
         ledger = LedgerStatus(evictions="unknown", why=str(error))
     if mode is not None and configuration is not None:
         mode = with_configuration(mode, configuration, evict=binder.evict)
-    return combined(ledger, mode, cluster_name(cluster, environment), hints)
+    status = combined(ledger, mode, cluster_name(cluster, environment), hints)
+    return structs.replace(status, reclaimer=reclaimer)
 
 
 async def _read_mode(bus: BusOptions, options: ClusterOptions, kube: Kube, namespace: str, clock: Clock) -> BinderMode:
@@ -119,6 +128,15 @@ async def _read_mode(bus: BusOptions, options: ClusterOptions, kube: Kube, names
             return await read_binder_mode(server, kube, namespace, clock)
     except CommandFailed as error:
         return BinderMode(mode="unknown", why=error.message)
+
+
+async def _read_reclaimer(bus: BusOptions, options: ClusterOptions, clock: Clock) -> ReclaimerState:
+    """Unknown, with the reason, if NATS cannot be reached."""
+    try:
+        async with reached(bus, options) as server:
+            return await read_reclaimer_state(server, clock)
+    except CommandFailed as error:
+        return ReclaimerState(state="unknown", why=error.message)
 
 
 async def count_pods(kube: Kube, limit: EvictionsPerCluster) -> int | None:
@@ -182,6 +200,9 @@ def show(status: ShownStatus, to: Console, limits_source: str, *, wide: bool = F
         to.print(Text(f"binders: {status.mode_source}"))
     if status.hints is not None:
         to.print(Text(f"placement hints: {status.hints}", "yellow" if status.hints.why else ""))
+    if status.reclaimer is not UNSET:
+        for line in reclaimer_lines(status.reclaimer, SystemClock().now()):
+            to.print(Text(line, "" if status.reclaimer.state == "on" else "yellow"))
     if status.last_day is None:
         return
     if status.halved_until is not None:

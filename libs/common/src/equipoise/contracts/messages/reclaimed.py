@@ -1,9 +1,14 @@
 """`reclaim.>`: what is idle on each node, and for how long."""
 
+from typing import Literal
+
 from equipoise.contracts.colocation.bands import Band
 from equipoise.contracts.messages.example import GIB, HOT_NODE, NOW
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.resources import Resources
+
+ReclaimMode = Literal["observe", "enforce"]
+"""observe: publish what would be offered. enforce: also write it to the status of the nodes."""
 
 
 class ReclaimedTerms(Value, frozen=True, kw_only=True):
@@ -61,8 +66,11 @@ class ReclaimedNode(Message, frozen=True, kw_only=True):
     degraded: str = ""
     """Why the amounts are older than they should be, or reduced; empty: they are not."""
 
+    mode: ReclaimMode = "observe"
+    """Of the reclaimer that has evaluated the node."""
+
     written: bool = False
-    """Whether the node's status contains what is offered. False in observation, or when the write failed."""
+    """Whether the node's status contains what is offered. False in observation, and while a write is due."""
 
     epoch: int
     sequence: int
@@ -92,6 +100,7 @@ RECLAIMED_NODE = ReclaimedNode(
         ),
         "free": ReclaimedBand(reclaimed=Resources(cpu=1.8, memory=7.8 * GIB)),
     },
+    mode="enforce",
     written=True,
     epoch=1_753_600_000_000,
     sequence=7,

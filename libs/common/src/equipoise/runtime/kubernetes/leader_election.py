@@ -23,6 +23,8 @@ from equipoise.runtime.process.clock import Clock
 DESCHEDULER_LEASE = "equipoise-descheduler"
 """Its holder may propose evictions; the binder checks the holder before it evicts."""
 
+RECLAIMER_LEASE = "equipoise-reclaimer"
+
 RELEASE_SECONDS = 3.0
 JITTER = 1.2
 

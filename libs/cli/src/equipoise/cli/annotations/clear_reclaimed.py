@@ -1,0 +1,192 @@
+"""Removes the amounts of reclaimed resources from the status of nodes, where no bound pod requests them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import aclosing
+from functools import partial
+
+import click
+import msgspec
+from rich.console import Console
+
+from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.leases import held_leases, held_text
+from equipoise.cli.options import Output
+from equipoise.cli.progress import Report, progress
+from equipoise.cli.terminal import count, print_result
+from equipoise.collector.state.pod_times import FINISHED
+from equipoise.contracts.colocation.bands import OFFERED_BANDS, RESOURCE_NAMES, requests_reclaimed
+from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.requests import pod_requests
+from equipoise.runtime.configuration import Kubernetes, Logging
+from equipoise.runtime.kubernetes.client import NODES, PODS, Conflict, Forbidden, Kube, KubeError, NotFound
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.clock import Clock, SystemClock
+from equipoise.runtime.process.logging import configure_logging
+
+_NAMES = tuple(name for band in OFFERED_BANDS for name in RESOURCE_NAMES[band])
+_MAX_PODS = 3
+"""Pods that a line names."""
+
+
+class OfferingNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node whose status contains amounts of reclaimed resources."""
+
+    name: str
+    uid: str
+    keys: tuple[str, ...]
+
+
+class ClearedNodes(msgspec.Struct, frozen=True, kw_only=True):
+    dry_run: bool
+    found: int
+    """Nodes whose status contains amounts."""
+
+    in_use: dict[str, list[str]] = {}
+    """By node: the pods that request them. A kubelet that restarts would reject these pods without the amounts."""
+
+    removed: int = 0
+    deleted: int = 0
+    """Nodes that were deleted in the meantime."""
+
+    failed: dict[str, str] = {}
+    """Error by node."""
+
+    active_reclaimer: str = ""
+    """Its Lease; with mode enforce it writes the amounts again."""
+
+
+async def find_offering(kube: Kube) -> list[OfferingNode]:
+    """Raises KubeError."""
+    found: list[OfferingNode] = []
+    async with aclosing(kube.pages(NODES)) as pages:
+        async for page in pages:
+            for node in page:
+                status = node.status
+                if keys := tuple(name for name in _NAMES if name in status.capacity or name in status.allocatable):
+                    found.append(OfferingNode(name=node.metadata.name, uid=node.metadata.uid, keys=keys))
+    return found
+
+
+async def find_users(kube: Kube) -> dict[str, list[str]]:
+    """By node: its pods that request reclaimed resources. Raises KubeError."""
+    found = defaultdict[str, list[str]](list)
+    async with aclosing(kube.pages(PODS)) as pages:
+        async for page in pages:
+            for pod in filter(_uses, page):
+                found[pod.spec.node_name].append(_name(pod))
+    return {node: sorted(pods) for node, pods in sorted(found.items())}
+
+
+async def clear_nodes(
+    kube: Kube, clock: Clock, nodes: Sequence[OfferingNode], *, rate: float, report: Report
+) -> ClearedNodes:
+    """Remove the amounts, from `rate` nodes per second. Just before, the pods of the node are read.
+
+    Raises KubeError when the API server does not respond.
+    """
+    removed = deleted = 0
+    in_use: dict[str, list[str]] = {}
+    failed: dict[str, str] = {}
+    for node in nodes:
+        begun = clock.monotonic()
+        try:
+            pods = await kube.list(PODS, field_selector=f"spec.nodeName={node.name}")
+            if users := sorted(map(_name, filter(_uses, pods))):
+                in_use[node.name] = users
+            else:
+                await kube.set_node_amounts(node.name, dict.fromkeys(node.keys), uid=node.uid)
+                removed += 1
+        except (NotFound, Conflict):
+            deleted += 1
+        except KubeError as error:
+            if error.status == 0:
+                raise
+            failed[node.name] = str(error)
+        report(node.name)
+        await clock.sleep(1 / rate - (clock.monotonic() - begun))
+    return ClearedNodes(dry_run=False, found=len(nodes), in_use=in_use, removed=removed, deleted=deleted, failed=failed)
+
+
+def _uses(pod: Pod) -> bool:
+    """Bound to a node, not finished, and requests reclaimed resources."""
+    bound = bool(pod.spec.node_name) and pod.status.phase not in FINISHED
+    return bound and requests_reclaimed(pod_requests(pod))
+
+
+def _name(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
+async def run_clear_reclaimed(cluster: Kubernetes, *, rate: float, confirmed: bool, output: Output) -> None:
+    """Run the command. Raises KubeError, and CommandFailed if amounts remain in the status of a node."""
+    configure_logging(Logging(level="error"), "clear")
+    clock = SystemClock()
+    async with connect_kube(cluster, "clear", clock) as kube:
+        nodes = await find_offering(kube)
+        if confirmed:
+            result = await clear_with_progress(kube, clock, nodes, rate)
+        else:
+            users, names = await find_users(kube), {node.name for node in nodes}
+            in_use = {node: pods for node, pods in users.items() if node in names}
+            result = ClearedNodes(dry_run=True, found=len(nodes), in_use=in_use)
+        try:
+            leases = await held_leases(kube, cluster.namespace, "reclaimer", clock)
+        except Forbidden:
+            leases = []
+        result = msgspec.structs.replace(result, active_reclaimer=held_text(leases))
+    print_result(result, partial(show, namespace=cluster.namespace), output=output)
+    if result.failed:
+        raise CommandFailed("the status of some nodes could not be written")
+    if confirmed and result.in_use:
+        raise CommandFailed(f"the amounts of {count(len(result.in_use), 'node')} remain: run it again without the pods")
+
+
+def show(result: ClearedNodes, to: Console, *, namespace: str) -> None:
+    """`namespace`: of Equipoise."""
+    for line in _lines(result, namespace):
+        to.print(line, highlight=False, markup=False)
+
+
+def _lines(result: ClearedNodes, namespace: str) -> Iterable[str]:
+    if not result.found:
+        yield "no node offers reclaimed resources"
+    elif result.dry_run:
+        unused = result.found - len(result.in_use)
+        yield (
+            f"reclaimed resources found in the status of {count(result.found, 'node')}, of which pods request them on "
+            f"{len(result.in_use)}; use --yes to remove them from the other {unused}"
+        )
+    else:
+        yield f"amounts removed from the status of {count(result.removed, 'node')}"
+        if result.deleted:
+            yield f"{count(result.deleted, 'node')} no longer in the cluster"
+    for node, pods in result.in_use.items():
+        more = len(pods) - _MAX_PODS
+        listed = ", ".join(pods[:_MAX_PODS]) + (f" and {more} more" if more > 0 else "")
+        yield f"in use: {node}: requested by {listed}"
+    for node, error in result.failed.items():
+        yield f"failed: {node}: {error}"
+    if result.active_reclaimer and result.found:
+        yield (
+            f"{result.active_reclaimer}: with reclaimer.mode enforce it writes the amounts again; stop it with "
+            f"`kubectl -n {namespace} scale deployment equipoise-reclaimer --replicas 0`"
+        )
+
+
+async def clear_with_progress(kube: Kube, clock: Clock, nodes: Sequence[OfferingNode], rate: float) -> ClearedNodes:
+    """Prints how far it got if it is interrupted."""
+    done = 0
+
+    def step(name: str) -> None:
+        nonlocal done
+        done += 1
+        report(name)
+
+    try:
+        with progress(len(nodes), "clearing", "nodes") as report:
+            return await clear_nodes(kube, clock, nodes, rate=rate, report=step)
+    except BaseException:
+        text = f"interrupted after {done} of {len(nodes)} nodes; run the same command again to clear the others"
+        click.echo(text, err=True)
+        raise

@@ -1,0 +1,119 @@
+"""What a node offers to co-located pods and why, and what a pod requests of it: a part of `equipoise explain`."""
+
+from collections.abc import Iterator
+
+import msgspec
+from rich.table import Table
+from rich.text import Text
+
+from equipoise.cli.bus import retained_messages
+from equipoise.cli.reclaimed.nodes import NodeBands, node_bands
+from equipoise.cli.reclaimed.reading import MAX_AGE, read_reclaimed
+from equipoise.cli.terminal import RESOURCES, UNIT, amount, amounts, duration, table
+from equipoise.contracts.bus.subjects import node_placement
+from equipoise.contracts.colocation.bands import OFFERED_BANDS
+from equipoise.contracts.load.pod_priority import PriorityClass, Qos
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.reclaimed import ReclaimedBand
+from equipoise.contracts.messages.resources import Resources
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.clock import Clock
+
+_NOTICEABLE = 0.01
+"""Difference of two amounts, as a share of the larger, from which it is explained: amounts are written in whole
+milli-cores and bytes."""
+
+
+class CoLocatedPod(msgspec.Struct, frozen=True, kw_only=True):
+    """A placed pod that requests reclaimed resources."""
+
+    band: PriorityClass
+    hours: float | None
+    """For how long its node is expected to have what it requests; None: unknown."""
+
+    qos: Qos
+    requests: Resources
+    """Of its band; it requests no cpu and memory."""
+
+    limits: Resources
+
+    def __str__(self) -> str:
+        lasting = "for an unknown time" if self.hours is None else f"for {self.hours:g} h"
+        limits = "" if self.limits == Resources() else f", limits {amounts(self.limits)}"
+        return f"co-located: band {self.band}, {lasting}; QoS {self.qos}; requests {amounts(self.requests)}{limits}"
+
+
+async def read_node_bands(server: Nats, node: str, clock: Clock) -> NodeBands | None:
+    """None: no reclaimer has evaluated this node in the last day. Raises BusError."""
+    messages = await read_reclaimed(server, clock, node=node)
+    return node_bands(messages[-1], clock.now(), MAX_AGE) if messages else None
+
+
+async def read_co_located_pod(server: Nats, node: str, pod: str, clock: Clock) -> CoLocatedPod | None:
+    """`pod`: NAMESPACE/NAME. None: it is not on the node, or requests no reclaimed resources. Raises BusError."""
+    found: PlacedPod | None = None
+    async for _, message in retained_messages(server, node_placement(node), since=0.0, clock=clock):
+        if isinstance(message, NodePlacement):
+            found = next((each for each in message.pods if f"{each.namespace}/{each.name}" == pod), None)
+    if found is None or found.reclaimed_requests == Resources():
+        return None
+    offering = await read_node_bands(server, node, clock)
+    return co_located_pod(found, offering)
+
+
+def co_located_pod(pod: PlacedPod, node: NodeBands | None) -> CoLocatedPod:
+    """`node`: what its node offers; None: unknown."""
+    band = None if node is None else {"mid": node.mid, "batch": node.batch}.get(pod.priority_class)
+    return CoLocatedPod(
+        band=pod.priority_class,
+        hours=None if band is None else band.hours,
+        qos=pod.qos,
+        requests=pod.reclaimed_requests,
+        limits=pod.reclaimed_limits,
+    )
+
+
+def node_parts(node: NodeBands, now: float) -> Iterator[Text | Table]:
+    """How what is idle now was computed; then each band, and why it offers less or more than is idle."""
+    written = {True: "written to its status", False: "not written to its status"}[node.written]
+    due = " yet" if node.mode == "enforce" and not node.written else ""
+    age = duration(max(0.0, now - node.evaluated_at))
+    yield Text.assemble(("reclaimed", "bold"), f": mode {node.mode}, {written}{due}; evaluated {age} ago")
+    if node.outdated:
+        yield Text("no longer evaluated: check that a reclaimer is running and ready (/readyz)", style="bold yellow")
+    if node.reduced:
+        yield Text(f"less is offered: {node.reduced}", style="bold yellow")
+    if node.terms:
+        terms = table("", "capacity>", "− margin>", "− max(system,>", "reserved)>", "− high priority>", "= idle now>")
+        for resource in RESOURCES:
+            each = node.terms.get(resource)
+            names = ("capacity", "margin", "system", "reserved", "high_priority")
+            values = [Resources() if each is None else Resources(**{resource: getattr(each, name)}) for name in names]
+            cells = (amount(value, resource) for value in (*values, node.free))
+            terms.add_row(f"{resource}, {UNIT[resource]}", *cells)
+        yield terms
+    bands = table("band", "for", "", "idle>", "offered>", "requested>", "")
+    for name in OFFERED_BANDS:
+        band: ReclaimedBand = getattr(node, name)
+        for resource in RESOURCES:
+            first = resource == RESOURCES[0]
+            bands.add_row(
+                name if first else "",
+                f"{band.hours:g} h" if first else "",
+                f"{resource}, {UNIT[resource]}",
+                *(amount(each, resource) for each in (band.reclaimed, band.offered, band.requested)),
+                difference(band, resource),
+            )
+    yield bands
+
+
+def difference(band: ReclaimedBand, resource: str) -> str:
+    """Why another amount is offered than is idle; empty: it is the same, or one is unknown."""
+    idle, offered, requested = (getattr(each, resource) for each in (band.reclaimed, band.offered, band.requested))
+    if idle is None or offered is None or abs(offered - idle) <= _NOTICEABLE * max(offered, idle):
+        return ""
+    if offered < idle:
+        return "grows step by step (reclaimer.offer.growth)"
+    if requested is not None and offered <= requested * (1 + _NOTICEABLE):
+        return "never less than bound pods request"
+    return "a small decrease is written later (reclaimer.offer.minChange)"

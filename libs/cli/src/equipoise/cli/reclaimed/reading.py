@@ -1,0 +1,28 @@
+"""The last message of each node from the bus."""
+
+from equipoise.cli.bus import retained_messages
+from equipoise.cli.reclaimed.nodes import NodeBands, node_bands
+from equipoise.contracts.bus.subjects import PREFIX, reclaimed_node
+from equipoise.contracts.messages.reclaimed import ReclaimedNode
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.clock import Clock
+
+RETENTION = 86_400.0
+"""Seconds for which the bus keeps the last message of a node."""
+
+MAX_AGE = 300.0
+"""Seconds after which a node counts as no longer evaluated: five evaluations."""
+
+
+async def read_reclaimed(server: Nats, clock: Clock, *, node: str = "") -> list[ReclaimedNode]:
+    """Of all nodes, or of this one. Empty: there was no reclaimer in the last day. Raises BusError."""
+    pattern = reclaimed_node(node) if node else f"{PREFIX}.reclaim.node.*"
+    since = clock.now() - RETENTION
+    retained = retained_messages(server, pattern, since=since, clock=clock)
+    return [message async for _, message in retained if isinstance(message, ReclaimedNode)]
+
+
+async def read_nodes(server: Nats, clock: Clock, *, max_age: float = MAX_AGE) -> list[NodeBands]:
+    """Raises BusError."""
+    messages = await read_reclaimed(server, clock)
+    return [node_bands(message, clock.now(), max_age) for message in messages]
