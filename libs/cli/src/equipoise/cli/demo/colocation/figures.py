@@ -105,15 +105,15 @@ def sentences(result: ColocationResult) -> list[str]:
     suppressed = (
         "suppressed: unknown, no batch pod ran"
         if result.suppressed_share is None
-        else f"suppressed: {result.suppressed_share:.1%} of the CPU that batch pods used was beyond what the other pods "
-        f"left of {limit} of their node. Computed from measured usage: fake nodes have no agent, which would have "
-        "prevented it"
+        else f"suppressed: {result.suppressed_share:.1%} of the CPU that batch pods used exceeded what the other pods "
+        f"left of {limit} of their node; computed from measured usage, as fake nodes have no agent that prevents it"
     )
     return [
         f"batch work: {result.core_hours:,.0f} core-hours in {result.hours:.0f} hours of the trace, "
         f"{result.share_of_cores:.1%} of all cores; {count(result.pods_finished, 'batch pod')} finished, and "
         f"{result.evictions} were evicted, by the audit log of the API server",
         suppressed,
-        f"node-hours above {limit}: {result.node_hours_above_before:.0f} before, computed for the placement by the stock "
-        f"scheduler without batch pods; {result.node_hours_above_after:.0f} after, measured with batch pods and the burst",
+        f"node-hours above {limit}: {result.node_hours_above_before:.0f} before, computed for the placement by the "
+        f"stock scheduler without batch pods; {result.node_hours_above_after:.0f} after, measured with batch pods and "
+        "the burst",
     ]
