@@ -49,7 +49,7 @@ async def test_the_demo_runs_to_its_end() -> None:
     encoded = json.loads(result.encoded())
     assert encoded["evictions"] == result.evictions
     assert "colocation" not in encoded
-    assert "batch" not in output
+    assert "batch pods" not in output
     for text in (
         "compressed 225 times",
         "the limits of evictions",
