@@ -63,6 +63,8 @@ def test_a_node_does_not_count_while_it_is_not_measured() -> None:
 
     assert (result.node_hours_above_before, result.node_hours_above_after) == (0.5, 0.5)
     assert result.share_of_cores == pytest.approx(4.0 / 50.0)
+    assert result.measured_share == 0.75
+    assert "note: 75% of the time of all nodes was measured" in sentences(result)[-1]
 
 
 def test_the_usage_before_is_that_of_the_pods_on_each_node() -> None:

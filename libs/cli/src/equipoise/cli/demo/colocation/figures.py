@@ -9,6 +9,9 @@ from equipoise.cli.demo.manifests import DAEMON_SET, DAEMON_SET_CPU_MILLI
 from equipoise.cli.terminal import count
 from equipoise.lab.model.trace import Array, Trace
 
+ENOUGH_MEASURED = 0.95
+"""Share above which figures are not qualified."""
+
 
 class UsageByNode(msgspec.Struct, frozen=True, kw_only=True):
     """nodes × times, in cores. NaN: not measured."""
@@ -24,6 +27,9 @@ class ColocationResult(msgspec.Struct, frozen=True, kw_only=True):
 
     hours: float
     """Since all services were ready."""
+
+    measured_share: float
+    """Of these hours and of all nodes: what the figures are of. A busy machine does not measure all."""
 
     core_hours: float
     """What batch pods used, without what would have been suppressed."""
@@ -73,6 +79,7 @@ def colocation_result(
     above_before = (before > most) & measured
     return ColocationResult(
         hours=round(measured.shape[1] * step_hours, 2),
+        measured_share=round(float(measured.mean()), 4),
         core_hours=round(float(used - suppressed) * step_hours, 1),
         share_of_cores=round(float((used - suppressed) / all_cores), 4) if all_cores else 0.0,
         suppressed_share=round(float(suppressed / used), 4) if used else None,
@@ -108,7 +115,7 @@ def sentences(result: ColocationResult) -> list[str]:
         else f"suppressed: {result.suppressed_share:.1%} of the CPU that batch pods used exceeded what the other pods "
         f"left of {limit} of their node; computed from measured usage, as fake nodes have no agent that prevents it"
     )
-    return [
+    found = [
         f"batch work: {result.core_hours:,.0f} core-hours in {result.hours:.0f} hours of the trace, "
         f"{result.share_of_cores:.1%} of all cores; {count(result.pods_finished, 'batch pod')} finished, and "
         f"{result.evictions} were evicted, by the audit log of the API server",
@@ -117,3 +124,9 @@ def sentences(result: ColocationResult) -> list[str]:
         f"stock scheduler without batch pods; {result.node_hours_above_after:.0f} after, measured with batch pods and "
         "the burst",
     ]
+    if result.measured_share < ENOUGH_MEASURED:
+        found.append(
+            f"note: {result.measured_share:.0%} of the time of all nodes was measured, and these figures are of that: "
+            "this machine was too busy for Prometheus"
+        )
+    return found
