@@ -6,7 +6,9 @@ from typing import Any, get_args
 import pytest
 
 from equipoise.cli.demo.configuration import (
+    COLOCATION,
     REAL_TIME,
+    RECLAIM_LIMIT,
     Placement,
     compressed_document,
     differences,
@@ -17,6 +19,7 @@ from equipoise.cli.demo.figures import WindowLimit
 from equipoise.contracts.bus.subjects import SERVICES
 
 PORTS = {name: 10_000 + number for number, name in enumerate((*SERVICES, "extender"))}
+WITH_RECLAIMER = {**PORTS, "reclaimer": 10_999}
 SCENARIO = {
     "nats.url",
     "kubernetes.kubeconfig",
@@ -37,10 +40,13 @@ BY_PLACEMENT: dict[Placement, set[str]] = {
 """What differs only with one of them."""
 
 
-def demo_document(factor: float, *, placement: Placement = "extender", sliced: bool = False) -> dict[str, Any]:
+def demo_document(
+    factor: float, *, placement: Placement = "extender", sliced: bool = False, colocation: bool = False
+) -> dict[str, Any]:
     document = equipoise_document(
-        kubeconfig="k", prometheus_url="http://p:1", nats_url="nats://n:1", ports=PORTS, neutral=False,
-        differences=differences(placement, sliced=sliced),
+        kubeconfig="k", prometheus_url="http://p:1", nats_url="nats://n:1", neutral=False,
+        ports=WITH_RECLAIMER if colocation else PORTS,
+        differences=differences(placement, sliced=sliced, colocation=colocation),
     )  # fmt: skip
     return compressed_document(document, factor)
 
@@ -65,6 +71,30 @@ def test_the_demo_differs_from_the_defaults_only_by_what_it_prints(placement: Pl
     }  # fmt: skip
     assert [strategy["name"] for strategy in demo["descheduler.strategies"]] == ["low_node_load", "level_day"]
     assert demo["collector.profile.enabled"] is True
+
+
+def test_with_batch_pods_only_settings_of_the_reclaimer_differ_in_addition() -> None:
+    """Each with a reason, and its hours are those of the trace."""
+    without, demo = dict(leaves(demo_document(1))), dict(leaves(demo_document(1, colocation=True)))
+
+    assert {path for path in demo if demo[path] != without[path]} == {
+        "reclaimer.enabled", "reclaimer.mode", "reclaimer.health", "reclaimer.interval",
+        "reclaimer.strategy.cpuThreshold", "reclaimer.forecast.margin", "reclaimer.degrade.keep",
+        "reclaimer.degrade.expire", "reclaimer.offer.refreshPeriod",
+    }  # fmt: skip
+    compressed = demo_document(225, colocation=True)
+    assert compressed["reclaimer"]["forecast"]["day"] == compressed["collector"]["profile"]["day"] == "6m24s"
+    assert all(each.settings and each.reason for each in COLOCATION)
+
+
+@pytest.mark.parametrize("cores", [8.0, 16.0])
+def test_the_reclaimer_limits_nodes_to_65_percent_of_their_cores(cores: float) -> None:
+    """Half of the capacity of a fake node is reserved: it counts as used."""
+    strategy = demo_document(1, colocation=True)["reclaimer"]["strategy"]
+    capacity = 2 * cores
+
+    assert capacity * strategy["cpuThreshold"] / 100 - (capacity - cores) == pytest.approx(RECLAIM_LIMIT / 100 * cores)
+    assert demo_document(1)["reclaimer"]["strategy"]["cpuThreshold"] == RECLAIM_LIMIT
 
 
 @pytest.mark.parametrize("placement", get_args(Placement))

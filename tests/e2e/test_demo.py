@@ -1,5 +1,6 @@
 """`make demo` on a small cluster for a short day: it runs to its last line, and its figures are there."""
 
+import asyncio
 import io
 import json
 import sys
@@ -11,6 +12,7 @@ from monitored.on_prometheus import Queries, panels_without_data, true_for
 from monitoring.alerts import ALERTS
 from rich.console import Console
 
+from equipoise.cli.demo.colocation.figures import ColocationResult
 from equipoise.cli.demo.live_view import Screen
 from equipoise.cli.demo.run import Demo, DemoOptions, run_demo
 from equipoise.cli.exit_codes import TERMINATED
@@ -25,6 +27,8 @@ STEPS = 9
 BURST_PODS = 24
 
 HOUR = 3_600
+
+RECLAIMER = '"username":"system:serviceaccount:equipoise-system:equipoise-reclaimer"'
 
 
 async def test_the_demo_runs_to_its_end() -> None:
@@ -42,12 +46,49 @@ async def test_the_demo_runs_to_its_end() -> None:
     assert result.outcomes["evicted"] > 0
     assert min(result.spread_before, result.spread_after, result.std_before, result.std_after) > 0
     assert result.burst_max_share < 0.5
-    assert json.loads(result.encoded())["evictions"] == result.evictions
+    encoded = json.loads(result.encoded())
+    assert encoded["evictions"] == result.evictions
+    assert "colocation" not in encoded
+    assert "batch pods" not in output
     for text in (
         "compressed 225 times",
         "the limits of evictions",
         "hottest node",
         f"{BURST_PODS} pods placed on",
+    ):
+        assert text in output
+
+
+async def test_batch_pods_run_on_what_the_reclaimer_offers() -> None:
+    """It writes the status of nodes as its own ServiceAccount; batch work is part of the result."""
+    console = Console(file=io.StringIO(), force_terminal=False, width=200)
+    options = DemoOptions(nodes=NODES, steps=6, burst_pods=BURST_PODS, colocation=True, batch_hours=0.5)
+    worked: list[ColocationResult] = []
+
+    async def batch_pods_finish(demo: Demo) -> None:
+        """A short day may end before the first one has."""
+        assert demo.colocation is not None
+        async with asyncio.timeout(120):
+            while not worked or not worked[-1].pods_finished:
+                await asyncio.sleep(0.5)
+                now = SystemClock().now()
+                worked.append(await demo.colocation.result(demo.running_since, now, limit=65.0, evictions=0))
+        assert any('"resource":"nodes"' in line and RECLAIMER in line for line in demo.cluster.audit_log.open())
+
+    result = await run_demo(options, Screen(console), at_end=batch_pods_finish)
+    output = console.file.getvalue()  # type: ignore[attr-defined]
+
+    assert worked[-1].core_hours > 0
+    assert worked[-1].suppressed_share is not None
+    assert result.colocation is not None
+    assert result.colocation.evictions == 0
+    assert json.loads(result.encoded())["colocation"]["limit"] == 65.0
+    for text in (
+        "reclaimer.mode enforce",
+        "a queue of batch pods",
+        "batch work: ",
+        "suppressed: ",
+        "node-hours above 65 %",
     ):
         assert text in output
 

@@ -21,10 +21,16 @@ from hypothesis import strategies as st
 from reclaimer.worlds import NAMES, NODE, a_batch_pod
 
 from equipoise.contracts.colocation.bands import OFFERED_BANDS
+from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.messages.placement import NodeColocation, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.reclaimer.decisions.evaluation import Evaluated, ReclaimEvaluation, evaluate
-from equipoise.reclaimer.decisions.strategy import ReclaimPool, ReclaimStrategy, StrategyOverride
+from equipoise.reclaimer.decisions.strategy import (
+    ForecastSettings,
+    ReclaimPool,
+    ReclaimStrategy,
+    StrategyOverride,
+)
 from equipoise.reclaimer.state.node_usage import WorkloadProfiles, node_usage
 from equipoise.reclaimer.state.observed_node import ObservedNode
 
@@ -250,6 +256,16 @@ def test_the_highest_usage_of_the_last_day_counts() -> None:
     highest = np.full((2, 24), np.nan, np.float32)
     highest[0, (int(NOW // 3_600) + 2) % 24] = 6.0
     assert batch_cpu(a_node(highest=highest)) == pytest.approx(0.5)
+
+
+def test_the_hours_of_a_shorter_day_are_shorter() -> None:
+    """Of a day of 24 minutes, the next six minutes count for batch pods."""
+    minute = int(NOW // 60) % 24
+    for distance, batch in ((2, 0.5), (12, 5.5)):
+        highest = np.full((2, 24), np.nan, np.float32)
+        highest[0, (minute + distance) % 24] = 6.0
+        found = batch_cpu(a_node(highest=highest), forecast=ForecastSettings(margin=0.0, day=Duration(24 * 60)))
+        assert found == pytest.approx(batch)
 
 
 def test_settings_of_a_node_count_more_than_those_of_its_pool() -> None:

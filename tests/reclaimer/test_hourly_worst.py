@@ -34,6 +34,14 @@ def test_an_hour_without_measurement_is_unknown() -> None:
     assert np.isnan(cores(worst, NOW + 2 * HOUR)[(SLOT + 1) % 24])
 
 
+def test_a_shorter_day_has_shorter_hours() -> None:
+    worst = HourlyWorst(day=24 * 60.0)
+    worst.observe("a", "u", used(5.0), NOW)
+    slot = int(NOW // 60) % 24
+    assert cores(worst, NOW + 23 * 60)[slot] == 5.0
+    assert np.isnan(cores(worst, NOW + 24 * 60)[slot])
+
+
 def test_another_machine_of_the_same_name_begins_again() -> None:
     worst = HourlyWorst()
     worst.observe("a", "u", used(2.0), NOW)

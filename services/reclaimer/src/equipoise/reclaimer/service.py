@@ -41,7 +41,7 @@ class Reclaimer:
         self._settings = runtime.own.evaluation()
         self._max_age = runtime.configuration.shared.load.freshness.score
         self._metrics = ReclaimerMetrics(runtime.metrics)
-        self._nodes = LatestNodes(started_at=self._clock.now())
+        self._nodes = LatestNodes(started_at=self._clock.now(), day=self._settings.forecast.day)
         self._writer = StatusWriter(runtime, self._metrics, self._on_written)
 
     async def attach(self) -> None:

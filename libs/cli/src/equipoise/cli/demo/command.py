@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="How scores reach kube-scheduler: by its extender, or by placement hints, for which nobody configures it.",
 )
+@click.option("--colocation", is_flag=True, help="Run batch pods on what the other pods request and do not use.")
 @click.option("--keep", is_flag=True, help="Keep everything running at the end, and print how to connect.")
-def demo(trace_folder: Path | None, seed: int, placement: "Placement", keep: bool) -> None:
+def demo(trace_folder: Path | None, seed: int, placement: "Placement", colocation: bool, keep: bool) -> None:
     """Run Equipoise on a throwaway real cluster and measure the result.
 
     The last line of the output is one JSON object.
@@ -44,7 +45,7 @@ def demo(trace_folder: Path | None, seed: int, placement: "Placement", keep: boo
 
     configure_logging(Logging(format="console", level="warning"), "demo")
     screen = Screen(Console(stderr=True))
-    options = DemoOptions(trace_folder=trace_folder, seed=seed, placement=placement, keep=keep)
+    options = DemoOptions(trace_folder=trace_folder, seed=seed, placement=placement, colocation=colocation, keep=keep)
 
     async def run() -> DemoResult:
         cancel_on_signals()

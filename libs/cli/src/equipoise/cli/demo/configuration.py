@@ -8,7 +8,7 @@ import msgspec
 from equipoise.cli.demo.figures import WindowLimit
 from equipoise.cli.demo.manifests import EXCLUDED_NAMESPACE
 from equipoise.cli.service_settings import SERVICE_SETTINGS
-from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.contracts.bus.subjects import ALL_SERVICES
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.runtime.configuration import compress, read_sections, to_document, without_header
 
@@ -35,6 +35,9 @@ REAL_TIME = (
 
 Network timeouts and the durations of Leases are plain numbers of seconds, which are never compressed.
 """
+
+RECLAIM_LIMIT = 65.0
+"""Percent of a node's cores that high-priority and batch pods together should stay below: the default."""
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,10 +97,40 @@ SLICE = Difference(
 )
 """Required for a slice of a recorded trace."""
 
+COLOCATION = (
+    Difference(
+        settings="reclaimer.enabled true, reclaimer.mode enforce",
+        reason="batch pods run on what the reclaimer writes to the status of nodes",
+        document={"reclaimer": {"enabled": True, "mode": "enforce"}},
+    ),
+    Difference(
+        settings="reclaimer.strategy.cpuThreshold 82.5, reclaimer.forecast.margin 2.5",
+        reason=f"the capacity of a fake node is twice its cores: these are {RECLAIM_LIMIT:g} % and 5 % of its cores",
+        document={"reclaimer": {"strategy": {"cpuThreshold": 82.5}, "forecast": {"margin": 2.5}}},
+    ),
+    Difference(
+        settings="reclaimer.interval 3m, .degrade.keep 15m, .degrade.expire 45m, .offer.refreshPeriod 30m",
+        reason="Prometheus scrapes once per second, and requests to the API server are not compressed",
+        document={
+            "reclaimer": {
+                "interval": "3m",
+                "degrade": {"keep": "15m", "expire": "45m"},
+                "offer": {"refreshPeriod": "30m"},
+            }
+        },
+    ),
+)
+"""Required for batch pods."""
 
-def differences(placement: Placement, *, sliced: bool) -> Sequence[Difference]:
+
+def differences(placement: Placement, *, sliced: bool, colocation: bool = False) -> Sequence[Difference]:
     """All settings that differ from their defaults. `sliced`: the trace is a slice of a recorded one."""
-    return (*COMPRESSION, BY_PLACEMENT[placement], *([SLICE] if sliced else []))
+    return (
+        *COMPRESSION,
+        BY_PLACEMENT[placement],
+        *([SLICE] if sliced else []),
+        *(COLOCATION if colocation else ()),
+    )
 
 
 def scheduler_configuration(extender_url: str | None, *, timeout: str = "200ms") -> Document:
@@ -119,7 +152,8 @@ def services_scrape(ports: Mapping[str, int]) -> Document:
     """For Prometheus: the metrics of the services, so that alerts and dashboards can be tried."""
     targets = [
         {"targets": [f"127.0.0.1:{ports[service]}"], "labels": {"namespace": "equipoise-system", "pod": service}}
-        for service in SERVICES
+        for service in ALL_SERVICES
+        if service in ports
     ]
     return {"job_name": "equipoise", "static_configs": targets}
 
@@ -142,7 +176,7 @@ def equipoise_document(
         "namespaces": {
             "exclude": ["kube-system", "kube-public", "kube-node-lease", "equipoise-system", EXCLUDED_NAMESPACE]
         },
-        **{service: {"health": f"127.0.0.1:{ports[service]}"} for service in SERVICES},
+        **{service: {"health": f"127.0.0.1:{ports[service]}"} for service in ALL_SERVICES if service in ports},
     }
     document["collector"]["prometheus"] = {"url": prometheus_url}
     document["scorer"] |= {"listen": f"127.0.0.1:{ports['extender']}", "neutral": neutral}

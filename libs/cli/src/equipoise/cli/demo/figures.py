@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from equipoise.cli.demo.colocation.figures import ColocationResult
 from equipoise.cli.demo.manifests import DAEMON_SET, EXCLUDED_NAMESPACE
 from equipoise.cli.terminal import FittedTable, table
 from equipoise.testbed import audit
@@ -42,6 +43,9 @@ class AuditedEvents(msgspec.Struct, frozen=True, kw_only=True):
         """A namespace's first `pods` bindings by time; later ones are replacements."""
         bindings = [binding for binding in self.bindings if binding.namespace == namespace]
         return tuple(sorted(bindings, key=lambda binding: binding.at)[:pods])
+
+    def evictions_in(self, namespace: str) -> int:
+        return sum(eviction.namespace == namespace for eviction in self.evictions)
 
     def same_node_returns(self) -> int:
         """Evictions whose replacement was bound to the node of the evicted pod.
@@ -142,7 +146,7 @@ def same_time_of_day(earliest: float, first: float, period: float) -> float:
     return first + max(1, ceil((earliest - first) / period)) * period
 
 
-class DemoResult(msgspec.Struct, frozen=True, kw_only=True):
+class DemoResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Spread and std are points of percent of node CPU load."""
 
     nodes: int
@@ -167,6 +171,9 @@ class DemoResult(msgspec.Struct, frozen=True, kw_only=True):
     protected_evictions: int
     seconds: float
     """Of the whole run, without building the testbed."""
+
+    colocation: ColocationResult | None = None
+    """None, and no key of the JSON object: without batch pods."""
 
     def encoded(self) -> str:
         """One JSON object on one line."""

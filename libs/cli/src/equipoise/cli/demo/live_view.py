@@ -79,6 +79,8 @@ class LiveView:
         self.elapsed = 0.0
         self.hour = 0.0
         self.counts: dict[str, int] = {}
+        self.batch = ""
+        """What batch pods do now; empty without any."""
 
     def add_loads(self, loads: Mapping[str, float]) -> None:
         self.now = loads
@@ -93,8 +95,11 @@ class LiveView:
         clock = f"{int(self.hour):02d}:{int(self.hour % 1 * 60):02d}"
         return (
             f"{self.phase}, {clock} in the trace: hottest node {max(self.now.values()):.0f} %, "
-            f"spread of the CPU load {spread(self.now):.0f} points; {outcome_text(self.counts)}"
+            f"spread of the CPU load {spread(self.now):.0f} points; {self._state()}"
         )
+
+    def _state(self) -> str:
+        return outcome_text(self.counts) + (f"; {self.batch}" if self.batch else "")
 
     def render(self) -> RenderableType:
         maps = Table.grid(padding=(0, 4))
@@ -117,7 +122,7 @@ class LiveView:
             (spark_line(history[::step], 60, max([*history, 1.0])), "cyan"),
             ("  points of CPU load, max − min", "dim"),
         )
-        counts = Text(outcome_text(self.counts), style="dim")
+        counts = Text(self._state(), style="dim")
         body = Group(head, Text(), maps, Text(), spark, counts, Text(), *self._lines)
         return Panel(body, title=self._title, border_style="blue", padding=(1, 2))
 

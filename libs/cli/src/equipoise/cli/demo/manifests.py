@@ -17,6 +17,7 @@ NAMESPACE = "shop"
 EXCLUDED_NAMESPACE = "payments"
 BURST_NAMESPACE = "launch"
 DAEMON_SET = "node-agent"
+DAEMON_SET_CPU_MILLI = 100
 BURST = "newcomer"
 
 BUDGETS = 4
@@ -52,7 +53,11 @@ def node_documents(trace: Trace) -> list[Manifest]:
 def workload_documents(trace: Trace, *, epoch: int, step_seconds: int) -> list[Manifest]:
     """All workloads, as Deployments. Step 0 of the curves begins at Unix second `epoch`."""
     agent = pod_template(
-        DAEMON_SET, cpu="50m", memory="64Mi", annotations=constant_usage_annotations(100.0, 64.0), spec=_SPEC
+        DAEMON_SET,
+        cpu="50m",
+        memory="64Mi",
+        annotations=constant_usage_annotations(DAEMON_SET_CPU_MILLI, 64.0),
+        spec=_SPEC,
     )
     documents = [daemon_set(DAEMON_SET, agent, namespace=NAMESPACE)]
     for index, (workload, replicas) in enumerate(zip(trace.workloads, trace.replicas().tolist(), strict=True)):

@@ -15,8 +15,13 @@ import msgspec
 import yaml
 
 from equipoise.cli.demo import figures
+from equipoise.cli.demo.colocation import run as colocation_run
+from equipoise.cli.demo.colocation.figures import sentences
+from equipoise.cli.demo.colocation.queue import NAMESPACE as BATCH_NAMESPACE
+from equipoise.cli.demo.colocation.run import Colocation
 from equipoise.cli.demo.configuration import (
     EXTENDER_TIMEOUT,
+    RECLAIM_LIMIT,
     Placement,
     compressed_document,
     differences,
@@ -82,6 +87,12 @@ class DemoOptions(msgspec.Struct, frozen=True, kw_only=True):
     neutral: bool = False
     """The scorer responds with neutral scores only."""
 
+    colocation: bool = False
+    """The reclaimer runs too, and a queue of batch pods that never ends."""
+
+    batch_hours: float = colocation_run.HOURS
+    """Of the trace: how long each batch pod runs."""
+
     keep: bool = False
 
 
@@ -107,7 +118,7 @@ async def run_demo(
             before = await demo.measure_before()
             async with demo.equipoise() as supervisor:
                 after = await demo.level(before, supervisor)
-                result = demo.result(before, after, time.monotonic() - began)
+                result = await demo.result(before, after, time.monotonic() - began)
                 demo.print_result(before, after, result)
                 if at_end is not None:
                     await at_end(demo)
@@ -151,7 +162,23 @@ class Demo:
         self.running_since = 0.0
         """Unix second at which all services were ready."""
 
+        self.until = 0.0
+        """Unix second of the measurement after."""
+
         self.before_burst: dict[str, float] = {}
+        self.colocation: Colocation | None = None
+        self.services = options.services
+        if options.colocation:
+            self.services = (*options.services, "reclaimer")
+            self.colocation = Colocation(
+                cluster=self.cluster,
+                api=self.api,
+                session=self.session,
+                trace=trace,
+                step_seconds=options.step_seconds,
+                epoch=self.epoch,
+                pod_hours=options.batch_hours,
+            )
 
     async def place(self) -> None:
         """The stock scheduler alone places all pods."""
@@ -188,6 +215,8 @@ class Demo:
     async def measure_before(self) -> dict[str, float]:
         """Loads once the window of the measurement is covered."""
         await asyncio.sleep(3 * self.options.step_seconds)
+        if self.colocation is not None:
+            await self.colocation.remember_placement()
         self.measured_at = time.time()  # noqa: TID251  Prometheus scrapes with the same clock
         return await self._measure(self.measured_at)
 
@@ -197,9 +226,13 @@ class Demo:
 
     @asynccontextmanager
     async def equipoise(self) -> AsyncIterator[Supervisor]:
-        """Streams, ledger, five services, and how scores reach kube-scheduler."""
-        ports = {name: self.cluster.free_port() for name in (*SERVICES, "extender")}
-        differing = differences(self.options.placement, sliced=self.options.trace_folder is not None)
+        """Streams, ledger, the services, and how scores reach kube-scheduler."""
+        ports = {name: self.cluster.free_port() for name in (*dict.fromkeys((*SERVICES, *self.services)), "extender")}
+        differing = differences(
+            self.options.placement,
+            sliced=self.options.trace_folder is not None,
+            colocation=self.colocation is not None,
+        )
         document = equipoise_document(
             kubeconfig=str(self.cluster.kubeconfig),
             prometheus_url=self.cluster.prometheus_url,
@@ -219,20 +252,26 @@ class Demo:
         await create_resources(configuration)
         if self.options.placement == "hints":
             await self._add_hint_policy()
-        health = {service: f"http://127.0.0.1:{ports[service]}" for service in SERVICES}
+        if self.colocation is not None:
+            await self.colocation.add_account()
+        health = {service: f"http://127.0.0.1:{ports[service]}" for service in self.services}
         async with Supervisor(
             configuration=configuration,
             directory=self.cluster.directory,
             health=health,
-            services=self.options.services,
+            services=self.services,
+            variables=self.colocation.variables if self.colocation is not None else lambda service: {},
         ) as supervisor:
             async with asyncio.TaskGroup() as group:
-                for service in self.options.services:
+                for service in self.services:
                     group.create_task(supervisor.ready(service))
             if self.options.placement == "extender":
                 extender = scheduler_configuration(f"http://127.0.0.1:{ports['extender']}", timeout=EXTENDER_TIMEOUT)
                 await asyncio.to_thread(self.cluster.restart_scheduler, extender)
             self.screen.print(f"Equipoise runs. {_PLACEMENT[self.options.placement]}")
+            if self.colocation is not None:
+                await self.colocation.start_queue()
+                self.screen.print(self.colocation.description())
             self.running_since = time.time()  # noqa: TID251  Prometheus scrapes with the same clock
             yield supervisor
 
@@ -262,6 +301,7 @@ class Demo:
                         if watch.done():
                             watch.result()
                     await burst
+                    self.until = until
                     return await self._measure(until)
                 finally:
                     watch.cancel()
@@ -272,6 +312,8 @@ class Demo:
         self.view.elapsed = now - self.measured_at
         self.view.hour = (now - self.epoch) % self.period / self.period * 24
         self.view.add_loads(await self.loads.at(now))
+        if self.colocation is not None:
+            self.view.batch = await self.colocation.progress(now)
         self.screen.refresh(self.view)
         await asyncio.sleep(1.0)
 
@@ -293,9 +335,9 @@ class Demo:
             reason = outcome.reason.removeprefix("node is overutilized, ")
             self.view.add_line(f"{outcome.node} ⟶ {outcome.target or '?'}   {outcome.pod}   {reason}")
 
-    def result(self, before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> DemoResult:
+    async def result(self, before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> DemoResult:
         events = figures.read_audit_log(self.cluster.audit_log)
-        evictions, pods = len(events.evictions), len(self.trace.pods)
+        evictions, pods = len(events.evictions) - events.evictions_in(BATCH_NAMESPACE), len(self.trace.pods)
         return DemoResult(
             nodes=len(self.trace.nodes),
             pods=pods,
@@ -316,6 +358,14 @@ class Demo:
             limit_violations=figures.limit_violations(events, window_limits(self.document)),
             protected_evictions=events.protected_evictions(),
             seconds=round(seconds, 1),
+            colocation=None
+            if self.colocation is None
+            else await self.colocation.result(
+                self.running_since,
+                self.until,
+                limit=RECLAIM_LIMIT,
+                evictions=events.evictions_in(BATCH_NAMESPACE),
+            ),
         )
 
     def print_result(self, before: Mapping[str, float], after: Mapping[str, float], result: DemoResult) -> None:
@@ -335,6 +385,9 @@ class Demo:
                 f"burst: {len(burst)} pods placed on {len(nodes)} nodes within {burst[-1].at - burst[0].at:.1f} s; "
                 f"most: {most}; in parentheses the load before (mean {sum(loads.values()) / len(loads):.0f} %)"
             )
+        if result.colocation is not None:
+            for sentence in sentences(result.colocation):
+                self.screen.print(sentence)
 
     async def keep_running(self, result: DemoResult) -> None:
         """Until Ctrl-C."""

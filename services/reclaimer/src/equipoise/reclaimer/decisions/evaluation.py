@@ -95,7 +95,7 @@ def _lowest(
             unused = np.maximum(_reserved(node.placement) - node.usage.system, 0.0)
             typical[index] = node.usage.typical + unused[:, np.newaxis]
             highest[index] += unused[:, np.newaxis]
-    hour = int(now // 3_600) % SLOTS
+    hour = int(now // (settings.forecast.day / SLOTS)) % SLOTS
     margin = capacity * settings.forecast.margin / 100
     return {
         band: np.stack(

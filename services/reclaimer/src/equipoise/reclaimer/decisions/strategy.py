@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Percent, Section
 
 CpuPolicy = Literal["usage", "maxUsageRequest"]
@@ -70,6 +71,13 @@ class ForecastSettings(Section, frozen=True, kw_only=True):
 
     margin: Percent = 5.0
     """Usage may exceed that of the typical day by this share of the node's capacity."""
+
+    day: Duration = Duration(86_400)
+    """Length of the typical day, as `collector.profile.day`. Its hours are a 24th of it."""
+
+    def __post_init__(self) -> None:
+        if self.day <= 0:
+            raise ValueError("day must be longer than 0s")
 
 
 _RATIO_LABELS = {

@@ -7,28 +7,28 @@ from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.numeric import Array, Singles, np
 
-_HOUR = 3_600.0
-
 
 class HourlyWorst:
     """One row per node: resources × hours of the day (UTC). NaN: no measurement in that hour of the last day."""
 
-    def __init__(self) -> None:
+    def __init__(self, day: float = 86_400.0) -> None:
+        """`day`: its length in seconds."""
+        self._hour = day / SLOTS
         self._days: dict[str, tuple[str, int, Singles]] = {}
         """UID of the node, the latest hour since 1970, the amounts."""
 
     def observe(self, node: str, uid: str, used: Array, now: float) -> None:
         """`used`: per resource, cores and bytes."""
-        hour = int(now // _HOUR)
+        hour = int(now // self._hour)
         day = self._until(node, uid, hour)
         slot = day[:, hour % SLOTS]
         np.fmax(slot, used, out=slot, casting="same_kind")
 
     def restore(self, message: ReclaimedNode, now: float) -> None:
         """Use what an earlier reclaimer published; hours that are known already stay the higher of both."""
-        if not 0.0 <= now - message.evaluated_at < SLOTS * _HOUR or not message.highest:
+        if not 0.0 <= now - message.evaluated_at < SLOTS * self._hour or not message.highest:
             return
-        hour = int(message.evaluated_at // _HOUR)
+        hour = int(message.evaluated_at // self._hour)
         published = np.full((len(RESOURCES), SLOTS), np.nan, np.float32)
         for row, resource in enumerate(RESOURCES):
             published[row] = _hours(message.highest.get(resource, ()))
@@ -41,7 +41,7 @@ class HourlyWorst:
 
     def day(self, node: str, uid: str, now: float) -> Singles:
         """resources × hours of the day."""
-        return self._until(node, uid, int(now // _HOUR))
+        return self._until(node, uid, int(now // self._hour))
 
     def remove(self, node: str) -> None:
         self._days.pop(node, None)

@@ -30,8 +30,8 @@ class _Node(msgspec.Struct, kw_only=True):
 class LatestNodes:
     """Older messages that arrive late are dropped."""
 
-    def __init__(self, started_at: float) -> None:
-        """`started_at`: Unix seconds from which on measurements are expected."""
+    def __init__(self, started_at: float, day: float = 86_400.0) -> None:
+        """`started_at`: Unix seconds from which on measurements are expected. `day`: length of a day in seconds."""
         self._started_at = started_at
         self._nodes: dict[str, _Node] = {}
         self._unplaced: dict[str, NodeUtilization] = {}
@@ -41,7 +41,7 @@ class LatestNodes:
         """By this or an earlier reclaimer."""
 
         self._profiles = WorkloadProfiles()
-        self._highest = HourlyWorst()
+        self._highest = HourlyWorst(day)
 
     def __len__(self) -> int:
         return len(self._nodes)

@@ -1,0 +1,1 @@
+"""The demo with co-location: batch pods run on what the reclaimer offers."""
