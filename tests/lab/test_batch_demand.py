@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from equipoise.lab.model.batch_demand import LastingOffer, NodeDays, lowest_of_last_day, offered_now, run_batch
+from equipoise.lab.model.batch_demand import Forecast, LastingOffer, NodeDays, lowest_of_last_day, offered_now, run_batch
 
 DAY = 96
 
@@ -19,7 +19,7 @@ def nodes(daily: np.ndarray, noise: float, days: int = 11) -> NodeDays:
 
 def test_constant_usage_is_filled_up_to_the_threshold_by_every_rule() -> None:
     days = nodes(np.full(DAY, 16.0), 0.0)
-    for rule in (offered_now, lowest_of_last_day, LastingOffer(days, hours=6, suppressed=0.03)):
+    for rule in (offered_now, lowest_of_last_day, LastingOffer(Forecast(days, hours=6), suppressed=0.03)):
         figures = run_batch(days, rule, hours=6, threshold=0.65)
         assert (figures.running, figures.suppressed) == (pytest.approx(0.25), 0.0)
 
@@ -30,7 +30,7 @@ def test_what_lasts_runs_more_than_the_worst_of_a_day_with_less_suppression_than
     days = nodes(daily, 0.5)
     now, worst, lasting = (
         run_batch(days, rule, hours=6, threshold=0.65)
-        for rule in (offered_now, lowest_of_last_day, LastingOffer(days, hours=6, suppressed=0.03))
+        for rule in (offered_now, lowest_of_last_day, LastingOffer(Forecast(days, hours=6), suppressed=0.03))
     )
     assert lasting.running > 1.5 * worst.running
     assert lasting.suppressed < 0.02 < now.suppressed

@@ -1,10 +1,10 @@
 """How much batch work fits beside the usage of a trace, if more is always pending: running and suppressed core-hours.
 
-Batch pods of one size and lifetime are admitted every 15 minutes while a node offers more than its pods request. What
-runs above the reclaimable amount of that time is suppressed.
+Batch pods of one size and lifetime are admitted every 15 minutes while a node offers more than its pods request, of CPU
+and, where it is simulated, of memory. What runs above the reclaimable amount of that time is suppressed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -24,12 +24,14 @@ _LEARNED_DAYS = 7
 _SMOOTHING = 0.3
 """Weight of the latest day in the profile of a workload, as in the collector."""
 
+_MIDDLE_OF_HOURS = np.arange(STEPS_PER_HOUR // 2, STEPS_PER_DAY, STEPS_PER_HOUR)
+
 
 class NodeDays(msgspec.Struct, frozen=True, kw_only=True):
-    """The usage of nodes over some days, in cores."""
+    """The usage of one resource of nodes over some days, in cores or bytes."""
 
     usage: Array
-    """nodes × quarter hours, from midnight."""
+    """nodes × quarter hours, from the start of a day."""
 
     capacity: Array
     typical: Array | None = None
@@ -39,7 +41,8 @@ class NodeDays(msgspec.Struct, frozen=True, kw_only=True):
     """Quarter hour; the day before it, batch pods are admitted already."""
 
     measured_until: int
-    pod_cores: float = 1.0
+    pod: float = 1.0
+    """What a batch pod requests."""
 
     def typical_day(self, day: int) -> Array:
         """nodes × 24, as known at the start of a day."""
@@ -53,7 +56,7 @@ class NodeDays(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Situation(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known when batch pods are admitted: nothing later than `step`."""
+    """What is known of a resource when batch pods are admitted: nothing later than `step`."""
 
     step: int
     past: Array
@@ -62,18 +65,18 @@ class Situation(msgspec.Struct, frozen=True, kw_only=True):
     limit: Array
     running: Array
     remaining: Array
-    """nodes × hours ahead: cores of batch pods that then still run."""
+    """nodes × hours ahead: requested by batch pods that then still run."""
 
 
 OfferRule = Callable[[Situation], Array]
-"""Cores that each node offers."""
+"""What each node offers, in the unit of the resource."""
 
 
 class BatchFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Means over the measured time."""
 
     running: float
-    """Share (0..1) of the capacity that is requested by batch pods."""
+    """Share (0..1) of the cores of all nodes that is requested by batch pods."""
 
     suppressed: float
     """Share (0..1) of the core-hours of batch pods that were suppressed."""
@@ -91,65 +94,169 @@ def lowest_of_last_day(at: Situation) -> Array:
     return idle
 
 
-class LastingOffer:
-    """The forecast of the reclaimer. Use one for each simulation: errors are learned every hour."""
+def with_margin(rule: OfferRule, margin: Array) -> OfferRule:
+    """The rule of an operator who offers up to a lower threshold than nodes may be used to. `margin`: nodes."""
 
-    def __init__(self, days: NodeDays, *, hours: int, suppressed: float) -> None:
+    def offer(at: Situation) -> Array:
+        less: Array = np.maximum(rule(at) - margin, 0.0)
+        return less
+
+    return offer
+
+
+class Forecast:
+    """What the reclaimer expects of nodes, whatever their threshold; errors are learned every hour."""
+
+    def __init__(self, days: NodeDays, *, hours: int) -> None:
+        self.hours = hours
         self._days = days
-        self._hours = hours
-        self._suppressed = suppressed
-        self._learned: tuple[int, ForecastErrors] | None = None
         self._deviations = _deviations(days)
+        self._learned: tuple[int, ForecastErrors] | None = None
+        self._expected: tuple[int, tuple[Array, Array, Array]] | None = None
 
-    def __call__(self, at: Situation) -> Array:
-        day, quarter = divmod(at.step, STEPS_PER_DAY)
-        known, capacity = self._deviations[:, : at.step], self._days.capacity[:, np.newaxis]
-        full_hour = at.step - at.step % STEPS_PER_HOUR
+    def at(self, step: int) -> tuple[Array, Array, Array]:
+        """nodes × hours ahead: the typical day, the expected deviation from it, and (× levels) the errors."""
+        if self._expected is None or self._expected[0] != step:
+            self._expected = step, self._expect(step)
+        return self._expected[1]
+
+    def _expect(self, step: int) -> tuple[Array, Array, Array]:
+        day, quarter = divmod(step, STEPS_PER_DAY)
+        capacity = self._days.capacity[:, np.newaxis]
+        full_hour = step - step % STEPS_PER_HOUR
         if self._learned is None or self._learned[0] != full_hour:
             learned = self._deviations[:, max(0, full_hour - (_LEARNED_DAYS + 1) * STEPS_PER_DAY) : full_hour]
-            self._learned = full_hour, learn_errors(learned, self._hours)
+            self._learned = full_hour, learn_errors(learned, self.hours)
         errors = self._learned[1]
+        recent = self._deviations[:, :step][:, -RECENT_STEPS:]
+        return (
+            hours_ahead(self._days.typical_day(day), quarter / STEPS_PER_HOUR, self.hours),
+            expected_deviation(recent, errors.persistence) * capacity,
+            errors.levels * capacity[:, :, np.newaxis],
+        )
+
+
+class LastingOffer:
+    """The rule of the reclaimer: what is expected to be suppressed for at most a share of the coming hours."""
+
+    def __init__(self, forecast: Forecast, *, suppressed: float) -> None:
+        self._forecast = forecast
+        self._suppressed = suppressed
+
+    def __call__(self, at: Situation) -> Array:
+        typical, deviation, errors = self._forecast.at(at.step)
+        hours = self._forecast.hours
         ahead = NodesAhead(
             idle=offered_now(at),
             limit=at.limit,
-            typical=hours_ahead(self._days.typical_day(day), quarter / STEPS_PER_HOUR, self._hours),
-            deviation=expected_deviation(known[:, -RECENT_STEPS:], errors.persistence) * capacity,
-            errors=errors.levels * capacity[:, :, np.newaxis],
+            typical=typical,
+            deviation=deviation,
+            errors=errors,
             running=at.running,
-            remaining=at.remaining[:, : self._hours],
+            remaining=at.remaining[:, :hours],
         )
-        return lasting(ahead, hours=(self._hours,), suppressed=self._suppressed, margin=np.zeros(len(at.limit)))[:, 0]
+        return lasting(ahead, hours=(hours,), suppressed=self._suppressed, margin=np.zeros(len(at.limit)))[:, 0]
+
+
+class BatchRun:
+    """The batch pods of one rule and threshold."""
+
+    def __init__(self, days: Sequence[NodeDays], rules: Sequence[OfferRule], *, hours: int, threshold: float) -> None:
+        """`days`, `rules`: of CPU, and of memory if it is simulated. `hours`: the lifetime of the pods. `threshold`:
+        share (0..1) of the capacity that all pods together may use."""
+        self._days, self._rules = days, rules
+        self._limits = [threshold * resource.capacity for resource in days]
+        self._lifetime = hours * STEPS_PER_HOUR
+        self._ending = np.zeros((len(days[0].capacity), max(self._lifetime, STEPS_PER_DAY)))
+        """nodes × steps from now: pods that end then."""
+
+        self._ran = self._suppressed = 0.0
+
+    def advance(self, step: int) -> None:
+        """Admit pods at this quarter hour. Steps are consecutive."""
+        self._ending[:, :-1] = self._ending[:, 1:]
+        self._ending[:, -1] = 0.0
+        left = self._ending[:, ::-1].cumsum(axis=1)[:, ::-1]
+        pods, remaining = left[:, 0], left[:, _MIDDLE_OF_HOURS]
+        more = np.full(len(pods), np.inf)
+        for days, rule, limit in zip(self._days, self._rules, self._limits, strict=True):
+            running = pods * days.pod
+            offer = rule(
+                Situation(
+                    step=step,
+                    past=days.usage[:, :step],
+                    limit=limit,
+                    running=running,
+                    remaining=remaining * days.pod,
+                )
+            )
+            # An unknown offer admits nothing.
+            more = np.minimum(more, np.floor(np.round((np.nan_to_num(offer) - running) / days.pod, 9)))
+        admitted = np.maximum(more, 0.0)
+        self._ending[:, self._lifetime - 1] += admitted
+        if step >= self._days[0].measured_from:
+            self._measure(step, pods + admitted)
+
+    def _measure(self, step: int, pods: Array) -> None:
+        """A pod that lacks either resource does not run: the scarcer one counts."""
+        above = np.zeros(len(pods))
+        for days, limit in zip(self._days, self._limits, strict=True):
+            reclaimable = np.maximum(limit - days.usage[:, step], 0.0)
+            above = np.maximum(above, pods - reclaimable / days.pod)
+        self._ran += float(pods.sum()) * self._days[0].pod
+        self._suppressed += float(above.sum()) * self._days[0].pod
+
+    @property
+    def figures(self) -> BatchFigures:
+        cpu = self._days[0]
+        steps = cpu.measured_until - cpu.measured_from
+        return BatchFigures(
+            running=self._ran / steps / float(cpu.capacity.sum()),
+            suppressed=self._suppressed / self._ran if self._ran else 0.0,
+        )
+
+
+def run_all(days: NodeDays, runs: Sequence[BatchRun]) -> Iterator[int]:
+    """Advance all runs together, so that they share what is learned; yields each quarter hour when it is over."""
+    for step in range(days.measured_from - STEPS_PER_DAY, days.measured_until):
+        for run in runs:
+            run.advance(step)
+        yield step
 
 
 def run_batch(days: NodeDays, rule: OfferRule, *, hours: int, threshold: float) -> BatchFigures:
-    """`hours`: the lifetime of batch pods. `threshold`: share (0..1) of the capacity that all pods together may use."""
-    limit, lifetime = threshold * days.capacity, hours * STEPS_PER_HOUR
-    ending = np.zeros((len(limit), max(lifetime, STEPS_PER_DAY)))
-    """nodes × steps from now: cores of pods that end then."""
+    """One rule for one resource."""
+    run = BatchRun([days], [rule], hours=hours, threshold=threshold)
+    for _ in run_all(days, [run]):
+        pass
+    return run.figures
 
-    ran = suppressed = 0.0
-    for step in range(days.measured_from - STEPS_PER_DAY, days.measured_until):
-        ending = np.concatenate([ending[:, 1:], np.zeros((len(limit), 1))], axis=1)
-        left = ending[:, ::-1].cumsum(axis=1)[:, ::-1]
-        running = left[:, 0]
-        middle_of_hours = np.arange(STEPS_PER_HOUR // 2, STEPS_PER_DAY, STEPS_PER_HOUR)
-        offer = rule(
-            Situation(
-                step=step, past=days.usage[:, :step], limit=limit, running=running, remaining=left[:, middle_of_hours]
-            )
-        )
-        pods = np.floor(np.round((np.nan_to_num(offer) - running) / days.pod_cores, 9))
-        admitted = np.maximum(pods, 0.0) * days.pod_cores
-        ending[:, lifetime - 1] += admitted
-        running = running + admitted
-        if step >= days.measured_from:
-            reclaimable = np.maximum(limit - days.usage[:, step], 0.0)
-            ran += float(running.sum())
-            suppressed += float(np.maximum(running - reclaimable, 0.0).sum())
-    measured = days.measured_until - days.measured_from
-    return BatchFigures(
-        running=ran / measured / float(days.capacity.sum()), suppressed=suppressed / ran if ran else 0.0
-    )
+
+class Remaining(msgspec.Struct, frozen=True, kw_only=True):
+    """Means over the measured time, of one resource at one threshold."""
+
+    offered: float
+    """Share (0..1) of the capacity that is idle below the threshold."""
+
+    after: dict[int, float]
+    """By hours: the share (0..1) of it that is idle during all of these hours. Unknown beyond the end of the trace."""
+
+
+def remaining_of_idle(days: NodeDays, *, threshold: float, hours: Sequence[int]) -> Remaining:
+    """How long what is idle at a quarter hour stays idle, over all nodes and quarter hours."""
+    idle = np.maximum(threshold * days.capacity[:, np.newaxis] - days.usage[:, days.measured_from :], 0.0)
+    starts = days.measured_until - days.measured_from
+    after = {}
+    for length in hours:
+        steps = length * STEPS_PER_HOUR
+        known = min(starts, idle.shape[1] - steps)
+        if known <= 0:
+            continue
+        lowest = np.lib.stride_tricks.sliding_window_view(idle, steps + 1, axis=1)[:, :known].min(axis=2)
+        offered = float(idle[:, :known].sum())
+        if offered:
+            after[length] = float(lowest.sum()) / offered
+    return Remaining(offered=float(idle[:, :starts].sum()) / starts / float(days.capacity.sum()), after=after)
 
 
 def _deviations(days: NodeDays) -> Array:

@@ -1,0 +1,102 @@
+"""What the nodes of a trace use over several days, without batch work."""
+
+import msgspec
+
+from equipoise.contracts.numeric import Array, np
+from equipoise.lab.model.batch_demand import STEPS_PER_DAY, NodeDays
+from equipoise.lab.model.cluster_usage import MIB
+from equipoise.lab.model.trace import Trace
+
+NOISE = 0.1
+"""Standard deviation of a workload from its day where one day is repeated, correlated over one hour."""
+
+_QUARTER = 900.0
+_LEARNED_DAYS = 8
+_MIN_DAYS = 6
+"""With fewer, the first day is repeated."""
+
+
+class ClusterDays(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the nodes that have pods."""
+
+    cpu: NodeDays
+    memory: NodeDays
+    in_sample: bool
+    """Whether the first day is repeated, with NOISE."""
+
+
+def cluster_days(trace: Trace, *, pod_cores: float, pod_memory: float) -> ClusterDays:
+    """The request of a batch pod: in cores and bytes.
+
+    Pods without a node are left out; if no pod has one, all are placed by requested CPU, the largest first, each on the
+    node with the least. A trace of six or more days is measured on the days after the first ones (at most eight), except
+    its last day. Less than a day is repeated to a day.
+    """
+    counts = _counts(trace)
+    used = np.flatnonzero(counts.sum(axis=1))
+    counts = counts[used]
+    curves = [_quarters(usage, trace.seconds_per_step) for usage in (trace.cpu_milli / 1_000.0, trace.memory_mib * MIB)]
+    capacity = np.array([(node.cpu_milli / 1_000.0, node.memory_mib * MIB) for node in trace.nodes])[used].T
+    days = curves[0].shape[1] // STEPS_PER_DAY
+    repeated = days < _MIN_DAYS
+    learned = _LEARNED_DAYS if repeated else min(_LEARNED_DAYS, days - 3)
+    measured_from = (learned + 1 if repeated else learned) * STEPS_PER_DAY
+    measured_until = (learned + 2 if repeated else days - 1) * STEPS_PER_DAY
+    found = []
+    for seed, (each, of_nodes, pod) in enumerate(zip(curves, capacity, (pod_cores, pod_memory), strict=True), start=1):
+        usage, typical = counts @ each, None
+        if repeated:
+            day = each[:, :STEPS_PER_DAY]
+            typical = (counts @ day).reshape(len(counts), 24, -1).mean(axis=2)
+            usage = counts @ (np.tile(day, (1, learned + 3)) * _noise(len(day), (learned + 3) * STEPS_PER_DAY, seed))
+        found.append(
+            NodeDays(
+                usage=usage,
+                capacity=of_nodes,
+                typical=typical,
+                measured_from=measured_from,
+                measured_until=measured_until,
+                pod=pod,
+            )
+        )
+    return ClusterDays(cpu=found[0], memory=found[1], in_sample=repeated)
+
+
+def _quarters(usage: Array, seconds_per_step: float) -> Array:
+    """workloads × quarter hours: means, of whole days; less than a day is repeated to one."""
+    per_day = round(STEPS_PER_DAY * _QUARTER / seconds_per_step)
+    whole = usage[:, : usage.shape[1] // per_day * per_day]
+    if not whole.shape[1]:
+        whole = np.tile(usage, (1, -(-per_day // usage.shape[1])))[:, :per_day]
+    sums = np.concatenate([np.zeros((len(whole), 1)), np.cumsum(whole, axis=1)], axis=1) * seconds_per_step
+    ends = np.arange(whole.shape[1] // per_day * STEPS_PER_DAY + 1) * _QUARTER
+    step = np.minimum((ends // seconds_per_step).astype(np.intp), whole.shape[1] - 1)
+    until = sums[:, step] + whole[:, step] * (ends - step * seconds_per_step)
+    quarters: Array = np.diff(until, axis=1) / _QUARTER
+    return quarters
+
+
+def _counts(trace: Trace) -> Array:
+    """nodes × workloads: pods."""
+    counts = np.zeros((len(trace.nodes), len(trace.workloads)))
+    rows = {node.name: row for row, node in enumerate(trace.nodes)}
+    placed = any(pod.node for pod in trace.pods)
+    requested = np.zeros(len(trace.nodes))
+    for pod in sorted(trace.pods, key=lambda pod: -trace.workloads[pod.workload].request_cpu_milli):
+        if pod.node or not placed:
+            row = rows[pod.node] if pod.node else int(requested.argmin())
+            requested[row] += trace.workloads[pod.workload].request_cpu_milli
+            counts[row, pod.workload] += 1.0
+    return counts
+
+
+def _noise(workloads: int, steps: int, seed: int) -> Array:
+    """workloads × steps: factors with a mean of 1."""
+    generator = np.random.default_rng(seed)
+    stays = np.exp(-_QUARTER / 3_600.0)
+    state = generator.normal(0.0, NOISE, workloads)
+    factors = np.empty((workloads, steps))
+    for step in range(steps):
+        factors[:, step] = np.exp(state - NOISE**2 / 2)
+        state = stays * state + np.sqrt(1.0 - stays**2) * generator.normal(0.0, NOISE, workloads)
+    return factors
