@@ -53,7 +53,7 @@ def test_a_node_without_samples_shows_why_less_is_offered() -> None:
     """It has no formula: its terms are unknown."""
     text = text_of(a_stale_node("c", mode="observe", written=False))
     assert "mode observe, not written to its status; " in text
-    assert "less is offered: its newest sample is 500 s old: 67% of the last known amounts are offered" in text
+    assert "note: its newest sample is 500 s old: 67% of the last known amounts are offered" in text
     assert "capacity" not in text
     assert "mid 24 h cpu, cores ? 0.50 0.00" in text
 

@@ -11,6 +11,7 @@ import pytest
 from bus_worlds import NatsWorld
 from cli.narrow import UNFOLDED, assert_never_cut, printed
 from cli.programs import run
+from cli.reclaimed_nodes import a_reclaimed_node
 
 from equipoise.cli.report import sentences
 from equipoise.cli.report.figures import (
@@ -33,6 +34,7 @@ from equipoise.runtime.bus import connect
 from equipoise.runtime.bus.permissions import USERS, permission_file
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.clock import SystemClock
 
 HOUR = 500_000 * 3_600.0
 HIGH = Resources(cpu=0.65, memory=0.8)
@@ -322,6 +324,14 @@ async def test_the_user_tap_may_read_the_report(world: NatsWorld, tmp_path: Path
     assert (report["placements"], report["elsewhere"], report["observed"]) == (3, 3, 3_600)
     assert report["above_threshold"] == [{"node": "hot", "seconds": 60.0, "share": 0.0167}]
     assert "Deployment/shop/web" in (tmp_path / "report.html").read_text()
+    assert "idle" not in report
+    assert "Idle capacity" not in text
+
+    async with connect(as_user(world, "reclaimer", tmp_path), "reclaimer") as bus:
+        message = a_reclaimed_node("hot", evaluated_at=SystemClock().now())
+        await bus.publish(subjects.reclaimed_node("hot"), message)
+    _, text = await run("report", *options)
+    assert "Idle capacity: unknown of 1 node: its usage is known for 0 of 24 hours." in text
 
 
 async def test_without_advice_the_exit_code_is_1(world: NatsWorld, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def node_parts(node: NodeBands, now: float) -> Iterator[Text | Table]:
     if node.outdated:
         yield Text("no longer evaluated: check that a reclaimer is running and ready (/readyz)", style="bold yellow")
     if node.reduced:
-        yield Text(f"less is offered: {node.reduced}", style="bold yellow")
+        yield Text(f"note: {node.reduced}", style="bold yellow")
     if node.terms:
         terms = table("", "capacity>", "− margin>", "− max(system,>", "reserved)>", "− high priority>", "= idle now>")
         for resource in RESOURCES:

@@ -86,7 +86,7 @@ def summary_lines(summary: ReclaimedSummary, now: float) -> Iterator[str]:
             f"{band}: {amounts(each.available)} {could} still be requested for {each.hours:g} h; "
             f"{amounts(each.offered)} offered, {amounts(each.requested)} requested"
         )
-    yield f"free: {amounts(totals.free)} idle now. The bands overlap: do not add them"
+    yield f"free: {amounts(totals.free)} not used now by pods of high priority. The bands overlap: do not add them"
 
 
 def not_counted_lines(nodes: Mapping[str, str]) -> Iterator[str]:

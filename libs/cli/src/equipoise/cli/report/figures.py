@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from equipoise.cli.report.idle import IdleCapacity
 from equipoise.contracts.messages.advice import AdvisedNode, ClusterReview, PlacementAdvice
 from equipoise.contracts.messages.placement import NodeInHint
 from equipoise.contracts.messages.resources import Resources
@@ -115,6 +116,9 @@ class PlacementReport(msgspec.Struct, frozen=True, kw_only=True):
     policies: list[str]
     high: Resources
     """The latest high thresholds, as load 0..1."""
+
+    idle: IdleCapacity | msgspec.UnsetType = msgspec.UNSET
+    """Of a cluster with a reclaimer: what could have been offered to co-located pods."""
 
     @property
     def hinted(self) -> int:

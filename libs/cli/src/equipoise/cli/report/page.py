@@ -26,7 +26,13 @@ def page(report: PlacementReport) -> str:
         cards(figures),
         *(
             f"<p>{escape(text)}</p>"
-            for sentence in (sentences.placements, sentences.hints, sentences.avoidable, sentences.spread)
+            for sentence in (
+                sentences.placements,
+                sentences.hints,
+                sentences.avoidable,
+                sentences.spread,
+                sentences.idle,
+            )
             if (text := sentence(report))
         ),
     ]

@@ -3,19 +3,24 @@
 import math
 from pathlib import Path
 
+import click
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
 from equipoise.cli.bus import retained_messages
 from equipoise.cli.exit_codes import CommandFailed
+from equipoise.cli.reclaimed.reading import MAX_AGE, read_reclaimed
 from equipoise.cli.report import sentences
 from equipoise.cli.report.figures import MAX_ROWS, PlacementReport, ReportTotals
+from equipoise.cli.report.idle import IdleCapacity, idle_capacity
 from equipoise.cli.terminal import print_result, print_section, table
 from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice
+from equipoise.runtime.bus import BusError
 from equipoise.runtime.configuration import Logging, Nats
-from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
 ADVICE = f"{PREFIX}.advice.>"
@@ -40,7 +45,7 @@ async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path
             f"no advice within the last {since}: scorers publish it for every placed pod, and a review every five "
             "minutes. Check that a scorer is running and ready (/readyz), and that scorer.advice.perSecond is above 0"
         )
-    report = totals.report(now - since, now)
+    report = msgspec.structs.replace(totals.report(now - since, now), idle=await _idle(server, clock))
     if html is not None:
         from equipoise.cli.report.page import page  # of the lab
 
@@ -48,12 +53,25 @@ async def run_report(since: Duration, server: Nats, *, as_json: bool, html: Path
     print_result(report, show, as_json=as_json)
 
 
+async def _idle(server: Nats, clock: Clock) -> IdleCapacity | msgspec.UnsetType:
+    """Unset without a reclaimer, or if it is not known."""
+    try:
+        messages = await read_reclaimed(server, clock)
+    except BusError as error:
+        click.echo(f"idle capacity is unknown: {error}", err=True)
+        return msgspec.UNSET
+    return idle_capacity(messages, clock.now(), MAX_AGE) if messages else msgspec.UNSET
+
+
 _MAX_BAR = 24
 
 
 def show(report: PlacementReport, to: Console) -> None:
     """Sentences, workloads and nodes with the most regret, nodes above their thresholds, and notes."""
-    for sentence in (sentences.placements, sentences.regret, sentences.hints, sentences.avoidable, sentences.spread):
+    lines = (
+        sentences.placements, sentences.regret, sentences.hints, sentences.avoidable, sentences.spread, sentences.idle,
+    )  # fmt: skip
+    for sentence in lines:
         if text := sentence(report):
             to.print(Text(text))
     for title, color, (name, *numbers), rows in sentences.tables(report):

@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
+import msgspec
+
 from equipoise.cli.report.figures import MIN_REGRET, PlacementReport
-from equipoise.cli.terminal import RESOURCES, duration, percent
+from equipoise.cli.terminal import RESOURCES, amounts, count, duration, percent
 from equipoise.contracts.messages.resources import Resources
 
 _NOTES = (
@@ -46,6 +48,25 @@ def regret(report: PlacementReport) -> str:
     if report.regret_median is None or report.regret_p90 is None:
         return "Regret: unknown."
     return f"Regret: median {report.regret_median:.1f}, 90th percentile {report.regret_p90:.1f} points of 100."
+
+
+def idle(report: PlacementReport) -> str:
+    """Empty without a reclaimer."""
+    found = report.idle
+    if found is msgspec.UNSET:
+        return ""
+    reasons = dict.fromkeys(found.not_counted.values())
+    unknown = f"unknown of {count(len(found.not_counted), 'node')}: {'; '.join(reasons)}" if reasons else ""
+    if not found.periods:
+        return f"Idle capacity: {unknown}."
+    periods = "; ".join(
+        f"{amounts(each.mean)} for {each.hours} h (at least {amounts(each.lowest)})" for each in found.periods
+    )
+    return (
+        f"Idle capacity, which could have been offered to co-located pods in the last 24 hours: {periods}. Mean of all "
+        f"such periods, of {count(found.nodes, 'node')} with {amounts(found.capacity)}, below the reclaimer's "
+        f"thresholds{f'; {unknown}' if unknown else ''}."
+    )
 
 
 def hints(report: PlacementReport) -> str:
