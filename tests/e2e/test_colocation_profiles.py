@@ -1,587 +1,342 @@
-"""Colocation profiles and the validation of QoS classes, on a real API server."""
+"""Profiles of co-location on a real API server: which pods they change, how, and that they refuse none."""
 
-import asyncio
+import ssl
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
+import aiohttp
+import msgspec
 import pytest
 import yaml
+from cli.programs import invoke
 from cluster_fixtures import StartCluster
 from deployment.base import ROOT
-from e2e.hinted_pods import GROUPS, Document
+from deployment.kustomize import read_kustomization
 
-from equipoise.cli.colocation.profile import profile_manifests, read_profile
-from equipoise.contracts.colocation.classes import PRIORITY_CLASS_BANDS, QOS_CLASSES, allowed
-from equipoise.contracts.colocation.profile import PROFILE, Profile
-from equipoise.contracts.colocation.profile_policy import GUARD_NAME, NAME
-from equipoise.contracts.kubernetes.mutating_policy import API_GROUP
-from equipoise.contracts.load.pod_priority import QOS, QOS_LABEL
-from equipoise.testbed.api import Api, ApiError
+from equipoise.testbed.api import ApiError
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.objects import namespace
+from equipoise.testbed.objects import namespace, pod
 
-PROFILES = ROOT / "k8s" / "colocation" / "profiles"
-SYSTEM = "equipoise-system"
-CONFIG_MAPS = f"/api/v1/namespaces/{SYSTEM}/configmaps"
-ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+Document = dict[str, Any]
 
-TEXTS: Mapping[str, str] = {
-    "offline": """
-name: offline
-qosClass: BE
-band: batch
-labels: {koordinator.sh/qosClass: BE, team: data}
-annotations: {example.com/why: "idle = cheap"}
-terminationGracePeriodSeconds: 5
-namespaces: [offline]
-""",
-    "middle": "{name: middle, qosClass: LS, band: mid, namespaces: [middle]}",
-    "kept": "{name: kept, qosClass: BE, band: free, namespaces: [kept]}",
-    "cores": "{name: cores, qosClass: LSR, band: prod, namespaces: [cores]}",
-    "third": "{name: third, qosClass: BE, band: batch, percent: 30, namespaces: [third]}",
-    "chosen": """
-name: chosen
-qosClass: BE
-band: batch
-namespaceSelector: {matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [chosen, kube-system]}]}
-objectSelector: {matchLabels: {work: batch}}
-""",
-}
-"""Profiles, each of the namespace of its name."""
-
-NAMESPACES = (*TEXTS, "plain", "broken", "limited")
+PROFILES = """
+profiles:
+  - name: offline
+    namespaceSelector: {matchLabels: {team: offline}}
+    labels: {koordinator.sh/qosClass: BE, example.com/cost-center: "7"}
+    annotations: {example.com/note: "a=b, c"}
+    terminationGracePeriodSeconds: 7
+  - name: shared
+    namespaceSelector: {matchLabels: {team: shared}}
+    objectSelector: {matchLabels: {kind: report}}
+    qos: LS
+    band: mid
+  - name: some
+    namespaceSelector: {matchLabels: {team: some}}
+    percent: 30
+  - name: exclusive
+    namespaceSelector: {matchLabels: {team: exclusive}}
+    qos: LSR
+    band: prod
+"""
+OFFLINE = "/api/v1/namespaces/equipoise-system/configmaps/equipoise-colocation-offline"
 
 
-def a_profile(name: str) -> Profile:
-    return read_profile(TEXTS[name], name)
+class Created(msgspec.Struct):
+    """What the API server made of a pod, in a dry run."""
+
+    status: int
+    pod: Document
+    warnings: list[str]
+
+    def resources(self, container: str = "main") -> Document:
+        spec = self.pod["spec"]
+        (found,) = (
+            each for each in (*spec["containers"], *spec.get("initContainers", ())) if each["name"] == container
+        )
+        resources: Document = found.get("resources", {})
+        return resources
+
+    @property
+    def profile(self) -> str | None:
+        name: str | None = self.pod["metadata"].get("labels", {}).get("equipoise.dev/colocation-profile")
+        return name
 
 
-def a_pod(
-    place: str,
-    *,
-    owner: str = "",
-    uid: str = "0-0000",
-    labels: Mapping[str, str] | None = None,
-    annotations: Mapping[str, str] | None = None,
-    requests: Mapping[str, str] | None = None,
-    limits: Mapping[str, str] | None = None,
-    **spec: Any,
-) -> Document:
-    """With one container."""
-    metadata: Document = {"name": "new", "namespace": place, "labels": labels or {}, "annotations": annotations or {}}
-    if owner:
-        kind, _, name = owner.partition("/")
-        metadata["ownerReferences"] = [
-            {"apiVersion": GROUPS[kind], "kind": kind, "name": name, "uid": uid, "controller": True}
-        ]
-    containers = [a_container(requests, limits)]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": containers, **spec}}
+class Namespaces:
+    """Creates pods in dry runs, one after the other."""
 
+    def __init__(self, cluster: Cluster, session: aiohttp.ClientSession) -> None:
+        self._cluster = cluster
+        self._session = session
 
-def a_container(
-    requests: Mapping[str, str] | None = None, limits: Mapping[str, str] | None = None, **fields: Any
-) -> Document:
-    resources = {name: dict(values) for name, values in (("requests", requests), ("limits", limits)) if values}
-    return {"name": "main", "image": "fake", "resources": resources, **fields}
+    async def create(self, body: Document) -> Created:
+        url = f"{self._cluster.url}/api/v1/namespaces/{body['metadata']['namespace']}/pods?dryRun=All"
+        headers = {"Authorization": f"Bearer {self._cluster.admin_token}"}
+        async with self._session.post(url, json=body, headers=headers) as response:
+            return Created(response.status, await response.json(), response.headers.getall("Warning", []))
 
-
-class Pods:
-    """Dry-run creations of pods."""
-
-    def __init__(self, api: Api) -> None:
-        self._api = api
-
-    async def create(self, pod: Document, warnings: list[str] | None = None) -> Document:
-        """As the API server would store it. Raises ApiError when it refuses the pod."""
-        path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods?dryRun=All"
-        created: Document = await self._api.request("POST", path, pod, warnings=warnings)
-        return created
-
-    async def resources(self, place: str, **fields: Any) -> Document:
-        """Of the first container."""
-        created = await self.create(a_pod(place, **fields))
-        found: Document = created["spec"]["containers"][0]["resources"]
-        return found
-
-    async def until_changed(self, place: str, *, changed: bool = True, **fields: Any) -> None:
-        """Wait until a profile changes such a pod, or no longer does."""
-        async with asyncio.timeout(60):
-            while is_changed(await self.create(a_pod(place, **fields))) is not changed:  # noqa: ASYNC110  a request each
-                await asyncio.sleep(0.02)
-
-    async def refusal(self, pod: Document) -> str:
-        """Why the API server refuses a pod; "" when it does not."""
-        try:
-            await self.create(pod)
-        except ApiError as error:
-            return str(error)
-        return ""
-
-
-def is_changed(pod: Document) -> bool:
-    return PROFILE in pod["metadata"].get("labels", {})
+    async def until(self, body: Document, *, changed: bool) -> Created:
+        """Repeated until the API server uses what was just applied, for example a ConfigMap."""
+        for _ in range(600):
+            created = await self.create(body)
+            if (created.profile is not None) == changed:
+                return created
+        raise AssertionError(f"the pod is {created.pod}")
 
 
 @pytest.fixture(scope="module")
 async def cluster(start_cluster: StartCluster) -> Cluster:
-    """It also serves the version of the policy that Kubernetes 1.34 and 1.35 have."""
-    cluster = start_cluster(arguments={"kube-apiserver": [f"--runtime-config={API_GROUP}/v1beta1=true"]})
-    await cluster.apply([namespace(name) for name in (SYSTEM, *NAMESPACES)])
-    await cluster.apply(static())
-    await cluster.apply(manifests())
+    cluster = start_cluster()
+    spaces = [namespace(name) for name in ("offline", "shared", "some", "exclusive", "plain", "equipoise-system")]
+    for each in spaces:
+        each["metadata"]["labels"] = {"team": each["metadata"]["name"]}
+    await cluster.apply(spaces)
+    for name in ("offline", "shared", "some", "exclusive", "plain"):
+        await cluster.wait(
+            f"/api/v1/namespaces/{name}/serviceaccounts", lambda found: bool(found["items"]), what="pods may be created"
+        )
+    await cluster.apply([older_pod()])
+    await cluster.apply(read_kustomization(ROOT / "k8s" / "colocation" / "profiles"))
+    result = invoke("colocation", "profile", "-", text=PROFILES)
+    assert result.exit_code == 0, result.output
+    await cluster.apply(list(yaml.safe_load_all(result.stdout)))
     return cluster
 
 
-def static() -> list[Document]:
-    """What k8s/colocation/profiles has."""
-    names = yaml.safe_load((PROFILES / "kustomization.yaml").read_text())["resources"]
-    return [document for name in names for document in yaml.safe_load_all((PROFILES / name).read_text())]
+@pytest.fixture
+async def pods(cluster: Cluster) -> AsyncIterator[Namespaces]:
+    context = ssl.create_default_context(cafile=str(cluster.ca_file))
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
+        namespaces = Namespaces(cluster, session)
+        await namespaces.until(a_pod(), changed=True)
+        yield namespaces
 
 
-def manifests(version: str = "v1") -> list[Document]:
-    return profile_manifests([a_profile(name) for name in TEXTS], SYSTEM, version)
+def a_pod(
+    of: str = "offline",
+    requests: Mapping[str, str] | None = None,
+    limits: Mapping[str, str] | None = None,
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    owner: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> Document:
+    resources: Document = {"requests": dict(requests or {"cpu": "100m", "memory": "64Mi"})}
+    if limits:
+        resources["limits"] = dict(limits)
+    container = {"name": "main", "image": "fake", "resources": resources}
+    metadata: Document = {"labels": dict(labels or {}), "annotations": dict(annotations or {})}
+    if owner:
+        metadata["ownerReferences"] = [{"apiVersion": "apps/v1", "name": "x", "uid": "0-0", "controller": True} | owner]
+    return pod("new", {"metadata": metadata, "spec": {"containers": [container]} | spec}, namespace=of)
 
 
-@pytest.fixture(scope="module")
-async def api(cluster: Cluster) -> AsyncIterator[Api]:
-    async with cluster.api() as api:
-        yield api
-
-
-@pytest.fixture(scope="module")
-async def pods(api: Api) -> Pods:
-    """When the policies are in effect."""
-    pods = Pods(api)
-    for name in TEXTS:
-        labels = {"work": "batch"} if name == "chosen" else {}
-        await pods.until_changed(name, labels=labels, requests={"cpu": "1"}, owner="Job/a")
-    async with asyncio.timeout(60):
-        while not await pods.refusal(a_pod("plain", labels={QOS: "BE"})):  # noqa: ASYNC110  a request each
-            await asyncio.sleep(0.02)
-    return pods
-
-
-# What a profile does
-
-
-async def test_a_pod_becomes_a_batch_pod(pods: Pods) -> None:
-    """With the class, the band, the labels and the annotations of the profile; the kubelet sees best effort."""
-    pod = await pods.create(a_pod("offline", requests={"cpu": "1500m", "memory": "1Gi"}, limits={"cpu": "2"}))
-
-    assert {
-        "team": "data",
-        QOS: "BE",
-        QOS_LABEL: "BE",
-        PROFILE: "colocation-offline",
-    } == pod["metadata"]["labels"]
-    assert {"example.com/why": "idle = cheap"} == pod["metadata"]["annotations"]
-    spec = pod["spec"]
-    assert ("equipoise-batch", 5500, "Never") == (
-        spec["priorityClassName"],
-        spec["priority"],
-        spec["preemptionPolicy"],
-    )
-    assert 5 == spec["terminationGracePeriodSeconds"]
-    assert {
+async def test_a_pod_becomes_a_batch_pod(pods: Namespaces) -> None:
+    """Labels, annotations, priority, grace period and amounts; Kubernetes counts it as BestEffort."""
+    created = await pods.create(a_pod(requests={"cpu": "1500m", "memory": "1Gi"}, limits={"cpu": "2", "memory": "2Gi"}))
+    assert created.status == 201
+    metadata, spec = created.pod["metadata"], created.pod["spec"]
+    assert metadata["labels"]["equipoise.dev/qos"] == metadata["labels"]["koordinator.sh/qosClass"] == "BE"
+    assert metadata["labels"]["example.com/cost-center"] == "7"
+    assert metadata["annotations"]["example.com/note"] == "a=b, c"
+    assert (spec["priorityClassName"], spec["priority"], spec["preemptionPolicy"]) == ("equipoise-batch", 5000, "Never")
+    assert spec["terminationGracePeriodSeconds"] == 7
+    assert created.resources() == {
         "requests": {"kubernetes.io/batch-cpu": "1500", "kubernetes.io/batch-memory": "1073741824"},
-        "limits": {"kubernetes.io/batch-cpu": "2k"},
-    } == spec["containers"][0]["resources"]
-    assert "BestEffort" == pod["status"]["qosClass"]
+        "limits": {"kubernetes.io/batch-cpu": "2k", "kubernetes.io/batch-memory": "2147483648"},
+    }
+    assert created.pod["status"]["qosClass"] == "BestEffort"
+    assert not created.warnings
 
 
-CPU = {
-    "1500m": 1500, "0.1": 100, "1e-1": 100, "100u": 1, "2500000u": 2500, "1.0001": 1001, "0.29": 290, "4.35": 4350,
-    "3k": 3_000_000, "1": 1000,
-}  # fmt: skip
-MEMORY = {
-    "1G": 10**9, "1.5Gi": 1_610_612_736, "0.5Mi": 524_288, "129e6": 129_000_000, "1Ti": 2**40, "7Ei": 7 * 2**60,
-    "1.1Gi": 1_181_116_007, "1m": 1, "128Mi": 2**27,
-}  # fmt: skip
-SUFFIXES = {
-    "k": 10**3,
-    "M": 10**6,
-    "G": 10**9,
-    "T": 10**12,
-    "Ki": 2**10,
-    "Mi": 2**20,
-    "Gi": 2**30,
-    "Ei": 2**60,
-    "Ti": 2**40,
-}
+@pytest.mark.parametrize(
+    ("name", "quantity", "expected"),
+    [
+        ("cpu", "1500m", "1500"), ("cpu", "0.1", "100"), ("cpu", "1e-1", "100"), ("cpu", "100u", "1"),
+        ("cpu", "2500000u", "2500"), ("cpu", "1.0001", "1001"), ("cpu", "0.29", "290"), ("cpu", "4.35", "4350"),
+        ("cpu", "3k", "3M"), ("memory", "1G", "1G"), ("memory", "1.5Gi", "1610612736"), ("memory", "0.5Mi", "524288"),
+        ("memory", "129e6", "129M"), ("memory", "1Ti", "1099511627776"), ("memory", "1m", "1"),
+    ],
+)  # fmt: skip
+async def test_amounts_are_whole_and_rounded_up(pods: Namespaces, name: str, quantity: str, expected: str) -> None:
+    created = await pods.create(a_pod(requests={name: quantity}))
+    assert created.resources()["requests"] == {f"kubernetes.io/batch-{name}": expected}
 
 
-def number(text: str) -> int:
-    """The API server writes 2000 as 2k."""
-    digits = text.rstrip("kKMGTEi")
-    return int(digits) * SUFFIXES.get(text[len(digits) :], 1)
-
-
-@pytest.mark.parametrize("amount", CPU)
-async def test_cpu_becomes_milli_cores(pods: Pods, amount: str) -> None:
-    """Rounded up."""
-    found = await pods.resources("offline", requests={"cpu": amount})
-
-    assert {"kubernetes.io/batch-cpu": CPU[amount]} == {
-        name: number(value) for name, value in found["requests"].items()
+async def test_limits_alone_are_requests_too(pods: Namespaces) -> None:
+    body = a_pod(limits={"cpu": "1"})
+    del body["spec"]["containers"][0]["resources"]["requests"]
+    assert (await pods.create(body)).resources() == {
+        "requests": {"kubernetes.io/batch-cpu": "1k"},
+        "limits": {"kubernetes.io/batch-cpu": "1k"},
     }
 
 
-@pytest.mark.parametrize("amount", MEMORY)
-async def test_memory_becomes_bytes(pods: Pods, amount: str) -> None:
-    """Rounded up."""
-    found = await pods.resources("offline", requests={"memory": amount})
-
-    assert {"kubernetes.io/batch-memory": MEMORY[amount]} == {
-        name: number(value) for name, value in found["requests"].items()
-    }
+async def test_init_containers_are_changed_and_other_resources_stay(pods: Namespaces) -> None:
+    first = {"name": "first", "image": "fake", "resources": {"requests": {"cpu": "1", "ephemeral-storage": "1Gi"}}}
+    created = await pods.create(a_pod(initContainers=[first]))
+    assert created.resources("first")["requests"] == {"kubernetes.io/batch-cpu": "1k", "ephemeral-storage": "1Gi"}
 
 
-async def test_limits_alone_are_requests_too(pods: Pods) -> None:
-    """As the API server copies limits to requests that are missing."""
-    found = await pods.resources("offline", limits={"cpu": "1", "memory": "1k"})
-
-    amounts = {"kubernetes.io/batch-cpu": "1k", "kubernetes.io/batch-memory": "1k"}
-    assert {"requests": amounts, "limits": amounts} == found
+async def test_a_pod_with_batch_amounts_keeps_them(pods: Namespaces) -> None:
+    amounts = {"kubernetes.io/batch-cpu": "700", "kubernetes.io/batch-memory": "1Gi"}
+    created = await pods.create(a_pod(requests=amounts, limits=amounts))
+    assert (created.profile, created.resources()["requests"]) == ("offline", amounts)
 
 
-async def test_every_container_is_converted(pods: Pods) -> None:
-    """Init containers and sidecars too; other resources stay."""
-    requests = {"cpu": "1", "ephemeral-storage": "1Gi"}
-    init = [
-        a_container(requests) | {"name": "first"},
-        a_container(requests) | {"name": "side", "restartPolicy": "Always"},
-    ]
-    pod = await pods.create(a_pod("offline", requests=requests, initContainers=init))
-
-    containers = [*pod["spec"]["containers"], *pod["spec"]["initContainers"]]
-    expected = {"requests": {"kubernetes.io/batch-cpu": "1k", "ephemeral-storage": "1Gi"}}
-    assert [expected] * 3 == [each["resources"] for each in containers]
+async def test_another_priority_class_is_replaced(pods: Namespaces) -> None:
+    created = await pods.create(a_pod(priorityClassName="system-cluster-critical"))
+    assert created.pod["spec"]["priority"] == 5000
 
 
-async def test_a_pod_in_batch_units_keeps_them(pods: Pods) -> None:
-    amounts = {"kubernetes.io/batch-cpu": "750", "kubernetes.io/batch-memory": "1k"}
-    found = await pods.resources("offline", requests=amounts, limits=amounts)
-
-    assert {"requests": amounts, "limits": amounts} == found
-
-
-async def test_another_priority_class_is_replaced(pods: Pods) -> None:
-    pod = await pods.create(a_pod("offline", priorityClassName="system-cluster-critical"))
-
-    assert ("equipoise-batch", 5500) == (pod["spec"]["priorityClassName"], pod["spec"]["priority"])
+async def test_a_profile_selects_pods_and_may_offer_another_band(pods: Namespaces) -> None:
+    created = await pods.create(a_pod("shared", labels={"kind": "report"}))
+    assert created.pod["metadata"]["labels"]["equipoise.dev/qos"] == "LS"
+    assert created.pod["spec"]["priority"] == 7000
+    assert created.resources()["requests"].keys() == {"kubernetes.io/mid-cpu", "kubernetes.io/mid-memory"}
+    assert (await pods.create(a_pod("shared"))).profile is None
 
 
-@pytest.mark.parametrize("owner", ["Job/import", "ReplicaSet/web", "StatefulSet/db"])
-async def test_pods_of_every_workload_are_changed(pods: Pods, owner: str) -> None:
-    assert is_changed(await pods.create(a_pod("offline", owner=owner)))
+async def test_a_profile_of_the_band_prod_changes_no_resources(pods: Namespaces) -> None:
+    created = await pods.create(a_pod("exclusive", requests={"cpu": "2", "memory": "64Mi"}))
+    assert created.pod["spec"]["priority"] == 9000
+    assert created.resources()["requests"] == {"cpu": "2", "memory": "64Mi"}
 
 
-async def test_a_mid_profile_converts_to_mid(pods: Pods) -> None:
-    pod = await pods.create(a_pod("middle", requests={"cpu": "1", "memory": "1Mi"}))
-
-    assert 7500 == pod["spec"]["priority"]
-    requests = pod["spec"]["containers"][0]["resources"]["requests"]
-    assert {"kubernetes.io/mid-cpu": 1000, "kubernetes.io/mid-memory": 2**20} == {
-        name: number(value) for name, value in requests.items()
-    }
-
-
-async def test_a_free_profile_keeps_cpu_and_memory(pods: Pods) -> None:
-    pod = await pods.create(a_pod("kept", requests={"cpu": "1500m"}))
-
-    assert {"requests": {"cpu": "1500m"}} == pod["spec"]["containers"][0]["resources"]
-    assert 3500 == pod["spec"]["priority"]
+async def test_a_percentage_selects_whole_workloads(pods: Namespaces) -> None:
+    """By the last four hexadecimal digits of the owner's UID; a pod without an owner is not changed."""
+    changed = {}
+    for digits in ("0000", "001d", "001e", "0063", "0064", "ffff"):
+        uid = f"8c2ae1b4-0000-4000-8000-00000000{digits}"
+        created = await pods.create(a_pod("some", owner={"kind": "ReplicaSet", "uid": uid}))
+        changed[digits] = created.profile is not None
+    assert changed == {digits: int(digits, 16) % 100 < 30 for digits in changed}
+    assert len(set(changed.values())) == 2
+    created = await pods.create(a_pod("some"))
+    assert (created.profile, created.warnings) == (None, [])
 
 
-async def test_a_share_of_the_workloads_is_changed(pods: Pods) -> None:
-    """By the last digits of their uid: all pods of a workload, or none. Pods without a workload stay as they are."""
-    digits = range(0, 65_536, 1_009)
-    created = [is_changed(await pods.create(a_pod("third", owner="Job/a", uid=f"0-{digit:04x}"))) for digit in digits]
-
-    assert [digit % 100 < 30 for digit in digits] == created
-    assert not is_changed(await pods.create(a_pod("third")))
-
-
-async def test_selectors_choose_the_pods(pods: Pods) -> None:
-    """The namespaces of the system and of Equipoise are never chosen."""
-    labels = {"work": "batch"}
-
-    assert is_changed(await pods.create(a_pod("chosen", labels=labels)))
-    assert not is_changed(await pods.create(a_pod("chosen")))
-    assert not is_changed(await pods.create(a_pod("kube-system", labels=labels)))
-    assert not is_changed(await pods.create(a_pod("plain", labels=labels)))
-
-
-HUGE = {"hugepages-2Mi": "2Mi", "memory": "1Mi"}
-UNCHANGED: Mapping[str, tuple[str, Document]] = {
-    "opted out": ("offline", {"annotations": {"equipoise.dev/colocation": "off"}}),
-    "DaemonSet": ("offline", {"owner": "DaemonSet/agent"}),
-    "mirror pod": (
-        "offline",
-        {"annotations": {"kubernetes.io/config.mirror": "0"}, "owner": "Node/a", "nodeName": "a"},
+UNCHANGED: dict[str, Document] = {
+    "another namespace": a_pod("plain"),
+    "opted out": a_pod(annotations={"equipoise.dev/colocation": "off"}),
+    "of a DaemonSet": a_pod(owner={"kind": "DaemonSet"}),
+}
+NOT_SUPPORTED: dict[str, Document] = {
+    "huge pages": a_pod(
+        requests={"cpu": "1", "hugepages-2Mi": "2Mi", "memory": "1Gi"}, limits={"hugepages-2Mi": "2Mi"}
     ),
-    "huge pages": ("offline", {"requests": HUGE, "limits": HUGE}),
-    "pod-level resources": ("offline", {"resources": {"requests": {"cpu": "1"}}}),
-    "other band in Koordinator's label": ("offline", {"labels": {"koordinator.sh/priority-class": "koord-prod"}}),
-    "amounts of another band": (
-        "offline",
-        {"requests": {"kubernetes.io/mid-cpu": "5"}, "limits": {"kubernetes.io/mid-cpu": "5"}},
-    ),
-    "fractions of cores for whole cores": ("cores", {"requests": {"cpu": "1500m"}}),
-    "no cores for whole cores": ("cores", {}),
-    "other profile": ("offline", {"labels": {PROFILE: "other"}}),
+    "resources of the pod as a whole": a_pod(resources={"requests": {"cpu": "1"}}),
 }
 
 
-@pytest.mark.parametrize("pod", UNCHANGED)
-async def test_pods_that_cannot_be_converted_run_as_they_are(pods: Pods, pod: str) -> None:
-    """None is refused."""
-    place, fields = UNCHANGED[pod]
-    created = await pods.create(a_pod(place, **fields))
-
-    assert created["metadata"].get("labels", {}).get(PROFILE) in (None, "other")
-    assert QOS not in created["metadata"].get("labels", {})
-    assert 0 == created["spec"]["priority"]
-
-
-async def test_defaults_of_a_limit_range_become_batch_amounts(api: Api, pods: Pods) -> None:
-    """LimitRanger adds them again after the policy, which then removes them again."""
-    limits = [{"type": "Container", "default": {"cpu": "2", "memory": "2Gi"}, "defaultRequest": {"cpu": "500m"}}]
-    profile = read_profile(TEXTS["offline"].replace("offline", "limited"), "limited")
-    defaults = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "defaults", "namespace": "limited"}}
-    await api.apply([defaults | {"spec": {"limits": limits}}, *profile_manifests([profile], SYSTEM, "v1")])
-    await pods.until_changed("limited")
-    async with asyncio.timeout(60):
-        while not (found := await pods.resources("limited")):  # noqa: ASYNC110  a request each
-            await asyncio.sleep(0.02)
-
-    assert {"requests", "limits"} == found.keys()
-    assert {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "2147483648"} == found["requests"]
-    assert {"kubernetes.io/batch-cpu": "2k", "kubernetes.io/batch-memory": "2147483648"} == found["limits"]
+@pytest.mark.parametrize("name", [*UNCHANGED, *NOT_SUPPORTED])
+async def test_other_pods_stay_as_they_are(pods: Namespaces, name: str) -> None:
+    """With a warning where the user may expect something else."""
+    body = (UNCHANGED | NOT_SUPPORTED)[name]
+    created = await pods.create(body)
+    assert (created.status, created.profile) == (201, None)
+    assert created.resources()["requests"] == body["spec"]["containers"][0]["resources"]["requests"]
+    assert bool(created.warnings) == (name in NOT_SUPPORTED)
 
 
-# Invalid profiles: pods run as they are, and their creators get a warning
-
-BROKEN: Mapping[str, Mapping[str, str]] = {
-    "percent": {"percent": "abc"},
-    "negative percent": {"percent": "-1"},
-    "large percent": {"percent": "101"},
-    "unknown band": {"band": "huge"},
-    "unknown class": {"qosClass": "XX"},
-    "class and band": {"qosClass": "LSR"},
-    "priority class": {"priorityClassName": "other"},
-    "no priority class": {"priorityClassName": ""},
-    "unknown resources": {"resources": "gpu"},
-    "grace period": {"terminationGracePeriodSeconds": "-5"},
-    "label name": {"labels": "a b=c"},
-    "label value": {"labels": "a=b c"},
-    "label without a value": {"labels": "abc"},
-    "own label": {"labels": "equipoise.dev/qos=LS"},
-    "label of another class": {"labels": "koordinator.sh/qosClass=LS"},
-    "label of another band": {"labels": "koordinator.sh/priority-class=koord-prod"},
-    "annotation name": {"annotations": "a b=c"},
-    "long annotations": {"annotations": "a=" + "b" * 70_000},
-    "no values": {},
-}
+@pytest.mark.parametrize("data", [None, {"percent": "abc"}, {"resources": "huge"}, {"qosClass": None}], ids=str)
+async def test_a_profile_that_cannot_be_read_leaves_pods_as_they_are(
+    cluster: Cluster, pods: Namespaces, data: Document | None
+) -> None:
+    """The ConfigMap is missing or invalid: pods are created, with a warning."""
+    before = await cluster.request("GET", OFFLINE)
+    if data is None:
+        await cluster.request("DELETE", OFFLINE)
+    else:
+        async with cluster.api() as api:
+            await api.patch(OFFLINE, {"data": data})
+    created = await pods.until(a_pod(), changed=False)
+    assert created.status == 201
+    assert created.resources()["requests"] == {"cpu": "100m", "memory": "64Mi"}
+    assert any("did not change this pod" in warning for warning in created.warnings)
+    await cluster.apply([{key: before[key] for key in ("apiVersion", "kind", "data")} | {"metadata": METADATA}])
+    await pods.until(a_pod(), changed=True)
 
 
-@pytest.fixture(scope="module")
-async def broken(api: Api, pods: Pods) -> Document:
-    """The ConfigMap of a profile in effect."""
-    profile = read_profile(TEXTS["offline"].replace("offline", "broken"), "broken")
-    documents = profile_manifests([profile], SYSTEM, "v1")
-    await api.apply(documents)
-    await pods.until_changed("broken")
-    return next(document for document in documents if document["kind"] == "ConfigMap")
-
-
-async def replace_data(api: Api, config_map: Document, data: Mapping[str, str]) -> None:
-    path = f"{CONFIG_MAPS}/{config_map['metadata']['name']}"
-    await api.request("PUT", path, config_map | {"data": dict(data)})
-
-
-@pytest.mark.parametrize("fault", BROKEN)
-async def test_pods_of_an_invalid_profile_run_as_they_are(api: Api, pods: Pods, broken: Document, fault: str) -> None:
-    """A warning names the profile and its ConfigMap."""
-    await replace_data(api, broken, broken["data"])
-    await pods.until_changed("broken")
-    await replace_data(api, broken, broken["data"] | BROKEN[fault] if BROKEN[fault] else {})
-    await pods.until_changed("broken", changed=False)
-    warnings: list[str] = []
-    created = await pods.create(a_pod("broken", requests={"cpu": "1"}), warnings)
-
-    assert {"requests": {"cpu": "1"}} == created["spec"]["containers"][0]["resources"]
-    assert 0 == created["spec"]["priority"]
-    assert 1 == len(warnings)
-    assert "profile equipoise-colocation-broken did not change this pod" in warnings[0]
-    assert f"ConfigMap {SYSTEM}/colocation-broken is missing or invalid" in warnings[0]
-
-
-async def test_pods_of_a_profile_without_its_config_map_run_as_they_are(api: Api, pods: Pods, broken: Document) -> None:
-    """With the same warning."""
-    await replace_data(api, broken, broken["data"])
-    await pods.until_changed("broken")
-    await api.request("DELETE", f"{CONFIG_MAPS}/{broken['metadata']['name']}")
-    await pods.until_changed("broken", changed=False)
-    warnings: list[str] = []
-    await pods.create(a_pod("broken"), warnings)
-    await api.apply([broken])
-    await pods.until_changed("broken")
-
-    assert "is missing or invalid" in "".join(warnings)
-
-
-@pytest.mark.parametrize("pod", ["opted out", "DaemonSet"])
-async def test_pods_that_are_not_meant_get_no_warning(pods: Pods, pod: str) -> None:
-    place, fields = UNCHANGED[pod]
-    warnings: list[str] = []
-    await pods.create(a_pod(place, **fields), warnings)
-
-    assert [] == warnings
-
-
-async def test_workloads_outside_the_share_get_no_warning(pods: Pods) -> None:
-    warnings: list[str] = []
-    for uid in ("0-0063", "0-0000"):
-        await pods.create(a_pod("third", owner="Job/a", uid=uid), warnings)
-
-    assert [] == warnings
-
-
-@pytest.mark.parametrize("name", ["equipoise-batch", "equipoise-free"])
-async def test_the_class_of_a_profile_cannot_be_deleted(api: Api, pods: Pods, name: str) -> None:
-    """Every new pod of the profile would be refused. The refusal names the binding to delete first."""
-    path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}?dryRun=All"
-    refusal = ""
-    async with asyncio.timeout(60):
-        while not refusal:
-            try:
-                await api.request("DELETE", path)
-            except ApiError as error:
-                refusal = str(error)
-
-    assert f"delete the MutatingAdmissionPolicyBinding {NAME}-" in refusal
-
-
-async def test_a_class_that_no_profile_gives_can_be_deleted(api: Api, pods: Pods) -> None:
-    document = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "x"}, "value": 1}
-    await api.apply([document])
-    await api.request("DELETE", "/apis/scheduling.k8s.io/v1/priorityclasses/x")
-
-
-# Validation of QoS classes
-
-PRIORITIES = {"none": None, **{band: f"equipoise-{band}" for band in PRIORITY_CLASS_BANDS}}
-
-
-def a_classed_pod(label: str, qos: str, band: str) -> Document:
-    spec = {} if PRIORITIES[band] is None else {"priorityClassName": PRIORITIES[band]}
-    return a_pod("plain", labels={label: qos}, requests={"cpu": "1"}, **spec)
-
-
-@pytest.mark.parametrize("label", [QOS, QOS_LABEL])
-@pytest.mark.parametrize("qos", QOS_CLASSES)
-async def test_class_and_band_go_together_as_in_koordinator(pods: Pods, label: str, qos: Any) -> None:
-    """With our label and with Koordinator's: BE needs mid, batch or free, and LSR needs prod."""
-    refused = {band for band in PRIORITIES if await pods.refusal(a_classed_pod(label, qos, band))}
-    expected = {band for band in PRIORITY_CLASS_BANDS if not allowed(qos, band)}
-
-    assert expected | ({"none"} if qos in ("BE", "LSR") else set()) == refused
-
-
-async def test_the_band_is_read_from_koordinators_label_first(pods: Pods) -> None:
-    labels = {QOS_LABEL: "BE", "koordinator.sh/priority-class": "koord-batch"}
-
-    assert "" == await pods.refusal(a_pod("plain", labels=labels))
-    assert "band prod" in await pods.refusal(
-        a_pod("plain", labels=labels | {"koordinator.sh/priority-class": "koord-prod"})
-    )
-
-
-REFUSED: Mapping[str, tuple[Document, str]] = {
-    "unknown class": ({"labels": {QOS: "XX"}}, "label equipoise.dev/qos: XX is no QoS class: use LSE, LSR, LS, BE"),
-    "class without a band": ({"labels": {QOS: "BE"}}, "QoS class BE does not go with a priority of the band none"),
-    "batch without a class": (
-        {"requests": {"kubernetes.io/batch-cpu": "1"}, "limits": {"kubernetes.io/batch-cpu": "1"}},
-        "need the label equipoise.dev/qos: BE",
+METADATA = {"name": "equipoise-colocation-offline", "namespace": "equipoise-system"}
+BATCH = {"kubernetes.io/batch-cpu": "100"}
+REFUSED: dict[str, tuple[Document, str]] = {
+    "unknown class": (a_pod("plain", labels={"equipoise.dev/qos": "best"}), "must be one of"),
+    "BE without a band": (a_pod("plain", labels={"equipoise.dev/qos": "BE"}), "needs a priority of the bands"),
+    "BE of Koordinator": (a_pod("plain", labels={"koordinator.sh/qosClass": "BE"}), "needs a priority of the bands"),
+    "BE of the band prod": (
+        a_pod("plain", labels={"equipoise.dev/qos": "BE"}, priorityClassName="equipoise-prod"),
+        "needs a priority of the bands",
     ),
-    "fractions": (
-        {"requests": {"kubernetes.io/mid-cpu": "1500m"}, "limits": {"kubernetes.io/mid-cpu": "1500m"}},
+    "LSR without a band": (
+        a_pod("plain", {"cpu": "1"}, labels={"equipoise.dev/qos": "LSR"}), "needs a priority of the band prod",
+    ),
+    "parts of cores": (
+        a_pod("plain", {"cpu": "1500m"}, labels={"equipoise.dev/qos": "LSE"}, priorityClassName="equipoise-prod"),
+        "need whole cores",
+    ),
+    "batch amounts without BE": (a_pod("plain", BATCH, BATCH), "need the label"),
+    "both kinds of requests": (
+        a_pod("plain", BATCH | {"memory": "1Gi"}, BATCH, labels={"equipoise.dev/qos": "BE"},
+              priorityClassName="equipoise-batch"),
+        "either cpu and memory",
+    ),
+    "part of a milli-core": (
+        a_pod("plain", {"kubernetes.io/batch-cpu": "1.5"}, labels={"equipoise.dev/qos": "BE"},
+              priorityClassName="equipoise-batch"),
         "whole numbers",
     ),
-    "fractions of cores": (
-        {"labels": {QOS: "LSE"}, "requests": {"cpu": "1500m"}},
-        "QoS class LSE needs requests of whole",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_contradictions_of_class_band_and_amounts_are_refused(pods: Namespaces, name: str) -> None:
+    body, why = REFUSED[name]
+    created = await pods.create(body)
+    assert created.status == 422
+    assert why in created.pod["message"]
+
+
+ACCEPTED = {
+    "without labels": a_pod("plain"),
+    "LS": a_pod("plain", labels={"equipoise.dev/qos": "LS"}),
+    "an unknown class of Koordinator": a_pod("plain", labels={"koordinator.sh/qosClass": "other"}),
+    "SYSTEM": a_pod("plain", labels={"equipoise.dev/qos": "SYSTEM"}),
+    "batch pod of Koordinator": a_pod(
+        "plain", BATCH, BATCH, labels={"koordinator.sh/qosClass": "BE"}, priorityClassName="equipoise-batch"
     ),
-    "no cores": ({"labels": {QOS_LABEL: "LSE"}}, "QoS class LSE needs requests of whole"),
-}
+    "whole cores": a_pod(
+        "plain", {"cpu": "2"}, labels={"equipoise.dev/qos": "LSR"}, priorityClassName="equipoise-prod"
+    ),
+    "more requested than limited": a_pod(
+        "plain", BATCH, {"kubernetes.io/batch-cpu": "200"}, labels={"equipoise.dev/qos": "BE"},
+        priorityClassName="equipoise-free",
+    ),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("pod", REFUSED)
-async def test_an_invalid_pod_is_refused_with_the_reason(pods: Pods, pod: str) -> None:
-    fields, reason = REFUSED[pod]
-
-    assert reason in await pods.refusal(a_pod("plain", **fields))
-
-
-ACCEPTED: Mapping[str, Document] = {
-    "no labels": {},
-    "unknown class in Koordinator's label": {"labels": {QOS_LABEL: "XX"}},
-    "BE with cpu": {"labels": {QOS_LABEL: "BE"}, "requests": {"cpu": "1"}, "priorityClassName": "equipoise-batch"},
-    "batch": {
-        "labels": {QOS_LABEL: "BE"},
-        "requests": {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"},
-        "limits": {"kubernetes.io/batch-cpu": "1k", "kubernetes.io/batch-memory": "1Gi"},
-        "priorityClassName": "equipoise-batch",
-    },
-}
+@pytest.mark.parametrize("name", ACCEPTED)
+async def test_other_combinations_are_accepted(pods: Namespaces, name: str) -> None:
+    created = await pods.create(ACCEPTED[name])
+    assert created.status == 201, created.pod["message"]
 
 
-@pytest.mark.parametrize("pod", ACCEPTED)
-async def test_pods_of_koordinator_are_accepted(pods: Pods, pod: str) -> None:
-    assert "" == await pods.refusal(a_pod("plain", **ACCEPTED[pod]))
+def older_pod() -> Document:
+    """Contradicts the policy, which did not exist when it was created."""
+    body = a_pod("plain", labels={"equipoise.dev/qos": "BE"})
+    return body | {"metadata": body["metadata"] | {"name": "older"}}
 
 
-async def test_the_class_of_a_pod_cannot_be_changed(api: Api, pods: Pods) -> None:
-    """Other updates of a pod are never refused, also when it was created before the policy."""
-    pod = a_pod("plain", labels={QOS_LABEL: "LS"})
-    await api.request("POST", "/api/v1/namespaces/plain/pods", pod)
-    path = "/api/v1/namespaces/plain/pods/new"
-    for labels in ({QOS_LABEL: "BE"}, {QOS_LABEL: None}, {QOS: "LS"}, {"koordinator.sh/priority": "1"}):
-        with pytest.raises(ApiError, match="cannot be changed"):
-            await api.patch(path, {"metadata": {"labels": labels}})
-
-    await api.patch(path, {"metadata": {"labels": {"team": "a"}}})
+async def test_the_class_of_a_pod_cannot_be_changed(cluster: Cluster, pods: Namespaces) -> None:
+    async with cluster.api() as api:
+        for labels in ({"equipoise.dev/qos": "LSE"}, {"equipoise.dev/qos": None}):
+            with pytest.raises(ApiError, match="cannot be changed"):
+                await api.patch("/api/v1/namespaces/plain/pods/older", {"metadata": {"labels": labels}})
 
 
-# Versions and absent policies (these change the cluster for all profiles, and are last)
-
-
-async def test_pods_run_as_they_are_without_the_policy(api: Api, pods: Pods) -> None:
-    """They get the warning."""
-    await api.request("DELETE", f"{ADMISSION}/mutatingadmissionpolicies/{NAME}")
-    await pods.until_changed("offline", changed=False)
-    warnings: list[str] = []
-    await pods.create(a_pod("offline"), warnings)
-    await api.apply(static())
-    await pods.until_changed("offline")
-
-    assert f"the policy {NAME} is missing" in "".join(warnings)
-
-
-async def test_the_manifests_for_kubernetes_1_34_are_the_same_policies(cluster: Cluster, api: Api, pods: Pods) -> None:
-    path = f"{ADMISSION}/mutatingadmissionpolicies/{NAME}"
-    before = await api.request("GET", path)
-    await api.request("DELETE", path)
-    await pods.until_changed("offline", changed=False)
-    await cluster.apply(yaml.safe_load_all((PROFILES / "policy-v1beta1.yaml").read_text()))
-    await cluster.apply(manifests("v1beta1"))
-    await pods.until_changed("offline")
-
-    assert before["spec"] == (await api.request("GET", path))["spec"]
-    assert (
-        "v1beta1"
-        in (await api.request("GET", f"{ADMISSION}/validatingadmissionpolicies/{GUARD_NAME}"))["spec"]["paramKind"][
-            "apiVersion"
-        ]
-    )
+async def test_a_pod_from_before_the_policy_can_be_updated(cluster: Cluster, pods: Namespaces) -> None:
+    """For example to remove a finalizer."""
+    async with cluster.api() as api:
+        await api.patch("/api/v1/namespaces/plain/pods/older", {"metadata": {"labels": {"other": "label"}}})

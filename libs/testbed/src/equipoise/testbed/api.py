@@ -59,9 +59,8 @@ class Api:
         *,
         token: str | None = None,
         content_type: str = "application/json",
-        warnings: list[str] | None = None,
     ) -> Any:
-        """The decoded response; ApiError for 4xx and 5xx. `warnings` gets those of the API server.
+        """The decoded response; ApiError for 4xx and 5xx.
 
         A GET that the API server asks to repeat later is repeated, as by kubectl: right after a kind was defined,
         lists of it are refused with 429.
@@ -74,8 +73,6 @@ class Api:
                 is_json = response.content_type.endswith("json")
                 decoded = await (response.json(content_type=None) if is_json else response.text())
                 delay = response.headers.get("Retry-After")
-                if warnings is not None:
-                    warnings += response.headers.getall("Warning", [])
             if response.status < 400:
                 return decoded
             if response.status != 429 or delay is None or not repeats_left:

@@ -1,1 +1,1 @@
-"""`equipoise colocation`: manifests that make pods use what others leave idle."""
+"""`equipoise colocation`: manifests of profiles."""

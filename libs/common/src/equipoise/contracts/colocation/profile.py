@@ -1,103 +1,109 @@
-"""A colocation profile: which new pods become pods of a band, and how. It is stored as a ConfigMap."""
+"""A profile of co-location: which pods become pods of a band, and with what."""
 
 import re
-from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
-import msgspec
-from msgspec import Meta
+from msgspec import Meta, field
 
 from equipoise.contracts.colocation.bands import OFFERED_BANDS
-from equipoise.contracts.colocation.classes import ALLOWED_BANDS, QosClass, allowed, priority_class_names
 from equipoise.contracts.configuration.settings import Section
-from equipoise.contracts.load.pod_priority import (
-    PRIORITY_CLASS_LABEL,
-    PRIORITY_CLASSES,
-    QOS,
-    QOS_LABEL,
-    PriorityClass,
-)
+from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
 
-PROFILE = "equipoise.dev/colocation-profile"
-"""Label of a pod that a profile changed: the name of the profile's ConfigMap."""
+PREFIX = "equipoise-colocation"
+"""Of the names of the policies and of their bindings."""
 
-CONFIG_MAP_PREFIX = "colocation-"
+PROFILE_LABEL = "equipoise.dev/colocation-profile"
+"""Label of a pod that a profile changed: the name of the profile."""
 
-MAX_ANNOTATIONS = 65_536
-"""Characters; all annotations of a pod may have 262,144 bytes."""
+OPT_OUT = "equipoise.dev/colocation"
+"""Annotation of a pod; with the value `off` no profile changes it."""
 
-MAX_GRACE = 999_999_999
+QosClass = Literal["BE", "LS", "LSR", "LSE", "SYSTEM"]
+ProfileBand = Literal["prod", "mid", "batch", "free"]
 
-Name = Annotated[
-    str,
-    Meta(
-        pattern=r"^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?\Z",
-        description="a name of at most 40 lower-case letters, digits and -",
-    ),
-]
-Operator = Literal["In", "NotIn", "Exists", "DoesNotExist"]
+SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
+"""Their pods are never changed."""
 
+_BANDS_OF_QOS: dict[QosClass, tuple[ProfileBand, ...]] = {"BE": ("mid", "batch", "free"), "LSR": ("prod",)}
+"""Of the classes that do not go with every band. Source: Koordinator's admission webhook."""
 
-class ProfileRequirement(Section, frozen=True, kw_only=True):
-    """One of a selector's matchExpressions."""
-
-    key: str
-    operator: Operator
-    values: list[str] = msgspec.field(default_factory=list)
-
-
-class ProfileSelector(Section, frozen=True, kw_only=True):
-    """A label selector, as everywhere in Kubernetes."""
-
-    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
-    match_expressions: list[ProfileRequirement] = msgspec.field(default_factory=list)
+_LABEL_KEY = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 
 
 class Profile(Section, frozen=True, kw_only=True):
-    """As written by an operator."""
+    """One profile. Fields that are absent change nothing of a pod."""
 
-    name: Name
-    qos_class: QosClass
-    band: PriorityClass
-    priority_class_name: str | None = None
-    """equipoise-BAND, unless the pods should get Koordinator's koord-BAND."""
+    name: Annotated[str, Meta(pattern="^[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?$")]
+    """Of its ConfigMap and its bindings."""
+
+    namespace_selector: dict[str, Any] = field(default_factory=dict)
+    """Of the namespaces whose new pods it changes: a label selector."""
+
+    object_selector: dict[str, Any] = field(default_factory=dict)
+    """Of these pods; empty: all of them."""
+
+    qos: QosClass = "BE"
+    """Label `equipoise.dev/qos`."""
+
+    band: ProfileBand = "batch"
+    """Sets the PriorityClass `equipoise-<band>`."""
+
+    convert_resources: bool = True
+    """In the bands mid and batch, cpu and memory of every container become amounts of the band."""
 
     percent: Annotated[int, Meta(ge=0, le=100)] = 100
-    """Share of the workloads. Pods without a controller are changed at 100 only."""
+    """Of the workloads, by a hash of their UID: all pods of a workload are changed, or none. Pods without an owner only
+    with 100."""
 
-    resources: Literal["convert", "keep"] | None = None
-    """convert: cpu and memory become amounts of the band. Defaults to convert for mid and batch, else to keep."""
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    termination_grace_period_seconds: Annotated[int, Meta(ge=0)] | None = None
 
-    labels: dict[str, str] = msgspec.field(default_factory=dict)
-    annotations: dict[str, str] = msgspec.field(default_factory=dict)
-    termination_grace_period_seconds: Annotated[int, Meta(ge=0, le=MAX_GRACE)] | None = None
-    namespaces: list[str] = msgspec.field(default_factory=list)
-    namespace_selector: ProfileSelector | None = None
-    object_selector: ProfileSelector | None = None
+    def __post_init__(self) -> None:
+        if not self.namespace_selector.get("matchLabels") and not self.namespace_selector.get("matchExpressions"):
+            raise ValueError("namespaceSelector must have matchLabels or matchExpressions: it selects the namespaces")
+        for name, selector in (
+            ("namespaceSelector", self.namespace_selector),
+            ("objectSelector", self.object_selector),
+        ):
+            if unknown := set(selector) - {"matchLabels", "matchExpressions"}:
+                raise ValueError(f"{name} has the unknown field {sorted(unknown)[0]}")
+        if self.band not in (allowed := _BANDS_OF_QOS.get(self.qos, (self.band,))):
+            raise ValueError(
+                f"the QoS class {self.qos} goes with {' or '.join(allowed)}, not with the band {self.band}"
+            )
+        if self.resources == "batch" and self.qos != "BE":
+            raise ValueError("amounts of the band batch need the QoS class BE, or convertResources: false")
+        for key, value in self.labels.items():
+            if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
+                raise ValueError(f"labels: {key}={value} is not a valid label")
+        for key, value in self.annotations.items():
+            if not _LABEL_KEY.fullmatch(key) or "\n" in value:
+                raise ValueError(f"annotations: {key} is not a valid name, or its value has more than one line")
 
     @property
-    def priority_class(self) -> str:
-        """Its name."""
-        return priority_class_names(self.band)[0] if self.priority_class_name is None else self.priority_class_name
-
-    @property
-    def converts(self) -> bool:
-        """Whether cpu and memory become amounts of the band."""
-        return self.band in OFFERED_BANDS if self.resources is None else self.resources == "convert"
-
-    @property
-    def config_map_name(self) -> str:
-        return CONFIG_MAP_PREFIX + self.name
+    def resources(self) -> Literal["keep", "mid", "batch"]:
+        """What cpu and memory become."""
+        return next((band for band in OFFERED_BANDS if self.convert_resources and band == self.band), "keep")
 
 
-def config_map(profile: Profile, namespace: str) -> dict[str, Any]:
-    """The manifest: what the policy does to pods."""
+def manifests(profile: Profile, version: str, namespace: str) -> list[dict[str, Any]]:
+    """Its ConfigMap, its binding, and a binding of the policy that warns about pods that it did not change.
+
+    `version`: of MutatingAdmissionPolicy. `namespace`: of Equipoise, for the ConfigMap. There is no warning with less
+    than 100 percent, where most pods stay as they are.
+    """
+    found = [_config_map(profile, namespace), _binding(profile, version, namespace)]
+    return [*found, _warning_binding(profile, namespace)] if profile.percent == 100 else found
+
+
+def _config_map(profile: Profile, namespace: str) -> dict[str, Any]:
     data = {
-        "qosClass": profile.qos_class,
-        "band": profile.band,
-        "priorityClassName": profile.priority_class,
+        "qosClass": profile.qos,
+        "resources": profile.resources,
+        "priorityClassName": f"equipoise-{profile.band}",
         "percent": str(profile.percent),
-        "resources": "convert" if profile.converts else "keep",
     }
     if profile.termination_grace_period_seconds is not None:
         data["terminationGracePeriodSeconds"] = str(profile.termination_grace_period_seconds)
@@ -107,111 +113,42 @@ def config_map(profile: Profile, namespace: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": profile.config_map_name, "namespace": namespace},
+        "metadata": {
+            "name": f"{PREFIX}-{profile.name}",
+            "namespace": namespace,
+            "labels": {PROFILE_LABEL: profile.name},
+        },
         "data": data,
     }
 
 
-def stored_document(name: str, data: Mapping[str, str]) -> dict[str, Any]:
-    """The document of the profile in a ConfigMap of this name; values that cannot be read stay as they are."""
-    required = dict.fromkeys(("priorityClassName", "resources"), "")
-    document: dict[str, Any] = {"name": name.removeprefix(CONFIG_MAP_PREFIX), **required, **data}
-    for number in ("percent", "terminationGracePeriodSeconds"):
-        if number in document and _DIGITS.fullmatch(document[number]):
-            document[number] = int(document[number])
-    for lines in ("labels", "annotations"):
-        if lines in document:
-            pairs = [line.strip().partition("=") for line in document[lines].splitlines() if line.strip()]
-            document[lines] = {key: value for key, _, value in pairs}
-    return document
+def _matched(profile: Profile, namespace: str) -> dict[str, Any]:
+    own = {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": [*SYSTEM_NAMESPACES, namespace]}
+    expressions = [*profile.namespace_selector.get("matchExpressions", []), own]
+    return {
+        "namespaceSelector": {**profile.namespace_selector, "matchExpressions": expressions},
+        "objectSelector": profile.object_selector,
+    }
 
 
-_DIGITS = re.compile(r"[0-9]{1,9}")
-
-_NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-_PREFIX = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_KEY = re.compile(rf"({_PREFIX}/)?{_NAME}")
-_VALUE = re.compile(rf"({_NAME})?")
-_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_LONGEST_PREFIX = 253
-
-
-def profile_faults(profile: Profile) -> Iterator[str]:
-    """What the types of the fields do not exclude: the path, the value, and what is allowed."""
-    if not allowed(profile.qos_class, profile.band):
-        yield (
-            f"band: {profile.band} is not allowed with qosClass {profile.qos_class}: "
-            f"use {' or '.join(ALLOWED_BANDS[profile.qos_class])}"
-        )
-    names = priority_class_names(profile.band)
-    if profile.priority_class not in names:
-        fault = f"{profile.priority_class} is not allowed with band {profile.band}: use {' or '.join(names)}"
-        yield f"priorityClassName: {fault}"
-    if profile.converts:
-        if profile.band not in OFFERED_BANDS:
-            bands = " or ".join(OFFERED_BANDS)
-            yield f"resources: convert needs the band {bands}, not {profile.band}: use keep"
-        elif profile.band == "batch" and profile.qos_class != "BE":
-            yield f"resources: convert to batch needs qosClass BE, not {profile.qos_class}: use keep, or another class"
-    yield from _label_faults(profile)
-    yield from _annotation_faults(profile.annotations)
+def _binding(profile: Profile, version: str, namespace: str) -> dict[str, Any]:
+    reference = {"name": f"{PREFIX}-{profile.name}", "namespace": namespace, "parameterNotFoundAction": "Allow"}
+    return {
+        "apiVersion": f"{API_GROUP}/{version}",
+        "kind": f"{POLICY_KIND}Binding",
+        "metadata": {"name": f"{PREFIX}-{profile.name}"},
+        "spec": {"policyName": PREFIX, "paramRef": reference, "matchResources": _matched(profile, namespace)},
+    }
 
 
-def _label_faults(profile: Profile) -> Iterator[str]:
-    for key, value in profile.labels.items():
-        place = f"labels.{key}"
-        if not is_key(key):
-            yield f"{place}: is not the name of a label"
-        elif not _VALUE.fullmatch(value):
-            yield f"{place}: {value!r} is not the value of a label: at most 63 letters, digits, -, _ and ."
-        elif key in (PROFILE, QOS):
-            yield f"{place}: is set by the profile itself: remove it"
-        elif key == QOS_LABEL and value != profile.qos_class:
-            yield f"{place}: {value} is not allowed with qosClass {profile.qos_class}: use {profile.qos_class}"
-        elif key == PRIORITY_CLASS_LABEL and PRIORITY_CLASSES.get(value) != profile.band:
-            yield f"{place}: {value} is not allowed with band {profile.band}: use koord-{profile.band}"
-
-
-def _annotation_faults(annotations: Mapping[str, str]) -> Iterator[str]:
-    for key, value in annotations.items():
-        if not is_key(key):
-            yield f"annotations.{key}: is not the name of an annotation"
-        elif value != value.strip() or len(value.splitlines()) > 1:
-            yield f"annotations.{key}: a value has one line, without spaces around it"
-    if sum(len(key) + len(value) + 2 for key, value in annotations.items()) > MAX_ANNOTATIONS:
-        yield f"annotations: are longer than {MAX_ANNOTATIONS} characters"
-
-
-def is_key(text: str) -> bool:
-    """Whether it is the name of a label or an annotation."""
-    return bool(_KEY.fullmatch(text)) and len(text.rpartition("/")[0]) <= _LONGEST_PREFIX
-
-
-def selection_faults(profile: Profile) -> Iterator[str]:
-    """What is wrong with whom the profile is for."""
-    if not profile.namespaces and profile.namespace_selector is None:
-        yield "namespaces: is missing: list namespaces, or set namespaceSelector"
-    for number, name in enumerate(profile.namespaces):
-        if not _NAMESPACE.fullmatch(name):
-            yield f"namespaces[{number}]: {name!r} is not the name of a namespace"
-    for field, selector in (
-        ("namespaceSelector", profile.namespace_selector),
-        ("objectSelector", profile.object_selector),
-    ):
-        if selector is not None:
-            yield from (f"{field}.{fault}" for fault in _selector_faults(selector))
-
-
-def _selector_faults(selector: ProfileSelector) -> Iterator[str]:
-    for key, value in selector.match_labels.items():
-        if not is_key(key) or not _VALUE.fullmatch(value):
-            yield f"matchLabels.{key}: is not a label and its value"
-    for number, each in enumerate(selector.match_expressions):
-        place = f"matchExpressions[{number}]"
-        if not is_key(each.key):
-            yield f"{place}.key: {each.key!r} is not the name of a label"
-        if bool(each.values) != (each.operator in ("In", "NotIn")):
-            yield f"{place}.values: In and NotIn need some, Exists and DoesNotExist none"
-        for value in each.values:
-            if not _VALUE.fullmatch(value):
-                yield f"{place}.values: {value!r} is not the value of a label"
+def _warning_binding(profile: Profile, namespace: str) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{API_GROUP}/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": f"{PREFIX}-{profile.name}"},
+        "spec": {
+            "policyName": f"{PREFIX}-warning",
+            "validationActions": ["Warn"],
+            "matchResources": _matched(profile, namespace),
+        },
+    }

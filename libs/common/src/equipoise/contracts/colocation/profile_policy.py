@@ -1,368 +1,292 @@
-"""The MutatingAdmissionPolicy that makes new pods those of a band, and the policy that warns where it did not.
+"""The admission policies that apply profiles to new pods, and check pods of the bands. They need no webhook.
 
-Both run in the API server, without a webhook. A profile is a ConfigMap (what to do), and bindings (to which pods). A
-pod that a profile cannot change, or whose profile is invalid, is created as its user wrote it.
+The policies of profiles never refuse a pod: one for which an expression fails is created as its user wrote it.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
-from equipoise.contracts.colocation.bands import OFFERED_BANDS
-from equipoise.contracts.colocation.classes import (
-    ALLOWED_BANDS,
-    PREFIXES,
-    PRIORITY_CLASS_BANDS,
-    QOS_CLASSES,
-    WHOLE_CORES,
-)
-from equipoise.contracts.colocation.profile import MAX_ANNOTATIONS, PROFILE, Profile, ProfileSelector
+from equipoise.contracts.colocation.profile import OPT_OUT, PREFIX, PROFILE_LABEL
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
-from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS, QOS_LABEL
+from equipoise.contracts.load.pod_priority import KOORDINATOR_QOS, PRIORITY_BANDS, QOS, QOS_LABEL
 
-NAME = "equipoise-colocation"
-"""Of the policy; the bindings of a profile append its name."""
+QOS_POLICY = "equipoise-qos"
+WARNING_POLICY = f"{PREFIX}-warning"
 
-CHECK_NAME = "equipoise-colocation-check"
-"""Of the policy that warns."""
+_NEW_PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
 
-GUARD_NAME = "equipoise-colocation-classes"
-"""Of the policy that keeps the PriorityClasses of profiles."""
-
-SWITCH = "equipoise.dev/colocation"
-"""Annotation of a pod; with the value `off`, no profile changes it."""
-
-POLICY_VERSION = "equipoise.dev/policy-version"
-"""Annotation of the policies. A higher number is of a newer release."""
-
-VERSION = 1
-
-PERCENT = "equipoise.dev/colocation-percent"
-PRIORITY_CLASS = "equipoise.dev/colocation-priority-class"
-CONFIG_MAP = "equipoise.dev/colocation-config-map"
-"""Annotations of a binding, which the policies that warn and guard read: they must also work without the ConfigMap."""
-
-PART_OF = {"app.kubernetes.io/part-of": "equipoise-colocation"}
-"""Label of the bindings of profiles."""
-
-VALIDATING = "ValidatingAdmissionPolicy"
-
-_PODS = [{"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}]
-
-
-def one_of(values: tuple[str, ...]) -> str:
-    """A list of texts as CEL."""
-    return "[" + ", ".join(f"'{value}'" for value in values) + "]"
-
-
-def table(qos: str, band: str) -> str:
-    """CEL: whether a class and a band, both expressions, go together."""
-    return "\n&& ".join(f"({qos} != '{name}' || {band} in {one_of(bands)})" for name, bands in ALLOWED_BANDS.items())
-
-
-def whole_cores(spec: str) -> str:
-    """CEL: the containers request whole cores together, and at least one."""
-    milli = (
-        f"{spec}.containers.map(c, c.?resources.?requests[?'cpu'].hasValue()\n"
-        "? int(quantity(string(c.resources.requests['cpu'])).asApproximateFloat() * 1000.0 + 0.5) : 0).sum()"
-    )
-    return f"{milli} > 0\n&& {milli} % 1000 == 0"
-
-
-def _lines(name: str, accessor: str = "params.data") -> str:
-    return f"{accessor}.?{name}.orValue('').split('\\n').map(l, l.trim())"
-
-
-_QOS = "params.data.?qosClass.orValue('')"
-_BAND = "params.data.?band.orValue('')"
-_CLASS = "params.data.?priorityClassName.orValue('')"
-_RESOURCES = "params.data.?resources.orValue('')"
-_KEY = "l.substring(0, l.indexOf('='))"
-_VALUE = "l.substring(l.indexOf('=') + 1)"
-
-
-def _percent(percent: str) -> str:
-    """CEL has no randomness, and a pod has neither name nor uid yet: a workload's uid decides, by its last digits."""
-    return f"""\
-int({percent}) >= 100
-|| object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false)
-   && [3, 2, 1, 0].map(i, '0123456789abcdef'.indexOf(o.uid.charAt(size(o.uid) - 1 - i)) * [1, 16, 256, 4096][i])
-      .sum() % 100 < int({percent}))"""
-
-
-# matchConditions have no variables.
-_POD_CONDITIONS = {
-    "not-opted-out": f"object.metadata.?annotations[?'{SWITCH}'].orValue('') != 'off'",
+_CANDIDATES = {
+    "not-opted-out": f"object.metadata.?annotations[?'{OPT_OUT}'].orValue('') != 'off'",
     "not-static-nor-daemon": """\
 object.metadata.?annotations[?'kubernetes.io/config.mirror'].orValue('') == ''
-&& !object.metadata.?ownerReferences.orValue([]).exists(o, o.kind in ['DaemonSet', 'Node'])""",
+&& !object.metadata.?ownerReferences.orValue([]).exists(owner, owner.kind in ['DaemonSet', 'Node'])""",
 }
+"""Conditions of pods that a profile may change. The binding selects namespaces: `namespaceObject` does not exist in the
+conditions of a mutating policy."""
 
-_VALID = {
-    "valid-class-and-band": f"""\
-{_QOS} in {one_of(QOS_CLASSES)} && {_BAND} in {one_of(PRIORITY_CLASS_BANDS)}
-&& {_CLASS} in {one_of(PREFIXES)}.map(p, p + '-' + {_BAND})
-&& {table(_QOS, _BAND)}""",
-    "valid-resources": f"""\
-{_RESOURCES} == 'keep'
-|| {_RESOURCES} == 'convert' && {_BAND} in {one_of(OFFERED_BANDS)} && ({_BAND} != 'batch' || {_QOS} == 'BE')""",
-    "valid-numbers": """\
-params.data.?percent.orValue('100').matches('^[0-9]{1,3}$') && int(params.data.?percent.orValue('100')) <= 100
-&& params.data.?terminationGracePeriodSeconds.orValue('0').matches('^[0-9]{1,9}$')""",
-    # A pod with an invalid label would be refused.
-    "valid-labels": f"""\
-{_lines("labels")}.all(l, l == '' || l.indexOf('=') > 0
-&& !format.qualifiedName().validate({_KEY}).hasValue() && !format.labelValue().validate({_VALUE}).hasValue()
-&& !({_KEY} in ['{PROFILE}', '{QOS}'])
-&& ({_KEY} != '{QOS_LABEL}' || {_VALUE} == {_QOS})
-&& ({_KEY} != '{PRIORITY_CLASS_LABEL}' || {_VALUE} == 'koord-' + {_BAND}))""",
-    "valid-annotations": f"""\
-size(params.data.?annotations.orValue('')) <= {MAX_ANNOTATIONS}
-&& {_lines("annotations")}.all(l, l == '' || l.indexOf('=') > 0
-&& !format.qualifiedName().validate({_KEY}).hasValue())""",
-}
+_RESOURCES = "params.data.?resources.orValue('keep')"
 
-# Without these the API server, or the QoS policy, would refuse the changed pod.
-_CHANGEABLE = {
+_CONDITIONS = {
+    **_CANDIDATES,
     "no-resources-of-the-pod-as-a-whole": f"!has(object.spec.resources) || {_RESOURCES} == 'keep'",
+    # The API server refuses huge pages without cpu or memory.
     "no-huge-pages": f"""\
 {_RESOURCES} == 'keep' || !(object.spec.containers + object.spec.?initContainers.orValue([]))
-  .exists(c, c.?resources.?limits.orValue({{}}).exists(k, k.startsWith('hugepages-')))""",
-    "no-amounts-of-another-band": f"""\
-!(object.spec.containers + object.spec.?initContainers.orValue([])).exists(c, c.?resources.?requests.orValue({{}})
-  .exists(k, k.startsWith('kubernetes.io/batch-') && {_QOS} != 'BE'
-    || k.matches('^kubernetes.io/(batch|mid)-') && {_RESOURCES} == 'convert'
-       && !k.startsWith('kubernetes.io/' + {_BAND} + '-')))""",
-    "no-other-band-in-a-label": f"""\
-object.metadata.?labels[?'{PRIORITY_CLASS_LABEL}'].orValue('koord-' + {_BAND}) == 'koord-' + {_BAND}""",
-    "whole-cores": f"""\
-!({_QOS} in {one_of(WHOLE_CORES)})
-|| {whole_cores("object.spec")}""",
-    "no-other-profile-has-it": f"""\
-object.metadata.?labels[?'{PROFILE}'].orValue(params.metadata.name) == params.metadata.name""",
+.exists(container, container.?resources.?limits.orValue({{}}).exists(name, name.startsWith('hugepages-')))""",
+    "known-band": f"{_RESOURCES} in ['keep', 'mid', 'batch']",
+    "no-other-profile": (
+        f"'{PREFIX}-' + object.metadata.?labels[?'{PROFILE_LABEL}'].orValue("
+        f"params.metadata.name.substring({len(PREFIX) + 1})) == params.metadata.name"
+    ),
+    # Expressions have no random numbers, and a new pod has neither name nor UID: whole workloads are in or out, by the
+    # last four hexadecimal digits of their UID.
+    "percent": """\
+int(params.data.?percent.orValue('100')) >= 100
+|| object.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false)
+  && [3, 2, 1, 0].map(place, '0123456789abcdef'.indexOf(owner.uid.charAt(size(owner.uid) - 1 - place))
+  * [1, 16, 256, 4096][place]).sum() % 100 < int(params.data.?percent.orValue('100')))""",
 }
+
+
+def _pairs(field: str) -> str:
+    return f"params.data.?{field}.orValue('').split('\\n').map(line, line.trim()).filter(line, line.indexOf('=') > 0)"
+
+
+def _containers(field: str, listed: str) -> str:
+    return f"""\
+lists.range(size({listed})).map(place, {{
+  'path': dyn('/spec/{field}/' + string(place)), 'resources': dyn({listed}[place].?resources.orValue({{}}))}})"""
+
 
 _VARIABLES = {
-    "p": "params.data",
-    "tier": "variables.p.resources == 'convert' ? variables.p.band : 'keep'",
-    "class": "variables.p.priorityClassName",
-    "grace": "variables.p.?terminationGracePeriodSeconds.orValue('')",
-    "labels": f"{_lines('labels', 'variables.p')}.filter(l, l.indexOf('=') > 0)",
-    "annotations": f"{_lines('annotations', 'variables.p')}.filter(l, l.indexOf('=') > 0)",
-    "containers": """\
-variables.tier == 'keep' ? [] :
-lists.range(size(object.spec.containers)).map(i, {
-  'path': dyn('/spec/containers/' + string(i)),
-  'resources': dyn(object.spec.containers[i].?resources.orValue({}))})
-+ lists.range(size(object.spec.?initContainers.orValue([]))).map(i, {
-  'path': dyn('/spec/initContainers/' + string(i)),
-  'resources': dyn(object.spec.initContainers[i].?resources.orValue({}))})""",
-    # Every requests or limits that has cpu or memory.
-    "lists": """\
-variables.containers.map(b, ['requests', 'limits']
-  .filter(l, l in b.resources && b.resources[l].exists(k, k in ['cpu', 'memory']))
-  .map(l, {'path': dyn(string(b.path) + '/resources/' + l), 'was': dyn(b.resources[l])})).flatten()""",
+    "resources": _RESOURCES,
+    "priorityClass": "params.data.?priorityClassName.orValue('')",
+    "gracePeriod": "params.data.?terminationGracePeriodSeconds.orValue('')",
+    "labels": _pairs("labels"),
+    "annotations": _pairs("annotations"),
+    "containers": f"""\
+variables.resources == 'keep' ? [] :
+{_containers("containers", "object.spec.containers")}
++ {_containers("initContainers", "object.spec.?initContainers.orValue([])")}""",
+    # Every `requests` and `limits` that has cpu or memory.
+    "amounts": """\
+variables.containers.map(container, ['requests', 'limits']
+  .filter(kind, kind in container.resources && container.resources[kind].exists(name, name in ['cpu', 'memory']))
+  .map(kind, {'path': dyn(string(container.path) + '/resources/' + kind), 'before': dyn(container.resources[kind])}))
+  .flatten()""",
 }
 
+
+def _add(path: str, value: str) -> str:
+    return f"JSONPatch{{op: 'add', path: {path}, value: {value}}}"
+
+
+def _missing(field: str) -> str:
+    added = _add(f"'/metadata/{field}'", "{}")
+    return f"(has(object.metadata.{field}) ? [] : [{added}])"
+
+
+def _label(key: str, value: str) -> str:
+    return _add(f"'/metadata/labels/' + jsonpatch.escapeKey('{key}')", value)
+
+
+def _added(field: str) -> str:
+    key, value = "line.substring(0, line.indexOf('='))", "line.substring(line.indexOf('=') + 1)"
+    added = _add(f"'/metadata/{field}/' + jsonpatch.escapeKey({key})", value)
+    return f"variables.{field}.map(line, {added})"
+
+
+_AMOUNT = """\
+name == 'memory' && quantity(string(amount.before[name])).isInteger()
+? string(quantity(string(amount.before[name])).asInteger())
+: string(int(quantity(string(amount.before[name])).asApproximateFloat() * (name == 'cpu' ? 1000.0 : 1.0) + 0.999999))"""
+"""Milli-cores and bytes, rounded up. Fractions of a byte are no integer."""
+
+_BAND_NAME = "'kubernetes.io/' + variables.resources + '-' + name"
+
+_PROFILE_NAME = f"params.metadata.name.substring({len(PREFIX) + 1})"
+_GRACE_PERIOD = _add("'/spec/terminationGracePeriodSeconds'", "int(variables.gracePeriod)")
+_PRIORITY_CLASS = _add("'/spec/priorityClassName'", "variables.priorityClass")
+_BAND_AMOUNT = _add(f"string(amount.path) + '/' + jsonpatch.escapeKey({_BAND_NAME})", _AMOUNT)
+
 _PATCHES = (
-    "(has(object.metadata.labels) ? [] : [JSONPatch{op: 'add', path: '/metadata/labels', value: {}}])",
-    "(has(object.metadata.annotations) ? [] : [JSONPatch{op: 'add', path: '/metadata/annotations', value: {}}])",
+    _missing("labels"),
+    _missing("annotations"),
+    f"[{_label(PROFILE_LABEL, _PROFILE_NAME)},\n {_label(QOS, 'params.data.qosClass')}]",
+    _added("labels"),
+    _added("annotations"),
+    f"(variables.gracePeriod == '' ? [] : [{_GRACE_PERIOD}])",
+    # The plugin Priority ran before this policy, and runs once more after it: what it computed must be gone, but only
+    # once, or the pod would be stored without a priority.
     f"""\
-[JSONPatch{{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('{PROFILE}'), value: params.metadata.name}},
-   JSONPatch{{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('{QOS}'), value: variables.p.qosClass}}]""",
-    *(
-        f"""\
-variables.{field}.map(l,
-  JSONPatch{{op: 'add', path: '/metadata/{field}/' + jsonpatch.escapeKey({_KEY}), value: {_VALUE}}})"""
-        for field in ("labels", "annotations")
-    ),
-    """\
-(variables.grace == '' ? [] :
-   [JSONPatch{op: 'add', path: '/spec/terminationGracePeriodSeconds', value: int(variables.grace)}])""",
-    # What Priority computed is given back once: Priority runs again afterwards, and the policy then finds its class.
-    """\
-(object.spec.?priorityClassName.orValue('') == variables.class ? [] :
-   [JSONPatch{op: 'add', path: '/spec/priorityClassName', value: variables.class}]
-   + (has(object.spec.priority) ? [JSONPatch{op: 'remove', path: '/spec/priority'}] : [])
-   + (has(object.spec.preemptionPolicy) ? [JSONPatch{op: 'remove', path: '/spec/preemptionPolicy'}] : []))""",
-    # cpu in milli-cores, memory in bytes, both rounded up. asInteger() fails on 1500m, and on 1.5Gi.
-    """\
-variables.lists.map(l,
-  (['cpu', 'memory'].filter(k, k in l.was && !(('kubernetes.io/' + variables.tier + '-' + k) in l.was)).map(k,
-     JSONPatch{op: 'add', path: string(l.path) + '/kubernetes.io~1' + variables.tier + '-' + k,
-       value: k == 'memory' && quantity(string(l.was[k])).isInteger() ? string(quantity(string(l.was[k])).asInteger())
-         : string(int(quantity(string(l.was[k])).asApproximateFloat() * (k == 'cpu' ? 1000.0 : 1.0) + 0.999999))}))
-  + (['cpu', 'memory'].filter(k, k in l.was).map(k, JSONPatch{op: 'remove', path: string(l.path) + '/' + k})))
-.flatten()""",
+(variables.priorityClass == '' || object.spec.?priorityClassName.orValue('') == variables.priorityClass ? [] :
+  [{_PRIORITY_CLASS}]
+  + (has(object.spec.priority) ? [JSONPatch{{op: 'remove', path: '/spec/priority'}}] : [])
+  + (has(object.spec.preemptionPolicy) ? [JSONPatch{{op: 'remove', path: '/spec/preemptionPolicy'}}] : []))""",
+    f"""\
+variables.amounts.map(amount,
+  (['cpu', 'memory'].filter(name, name in amount.before && !(({_BAND_NAME}) in amount.before)).map(name,
+    {_BAND_AMOUNT}))
+  + (['cpu', 'memory'].filter(name, name in amount.before).map(name,
+    JSONPatch{{op: 'remove', path: string(amount.path) + '/' + name}}))).flatten()""",
 )
 
 
-def policy(version: str) -> dict[str, Any]:
-    """The manifest for the API servers that serve this version (of `mutating_policy.API_VERSIONS`)."""
-    conditions = _POD_CONDITIONS | _VALID | _CHANGEABLE | {"percent": _percent("params.data.?percent.orValue('100')")}
+def profile_policy(version: str) -> dict[str, Any]:
+    """The manifest for API servers that serve this version of MutatingAdmissionPolicy."""
     return {
         "apiVersion": f"{API_GROUP}/{version}",
         "kind": POLICY_KIND,
-        "metadata": metadata(NAME),
+        "metadata": {"name": PREFIX},
         "spec": {
-            # With an error here, a pod is created as it is: Fail would stop every pod of the profile's namespaces.
             "failurePolicy": "Ignore",
             # LimitRanger adds its defaults again after the policy.
             "reinvocationPolicy": "IfNeeded",
             "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
-            "matchConstraints": {"resourceRules": _PODS},
-            "matchConditions": named(conditions),
-            "variables": named(_VARIABLES),
-            # One, so that a pod is changed as a whole or not at all.
+            "matchConstraints": {"resourceRules": [_NEW_PODS]},
+            "matchConditions": _named(_CONDITIONS),
+            "variables": _named(_VARIABLES),
+            # One mutation, so that a pod is changed as a whole or not at all.
             "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "\n+ ".join(_PATCHES)}}],
         },
     }
 
 
-def check_policy(version: str) -> dict[str, Any]:
-    """The manifest of the policy that warns. Its parameter is the binding: it must work without the ConfigMap."""
-    percent = f"params.metadata.annotations['{PERCENT}']"
+def warning_policy() -> dict[str, Any]:
+    """Warns about a pod that its profile should have changed, and did not: the ConfigMap may be missing or invalid."""
     return {
         "apiVersion": f"{API_GROUP}/v1",
-        "kind": VALIDATING,
-        "metadata": metadata(CHECK_NAME),
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": WARNING_POLICY},
         "spec": {
             "failurePolicy": "Ignore",
-            "paramKind": {"apiVersion": f"{API_GROUP}/{version}", "kind": f"{POLICY_KIND}Binding"},
-            "matchConstraints": {"resourceRules": _PODS},
-            "matchConditions": named(_POD_CONDITIONS | {"percent": _percent(percent)}),
+            "matchConstraints": {"resourceRules": [_NEW_PODS]},
+            "matchConditions": _named(_CANDIDATES),
             "validations": [
                 {
-                    "expression": f"'{PROFILE}' in object.metadata.?labels.orValue({{}})",
-                    "messageExpression": f"""\
-'profile ' + params.metadata.name + ' did not change this pod: ConfigMap '
-+ params.metadata.annotations['{CONFIG_MAP}'] + ' is missing or invalid, the policy {NAME} is missing, '
-+ 'or the pod has huge pages, pod-level resources, or a class or amounts of another band. Run: equipoise doctor'""",
+                    "expression": f"'{PROFILE_LABEL}' in object.metadata.?labels.orValue({{}})",
+                    "message": (
+                        "the co-location profile of this namespace did not change this pod, which is scheduled as an "
+                        "ordinary one: it has huge pages or resources of the pod as a whole, or the policy "
+                        f"{PREFIX} or the ConfigMap of the profile is missing or invalid"
+                    ),
                 }
             ],
         },
     }
 
 
-def guard(version: str) -> list[dict[str, Any]]:
-    """The manifests of the policy that keeps the PriorityClasses of profiles, and its binding.
+_CLASSES = ", ".join(f"'{name}'" for name in KOORDINATOR_QOS)
+_BAND_REQUESTS = "(name.startsWith('kubernetes.io/batch-') || name.startsWith('kubernetes.io/mid-'))"
+_PRIORITY = "object.spec.?priority.orValue(0)"
 
-    A pod whose class does not exist is refused: the class must not be deleted before the profile.
-    """
+
+def _labeled_qos(pod: str) -> str:
+    """The known value of our label, else of Koordinator's, else ''."""
+    labels = ", ".join(f"{pod}.metadata.?labels[?'{label}'].orValue('')" for label in (QOS, QOS_LABEL))
+    return f"([{labels}].filter(name, name in [{_CLASSES}]) + [''])[0]"
+
+
+_QOS_VARIABLES = {
+    "qos": _labeled_qos("object"),
+    "band": "\n".join(
+        f"{_PRIORITY} >= {low} && {_PRIORITY} <= {high} ? '{band}' :" for low, high, band in PRIORITY_BANDS
+    )
+    + " 'none'",
+    "requests": """\
+(object.spec.containers + object.spec.?initContainers.orValue([]))
+.map(container, container.?resources.?requests.orValue({}))""",
+}
+
+_QOS_RULES = (
+    (
+        f"object.metadata.?labels[?'{QOS}'].orValue('') in ['', {_CLASSES}]",
+        f"'{QOS} must be one of {', '.join(KOORDINATOR_QOS)}, and is ' + object.metadata.labels['{QOS}']",
+    ),
+    (
+        "variables.qos != 'BE' || variables.band in ['mid', 'batch', 'free']",
+        "'the QoS class BE needs a priority of the bands mid, batch or free, and has one of: ' + variables.band",
+    ),
+    (
+        "variables.qos != 'LSR' || variables.band == 'prod'",
+        "'the QoS class LSR needs a priority of the band prod, and has one of: ' + variables.band",
+    ),
+    (
+        "variables.qos == 'BE'\n"
+        "|| !variables.requests.exists(each, each.exists(name, name.startsWith('kubernetes.io/batch-')))",
+        f"'kubernetes.io/batch-cpu and batch-memory need the label {QOS}=BE'",
+    ),
+    (
+        f"variables.requests.all(each, !each.exists(name, {_BAND_REQUESTS}) || !('cpu' in each || 'memory' in each))",
+        "'a container requests either cpu and memory, or amounts of a band'",
+    ),
+    (
+        f"variables.requests.all(each, each.all(name, !{_BAND_REQUESTS} || quantity(string(each[name])).isInteger()))",
+        "'amounts of a band are whole numbers: milli-cores and bytes'",
+    ),
+    (
+        "!(variables.qos in ['LSR', 'LSE'])\n"
+        "|| variables.requests.all(each, 'cpu' in each && quantity(string(each['cpu'])).isInteger())",
+        "'the QoS classes LSR and LSE need whole cores'",
+    ),
+)
+"""Of new pods: a pod from before the policy must still be updated, for example to remove a finalizer."""
+
+_IMMUTABLE = (
+    f"oldObject == null || variables.qos == {_labeled_qos('oldObject')}",
+    f"'the QoS class of a pod ({QOS}, {QOS_LABEL}) cannot be changed'",
+)
+
+
+def qos_policy() -> dict[str, Any]:
+    """Refuses pods whose QoS class, band and amounts contradict each other: only such as use one of these at all."""
+    labels = f"['{QOS}', '{QOS_LABEL}'].exists(label, label in"
+    selected = f"""\
+{labels} object.metadata.?labels.orValue({{}}))
+|| (oldObject != null && {labels} oldObject.metadata.?labels.orValue({{}})))
+|| object.spec.containers.exists(container,
+  container.?resources.?requests.orValue({{}}).exists(name, {_BAND_REQUESTS}))"""
+    return {
+        "apiVersion": f"{API_GROUP}/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": QOS_POLICY},
+        "spec": {
+            "failurePolicy": "Ignore",
+            "matchConstraints": {"resourceRules": [{**_NEW_PODS, "operations": ["CREATE", "UPDATE"]}]},
+            "matchConditions": [{"name": "uses-a-qos-class-or-a-band", "expression": selected}],
+            "variables": _named(_QOS_VARIABLES),
+            "validations": [
+                {"expression": rule, "messageExpression": message}
+                for rule, message in (_IMMUTABLE, *((f"oldObject != null || ({new})", why) for new, why in _QOS_RULES))
+            ],
+        },
+    }
+
+
+def qos_binding() -> dict[str, Any]:
+    """The manifest; for all namespaces."""
+    return {
+        "apiVersion": f"{API_GROUP}/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": QOS_POLICY},
+        "spec": {"policyName": QOS_POLICY, "validationActions": ["Deny"]},
+    }
+
+
+def priority_classes() -> list[dict[str, Any]]:
+    """One for each band, with the values of Koordinator's. Only the band prod preempts."""
+    values = {"prod": 9000, "mid": 7000, "batch": 5000, "free": 3000}
     return [
         {
-            "apiVersion": f"{API_GROUP}/v1",
-            "kind": VALIDATING,
-            "metadata": metadata(GUARD_NAME),
-            "spec": {
-                "failurePolicy": "Ignore",
-                "paramKind": {"apiVersion": f"{API_GROUP}/{version}", "kind": f"{POLICY_KIND}Binding"},
-                "matchConstraints": {
-                    "resourceRules": [
-                        {
-                            "apiGroups": ["scheduling.k8s.io"],
-                            "apiVersions": ["v1"],
-                            "operations": ["DELETE"],
-                            "resources": ["priorityclasses"],
-                        }
-                    ]
-                },
-                "validations": [
-                    {
-                        "expression": (
-                            f"params.metadata.?annotations[?'{PRIORITY_CLASS}'].orValue('') != oldObject.metadata.name"
-                        ),
-                        "messageExpression": (
-                            "'new pods would be refused: delete the MutatingAdmissionPolicyBinding ' + "
-                            "params.metadata.name + ', which gives them this class, first'"
-                        ),
-                    }
-                ],
-            },
-        },
-        {
-            "apiVersion": f"{API_GROUP}/v1",
-            "kind": f"{VALIDATING}Binding",
-            "metadata": {"name": GUARD_NAME},
-            "spec": {
-                "policyName": GUARD_NAME,
-                "validationActions": ["Deny"],
-                "paramRef": {"selector": {"matchLabels": PART_OF}, "parameterNotFoundAction": "Allow"},
-            },
-        },
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": f"equipoise-{band}"},
+            "value": value,
+            "preemptionPolicy": "PreemptLowerPriority" if band == "prod" else "Never",
+            "description": f"Pods of the band {band} of co-location.",
+        }
+        for band, value in values.items()
     ]
 
 
-def bindings(profile: Profile, namespace: str, version: str) -> list[dict[str, Any]]:
-    """The manifests of a profile's bindings: to the policy, and to the one that warns.
-
-    `namespace`: of the ConfigMap.
-    """
-    name = f"{NAME}-{profile.name}"
-    selection = _selection(profile, namespace)
-    return [
-        {
-            "apiVersion": f"{API_GROUP}/{version}",
-            "kind": f"{POLICY_KIND}Binding",
-            "metadata": {
-                "name": name,
-                "labels": dict(PART_OF),
-                "annotations": {
-                    PERCENT: str(profile.percent),
-                    PRIORITY_CLASS: profile.priority_class,
-                    CONFIG_MAP: f"{namespace}/{profile.config_map_name}",
-                },
-            },
-            "spec": {
-                "policyName": NAME,
-                "paramRef": {
-                    "name": profile.config_map_name,
-                    "namespace": namespace,
-                    "parameterNotFoundAction": "Allow",
-                },
-                "matchResources": selection,
-            },
-        },
-        {
-            "apiVersion": f"{API_GROUP}/v1",
-            "kind": f"{VALIDATING}Binding",
-            "metadata": {"name": name},
-            "spec": {
-                "policyName": CHECK_NAME,
-                "validationActions": ["Warn"],
-                "paramRef": {"name": name, "parameterNotFoundAction": "Allow"},
-                "matchResources": selection,
-            },
-        },
-    ]
-
-
-def _selection(profile: Profile, namespace: str) -> dict[str, Any]:
-    """Never the system's namespace nor Equipoise's."""
-    name = "kubernetes.io/metadata.name"
-    namespaces = _selector(profile.namespace_selector)
-    namespaces["matchExpressions"].append({"key": name, "operator": "NotIn", "values": ["kube-system", namespace]})
-    if profile.namespaces:
-        namespaces["matchExpressions"].append({"key": name, "operator": "In", "values": list(profile.namespaces)})
-    found: dict[str, Any] = {"namespaceSelector": namespaces}
-    if profile.object_selector is not None:
-        found["objectSelector"] = _selector(profile.object_selector)
-    return found
-
-
-def _selector(selector: ProfileSelector | None) -> dict[str, Any]:
-    if selector is None:
-        return {"matchExpressions": []}
-    expressions = [
-        {"key": each.key, "operator": each.operator} | ({"values": list(each.values)} if each.values else {})
-        for each in selector.match_expressions
-    ]
-    labels = {"matchLabels": dict(selector.match_labels)} if selector.match_labels else {}
-    return {**labels, "matchExpressions": expressions}
-
-
-def metadata(name: str) -> dict[str, Any]:
-    return {"name": name, "annotations": {POLICY_VERSION: str(VERSION)}}
-
-
-def named(expressions: Mapping[str, str]) -> list[dict[str, str]]:
+def _named(expressions: dict[str, str]) -> list[dict[str, str]]:
     return [{"name": name, "expression": text} for name, text in expressions.items()]

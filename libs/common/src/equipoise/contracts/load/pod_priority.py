@@ -30,7 +30,7 @@ PRIORITY_BANDS: tuple[tuple[int, int, PriorityClass], ...] = (
     (5_000, 5_999, "batch"),
     (3_000, 3_999, "free"),
 )
-"""Lowest and highest priority of each class."""
+"""Lowest and highest priority of each."""
 
 
 def is_batch_work(priority_class: PriorityClass, priority: int, *, reclaimed: bool) -> bool:
