@@ -8,12 +8,19 @@ from msgspec import Meta, field
 from equipoise.contracts.colocation.bands import OFFERED_BANDS
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
+from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS
 
 PREFIX = "equipoise-colocation"
 """Of the names of the policies and of their bindings."""
 
 PROFILE_LABEL = "equipoise.dev/colocation-profile"
 """Label of a pod that a profile changed: the name of the profile."""
+
+WARNING_POLICY = f"{PREFIX}-warning"
+
+PERCENT = "equipoise.dev/colocation-percent"
+PRIORITY_CLASS = "equipoise.dev/colocation-priority-class"
+"""Annotations of a profile's binding, for policies that must also work without the ConfigMap."""
 
 OPT_OUT = "equipoise.dev/colocation"
 """Annotation of a pod; with the value `off` no profile changes it."""
@@ -58,7 +65,7 @@ class Profile(Section, frozen=True, kw_only=True):
 
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
-    termination_grace_period_seconds: Annotated[int, Meta(ge=0)] | None = None
+    termination_grace_period_seconds: Annotated[int, Meta(ge=0, le=999_999_999)] | None = None
 
     def __post_init__(self) -> None:
         if not self.namespace_selector.get("matchLabels") and not self.namespace_selector.get("matchExpressions"):
@@ -78,6 +85,10 @@ class Profile(Section, frozen=True, kw_only=True):
         for key, value in self.labels.items():
             if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
                 raise ValueError(f"labels: {key}={value} is not a valid label")
+            if key in (PROFILE_LABEL, QOS):
+                raise ValueError(f"labels: {key} is set by the profile itself")
+            if key == PRIORITY_CLASS_LABEL and value != f"koord-{self.band}":
+                raise ValueError(f"labels: {key} must be koord-{self.band} in the band {self.band}")
         for key, value in self.annotations.items():
             if not _LABEL_KEY.fullmatch(key) or "\n" in value:
                 raise ValueError(f"annotations: {key} is not a valid name, or its value has more than one line")
@@ -91,11 +102,13 @@ class Profile(Section, frozen=True, kw_only=True):
 def manifests(profile: Profile, version: str, namespace: str) -> list[dict[str, Any]]:
     """Its ConfigMap, its binding, and a binding of the policy that warns about pods that it did not change.
 
-    `version`: of MutatingAdmissionPolicy. `namespace`: of Equipoise, for the ConfigMap. There is no warning with less
-    than 100 percent, where most pods stay as they are.
+    `version`: of MutatingAdmissionPolicy. `namespace`: of Equipoise, for the ConfigMap.
     """
-    found = [_config_map(profile, namespace), _binding(profile, version, namespace)]
-    return [*found, _warning_binding(profile, namespace)] if profile.percent == 100 else found
+    return [
+        _config_map(profile, namespace),
+        _binding(profile, version, namespace),
+        _warning_binding(profile, namespace),
+    ]
 
 
 def _config_map(profile: Profile, namespace: str) -> dict[str, Any]:
@@ -136,7 +149,11 @@ def _binding(profile: Profile, version: str, namespace: str) -> dict[str, Any]:
     return {
         "apiVersion": f"{API_GROUP}/{version}",
         "kind": f"{POLICY_KIND}Binding",
-        "metadata": {"name": f"{PREFIX}-{profile.name}"},
+        "metadata": {
+            "name": f"{PREFIX}-{profile.name}",
+            "labels": {PROFILE_LABEL: profile.name},
+            "annotations": {PERCENT: str(profile.percent), PRIORITY_CLASS: f"equipoise-{profile.band}"},
+        },
         "spec": {"policyName": PREFIX, "paramRef": reference, "matchResources": _matched(profile, namespace)},
     }
 
@@ -147,8 +164,9 @@ def _warning_binding(profile: Profile, namespace: str) -> dict[str, Any]:
         "kind": "ValidatingAdmissionPolicyBinding",
         "metadata": {"name": f"{PREFIX}-{profile.name}"},
         "spec": {
-            "policyName": f"{PREFIX}-warning",
+            "policyName": WARNING_POLICY,
             "validationActions": ["Warn"],
+            "paramRef": {"name": f"{PREFIX}-{profile.name}", "parameterNotFoundAction": "Allow"},
             "matchResources": _matched(profile, namespace),
         },
     }
