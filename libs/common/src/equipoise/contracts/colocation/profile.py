@@ -1,7 +1,8 @@
 """A profile of co-location: which pods become pods of a band, and with what."""
 
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, cast, get_args
 
 from msgspec import Meta, field
 
@@ -27,6 +28,9 @@ OPT_OUT = "equipoise.dev/colocation"
 
 QosClass = Literal["BE", "LS", "LSR", "LSE", "SYSTEM"]
 ProfileBand = Literal["prod", "mid", "batch", "free"]
+
+MAX_ANNOTATIONS = 65_536
+"""Characters; all annotations of a pod may have 262,144 bytes."""
 
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
 """Their pods are never changed."""
@@ -97,6 +101,43 @@ class Profile(Section, frozen=True, kw_only=True):
     def resources(self) -> Literal["keep", "mid", "batch"]:
         """What cpu and memory become."""
         return next((band for band in OFFERED_BANDS if self.convert_resources and band == self.band), "keep")
+
+
+def stored_profile_faults(data: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with the data of a ConfigMap: with any fault, the policy changes no pod."""
+    qos, priority_class = data.get("qosClass", ""), data.get("priorityClassName", "")
+    prefix, _, band = priority_class.partition("-")
+    if qos not in get_args(QosClass):
+        yield f"qosClass: {qos!r} is not one of {', '.join(get_args(QosClass))}"
+    if prefix not in ("equipoise", "koord") or band not in get_args(ProfileBand):
+        yield f"priorityClassName: {priority_class!r} is not equipoise-BAND with {' or '.join(get_args(ProfileBand))}"
+    elif band not in (allowed := _BANDS_OF_QOS.get(cast(QosClass, qos), (band,))):
+        yield f"priorityClassName: {qos} goes with {' or '.join(allowed)}, not with the band {band}"
+    resources = data.get("resources", "keep")
+    if resources not in ("keep", *OFFERED_BANDS) or resources not in ("keep", band):
+        yield f"resources: {resources!r} is not keep or, in the bands {' and '.join(OFFERED_BANDS)}, the band"
+    elif resources == "batch" and qos != "BE":
+        yield f"resources: batch needs qosClass BE, not {qos}"
+    if not _PERCENT.fullmatch(percent := data.get("percent", "100")):
+        yield f"percent: {percent!r} is not a whole number from 0 to 100"
+    if not _SECONDS.fullmatch(seconds := data.get("terminationGracePeriodSeconds", "0")):
+        yield f"terminationGracePeriodSeconds: {seconds!r} is not a whole number of seconds"
+    for field_name, pattern in (("labels", _LABEL_VALUE), ("annotations", _ANY)):
+        for line in filter(None, map(str.strip, data.get(field_name, "").split("\n"))):
+            key, equals, value = line.partition("=")
+            if not equals or not _LABEL_KEY.fullmatch(key) or not pattern.fullmatch(value):
+                yield f"{field_name}: {line[:80]!r} is not a valid key=value"
+            elif field_name == "labels" and key in (PROFILE_LABEL, QOS):
+                yield f"labels: {key} is set by the profile itself"
+            elif field_name == "labels" and key == PRIORITY_CLASS_LABEL and value != f"koord-{band}":
+                yield f"labels: {key} must be koord-{band}"
+    if len(data.get("annotations", "")) > MAX_ANNOTATIONS:
+        yield f"annotations: are longer than {MAX_ANNOTATIONS} characters"
+
+
+_PERCENT = re.compile(r"100|[0-9]{1,2}")
+_SECONDS = re.compile(r"[0-9]{1,9}")
+_ANY = re.compile(r".*", re.DOTALL)
 
 
 def manifests(profile: Profile, version: str, namespace: str) -> list[dict[str, Any]]:

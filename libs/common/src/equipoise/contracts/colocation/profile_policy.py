@@ -6,6 +6,7 @@ The policies of profiles never refuse a pod: one for which an expression fails i
 from typing import Any
 
 from equipoise.contracts.colocation.profile import (
+    MAX_ANNOTATIONS,
     OPT_OUT,
     PERCENT,
     PREFIX,
@@ -47,9 +48,6 @@ _QOS = "params.data.?qosClass.orValue('')"
 _CLASS = "params.data.?priorityClassName.orValue('')"
 _BAND = f"{_CLASS}.replace('equipoise-', '').replace('koord-', '')"
 _KEY, _VALUE = "line.substring(0, line.indexOf('='))", "line.substring(line.indexOf('=') + 1)"
-
-MAX_ANNOTATIONS = 65_536
-"""Characters; all annotations of a pod may have 262,144 bytes."""
 
 
 def _lines(field: str) -> str:
