@@ -33,8 +33,12 @@ def test_a_profile_never_selects_the_namespaces_of_the_system() -> None:
         assert {"kube-system", "equipoise-system"} <= set(rule["values"])
 
 
-def test_a_part_of_the_workloads_gets_no_warnings() -> None:
-    assert [each["kind"] for each in documents(", percent: 99")] == ["ConfigMap", "MutatingAdmissionPolicyBinding"]
+def test_a_binding_names_the_share_and_the_class_of_its_profile() -> None:
+    """For the policies that warn, and that keep the class: they work without the ConfigMap."""
+    assert documents(", percent: 99, band: free")[1]["metadata"]["annotations"] == {
+        "equipoise.dev/colocation-percent": "99",
+        "equipoise.dev/colocation-priority-class": "equipoise-free",
+    }
 
 
 @pytest.mark.parametrize(
@@ -49,6 +53,11 @@ def test_a_part_of_the_workloads_gets_no_warnings() -> None:
         (f"profiles: [{{name: a, {SELECTED}, qos: best}}]", "expected BE"),
         (f"profiles: [{{name: a, {SELECTED}, percent: 101}}]", "profiles[0].percent"),
         (f"profiles: [{{name: a, {SELECTED}, labels: {{'a b': c}}}}]", "not a valid label"),
+        (f"profiles: [{{name: a, {SELECTED}, labels: {{equipoise.dev/qos: LS}}}}]", "is set by the profile itself"),
+        (
+            f"profiles: [{{name: a, {SELECTED}, labels: {{koordinator.sh/priority-class: koord-prod}}}}]",
+            "must be koord-batch in the band batch",
+        ),
         (f'profiles: [{{name: a, {SELECTED}, annotations: {{a: "b\\nc"}}}}]', "more than one line"),
         (f"profiles: [{{name: a, {SELECTED}, bands: mid}}]", "did you mean band"),
         (f"profiles: [{{name: a, {SELECTED}}}, {{name: a, {SELECTED}}}]", "different names"),

@@ -158,6 +158,7 @@ async def test_a_pod_becomes_a_batch_pod(pods: Namespaces) -> None:
         ("cpu", "2500000u", "2500"), ("cpu", "1.0001", "1001"), ("cpu", "0.29", "290"), ("cpu", "4.35", "4350"),
         ("cpu", "3k", "3M"), ("memory", "1G", "1G"), ("memory", "1.5Gi", "1610612736"), ("memory", "0.5Mi", "524288"),
         ("memory", "129e6", "129M"), ("memory", "1Ti", "1099511627776"), ("memory", "1m", "1"),
+        ("memory", "7Ei", "8070450532247928832"),
     ],
 )  # fmt: skip
 async def test_amounts_are_whole_and_rounded_up(pods: Namespaces, name: str, quantity: str, expected: str) -> None:
@@ -218,16 +219,30 @@ async def test_a_percentage_selects_whole_workloads(pods: Namespaces) -> None:
     assert (created.profile, created.warnings) == (None, [])
 
 
+async def test_a_workload_of_the_share_that_is_not_changed_gives_a_warning(pods: Namespaces) -> None:
+    """And one outside of it does not."""
+    whole = {"resources": {"requests": {"cpu": "1"}}}
+    for digits, warned in (("0000", True), ("0063", False)):
+        uid = f"8c2ae1b4-0000-4000-8000-00000000{digits}"
+        created = await pods.create(a_pod("some", owner={"kind": "ReplicaSet", "uid": uid}, **whole))
+        assert (created.status, created.profile, bool(created.warnings)) == (201, None, warned)
+
+
 UNCHANGED: dict[str, Document] = {
     "another namespace": a_pod("plain"),
     "opted out": a_pod(annotations={"equipoise.dev/colocation": "off"}),
     "of a DaemonSet": a_pod(owner={"kind": "DaemonSet"}),
+    "mirror pod": a_pod(annotations={"kubernetes.io/config.mirror": "0"}, nodeName="a"),
 }
 NOT_SUPPORTED: dict[str, Document] = {
     "huge pages": a_pod(
         requests={"cpu": "1", "hugepages-2Mi": "2Mi", "memory": "1Gi"}, limits={"hugepages-2Mi": "2Mi"}
     ),
     "resources of the pod as a whole": a_pod(resources={"requests": {"cpu": "1"}}),
+    "other band in Koordinator's label": a_pod(labels={"koordinator.sh/priority-class": "koord-prod"}),
+    "amounts of another band": a_pod(requests={"kubernetes.io/mid-cpu": "5"}, limits={"kubernetes.io/mid-cpu": "5"}),
+    "parts of cores": a_pod("exclusive", requests={"cpu": "1500m"}),
+    "no cores": a_pod("exclusive", requests={"memory": "1Gi"}),
 }
 
 
@@ -241,11 +256,37 @@ async def test_other_pods_stay_as_they_are(pods: Namespaces, name: str) -> None:
     assert bool(created.warnings) == (name in NOT_SUPPORTED)
 
 
-@pytest.mark.parametrize("data", [None, {"percent": "abc"}, {"resources": "huge"}, {"qosClass": None}], ids=str)
+INVALID: dict[str, Document | None] = {
+    "no ConfigMap": None,
+    "percent": {"percent": "abc"},
+    "negative percent": {"percent": "-1"},
+    "large percent": {"percent": "101"},
+    "unknown band": {"resources": "huge", "priorityClassName": "equipoise-huge"},
+    "unknown resources": {"resources": "huge"},
+    "resources of another band": {"resources": "mid"},
+    "no class": {"qosClass": None},
+    "unknown class": {"qosClass": "best"},
+    "class and band": {"qosClass": "LSR"},
+    "class and resources": {"qosClass": "LS"},
+    "priority class": {"priorityClassName": "other"},
+    "no priority class": {"priorityClassName": None},
+    "grace period": {"terminationGracePeriodSeconds": "-5"},
+    "label name": {"labels": "a b=c"},
+    "label value": {"labels": "a=b c"},
+    "label without a value": {"labels": "abc"},
+    "label of the profile": {"labels": "equipoise.dev/qos=LS"},
+    "label of another band": {"labels": "koordinator.sh/priority-class=koord-prod"},
+    "annotation name": {"annotations": "a b=c"},
+    "long annotations": {"annotations": "a=" + "b" * 70_000},
+}
+
+
+@pytest.mark.parametrize("name", INVALID)
 async def test_a_profile_that_cannot_be_read_leaves_pods_as_they_are(
-    cluster: Cluster, pods: Namespaces, data: Document | None
+    cluster: Cluster, pods: Namespaces, name: str
 ) -> None:
-    """The ConfigMap is missing or invalid: pods are created, with a warning."""
+    """The ConfigMap is missing or invalid: pods are created, with a warning that names profile and ConfigMap."""
+    data = INVALID[name]
     before = await cluster.request("GET", OFFLINE)
     if data is None:
         await cluster.request("DELETE", OFFLINE)
@@ -255,7 +296,9 @@ async def test_a_profile_that_cannot_be_read_leaves_pods_as_they_are(
     created = await pods.until(a_pod(), changed=False)
     assert created.status == 201
     assert created.resources()["requests"] == {"cpu": "100m", "memory": "64Mi"}
-    assert any("did not change this pod" in warning for warning in created.warnings)
+    (warning,) = created.warnings
+    assert "the co-location profile offline did not change this pod" in warning
+    assert "ConfigMap equipoise-system/equipoise-colocation-offline" in warning
     await cluster.apply([{key: before[key] for key in ("apiVersion", "kind", "data")} | {"metadata": METADATA}])
     await pods.until(a_pod(), changed=True)
 
@@ -268,6 +311,11 @@ REFUSED: dict[str, tuple[Document, str]] = {
     "BE of Koordinator": (a_pod("plain", labels={"koordinator.sh/qosClass": "BE"}), "needs a priority of the bands"),
     "BE of the band prod": (
         a_pod("plain", labels={"equipoise.dev/qos": "BE"}, priorityClassName="equipoise-prod"),
+        "needs a priority of the bands",
+    ),
+    "BE of the band prod in Koordinator's label": (
+        a_pod("plain", labels={"koordinator.sh/qosClass": "BE", "koordinator.sh/priority-class": "koord-prod"},
+              priorityClassName="equipoise-batch"),
         "needs a priority of the bands",
     ),
     "LSR without a band": (
@@ -303,6 +351,14 @@ ACCEPTED = {
     "without labels": a_pod("plain"),
     "LS": a_pod("plain", labels={"equipoise.dev/qos": "LS"}),
     "an unknown class of Koordinator": a_pod("plain", labels={"koordinator.sh/qosClass": "other"}),
+    "band in Koordinator's label": a_pod(
+        "plain", labels={"koordinator.sh/qosClass": "BE", "koordinator.sh/priority-class": "koord-batch"}
+    ),
+    "whole cores of the pod": a_pod(
+        "plain", {"cpu": "1500m"}, labels={"koordinator.sh/qosClass": "LSE"}, containers=[
+            {"name": name, "image": "fake", "resources": {"requests": {"cpu": "500m"}}} for name in ("main", "second")
+        ],
+    ),
     "SYSTEM": a_pod("plain", labels={"equipoise.dev/qos": "SYSTEM"}),
     "batch pod of Koordinator": a_pod(
         "plain", BATCH, BATCH, labels={"koordinator.sh/qosClass": "BE"}, priorityClassName="equipoise-batch"
@@ -340,3 +396,41 @@ async def test_a_pod_from_before_the_policy_can_be_updated(cluster: Cluster, pod
     """For example to remove a finalizer."""
     async with cluster.api() as api:
         await api.patch("/api/v1/namespaces/plain/pods/older", {"metadata": {"labels": {"other": "label"}}})
+
+
+async def test_the_class_of_a_profile_cannot_be_deleted(cluster: Cluster, pods: Namespaces) -> None:
+    """Every new pod of the profile would be refused. One that no profile gives can be deleted."""
+    other = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "other"}, "value": 1}
+    await cluster.apply([other])
+    path = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    async with cluster.api() as api:
+        await api.request("DELETE", f"{path}/other")
+        with pytest.raises(ApiError, match="first delete the MutatingAdmissionPolicyBinding equipoise-colocation-"):
+            await api.request("DELETE", f"{path}/equipoise-batch?dryRun=All")
+
+
+async def test_defaults_of_a_limit_range_become_batch_amounts(cluster: Cluster, pods: Namespaces) -> None:
+    """LimitRanger adds them again after the policy, which then removes them again."""
+    limits = [{"type": "Container", "default": {"cpu": "2"}, "defaultRequest": {"cpu": "500m"}}]
+    place = {"name": "defaults", "namespace": "offline"}
+    await cluster.apply([{"apiVersion": "v1", "kind": "LimitRange", "metadata": place, "spec": {"limits": limits}}])
+    body = a_pod()
+    del body["spec"]["containers"][0]["resources"]
+    for _ in range(600):
+        created = await pods.create(body)
+        if created.resources():
+            break
+    await cluster.request("DELETE", "/api/v1/namespaces/offline/limitranges/defaults")
+    assert created.resources() == {
+        "requests": {"kubernetes.io/batch-cpu": "500"},
+        "limits": {"kubernetes.io/batch-cpu": "2k"},
+    }
+
+
+async def test_pods_stay_as_they_are_without_the_policy(cluster: Cluster, pods: Namespaces) -> None:
+    """With the same warning. The last test: it deletes the policy."""
+    policy = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies/equipoise-colocation"
+    await cluster.request("DELETE", policy)
+    created = await pods.until(a_pod(), changed=False)
+    assert created.status == 201
+    assert "policy equipoise-colocation is missing" in created.warnings[0]

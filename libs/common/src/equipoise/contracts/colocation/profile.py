@@ -1,13 +1,15 @@
 """A profile of co-location: which pods become pods of a band, and with what."""
 
 import re
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, cast, get_args
 
 from msgspec import Meta, field
 
 from equipoise.contracts.colocation.bands import OFFERED_BANDS
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
+from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS
 
 PREFIX = "equipoise-colocation"
 """Of the names of the policies and of their bindings."""
@@ -15,11 +17,20 @@ PREFIX = "equipoise-colocation"
 PROFILE_LABEL = "equipoise.dev/colocation-profile"
 """Label of a pod that a profile changed: the name of the profile."""
 
+WARNING_POLICY = f"{PREFIX}-warning"
+
+PERCENT = "equipoise.dev/colocation-percent"
+PRIORITY_CLASS = "equipoise.dev/colocation-priority-class"
+"""Annotations of a profile's binding, for policies that must also work without the ConfigMap."""
+
 OPT_OUT = "equipoise.dev/colocation"
 """Annotation of a pod; with the value `off` no profile changes it."""
 
 QosClass = Literal["BE", "LS", "LSR", "LSE", "SYSTEM"]
 ProfileBand = Literal["prod", "mid", "batch", "free"]
+
+MAX_ANNOTATIONS = 65_536
+"""Characters; all annotations of a pod may have 262,144 bytes."""
 
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
 """Their pods are never changed."""
@@ -58,7 +69,7 @@ class Profile(Section, frozen=True, kw_only=True):
 
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
-    termination_grace_period_seconds: Annotated[int, Meta(ge=0)] | None = None
+    termination_grace_period_seconds: Annotated[int, Meta(ge=0, le=999_999_999)] | None = None
 
     def __post_init__(self) -> None:
         if not self.namespace_selector.get("matchLabels") and not self.namespace_selector.get("matchExpressions"):
@@ -78,6 +89,10 @@ class Profile(Section, frozen=True, kw_only=True):
         for key, value in self.labels.items():
             if not _LABEL_KEY.fullmatch(key) or not _LABEL_VALUE.fullmatch(value):
                 raise ValueError(f"labels: {key}={value} is not a valid label")
+            if key in (PROFILE_LABEL, QOS):
+                raise ValueError(f"labels: {key} is set by the profile itself")
+            if key == PRIORITY_CLASS_LABEL and value != f"koord-{self.band}":
+                raise ValueError(f"labels: {key} must be koord-{self.band} in the band {self.band}")
         for key, value in self.annotations.items():
             if not _LABEL_KEY.fullmatch(key) or "\n" in value:
                 raise ValueError(f"annotations: {key} is not a valid name, or its value has more than one line")
@@ -88,14 +103,53 @@ class Profile(Section, frozen=True, kw_only=True):
         return next((band for band in OFFERED_BANDS if self.convert_resources and band == self.band), "keep")
 
 
+def stored_profile_faults(data: Mapping[str, str]) -> Iterator[str]:
+    """What is wrong with the data of a ConfigMap: with any fault, the policy changes no pod."""
+    qos, priority_class = data.get("qosClass", ""), data.get("priorityClassName", "")
+    prefix, _, band = priority_class.partition("-")
+    if qos not in get_args(QosClass):
+        yield f"qosClass: {qos!r} is not one of {', '.join(get_args(QosClass))}"
+    if prefix not in ("equipoise", "koord") or band not in get_args(ProfileBand):
+        yield f"priorityClassName: {priority_class!r} is not equipoise-BAND with {' or '.join(get_args(ProfileBand))}"
+    elif band not in (allowed := _BANDS_OF_QOS.get(cast(QosClass, qos), (band,))):
+        yield f"priorityClassName: {qos} goes with {' or '.join(allowed)}, not with the band {band}"
+    resources = data.get("resources", "keep")
+    if resources not in ("keep", *OFFERED_BANDS) or resources not in ("keep", band):
+        yield f"resources: {resources!r} is not keep or, in the bands {' and '.join(OFFERED_BANDS)}, the band"
+    elif resources == "batch" and qos != "BE":
+        yield f"resources: batch needs qosClass BE, not {qos}"
+    if not _PERCENT.fullmatch(percent := data.get("percent", "100")):
+        yield f"percent: {percent!r} is not a whole number from 0 to 100"
+    if not _SECONDS.fullmatch(seconds := data.get("terminationGracePeriodSeconds", "0")):
+        yield f"terminationGracePeriodSeconds: {seconds!r} is not a whole number of seconds"
+    for field_name, pattern in (("labels", _LABEL_VALUE), ("annotations", _ANY)):
+        for line in filter(None, map(str.strip, data.get(field_name, "").split("\n"))):
+            key, equals, value = line.partition("=")
+            if not equals or not _LABEL_KEY.fullmatch(key) or not pattern.fullmatch(value):
+                yield f"{field_name}: {line[:80]!r} is not a valid key=value"
+            elif field_name == "labels" and key in (PROFILE_LABEL, QOS):
+                yield f"labels: {key} is set by the profile itself"
+            elif field_name == "labels" and key == PRIORITY_CLASS_LABEL and value != f"koord-{band}":
+                yield f"labels: {key} must be koord-{band}"
+    if len(data.get("annotations", "")) > MAX_ANNOTATIONS:
+        yield f"annotations: are longer than {MAX_ANNOTATIONS} characters"
+
+
+_PERCENT = re.compile(r"100|[0-9]{1,2}")
+_SECONDS = re.compile(r"[0-9]{1,9}")
+_ANY = re.compile(r".*", re.DOTALL)
+
+
 def manifests(profile: Profile, version: str, namespace: str) -> list[dict[str, Any]]:
     """Its ConfigMap, its binding, and a binding of the policy that warns about pods that it did not change.
 
-    `version`: of MutatingAdmissionPolicy. `namespace`: of Equipoise, for the ConfigMap. There is no warning with less
-    than 100 percent, where most pods stay as they are.
+    `version`: of MutatingAdmissionPolicy. `namespace`: of Equipoise, for the ConfigMap.
     """
-    found = [_config_map(profile, namespace), _binding(profile, version, namespace)]
-    return [*found, _warning_binding(profile, namespace)] if profile.percent == 100 else found
+    return [
+        _config_map(profile, namespace),
+        _binding(profile, version, namespace),
+        _warning_binding(profile, namespace),
+    ]
 
 
 def _config_map(profile: Profile, namespace: str) -> dict[str, Any]:
@@ -136,7 +190,11 @@ def _binding(profile: Profile, version: str, namespace: str) -> dict[str, Any]:
     return {
         "apiVersion": f"{API_GROUP}/{version}",
         "kind": f"{POLICY_KIND}Binding",
-        "metadata": {"name": f"{PREFIX}-{profile.name}"},
+        "metadata": {
+            "name": f"{PREFIX}-{profile.name}",
+            "labels": {PROFILE_LABEL: profile.name},
+            "annotations": {PERCENT: str(profile.percent), PRIORITY_CLASS: f"equipoise-{profile.band}"},
+        },
         "spec": {"policyName": PREFIX, "paramRef": reference, "matchResources": _matched(profile, namespace)},
     }
 
@@ -147,8 +205,9 @@ def _warning_binding(profile: Profile, namespace: str) -> dict[str, Any]:
         "kind": "ValidatingAdmissionPolicyBinding",
         "metadata": {"name": f"{PREFIX}-{profile.name}"},
         "spec": {
-            "policyName": f"{PREFIX}-warning",
+            "policyName": WARNING_POLICY,
             "validationActions": ["Warn"],
+            "paramRef": {"name": f"{PREFIX}-{profile.name}", "parameterNotFoundAction": "Allow"},
             "matchResources": _matched(profile, namespace),
         },
     }

@@ -5,12 +5,32 @@ The policies of profiles never refuse a pod: one for which an expression fails i
 
 from typing import Any
 
-from equipoise.contracts.colocation.profile import OPT_OUT, PREFIX, PROFILE_LABEL
+from equipoise.contracts.colocation.profile import (
+    MAX_ANNOTATIONS,
+    OPT_OUT,
+    PERCENT,
+    PREFIX,
+    PRIORITY_CLASS,
+    PROFILE_LABEL,
+    WARNING_POLICY,
+)
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
-from equipoise.contracts.load.pod_priority import KOORDINATOR_QOS, PRIORITY_BANDS, QOS, QOS_LABEL
+from equipoise.contracts.load.pod_priority import (
+    KOORDINATOR_QOS,
+    PRIORITY_BANDS,
+    PRIORITY_CLASS_LABEL,
+    PRIORITY_CLASSES,
+    QOS,
+    QOS_LABEL,
+)
 
 QOS_POLICY = "equipoise-qos"
-WARNING_POLICY = f"{PREFIX}-warning"
+CLASSES_POLICY = f"{PREFIX}-classes"
+
+POLICY_VERSION = "equipoise.dev/policy-version"
+"""Annotation of the policies: a higher number is of a newer release."""
+
+VERSION = 1
 
 _NEW_PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
 
@@ -24,31 +44,82 @@ object.metadata.?annotations[?'kubernetes.io/config.mirror'].orValue('') == ''
 conditions of a mutating policy."""
 
 _RESOURCES = "params.data.?resources.orValue('keep')"
+_QOS = "params.data.?qosClass.orValue('')"
+_CLASS = "params.data.?priorityClassName.orValue('')"
+_BAND = f"{_CLASS}.replace('equipoise-', '').replace('koord-', '')"
+_KEY, _VALUE = "line.substring(0, line.indexOf('='))", "line.substring(line.indexOf('=') + 1)"
+
+
+def _lines(field: str) -> str:
+    return f"params.data.?{field}.orValue('').split('\\n').map(line, line.trim())"
+
+
+def _percent(percent: str) -> str:
+    """Expressions have no random numbers, and a new pod has neither name nor UID: whole workloads are in or out, by the
+    last four hexadecimal digits of their UID."""
+    return f"""\
+int({percent}) >= 100
+|| object.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false)
+  && [3, 2, 1, 0].map(place, '0123456789abcdef'.indexOf(owner.uid.charAt(size(owner.uid) - 1 - place))
+  * [1, 16, 256, 4096][place]).sum() % 100 < int({percent}))"""
+
+
+_ALL_CORES = """\
+object.spec.containers.map(container, container.?resources.?requests[?'cpu'].hasValue()
+? int(quantity(string(container.resources.requests['cpu'])).asApproximateFloat() * 1000.0 + 0.5) : 0).sum()"""
+
+_WHOLE_CORES = f"{_ALL_CORES} > 0\n&& {_ALL_CORES} % 1000 == 0"
+"""Of the pod together, as in Koordinator."""
+
+_VALID = {
+    "valid-class-and-band": f"""\
+{_QOS} in {list(KOORDINATOR_QOS)} && {_BAND} in {list(PRIORITY_CLASSES.values())}
+&& {_CLASS} in ['equipoise-' + {_BAND}, 'koord-' + {_BAND}]
+&& ({_QOS} != 'BE' || {_BAND} != 'prod') && ({_QOS} != 'LSR' || {_BAND} == 'prod')""",
+    "valid-resources": f"""\
+{_RESOURCES} == 'keep'
+|| {_RESOURCES} in ['mid', 'batch'] && {_RESOURCES} == {_BAND} && ({_RESOURCES} != 'batch' || {_QOS} == 'BE')""",
+    "valid-numbers": """\
+params.data.?percent.orValue('100').matches('^(100|[0-9]{1,2})$')
+&& params.data.?terminationGracePeriodSeconds.orValue('0').matches('^[0-9]{1,9}$')""",
+    "valid-labels": f"""\
+{_lines("labels")}.all(line, line == '' || line.indexOf('=') > 0
+  && !format.qualifiedName().validate({_KEY}).hasValue() && !format.labelValue().validate({_VALUE}).hasValue()
+  && !({_KEY} in ['{PROFILE_LABEL}', '{QOS}'])
+  && ({_KEY} != '{PRIORITY_CLASS_LABEL}' || {_VALUE} == 'koord-' + {_BAND}))""",
+    "valid-annotations": f"""\
+size(params.data.?annotations.orValue('')) <= {MAX_ANNOTATIONS}
+&& {_lines("annotations")}.all(line, line == '' || line.indexOf('=') > 0
+  && !format.qualifiedName().validate({_KEY}).hasValue())""",
+}
+"""Conditions of a ConfigMap. With other values the API server, or the policy of QoS classes, would refuse the pod."""
 
 _CONDITIONS = {
     **_CANDIDATES,
+    **_VALID,
     "no-resources-of-the-pod-as-a-whole": f"!has(object.spec.resources) || {_RESOURCES} == 'keep'",
     # The API server refuses huge pages without cpu or memory.
     "no-huge-pages": f"""\
 {_RESOURCES} == 'keep' || !(object.spec.containers + object.spec.?initContainers.orValue([]))
 .exists(container, container.?resources.?limits.orValue({{}}).exists(name, name.startsWith('hugepages-')))""",
-    "known-band": f"{_RESOURCES} in ['keep', 'mid', 'batch']",
+    "no-amounts-of-another-band": f"""\
+!(object.spec.containers + object.spec.?initContainers.orValue([])).exists(container,
+  container.?resources.?requests.orValue({{}}).exists(name, name.startsWith('kubernetes.io/batch-') && {_QOS} != 'BE'
+    || name.matches('^kubernetes.io/(batch|mid)-') && {_RESOURCES} != 'keep'
+       && !name.startsWith('kubernetes.io/' + {_RESOURCES} + '-')))""",
+    "no-other-band-in-a-label": f"""\
+object.metadata.?labels[?'{PRIORITY_CLASS_LABEL}'].orValue('koord-' + {_BAND}) == 'koord-' + {_BAND}""",
+    "whole-cores": f"!({_QOS} in ['LSR', 'LSE'])\n|| {_WHOLE_CORES}",
     "no-other-profile": (
         f"'{PREFIX}-' + object.metadata.?labels[?'{PROFILE_LABEL}'].orValue("
         f"params.metadata.name.substring({len(PREFIX) + 1})) == params.metadata.name"
     ),
-    # Expressions have no random numbers, and a new pod has neither name nor UID: whole workloads are in or out, by the
-    # last four hexadecimal digits of their UID.
-    "percent": """\
-int(params.data.?percent.orValue('100')) >= 100
-|| object.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false)
-  && [3, 2, 1, 0].map(place, '0123456789abcdef'.indexOf(owner.uid.charAt(size(owner.uid) - 1 - place))
-  * [1, 16, 256, 4096][place]).sum() % 100 < int(params.data.?percent.orValue('100')))""",
+    "percent": _percent("params.data.?percent.orValue('100')"),
 }
 
 
 def _pairs(field: str) -> str:
-    return f"params.data.?{field}.orValue('').split('\\n').map(line, line.trim()).filter(line, line.indexOf('=') > 0)"
+    return f"{_lines(field)}.filter(line, line.indexOf('=') > 0)"
 
 
 def _containers(field: str, listed: str) -> str:
@@ -90,8 +161,7 @@ def _label(key: str, value: str) -> str:
 
 
 def _added(field: str) -> str:
-    key, value = "line.substring(0, line.indexOf('='))", "line.substring(line.indexOf('=') + 1)"
-    added = _add(f"'/metadata/{field}/' + jsonpatch.escapeKey({key})", value)
+    added = _add(f"'/metadata/{field}/' + jsonpatch.escapeKey({_KEY})", _VALUE)
     return f"variables.{field}.map(line, {added})"
 
 
@@ -136,7 +206,7 @@ def profile_policy(version: str) -> dict[str, Any]:
     return {
         "apiVersion": f"{API_GROUP}/{version}",
         "kind": POLICY_KIND,
-        "metadata": {"name": PREFIX},
+        "metadata": _metadata(PREFIX),
         "spec": {
             "failurePolicy": "Ignore",
             # LimitRanger adds its defaults again after the policy.
@@ -151,26 +221,69 @@ def profile_policy(version: str) -> dict[str, Any]:
     }
 
 
-def warning_policy() -> dict[str, Any]:
-    """Warns about a pod that its profile should have changed, and did not: the ConfigMap may be missing or invalid."""
+def warning_policy(version: str) -> dict[str, Any]:
+    """Warns about a pod that its profile should have changed, and did not.
+
+    Its parameter is the binding of the profile, of this version: the ConfigMap may be missing or invalid.
+    """
     return {
         "apiVersion": f"{API_GROUP}/v1",
         "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": WARNING_POLICY},
+        "metadata": _metadata(WARNING_POLICY),
         "spec": {
             "failurePolicy": "Ignore",
+            "paramKind": {"apiVersion": f"{API_GROUP}/{version}", "kind": f"{POLICY_KIND}Binding"},
             "matchConstraints": {"resourceRules": [_NEW_PODS]},
-            "matchConditions": _named(_CANDIDATES),
+            "matchConditions": _named(_CANDIDATES | {"percent": _percent(f"params.metadata.annotations['{PERCENT}']")}),
             "validations": [
                 {
                     "expression": f"'{PROFILE_LABEL}' in object.metadata.?labels.orValue({{}})",
-                    "message": (
-                        "the co-location profile of this namespace did not change this pod, which is scheduled as an "
-                        "ordinary one: it has huge pages or resources of the pod as a whole, or the policy "
-                        f"{PREFIX} or the ConfigMap of the profile is missing or invalid"
-                    ),
+                    "messageExpression": f"""\
+'the co-location profile ' + params.metadata.labels['{PROFILE_LABEL}'] + ' did not change this pod, which is '
++ 'scheduled as an ordinary one: the ConfigMap ' + params.spec.paramRef.namespace + '/' + params.spec.paramRef.name
++ ' or the policy {PREFIX} is missing or invalid, or the pod has huge pages, resources of the pod as a whole, parts of '
++ 'cores, or labels or amounts of another band. `equipoise doctor` finds which'""",
                 }
             ],
+        },
+    }
+
+
+def classes_policy(version: str) -> dict[str, Any]:
+    """Keeps the PriorityClasses of profiles: without its class, every new pod of a profile would be refused."""
+    rule = {"apiGroups": ["scheduling.k8s.io"], "apiVersions": ["v1"], "operations": ["DELETE"]}
+    used = f"params.metadata.?annotations[?'{PRIORITY_CLASS}'].orValue('')"
+    return {
+        "apiVersion": f"{API_GROUP}/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": _metadata(CLASSES_POLICY),
+        "spec": {
+            "failurePolicy": "Ignore",
+            "paramKind": {"apiVersion": f"{API_GROUP}/{version}", "kind": f"{POLICY_KIND}Binding"},
+            "matchConstraints": {"resourceRules": [rule | {"resources": ["priorityclasses"]}]},
+            "validations": [
+                {
+                    "expression": f"{used} != oldObject.metadata.name",
+                    "messageExpression": f"""\
+'new pods would be refused: first delete the {POLICY_KIND}Binding ' + params.metadata.name
++ ', which gives them this class'""",
+                }
+            ],
+        },
+    }
+
+
+def classes_binding() -> dict[str, Any]:
+    """The manifest; with the bindings of all profiles as parameters."""
+    profiles = {"matchExpressions": [{"key": PROFILE_LABEL, "operator": "Exists"}]}
+    return {
+        "apiVersion": f"{API_GROUP}/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": CLASSES_POLICY},
+        "spec": {
+            "policyName": CLASSES_POLICY,
+            "validationActions": ["Deny"],
+            "paramRef": {"selector": profiles, "parameterNotFoundAction": "Allow"},
         },
     }
 
@@ -188,10 +301,10 @@ def _labeled_qos(pod: str) -> str:
 
 _QOS_VARIABLES = {
     "qos": _labeled_qos("object"),
-    "band": "\n".join(
-        f"{_PRIORITY} >= {low} && {_PRIORITY} <= {high} ? '{band}' :" for low, high, band in PRIORITY_BANDS
-    )
-    + " 'none'",
+    # Koordinator's label counts more than the priority.
+    "band": f"{PRIORITY_CLASSES}[?object.metadata.?labels[?'{PRIORITY_CLASS_LABEL}'].orValue('')].orValue(\n"
+    + "\n".join(f"{_PRIORITY} >= {low} && {_PRIORITY} <= {high} ? '{band}' :" for low, high, band in PRIORITY_BANDS)
+    + " 'none')",
     "requests": """\
 (object.spec.containers + object.spec.?initContainers.orValue([]))
 .map(container, container.?resources.?requests.orValue({}))""",
@@ -220,12 +333,12 @@ _QOS_RULES = (
         "'a container requests either cpu and memory, or amounts of a band'",
     ),
     (
-        f"variables.requests.all(each, each.all(name, !{_BAND_REQUESTS} || quantity(string(each[name])).isInteger()))",
+        # The API server writes fractions with one of these suffixes. isInteger() is false for 7Ei in bytes.
+        f"variables.requests.all(each, each.all(name, !{_BAND_REQUESTS} || !string(each[name]).matches('[num]$')))",
         "'amounts of a band are whole numbers: milli-cores and bytes'",
     ),
     (
-        "!(variables.qos in ['LSR', 'LSE'])\n"
-        "|| variables.requests.all(each, 'cpu' in each && quantity(string(each['cpu'])).isInteger())",
+        f"!(variables.qos in ['LSR', 'LSE'])\n|| {_WHOLE_CORES}",
         "'the QoS classes LSR and LSE need whole cores'",
     ),
 )
@@ -248,7 +361,7 @@ def qos_policy() -> dict[str, Any]:
     return {
         "apiVersion": f"{API_GROUP}/v1",
         "kind": "ValidatingAdmissionPolicy",
-        "metadata": {"name": QOS_POLICY},
+        "metadata": _metadata(QOS_POLICY),
         "spec": {
             "failurePolicy": "Ignore",
             "matchConstraints": {"resourceRules": [{**_NEW_PODS, "operations": ["CREATE", "UPDATE"]}]},
@@ -286,6 +399,10 @@ def priority_classes() -> list[dict[str, Any]]:
         }
         for band, value in values.items()
     ]
+
+
+def _metadata(name: str) -> dict[str, Any]:
+    return {"name": name, "annotations": {POLICY_VERSION: str(VERSION)}}
 
 
 def _named(expressions: dict[str, str]) -> list[dict[str, str]]:

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from equipoise.contracts.colocation.profile_policy import (
+    classes_binding,
+    classes_policy,
     priority_classes,
     profile_policy,
     qos_binding,
@@ -32,7 +34,13 @@ def policy_manifests() -> Mapping[str, str]:
         "colocation/profiles/priority-classes.yaml": _text(colocation, *priority_classes()),
         "colocation/profiles/qos.yaml": _text(colocation, qos_policy(), qos_binding()),
         **{
-            f"colocation/profiles/{_file(version)}": _text(colocation, profile_policy(version), warning_policy())
+            f"colocation/profiles/{_file(version)}": _text(
+                colocation,
+                profile_policy(version),
+                warning_policy(version),
+                classes_policy(version),
+                classes_binding(),
+            )
             for version in API_VERSIONS
         },
     }

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from equipoise.cli.doctor.checks.approvals import approvals
 from equipoise.cli.doctor.checks.clocks import clocks
+from equipoise.cli.doctor.checks.colocation import colocation
 from equipoise.cli.doctor.checks.extender import extender
 from equipoise.cli.doctor.checks.hints import hints
 from equipoise.cli.doctor.checks.kubernetes import kubernetes
@@ -27,5 +28,6 @@ CHECKS: Mapping[str, Check] = {
     "clocks": clocks,
     "extender": extender,
     "hints": hints,
+    "colocation": colocation,
 }
 """In the order of the output."""

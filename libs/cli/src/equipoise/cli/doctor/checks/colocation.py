@@ -1,0 +1,195 @@
+"""Profiles of co-location: their policies, ConfigMaps and PriorityClasses are there, and nothing refuses their pods."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from equipoise.cli.doctor.environment import Environment, Finding
+from equipoise.cli.terminal import count
+from equipoise.cli.whole_objects import WholeObject, whole
+from equipoise.contracts.colocation.bands import RESOURCE_NAMES
+from equipoise.contracts.colocation.profile import PREFIX, PRIORITY_CLASS, PROFILE_LABEL, stored_profile_faults
+from equipoise.contracts.colocation.profile_policy import POLICY_VERSION, VERSION, profile_policy
+from equipoise.contracts.kubernetes.labels import selects
+from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, REQUIREMENT, supported_version
+from equipoise.contracts.kubernetes.objects import ConfigMap, LabelSelector, Namespace, Node
+from equipoise.runtime.kubernetes.client import (
+    ADMISSION_POLICIES,
+    CONFIG_MAPS,
+    NAMESPACES,
+    Kube,
+    KubeError,
+    NotFound,
+    Resource,
+    mutating_bindings,
+    mutating_policies,
+)
+
+SUBJECT = "co-location"
+INSTALL = "apply k8s/colocation/profiles"
+FENCE = "equipoise-reclaimer-fence"
+
+LIMIT_RANGES = Resource(group="", version="v1", plural="limitranges", kind="LimitRange", model=WholeObject)
+QUOTAS = Resource(group="", version="v1", plural="resourcequotas", kind="ResourceQuota", model=WholeObject)
+PRIORITY_CLASSES = Resource(
+    group="scheduling.k8s.io", version="v1", plural="priorityclasses", kind="PriorityClass", model=WholeObject,
+    namespaced=False,
+)  # fmt: skip
+
+_EXTENDED = re.compile(r"(?!kubernetes\.io/)[^/]+/(batch|mid)-(cpu|memory)")
+_OFFERED = {name for names in RESOURCE_NAMES.values() for name in names}
+_NATIVE = re.compile(r"(requests\.|limits\.)?(cpu|memory)")
+
+
+async def colocation(environment: Environment) -> list[Finding]:
+    """Nothing is checked where co-location is not used."""
+    try:
+        kube = environment.api()
+        nodes = await environment.nodes()
+        version = supported_version(await kube.served_versions(API_GROUP, POLICY_KIND))
+        bindings = [] if version is None else await _bindings(kube, version)
+        offered = any(not _OFFERED.isdisjoint(node.status.allocatable) for node in nodes)
+        findings = list(extended_name_findings(nodes))
+        if offered:
+            findings += await _fence(kube)
+        if version is None or not bindings:
+            why = f"no profiles: they need {REQUIREMENT}" if version is None else "there are no profiles"
+            return findings or [Finding("ok", SUBJECT, f"not used: {why}")]
+        findings.append(await _policy(kube, version))
+        findings += await _profiles(kube, bindings)
+    except KubeError as error:
+        return [Finding("unknown", SUBJECT, f"not checked: {error}")]
+    return findings
+
+
+async def _bindings(kube: Kube, version: str) -> list[WholeObject]:
+    found = await kube.list(whole(mutating_bindings(version)))
+    return [each for each in found if each.spec.get("policyName") == PREFIX]
+
+
+async def _fence(kube: Kube) -> list[Finding]:
+    try:
+        await kube.get(ADMISSION_POLICIES, FENCE)
+    except NotFound:
+        message = f"there is no ValidatingAdmissionPolicy {FENCE}: the reclaimer may write every field of nodes/status"
+        return [Finding("error", SUBJECT, message, "apply k8s/colocation/reclaimer-fence.yaml")]
+    return []
+
+
+async def _policy(kube: Kube, version: str) -> Finding:
+    try:
+        return policy_finding(await kube.get(whole(mutating_policies(version)), PREFIX), version)
+    except NotFound:
+        return Finding("error", SUBJECT, f"there is no {POLICY_KIND} {PREFIX}: profiles change no pods", INSTALL)
+
+
+def policy_finding(installed: WholeObject, version: str) -> Finding:
+    """Whether it is the one of this release. The API server adds defaults to other fields."""
+    subject = f"policy {PREFIX}"
+    number = installed.metadata.annotations.get(POLICY_VERSION, "")
+    if number.isdecimal() and int(number) > VERSION:
+        message = f"has the version {number}; this release has {VERSION}"
+        return Finding("warning", subject, message, "use the CLI of the newer release")
+    expected = profile_policy(version)["spec"]
+    fields = ("failurePolicy", "reinvocationPolicy", "paramKind", "matchConditions", "variables", "mutations")
+    changed = [name for name in fields if installed.spec.get(name) != expected[name]]
+    if not changed and number == str(VERSION):
+        return Finding("ok", subject, "is the one of this release")
+    differs = ", ".join(changed) or f"the annotation {POLICY_VERSION}"
+    return Finding("warning", subject, f"differs from the one of this release in {differs}", INSTALL)
+
+
+async def _profiles(kube: Kube, bindings: Sequence[WholeObject]) -> list[Finding]:
+    classes = {each.metadata.name for each in await kube.list(PRIORITY_CLASSES)}
+    namespaces = await kube.list(NAMESPACES)
+    limits, quotas = await kube.list(LIMIT_RANGES), await kube.list(QUOTAS)
+    findings: list[Finding] = []
+    for binding in bindings:
+        stored = await _config_map(kube, binding)
+        found = list(profile_findings(binding, stored, classes))
+        if stored is not None and stored.data.get("resources") in ("mid", "batch"):
+            places = selected_namespaces(binding, namespaces)
+            found += refusal_findings(places, limits, quotas)
+        findings += found or [Finding("ok", _name(binding), "is valid")]
+    return findings
+
+
+async def _config_map(kube: Kube, binding: WholeObject) -> ConfigMap | None:
+    reference = binding.spec.get("paramRef", {})
+    try:
+        return await kube.get(CONFIG_MAPS, reference.get("name", ""), reference.get("namespace", ""))
+    except NotFound:
+        return None
+
+
+def _name(binding: WholeObject) -> str:
+    return f"profile {binding.metadata.labels.get(PROFILE_LABEL) or binding.metadata.name}"
+
+
+def profile_findings(binding: WholeObject, stored: ConfigMap | None, classes: set[str]) -> Iterator[Finding]:
+    """Of one profile; `classes`: the PriorityClasses that exist."""
+    reference = binding.spec.get("paramRef", {})
+    place = f"ConfigMap {reference.get('namespace')}/{reference.get('name')}"
+    again = "apply the output of `equipoise colocation profile` again"
+    if stored is None:
+        yield Finding("error", _name(binding), f"there is no {place}: pods are created as ordinary ones", again)
+        return
+    for fault in stored_profile_faults(stored.data):
+        yield Finding("error", _name(binding), f"{place}: {fault}: pods are created as ordinary ones", again)
+    named = stored.data.get("priorityClassName") or binding.metadata.annotations.get(PRIORITY_CLASS, "")
+    if named not in classes:
+        fix = "apply k8s/colocation/profiles/priority-classes.yaml"
+        yield Finding("error", _name(binding), f"there is no PriorityClass {named}: its pods are refused", fix)
+
+
+def selected_namespaces(binding: WholeObject, namespaces: Sequence[Namespace]) -> set[str]:
+    """The names of those whose pods the profile may change."""
+    document: Mapping[str, Any] = binding.spec.get("matchResources", {}).get("namespaceSelector") or {}
+    selector = msgspec.convert(document, LabelSelector, strict=False)
+    return {each.metadata.name for each in namespaces if selects(selector, each.metadata.labels)}
+
+
+def refusal_findings(
+    places: set[str], limits: Sequence[WholeObject], quotas: Sequence[WholeObject]
+) -> Iterator[Finding]:
+    """LimitRanges and ResourceQuotas that refuse pods without requests of cpu or memory, in these namespaces."""
+    for each in limits:
+        if each.metadata.namespace in places and (names := _bounded(each.spec)):
+            message = f"has min or max of {' and '.join(names)}: it refuses pods with amounts of a band"
+            fix = "remove min and max, or set convertResources: false"
+            yield Finding("error", f"LimitRange {each.metadata.namespace}/{each.metadata.name}", message, fix)
+    for each in quotas:
+        # A quota of a scope applies to some pods only. One of BestEffort can limit nothing but their number.
+        if each.metadata.namespace not in places or each.spec.get("scopes") or each.spec.get("scopeSelector"):
+            continue
+        if names := sorted(name for name in each.spec.get("hard", {}) if _NATIVE.fullmatch(name)):
+            message = f"limits {' and '.join(names)}: it refuses pods with amounts of a band"
+            fix = "add the scope NotBestEffort, and limit batch pods with one of their PriorityClass"
+            yield Finding("error", f"ResourceQuota {each.metadata.namespace}/{each.metadata.name}", message, fix)
+
+
+def _bounded(spec: Mapping[str, Any]) -> list[str]:
+    return [
+        name
+        for name in ("cpu", "memory")
+        if any(
+            name in (limit.get(bound) or {})
+            for limit in spec.get("limits", ())
+            if limit.get("type") in ("Container", "Pod")
+            for bound in ("min", "max")
+        )
+    ]
+
+
+def extended_name_findings(nodes: Sequence[Node]) -> Iterator[Finding]:
+    """A kubelet that starts without a checkpoint of its device manager sets extended resources to 0."""
+    names = sorted({name for node in nodes for name in node.status.allocatable if _EXTENDED.fullmatch(name)})
+    if names:
+        having = sum(any(name in node.status.allocatable for name in names) for node in nodes)
+        message = (
+            f"{count(having, 'node')} offer {', '.join(names)}: a restart of a kubelet can set extended resources to 0"
+        )
+        fix = f"use {' and '.join(RESOURCE_NAMES['batch'])}: their names are not extended ones"
+        yield Finding("warning", SUBJECT, message, fix)
