@@ -78,6 +78,7 @@ WRONG = [
     "scorer: {policy: {name: peaks, nodePowerModel: {a: {k0: 0, k1: -1, k2: 1}}}}",
     "scorer: {policy: {name: mix, parts: [{policy: {name: load_aware}}, {policy: {name: dynamic, priorities: []}}]}}",
     "reclaimer: {interval: 0s}",
+    "reclaimer: {forecast: {day: 0s}}",
     "reclaimer: {degrade: {keep: 15m}}",
     "reclaimer: {pools: [{name: a, matchLabels: {}}]}",
     "reclaimer: {pools: [{name: a, matchLabels: {b: c}}, {name: a, matchLabels: {b: d}}]}",

@@ -193,6 +193,7 @@ shard '{{ .shard }}' would be shard {{ $number }} of a collector named '{{ trimS
 {{- $names := list }}
 {{- range .pools }}{{ $names = append $names .name }}{{ end }}
 {{- if le (include "equipoise.seconds" .interval | float64) 0.0 }}interval must be longer than 0s
+{{- else if le (include "equipoise.seconds" .forecast.day | float64) 0.0 }}forecast.day must be longer than 0s
 {{- else if ne (len $names) (len (uniq $names)) }}pools must have different names
 {{- end }}
 {{- end }}

@@ -46,6 +46,8 @@ class ReclaimerSettings(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.interval <= 0:
             raise ValueError("interval must be longer than 0s")
+        if self.forecast.day <= 0:
+            raise ValueError("forecast.day must be longer than 0s")
         names = [pool.name for pool in self.pools]
         if len(set(names)) < len(names):
             raise ValueError("pools must have different names")

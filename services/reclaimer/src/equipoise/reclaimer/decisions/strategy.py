@@ -75,10 +75,6 @@ class ForecastSettings(Section, frozen=True, kw_only=True):
     day: Duration = Duration(86_400)
     """Length of the typical day, as `collector.profile.day`. Its hours are a 24th of it."""
 
-    def __post_init__(self) -> None:
-        if self.day <= 0:
-            raise ValueError("day must be longer than 0s")
-
 
 _RATIO_LABELS = {
     "cpu_threshold": "node.koordinator.sh/cpu-reclaim-ratio",
