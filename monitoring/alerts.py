@@ -621,9 +621,7 @@ ALERTS: Sequence[Alert] = (
     ),
     Alert(
         name="EquipoiseReclaimerWritesFail",
-        expression=(
-            f'sum by ({SCOPE}) (increase(equipoise_reclaimer_writes_total{{result="failed"}}[10m])) > 0'
-        ),
+        expression=(f'sum by ({SCOPE}) (increase(equipoise_reclaimer_writes_total{{result="failed"}}[10m])) > 0'),
         lasts="20m",
         severity="warning",
         summary="The reclaimer cannot write what nodes offer to their status",

@@ -596,7 +596,7 @@ CASES: Sequence[Case] = (
         series={_agent("equipoise_agent_evictions_total", 1, reason="memory", result="evicted"): "0x10 1x90"},
         at="20m",
         fires={**_NAMESPACE, "reason": "memory"},
-        value="1.017",
+        value="1",
     ),
     Case(
         alert="EquipoiseBatchPodsEvicted",

@@ -19,6 +19,7 @@ from reclaimer.worlds import World, a_batch_pod
 from equipoise.agent.decisions.suppression import CpuSuppression
 from equipoise.agent.settings import AgentSettings
 from equipoise.contracts.bus.subjects import node_placement
+from equipoise.reclaimer.decisions.strategy import ReclaimStrategy
 
 pytestmark = needs_promtool
 
@@ -136,7 +137,7 @@ async def test_writes_that_are_refused(colocated: Colocated, tmp_path: Path) -> 
     colocated.reclaimer.kube.fail_next("update_status", status=403, times=None)
     await colocated.run_for(40)
 
-    assert colocated.firing(tmp_path) == {"EquipoiseReclaimerWritesFail"}
+    assert colocated.firing(tmp_path) == {"EquipoiseReclaimerWritesFail", "EquipoiseReclaimerWritesWait"}
 
 
 async def test_writes_that_have_to_wait(colocated: Colocated, tmp_path: Path) -> None:
@@ -157,7 +158,7 @@ async def test_samples_that_end(colocated: Colocated, tmp_path: Path) -> None:
 
 
 async def test_a_strategy_that_offers_nothing_is_no_fault(colocated: Colocated, tmp_path: Path) -> None:
-    await colocated.reclaimer.begin(mode="enforce", strategy={"enabled": False})
+    await colocated.reclaimer.begin(mode="enforce", strategy=ReclaimStrategy(enabled=False))
     await colocated.run_for(50)
 
     assert colocated.firing(tmp_path) == set()

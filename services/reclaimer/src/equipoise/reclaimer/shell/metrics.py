@@ -14,7 +14,12 @@ class ReclaimerMetrics:
     """Of the fleet: nodes are no labels."""
 
     def __init__(self, metrics: CollectorRegistry) -> None:
-        self.nodes = Gauge("equipoise_reclaimer_nodes", "Nodes by state: current, degraded (old or reduced amounts), disabled (by their strategy).", ["state"], registry=metrics)
+        self.nodes = Gauge(
+            "equipoise_reclaimer_nodes",
+            "Nodes by state: current, degraded (old or reduced amounts), disabled (by their strategy).",
+            ["state"],
+            registry=metrics,
+        )
         self._amounts = Gauge(
             "equipoise_reclaimer_amounts",
             "Cores and bytes of all nodes, by band, resource and kind (reclaimed, offered, requested).",
