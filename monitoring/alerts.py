@@ -241,12 +241,15 @@ ALERTS: Sequence[Alert] = (
         lasts="10m",
         severity="warning",
         summary="The admission policy of {{ $labels.pod }} ({{ $labels.instance }}) is not in effect",
-        meaning="The annotator or binder writes nothing until the policy that restricts it is in effect.",
+        meaning="The annotator, binder or reclaimer writes nothing until the policy that restricts it is in effect.",
         action=(
-            "`kubectl apply -f k8s/base/fence.yaml`; it needs Kubernetes 1.30, and names the namespace of the "
-            "installation."
+            "`kubectl apply -f k8s/base/fence.yaml`, for the reclaimer `k8s/colocation/reclaimer-fence.yaml`; they need "
+            "Kubernetes 1.30, and name the namespace of the installation."
         ),
-        heals="A policy takes effect some seconds after it was applied. Without it nothing is annotated or evicted.",
+        heals=(
+            "A policy takes effect some seconds after it was applied. Without it nothing is annotated or evicted, and "
+            "the amounts in the status of nodes stay as they are."
+        ),
     ),
     Alert(
         name="EquipoiseApprovalsRefused",
@@ -591,5 +594,179 @@ ALERTS: Sequence[Alert] = (
             "`EquipoiseNatsUnreachable`."
         ),
         heals="Scores return with fresh data. Meanwhile kube-scheduler decides alone.",
+    ),
+    Alert(
+        name="EquipoiseReclaimerNotEvaluating",
+        expression=(
+            f"time() - max by ({SCOPE}) "
+            "(max_over_time(equipoise_reclaimer_last_evaluation_timestamp_seconds[6h])) > 900"
+        ),
+        lasts="5m",
+        severity="warning",
+        summary="No reclaimer has evaluated the nodes for more than 15 minutes",
+        meaning=(
+            "No replica of the reclaimer runs, or none holds the Lease `equipoise-reclaimer`. What nodes offer to "
+            "batch pods does not follow their usage."
+        ),
+        action=(
+            "`kubectl -n equipoise-system get lease equipoise-reclaimer` shows the holder, `/readyz` of the reclaimers "
+            "the reason. If `reclaimer.interval` is longer than 15 minutes, change the rule. After an intended "
+            "removal the alert ends within 6 hours; the amounts remain in the status of nodes, so remove them first "
+            "(`reclaimer.strategy.enabled: false`)."
+        ),
+        heals=(
+            "Another replica takes the Lease within 30 s. Meanwhile the amounts stay, and the agents still "
+            "limit batch pods when others need the CPU."
+        ),
+    ),
+    Alert(
+        name="EquipoiseReclaimerWritesFail",
+        expression=(f'sum by ({SCOPE}) (increase(equipoise_reclaimer_writes_total{{result="failed"}}[10m])) > 0'),
+        lasts="20m",
+        severity="warning",
+        summary="The reclaimer cannot write what nodes offer to their status",
+        meaning=(
+            "The API server refuses writes, or does not respond. Amounts that should shrink stay, so kube-scheduler may "
+            "bind more batch pods than fit."
+        ),
+        action=(
+            "`/readyz` of the reclaimer that leads names a node and the error. Apply `k8s/colocation` of this version: "
+            "its role and its policy. `reclaimer.mode: observe` ends the writes."
+        ),
+        heals=(
+            "Each write is repeated with the next evaluation. Running pods stay, and the agents limit batch pods when "
+            "others need the CPU."
+        ),
+    ),
+    Alert(
+        name="EquipoiseReclaimerWritesWait",
+        expression=f"max by ({SCOPE}) (min_over_time(equipoise_reclaimer_writes_pending[30m])) > 0",
+        lasts="15m",
+        severity="info",
+        summary="The status of at least {{ $value }} nodes has differed from what they offer for half an hour",
+        meaning=(
+            "More amounts change than the reclaimer may write (`reclaimer.writesPerSecond`), or it writes nothing "
+            "because of a problem."
+        ),
+        action=(
+            "`/readyz` of the reclaimer that leads has the problem, if there is one. Otherwise raise "
+            "`reclaimer.writesPerSecond`, or `reclaimer.offer.minChange` so that fewer amounts change."
+        ),
+        heals="Amounts that shrink are written first. The others wait until fewer amounts change.",
+    ),
+    Alert(
+        name="EquipoiseReclaimedAmountsDegraded",
+        expression=(
+            f'sum by ({SCOPE}) (equipoise_reclaimer_nodes{{state="degraded"}})'
+            f" / sum by ({SCOPE}) (equipoise_reclaimer_nodes) > 0.1"
+        ),
+        lasts="30m",
+        severity="warning",
+        summary="{{ $value | humanizePercentage }} of the nodes offer reduced amounts, because their usage is unknown",
+        meaning=(
+            "Their samples are old, or an annotation from which their reservation is read is invalid. They offer less "
+            "and less, down to what their batch pods request."
+        ),
+        action=(
+            "`equipoise tap 'equipoise.reclaim.node.>'` shows the reason of each node (`degraded`). If samples are old, see `EquipoiseScoresWithoutCoverage` and `/readyz` of the collector."
+        ),
+        heals=(
+            "Amounts grow again with fresh samples. No pod is removed: a node never offers less than its batch pods "
+            "request."
+        ),
+    ),
+    Alert(
+        name="EquipoiseAgentMissing",
+        expression=(
+            f'sum by ({SCOPE}) (equipoise_reclaimer_nodes{{state!="disabled"}})'
+            f" - count by ({SCOPE}) (equipoise_agent_rounds_total) > 0\n"
+            f'and sum by ({SCOPE}) (equipoise_reclaimer_amounts{{kind="requested"}}) > 0'
+        ),
+        lasts="15m",
+        severity="warning",
+        summary="{{ $value }} nodes that offer reclaimed resources have no agent",
+        meaning=(
+            "Pods of the bands are bound in the cluster, and fewer agents run, or are scraped, than nodes offer "
+            "resources. On a node without an agent nothing limits batch pods."
+        ),
+        action=(
+            "`kubectl -n equipoise-system get pods -l app.kubernetes.io/name=equipoise-agent -o wide` shows where it "
+            "runs: taints, node selectors. Where it is not wanted, disable the strategy of these nodes "
+            "(`reclaimer.pools`)."
+        ),
+        heals=(
+            "A DaemonSet starts the agent on new nodes within a minute. Batch pods have the lowest weight meanwhile, "
+            "as all best-effort pods."
+        ),
+    ),
+    Alert(
+        name="EquipoiseAgentRoundsStopped",
+        expression=f"count by ({SCOPE}) (increase(equipoise_agent_rounds_total[10m]) == 0)",
+        lasts="5m",
+        severity="warning",
+        summary="The agents of {{ $value }} nodes run, and measure and limit nothing",
+        meaning="An agent that responds to `/metrics` has not completed a round for 10 minutes.",
+        action=(
+            "`equipoise_agent_rounds_total` names the pods. `/readyz` and the log of the agent have the reason; delete "
+            "the pod."
+        ),
+        heals=(
+            "The kubelet restarts an agent whose `/healthz` fails. The limits that it wrote stay and are continued."
+        ),
+    ),
+    Alert(
+        name="EquipoiseAgentCannotLimit",
+        expression=f'count by ({SCOPE}, key) (equipoise_problem{{key=~"kubepods|cgroups|pressure"}} > 0)',
+        lasts="15m",
+        severity="warning",
+        summary="The agents of {{ $value }} nodes cannot limit batch pods ({{ $labels.key }})",
+        meaning=(
+            "`cgroups`: the kernel refuses values, for example because the cgroups are mounted read-only. `kubepods`: "
+            "the cgroup of the pods is not found. `pressure`: the kernel does not report who waits for CPU (cgroup v1, "
+            "or `psi=0`)."
+        ),
+        action=(
+            "`equipoise_problem` names the pods, and `/readyz` of the agent the file and the error. Apply "
+            "`k8s/colocation/agent.yaml` of this version, or set `agent.cgroupParent`. On nodes without pressure set "
+            "`agent.suppression.cpuThreshold`, and `pressureThreshold: null`."
+        ),
+        heals=(
+            "Each round writes again. Batch pods have the lowest weight meanwhile, as all best-effort pods, so that "
+            "others get most of the CPU."
+        ),
+    ),
+    Alert(
+        name="EquipoiseBatchWorkSuppressed",
+        expression=(
+            f"count by ({SCOPE}) (sum by ({REPLICA}) (rate(equipoise_agent_suppressed_seconds_total[1h])) > 0.5)"
+        ),
+        lasts="2h",
+        severity="info",
+        summary="On {{ $value }} nodes batch pods have been limited for most of the last hours",
+        meaning=(
+            "Latency-sensitive pods wait for CPU, or the usage is above `agent.suppression.cpuThreshold`. Batch pods get "
+            "less than they request, and their jobs take longer."
+        ),
+        action=(
+            "The dashboard Co-location shows pressure and limits. If many nodes are affected, offer less: lower "
+            "`reclaimer.strategy.cpuThreshold`, or raise `reclaimer.forecast.margin`."
+        ),
+        heals="The limit grows again by steps when nobody waits. What the node offers shrinks with its idle CPU.",
+    ),
+    Alert(
+        name="EquipoiseBatchPodsEvicted",
+        expression=f'sum by ({SCOPE}, reason) (increase(equipoise_agent_evictions_total{{result="evicted"}}[1h])) > 0',
+        lasts="0m",
+        severity="info",
+        summary="Agents have evicted {{ $value | humanize }} batch pods within an hour ({{ $labels.reason }})",
+        meaning=(
+            "`memory`: a node used more than `agent.memoryEviction` permits. `cpu`: batch pods got less than "
+            "`agent.cpuEviction` requires, for long. Pods of other bands are never evicted."
+        ),
+        action=(
+            "The log of the agent names each pod and the reason. If it happens often, the nodes offer too much: "
+            "lower `reclaimer.strategy.memoryThreshold`. `agent.evict: false` ends the evictions."
+        ),
+        heals="The controller of the pod creates it elsewhere. Others keep their memory and CPU.",
     ),
 )

@@ -188,6 +188,24 @@ _NEUTRAL = f'equipoise_scorer_neutral_total{{{_pod("scorer")},reason="%s"}}'
 _REDIRECTED = f'equipoise_bus_errors_total{{{_pod("binder")},kind="%s"}}'
 _SKEW = f"equipoise_collector_source_skew_seconds{{{_pod('collector')}}}"
 
+_OFFERING = f'equipoise_reclaimer_nodes{{{_pod("reclaimer", 1)},state="%s"}}'
+_REQUESTED = f'equipoise_reclaimer_amounts{{{_pod("reclaimer", 1)},band="batch",resource="cpu",kind="requested"}}'
+_STATUS_WRITES = f'equipoise_reclaimer_writes_total{{{_pod("reclaimer", 1)},result="%s"}}'
+
+
+def _evaluated(number: int) -> str:
+    return f"equipoise_reclaimer_last_evaluation_timestamp_seconds{{{_pod('reclaimer', number)}}}"
+
+
+def _waiting(number: int) -> str:
+    return f"equipoise_reclaimer_writes_pending{{{_pod('reclaimer', number)}}}"
+
+
+def _agent(metric: str, number: int, **labels: str) -> str:
+    more = "".join(f',{name}="{value}"' for name, value in labels.items())
+    return f"{metric}{{{_pod('agent', number)}{more}}}"
+
+
 CASES: Sequence[Case] = (
     Case(
         alert="EquipoiseServiceDown",
@@ -395,5 +413,198 @@ CASES: Sequence[Case] = (
         about="loads are alike, and few requests are late",
         series={_requests("ok"): "0+10x90", _NEUTRAL % "alike": "0+9x90", _NEUTRAL % "late": "0+1x90"},
         at="60m",
+    ),
+    Case(
+        alert="EquipoiseReclaimerNotEvaluating",
+        about="the leader has stopped, and the other replica does not lead",
+        series={_evaluated(1): "0+60x20 1200x60", _evaluated(2): "0x80"},
+        at="46m",
+        fires=_NAMESPACE,
+    ),
+    Case(
+        alert="EquipoiseReclaimerNotEvaluating",
+        about="no replica is scraped any more",
+        series={_evaluated(1): "0+60x20 stale"},
+        at="46m",
+        fires=_NAMESPACE,
+    ),
+    Case(
+        alert="EquipoiseReclaimerNotEvaluating",
+        about="another replica leads now, after some minutes without a leader",
+        series={_evaluated(1): "0+60x20 0x60", _evaluated(2): "0x25 1560+60x60"},
+        at="80m",
+    ),
+    Case(
+        alert="EquipoiseReclaimerNotEvaluating",
+        about="there is no reclaimer",
+        series={_agent("equipoise_agent_rounds_total", 1): "0+60x90"},
+        at="46m",
+    ),
+    Case(
+        alert="EquipoiseReclaimerWritesFail",
+        about="a write fails every minute",
+        series={_STATUS_WRITES % "failed": "0+1x90", _STATUS_WRITES % "written": "0+5x90"},
+        at="41m",
+        fires=_NAMESPACE,
+    ),
+    Case(
+        alert="EquipoiseReclaimerWritesFail",
+        about="some writes failed, and nodes were deleted",
+        series={
+            _STATUS_WRITES % "failed": "0x10 9x90",
+            _STATUS_WRITES % "written": "0+5x90",
+            _STATUS_WRITES % "gone": "0+1x90",
+        },
+        at="41m",
+    ),
+    Case(
+        alert="EquipoiseReclaimerWritesWait",
+        about="never fewer than 3 nodes wait",
+        series={_waiting(1): "3 9x90", _waiting(2): "0x90"},
+        at="61m",
+        fires=_NAMESPACE,
+        value="9",
+    ),
+    Case(
+        alert="EquipoiseReclaimerWritesWait",
+        about="many nodes wait at times, and then none",
+        series={_waiting(1): "900x20 0 900x20 0 900x60"},
+        at="61m",
+    ),
+    Case(
+        alert="EquipoiseReclaimedAmountsDegraded",
+        about="one fifth of the nodes has old samples",
+        series={_OFFERING % "degraded": "20x90", _OFFERING % "current": "80x90", _OFFERING % "disabled": "0x90"},
+        at="36m",
+        fires=_NAMESPACE,
+        value="20%",
+    ),
+    Case(
+        alert="EquipoiseReclaimedAmountsDegraded",
+        about="some nodes have old samples, and most are in pools that offer nothing",
+        series={_OFFERING % "degraded": "5x90", _OFFERING % "current": "35x90", _OFFERING % "disabled": "60x90"},
+        at="36m",
+    ),
+    Case(
+        alert="EquipoiseReclaimedAmountsDegraded",
+        about="the samples of all nodes were old for a while",
+        series={_OFFERING % "degraded": "0x5 100x20 0x60", _OFFERING % "current": "100x5 0x20 100x60"},
+        at="36m",
+    ),
+    Case(
+        alert="EquipoiseAgentMissing",
+        about="one of three nodes has no agent",
+        series={
+            _OFFERING % "current": "2x90",
+            _OFFERING % "degraded": "1x90",
+            _REQUESTED: "4x90",
+            _agent("equipoise_agent_rounds_total", 1): "0+60x90",
+            _agent("equipoise_agent_rounds_total", 2): "0+60x90",
+        },
+        at="21m",
+        fires=_NAMESPACE,
+        value="1",
+    ),
+    Case(
+        alert="EquipoiseAgentMissing",
+        about="the node without an agent is in a pool that offers nothing",
+        series={
+            _OFFERING % "current": "1x90",
+            _OFFERING % "disabled": "1x90",
+            _REQUESTED: "4x90",
+            _agent("equipoise_agent_rounds_total", 1): "0+60x90",
+        },
+        at="21m",
+    ),
+    Case(
+        alert="EquipoiseAgentMissing",
+        about="no pod of the bands is bound: the agent is being introduced",
+        series={
+            _OFFERING % "current": "2x90",
+            _REQUESTED: "0x90",
+            _agent("equipoise_agent_rounds_total", 1): "0+60x90",
+        },
+        at="21m",
+    ),
+    Case(
+        alert="EquipoiseAgentMissing",
+        about="there are no agents",
+        series={_OFFERING % "current": "2x90", _REQUESTED: "4x90"},
+        at="21m",
+    ),
+    Case(
+        alert="EquipoiseAgentRoundsStopped",
+        about="the rounds of one of two agents have stopped",
+        series={
+            _agent("equipoise_agent_rounds_total", 1): "0+60x10 600x90",
+            _agent("equipoise_agent_rounds_total", 2): "0+60x90",
+        },
+        at="31m",
+        fires=_NAMESPACE,
+        value="1",
+    ),
+    Case(
+        alert="EquipoiseAgentRoundsStopped",
+        about="an agent is restarted, and another one is deleted",
+        series={
+            _agent("equipoise_agent_rounds_total", 1): "0+60x10 0+60x90",
+            _agent("equipoise_agent_rounds_total", 2): "0+60x10 stale",
+        },
+        at="31m",
+    ),
+    Case(
+        alert="EquipoiseAgentCannotLimit",
+        about="the cgroups of two nodes are read-only",
+        series={
+            _agent("equipoise_problem", 1, key="cgroups"): "1x90",
+            _agent("equipoise_problem", 2, key="cgroups"): "1x90",
+        },
+        at="21m",
+        fires={**_NAMESPACE, "key": "cgroups"},
+        value="2",
+    ),
+    Case(
+        alert="EquipoiseAgentCannotLimit",
+        about="a value was refused for some minutes, and the API server is not reached",
+        series={
+            _agent("equipoise_problem", 1, key="cgroups"): "1x5 stale",
+            _agent("equipoise_problem", 1, key="kubernetes"): "1x90",
+        },
+        at="21m",
+    ),
+    Case(
+        alert="EquipoiseBatchWorkSuppressed",
+        about="on one of two nodes batch pods are limited for 40 s of each minute",
+        series={
+            _agent("equipoise_agent_suppressed_seconds_total", 1, reason="pressure"): "0+30x300",
+            _agent("equipoise_agent_suppressed_seconds_total", 1, reason="threshold"): "0+10x300",
+            _agent("equipoise_agent_suppressed_seconds_total", 2, reason="pressure"): "0+2x300",
+        },
+        at="200m",
+        fires=_NAMESPACE,
+        value="1",
+    ),
+    Case(
+        alert="EquipoiseBatchWorkSuppressed",
+        about="a peak of an hour",
+        series={_agent("equipoise_agent_suppressed_seconds_total", 1, reason="pressure"): "0x60 0+60x60 3600x200"},
+        at="200m",
+    ),
+    Case(
+        alert="EquipoiseBatchPodsEvicted",
+        about="a pod is evicted",
+        series={_agent("equipoise_agent_evictions_total", 1, reason="memory", result="evicted"): "0x10 1x90"},
+        at="20m",
+        fires={**_NAMESPACE, "reason": "memory"},
+        value="1",
+    ),
+    Case(
+        alert="EquipoiseBatchPodsEvicted",
+        about="evictions are dry runs, and one pod was evicted two hours ago",
+        series={
+            _agent("equipoise_agent_evictions_total", 1, reason="memory", result="evicted"): "0x3 1x200",
+            _agent("equipoise_agent_evictions_total", 2, reason="memory", result="dry_run"): "0+1x200",
+        },
+        at="120m",
     ),
 )

@@ -583,4 +583,178 @@ SCORING = Dashboard(
     ],
 )
 
-DASHBOARDS: Sequence[Dashboard] = (FLEET, SERVICES, EVICTIONS, SCORING)
+_WITHOUT = "the cluster has no reclaimer or no agent"
+
+
+def _band(band: str) -> Sequence[Panel]:
+    """CPU and memory."""
+    return [
+        Panel(
+            title=f"{title} of the band {band}",
+            text="Sum of all nodes. offered: in the status of the nodes, or in observation what would be. reclaimed: what "
+            "the forecast leaves. requested: by bound pods; never above offered.",
+            unit=unit,
+            empty_when=_WITHOUT,
+            queries=[
+                Query(f"sum({_of('equipoise_reclaimer_amounts', band=band, resource=resource, kind=kind)})", kind)
+                for kind in ("reclaimed", "offered", "requested")
+            ],
+        )
+        for title, resource, unit in (("CPU", "cpu", "short"), ("Memory", "memory", "bytes"))
+    ]
+
+
+def _over_nodes(metric: str) -> Sequence[Query]:
+    nodes = f"sum by ({_REPLICA}) ({metric})"
+    return [
+        Query(f"quantile(0.5, {nodes})", "half of the nodes"),
+        Query(f"quantile(0.9, {nodes})", "90% of the nodes"),
+        Query(f"max({nodes})", "highest"),
+    ]
+
+
+COLOCATION = Dashboard(
+    uid="equipoise-colocation",
+    title="Equipoise: Co-location",
+    text="What nodes offer to batch pods, what these use, and what it costs the others.",
+    rows=[
+        Row(title="Batch: for the next hours (`reclaimer.forecast.batchHours`)", panels=_band("batch")),
+        Row(title="Mid: for the next 24 hours", panels=_band("mid")),
+        Row(
+            title="Use",
+            panels=[
+                Panel(
+                    title="CPU of batch pods",
+                    text="Sum of all nodes with an agent. requested: batch-cpu and mid-cpu of the pods of the node. used: "
+                    "by all best-effort pods, which include those of the bands. Idle now: for pods of the band free.",
+                    empty_when=_WITHOUT,
+                    queries=[
+                        Query(f"sum({_of('equipoise_agent_cpu_requested_cores')})", "requested"),
+                        Query(f"sum({_of('equipoise_agent_cpu_usage_cores', group='best_effort')})", "used"),
+                        Query(
+                            f"sum({_of('equipoise_reclaimer_amounts', band='free', resource='cpu', kind='reclaimed')})",
+                            "idle now",
+                        ),
+                    ],
+                ),
+                Panel(
+                    title="Pods by band",
+                    text="Of the nodes with an agent.",
+                    stacked=True,
+                    empty_when=_WITHOUT,
+                    queries=[_by("sum", "band", _of("equipoise_agent_pods"))],
+                ),
+                Panel(
+                    title="Nodes by state of their offer",
+                    text="degraded: old samples or an invalid annotation, so that less is offered. disabled: by the "
+                    "strategy of their pool.",
+                    stacked=True,
+                    empty_when=_WITHOUT,
+                    queries=[_by("sum", "state", _of("equipoise_reclaimer_nodes"))],
+                ),
+                Panel(
+                    title="Memory in use",
+                    text="Share of a node. Above `agent.memoryEviction` batch pods are evicted.",
+                    unit="percentunit",
+                    empty_when=_WITHOUT,
+                    queries=_over_nodes(_of("equipoise_agent_memory_used_ratio")),
+                ),
+            ],
+        ),
+        Row(
+            title="Effect on other pods",
+            panels=[
+                Panel(
+                    title="Pressure of latency-sensitive pods",
+                    text="Share of the time in which the pod that waits most waited for CPU, by node. Above "
+                    "`agent.suppression.pressureThreshold` batch pods are limited.",
+                    unit="percentunit",
+                    empty_when=_WITHOUT,
+                    queries=_over_nodes(_of("equipoise_agent_pressure_ratio")),
+                ),
+                Panel(
+                    title="Time in which batch pods are limited",
+                    text="Share of the time, by node, and mean of all nodes by reason. Above one half for hours, batch "
+                    "pods get less than they request: offer less.",
+                    unit="percentunit",
+                    empty_when=_WITHOUT,
+                    queries=[
+                        *_over_nodes(_rate("equipoise_agent_suppressed_seconds_total")),
+                        Query(
+                            f"sum by (reason) ({_rate('equipoise_agent_suppressed_seconds_total')})"
+                            f" / on () group_left () count({_of('equipoise_agent_rounds_total')})",
+                            "mean: {{reason}}",
+                        ),
+                    ],
+                ),
+                Panel(
+                    title="Evictions of batch pods, per hour",
+                    text="By reason and result. dry_run: `agent.evict` is false. blocked: by a PodDisruptionBudget.",
+                    stacked=True,
+                    empty_when=_WITHOUT,
+                    queries=[
+                        Query(
+                            f"sum by (reason, result) ({_increase('equipoise_agent_evictions_total', '1h')})",
+                            "{{reason}}: {{result}}",
+                        )
+                    ],
+                ),
+                Panel(
+                    title="Problems of agents",
+                    text="Nodes by problem of the agent: /readyz states the reason.",
+                    stacked=True,
+                    empty_when="no agent has a problem",
+                    queries=[
+                        Query(
+                            f"count by (key) ({_ours(_of('equipoise_problem'), 'equipoise_agent_rounds_total')})",
+                            "{{key}}",
+                        )
+                    ],
+                ),
+            ],
+        ),
+        Row(
+            title="Writes",
+            panels=[
+                Panel(
+                    title="Writes to the status of nodes",
+                    text="By result. At most `reclaimer.writesPerSecond`. None in observation.",
+                    unit="ops",
+                    stacked=True,
+                    empty_when=_WITHOUT,
+                    queries=[_by("sum", "result", _rate("equipoise_reclaimer_writes_total"))],
+                ),
+                Panel(
+                    title="Nodes that wait for a write",
+                    text="Amounts that shrink are written first. It should reach 0 between two evaluations.",
+                    empty_when=_WITHOUT,
+                    queries=[Query(f"max({_of('equipoise_reclaimer_writes_pending')})", "nodes")],
+                ),
+                Panel(
+                    title="Duration of an evaluation",
+                    text="99th percentile, of all nodes.",
+                    unit="s",
+                    empty_when=_WITHOUT,
+                    queries=[Query(_quantile(0.99, "equipoise_reclaimer_evaluation_duration_seconds"), "evaluation")],
+                ),
+                Panel(
+                    title="Errors",
+                    text="Per second. values: of cgroups that the kernel refuses or ignores. reset: by another program. "
+                    "messages: that the reclaimer could not publish.",
+                    unit="ops",
+                    empty_when=_WITHOUT,
+                    queries=[
+                        *(
+                            Query(f"sum({_rate('equipoise_agent_writes_total', result=result)})", f"values {result}")
+                            for result in ("refused", "ignored")
+                        ),
+                        Query(f"sum({_rate('equipoise_agent_values_reset_total')})", "values reset"),
+                        Query(f"sum({_rate('equipoise_reclaimer_messages_dropped_total')})", "messages"),
+                    ],
+                ),
+            ],
+        ),
+    ],
+)
+
+DASHBOARDS: Sequence[Dashboard] = (FLEET, SERVICES, EVICTIONS, SCORING, COLOCATION)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from equipoise.contracts.bus.subjects import ServiceName
+from equipoise.contracts.colocation.bands import RESOURCE_NAMES
 from equipoise.testbed import objects
 from equipoise.testbed.objects import constant_usage_annotations
 from faults.history import Guarantees, Window
@@ -18,6 +19,10 @@ APPS = f"/apis/apps/v1/namespaces/{NAMESPACE}"
 OWN = "equipoise-system"
 BATCHES = "batches"
 """The namespace of pods that the harness creates in large numbers."""
+
+BAND_POD = "reclaimed"
+BAND_AMOUNTS = {"kubernetes.io/batch-cpu": 500.0, "kubernetes.io/batch-memory": 2.0**28}
+"""The first part of the names of pods of the band batch, and what each of them requests."""
 
 NODES = tuple(f"node-{number}" for number in range(10))
 CORES = 10.0
@@ -106,6 +111,14 @@ def _with_canaries(template: Document) -> Document:
     return template
 
 
+def band_pods(run: str, count: int) -> list[Document]:
+    """Without a controller, so that nothing moves them, with other names in each run."""
+    amounts = {name: f"{amount:.0f}" for name, amount in BAND_AMOUNTS.items()}
+    container = {"name": "main", "image": "fake", "resources": {"requests": amounts, "limits": amounts}}
+    template = objects.pod_template(BAND_POD, spec={"containers": [container]})
+    return [objects.pod(f"{BAND_POD}-{run}-{number}", template, namespace=BATCHES) for number in range(count)]
+
+
 def node_manifests() -> list[Document]:
     return [objects.node(name, cpu=10, memory="64Gi") for name in NODES]
 
@@ -146,6 +159,11 @@ def guarantees() -> Guarantees:
         protected=frozenset((*PROTECTED, PINNED, TWICE)),
         freshness=FRESHNESS,
         score_lag=SCORE_LAG,
+        node_amounts={
+            name: limit
+            for names in RESOURCE_NAMES.values()
+            for name, limit in zip(names, (1_000 * CORES, MEMORY), strict=True)
+        },
         nodes=len(NODES),
     )
 
@@ -172,6 +190,15 @@ def document(
         "binder": {"evict": True, "limits": LIMITS},
         "scorer": {},
         "annotator": {},
+        "reclaimer": {
+            "enabled": True,
+            "mode": "enforce",
+            "leaderElection": {"leaseDuration": 3, "renewDeadline": 2, "retryPeriod": 0.4},
+            "interval": "1s",
+            "degrade": {"keep": f"{FRESHNESS + SCORE_LAG + 2:g}s", "expire": f"{FRESHNESS + SCORE_LAG + 8:g}s"},
+            "offer": {"growth": 50},
+            "writesPerSecond": 50,
+        },
     }
     return {
         "apiVersion": "equipoise.dev/v1alpha1",

@@ -7,6 +7,7 @@ RUNTIME = "libs/common/src/equipoise/runtime"
 BINDER = "services/binder/src/equipoise/binder"
 SCORER = "services/scorer/src/equipoise/scorer"
 DESCHEDULER = "services/descheduler/src/equipoise/descheduler"
+RECLAIMER = "services/reclaimer/src/equipoise/reclaimer"
 COLLECTOR = "services/collector/src/equipoise/collector"
 
 
@@ -708,5 +709,31 @@ DEFECTS = (
             '        raise InvalidRequest(f"the body is not JSON: {error} {body!r}") from None',
         ),
         tests="tests/scorer/test_extender_server.py::test_invalid_bodies_get_a_json_error",
+    ),
+    # Reclaimed resources in the status of nodes
+    _defect(
+        "requests of bound pods ignored",
+        (f"{RECLAIMER}/decisions/offer.py", "    amount = max(target, needed)", "    amount = target"),
+        tests="tests/reclaimer/test_offer.py::test_bound_pods_always_fit",
+        fault="reclaimers_without_metrics",
+        invariant="I21",
+    ),
+    _defect(
+        "amounts in a tenth of a milli-core",
+        (f"{RECLAIMER}/decisions/evaluation.py", "_UNITS = (1_000.0, 1.0)", "_UNITS = (10_000.0, 1.0)"),
+        tests="tests/reclaimer/test_service.py::test_enforcement_writes_the_offer_to_the_status",
+        fault="overwritten_amounts",
+        invariant="I22",
+    ),
+    _defect(
+        "a write to the status of a node with an annotation",
+        (
+            f"{RUNTIME}/kubernetes/http.py",
+            'body={"metadata": {"uid": uid}, "status": {"capacity"',
+            'body={"metadata": {"uid": uid, "annotations": {"equipoise.dev/x": ""}}, "status": {"capacity"',
+        ),
+        tests="tests/reclaimer/test_real_cluster.py::test_a_reclaimer_writes_its_amounts_with_its_own_account",
+        fault="overwritten_amounts",
+        invariant="I23",
     ),
 )

@@ -100,6 +100,43 @@ class ScoreResponse(Value, frozen=True, kw_only=True):
     neutral: bool
 
 
+class ReclaimerWrite(Value, frozen=True, kw_only=True):
+    """A write of a reclaimer, other than of its Lease; from the audit log."""
+
+    at: float
+    program: str
+    verb: str
+    resource: str
+    node: str = ""
+    amounts: dict[str, float | None] = {}
+    """Of the bands, by resource name, in milli-cores and bytes; None: removed."""
+
+    others: tuple[str, ...] = ()
+    """What else the body contains."""
+
+    executed: bool = True
+
+
+class BandPod(Value, frozen=True, kw_only=True):
+    """A pod that requests amounts of a band; from the audit log."""
+
+    at: float
+    """When it was bound."""
+
+    pod: str
+    node: str
+    amounts: dict[str, float]
+    ended_at: float | None = None
+
+
+class RefusedPod(Value, frozen=True, kw_only=True):
+    """A pod that the API server did not create or bind; from the audit log."""
+
+    at: float
+    pod: str
+    code: int
+
+
 class AcknowledgedEvent(Value, frozen=True, kw_only=True):
     """A message of the harness that a stream acknowledged."""
 
@@ -286,6 +323,12 @@ class Guarantees(Value, frozen=True, kw_only=True):
     score_lag: float = 0.0
     """Seconds by which a sample is fresh for longer for a score than for an eviction."""
 
+    node_amounts: dict[str, float] = {}
+    """Of each node: what its amounts of a band may be at most, by resource name."""
+
+    offer_lag: float = 5.0
+    """Seconds after which a reclaimer must know that a pod was bound: it is published, evaluated and written."""
+
     max_future: float = 5.0
     transit: float = 1.0
     """Seconds between a decision and its arrival at the API server."""
@@ -363,6 +406,9 @@ class History(Value, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     exchanges: tuple[ExtenderExchange, ...] = ()
     batches: tuple[PodBatch, ...] = ()
+    reclaimer_writes: tuple[ReclaimerWrite, ...] = ()
+    band_pods: tuple[BandPod, ...] = ()
+    refused_pods: tuple[RefusedPod, ...] = ()
 
     @property
     def new_posts(self) -> list[Post]:

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization
@@ -16,11 +17,12 @@ from equipoise.runtime.bus import Bus, Delivery
 from equipoise.runtime.process.clock import Clock
 from equipoise.testbed import audit
 from equipoise.testbed.processes.configuration import KUBELET
-from faults.cluster_setup import BATCHES, OWN, workload_of
+from faults.cluster_setup import BAND_AMOUNTS, BAND_POD, BATCHES, OWN, workload_of
 from faults.history import (
     HARNESS,
     AcknowledgedEvent,
     Alarm,
+    BandPod,
     Convergence,
     ExtenderExchange,
     Finding,
@@ -34,11 +36,15 @@ from faults.history import (
     ProcessSample,
     PublishedIntent,
     PublishedOutcome,
+    ReclaimerWrite,
+    RefusedPod,
     ScheduledPod,
     ScoreResponse,
     Span,
     Stop,
 )
+
+from faults.invariants.reclaimed import NAMES
 
 OWN_ACCOUNTS = f"system:serviceaccount:{OWN}:"
 
@@ -301,11 +307,61 @@ class Recorder:
             findings=tuple(_since(since, self.findings)),
             exchanges=tuple(_since(since, self.exchanges)),
             batches=tuple(map(self.scheduled, _since(since, self.batches))),
+            reclaimer_writes=tuple(
+                _reclaimer_write(write) for write in audit.writes_of(self._audit_log, f"{OWN_ACCOUNTS}reclaimer-")
+            ),
+            band_pods=tuple(self._band_pods()),
+            refused_pods=tuple(
+                RefusedPod(at=write.time.timestamp(), pod=write.name, code=write.code)
+                for write in audit.refused_pods(self._audit_log)
+            ),
         )
+
+    def _band_pods(self) -> Iterator[BandPod]:
+        """Those of the harness, whose amounts are known."""
+        ended = {
+            (write.namespace, write.pod): write.time.timestamp()
+            for write in audit.pod_writes(self._audit_log)
+            if write.verb == "delete"
+        }
+        for binding in audit.bindings(self._audit_log):
+            if binding.namespace == BATCHES and workload_of(binding.pod) == BAND_POD:
+                yield BandPod(
+                    at=binding.time.timestamp(),
+                    pod=binding.pod,
+                    node=binding.node,
+                    amounts=BAND_AMOUNTS,
+                    ended_at=ended.get((binding.namespace, binding.pod)),
+                )
 
 
 def _since(begin: float, found: Iterable[T]) -> list[T]:
     return [each for each in found if each.at >= begin]
+
+
+def _reclaimer_write(write: audit.LoggedWrite) -> ReclaimerWrite:
+    status = write.body.get("status") or {}
+    amounts = {
+        name: None if text is None else parse_quantity(text)
+        for kind in ("capacity", "allocatable")
+        for name, text in (status.get(kind) or {}).items()
+    }
+    others = [
+        *(name for name in write.body if name not in ("metadata", "status")),
+        *(name for name in write.body.get("metadata") or {} if name != "uid"),
+        *(name for name in status if name not in ("capacity", "allocatable")),
+        *(name for name in amounts if name not in NAMES),
+    ]
+    return ReclaimerWrite(
+        at=write.time.timestamp(),
+        program=write.user.removeprefix(OWN_ACCOUNTS),
+        verb=write.verb,
+        resource=write.resource,
+        node=write.name,
+        amounts={name: amount for name, amount in amounts.items() if name in NAMES},
+        others=tuple(others),
+        executed=200 <= write.code < 300,
+    )
 
 
 def _post(eviction: audit.LoggedEviction, sent: float | None) -> Post:

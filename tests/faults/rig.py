@@ -55,7 +55,17 @@ from faults.invariants import MinimumTraffic
 from faults.recording import Recorder
 from faults.sampling import LogSearch, ProcessSampler
 
-PROGRAMS = ("collector-0", "scorer-0", "descheduler-0", "descheduler-1", "binder-0", "binder-1", "binder-2")
+PROGRAMS = (
+    "collector-0",
+    "scorer-0",
+    "descheduler-0",
+    "descheduler-1",
+    "binder-0",
+    "binder-1",
+    "binder-2",
+    "reclaimer-0",
+    "reclaimer-1",
+)
 """Each with a service account of its own, so that proxy and audit log distinguish them."""
 
 INTENT_STREAM = next(stream for stream in STREAMS if stream.work_queue)

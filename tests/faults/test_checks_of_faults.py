@@ -2,8 +2,9 @@
 
 from faults.catalog.api_server import proposed_pods_exist
 from faults.catalog.deschedulers import cooldowns_hold, one_publisher
+from faults.catalog.reclaimers import pods_are_accepted
 from faults.catalog.restarts import stopped_in_time
-from faults.history import History, Stop
+from faults.history import Finding, History, RefusedPod, Stop
 from faults.test_invariants import change, post, published
 
 REAL = "low_node_load"
@@ -35,3 +36,10 @@ def test_a_process_must_end_in_order_and_in_time() -> None:
     assert stopped_in_time(History(stops=(Stop(program="binder-0", seconds=25.5, code=0),)))
     assert stopped_in_time(History(stops=(Stop(program="binder-0", seconds=1.0, code=1),)))
     assert not stopped_in_time(History(stops=(Stop(program="binder-0", seconds=24.0, code=0),)))
+
+
+def test_a_pod_that_is_refused_and_a_removed_name_are_reported() -> None:
+    refused = RefusedPod(at=101, pod="web-1", code=422)
+    assert pods_are_accepted(History(refused_pods=(refused,)))
+    assert pods_are_accepted(History(findings=(Finding(at=101, what="a name was removed"),)))
+    assert not pods_are_accepted(History(since=102, refused_pods=(refused,)))

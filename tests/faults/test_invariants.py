@@ -13,6 +13,7 @@ from faults.history import (
     HARNESS,
     AcknowledgedEvent,
     Alarm,
+    BandPod,
     Convergence,
     ExtenderExchange,
     Forbidden,
@@ -26,6 +27,7 @@ from faults.history import (
     ProcessSample,
     PublishedIntent,
     PublishedOutcome,
+    ReclaimerWrite,
     ScheduledPod,
     ScoreResponse,
     Span,
@@ -34,6 +36,8 @@ from faults.history import (
 from faults.invariants import INVARIANTS, MinimumTraffic, violations
 from faults.invariants.bus import broken_streams_are_named
 from faults.invariants.processes import slope_per_hour
+
+BATCH_CPU = "kubernetes.io/batch-cpu"
 
 GUARANTEES = Guarantees(
     windows=(
@@ -45,6 +49,7 @@ GUARANTEES = Guarantees(
     replicas={"web": 3, "db": 3},
     floors={"web": 2, "db": 2},
     protected=frozenset({"agent"}),
+    node_amounts={BATCH_CPU: 10_000.0},
 )
 
 
@@ -124,6 +129,16 @@ def batch(count: int = 3, pending: float = 0.1, nodes: int = 10, baseline: float
 
     default: dict[str, Any] = {"at": 100.0, "what": "a batch", "http_timeout": 0.2}
     return PodBatch(**(default | fields), pods=pods(pending, nodes), baseline=pods(baseline, 10))
+
+
+def wrote(amount: float | None, **fields: Any) -> ReclaimerWrite:
+    """By a reclaimer, of batch-cpu."""
+    default: dict[str, Any] = {"at": 110.0, "verb": "patch", "resource": "nodes/status", "node": "node-a"}
+    return ReclaimerWrite(**(default | {"program": "reclaimer-0", "amounts": {BATCH_CPU: amount}} | fields))
+
+
+def band_pod(at: float = 100.0, **fields: Any) -> BandPod:
+    return BandPod(**({"at": at, "pod": "reclaimed-0", "node": "node-a", "amounts": {BATCH_CPU: 1_000.0}} | fields))
 
 
 PODS = [each for name in ("web", "db") for number in range(1, 4) for each in started(f"{name}-{number}", 1)]
@@ -294,6 +309,15 @@ BAD: dict[str, tuple[str, History]] = {
         "I20",
         a_history(forbidden=(Forbidden(begin=97, end=200, why="it opted out", uid="uid-web-1"),)),
     ),
+    "less than bound pods request": ("I21", a_history(reclaimer_writes=(wrote(999),), band_pods=(band_pod(),))),
+    "a name removed that pods use": ("I21", a_history(reclaimer_writes=(wrote(None),), band_pods=(band_pod(),))),
+    "more than the node has": ("I22", a_history(reclaimer_writes=(wrote(10_001),))),
+    "less than nothing": ("I22", a_history(reclaimer_writes=(wrote(-1),))),
+    "a label of a node": ("I23", a_history(reclaimer_writes=(wrote(1_000, others=("labels",)),))),
+    "a refused write of a pod": (
+        "I23",
+        a_history(reclaimer_writes=(wrote(1_000, resource="pods", executed=False),)),
+    ),
 }
 
 
@@ -338,6 +362,10 @@ def test_every_invariant_has_a_bad_history() -> None:
         a_history(convergences=(Convergence(at=110, seconds=59),)),
         a_history(exchanges=(exchange(b"", status=503), exchange(b"", status=None, caller_waited=False))),
         a_history(exchanges=(exchange(b"", status=None, seconds=9.0, scorer_runs=False),)),
+        a_history(reclaimer_writes=(wrote(0),), band_pods=(band_pod(at=106.0),)),
+        a_history(reclaimer_writes=(wrote(0),), band_pods=(band_pod(ended_at=109.0),)),
+        a_history(reclaimer_writes=(wrote(0),), band_pods=(band_pod(node="node-b"),)),
+        a_history(reclaimer_writes=(wrote(20_000, executed=False),)),
         a_history(batches=(batch(pending=1.4), batch(pending=2.0, baseline=1.0))),
         a_history(batches=(batch(pending=60.0, http_timeout=None),)),
         a_history(batches=(batch(90, nodes=1), batch(100, nodes=7))),
@@ -351,6 +379,7 @@ def test_every_invariant_has_a_bad_history() -> None:
         "memory that grows before it is ready", "a request on the way for 30 s",
         "one late measurement", "convergence in time",
         "a scorer that refuses, or whose caller leaves", "a scorer that was suspended",
+        "bound too late to be known", "a pod that has ended", "a pod of another node", "a refused amount",
         "pods pending for two timeouts", "times that cannot be compared", "few pods on one node",
     ],
 )  # fmt: skip

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -16,6 +16,7 @@ from monitoring.alerts import ALERTS, SERVICE_METRICS, Alert
 from monitoring.cases import CASES
 from monitoring.rules import RUNBOOKS, anchor, rule
 
+from equipoise.agent.shell.evictor import Outcome as EvictionResult
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.metrics import LEDGER_STATES
 from equipoise.contracts.bus.subjects import SERVICES
@@ -156,6 +157,10 @@ def label_values() -> Mapping[tuple[str, str], set[str]]:
         ("equipoise_binder_limit_rejections_total", "limit"): set(BinderSettings().limits.table),
         ("equipoise_scorer_neutral_total", "reason"): set(re.findall(r"reason=\"(\w+)\"", prioritized)),
         ("equipoise_scorer_connections_dropped_total", "reason"): set(re.findall(r"\"(\w+)\"", connections)),
+        ("equipoise_reclaimer_writes_total", "result"): set(re.findall(r"writes\.labels\(\"(\w+)\"", sources)),
+        ("equipoise_reclaimer_nodes", "state"): {"current", "degraded", "disabled"},
+        ("equipoise_reclaimer_amounts", "kind"): {"reclaimed", "offered", "requested"},
+        ("equipoise_agent_evictions_total", "result"): set(get_args(EvictionResult)),
         ("equipoise_scorer_requests_total", "result"): {"ok"},
         ("equipoise_scorer_requests_total", "verb"): {"prioritize", "filter", "other"},
         ("equipoise_scorer_request_duration_seconds_bucket", "verb"): {"prioritize", "filter"},

@@ -13,6 +13,7 @@ from faults.catalog import (
     nats_cluster,
     nodes,
     processes,
+    reclaimers,
     restarts,
     scheduling,
     versions,
@@ -37,5 +38,6 @@ FAULTS: Mapping[str, Fault] = {
         *scheduling.FAULTS,
         *credentials.FAULTS,
         *versions.FAULTS,
+        *reclaimers.FAULTS,
     )
 }

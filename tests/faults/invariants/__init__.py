@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from faults.history import Guarantees, History
-from faults.invariants import bus, changes, evictions, measurements, processes, scheduling
+from faults.invariants import bus, changes, evictions, measurements, processes, reclaimed, scheduling
 
 Check = Callable[[History, Guarantees], list[str]]
 
@@ -55,6 +55,9 @@ INVARIANTS: Mapping[str, Check] = {
     "I18": evictions.pause_holds,
     "I19": processes.logs_hold_no_secrets,
     "I20": changes.changes_are_respected,
+    "I21": reclaimed.bound_pods_fit,
+    "I22": reclaimed.nodes_are_no_smaller,
+    "I23": reclaimed.only_amounts_are_written,
 }
 
 

@@ -1,4 +1,5 @@
-"""Reads the audit log of the API server: which pods were created, evicted, and bound to which nodes."""
+"""Reads the audit log of the API server: which pods were created, evicted, and bound to which nodes, and all writes of
+a client."""
 
 import json
 from collections.abc import Iterator
@@ -57,6 +58,22 @@ class PodWrite:
     """When the response was sent, on the API server's clock."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class LoggedWrite:
+    """One completed request that is no read."""
+
+    user: str
+    verb: str
+    resource: str
+    """With its subresource: `nodes/status`."""
+    name: str
+    time: datetime
+    """When the request came in, on the API server's clock."""
+    code: int
+    body: dict[str, Any]
+    """Of the requests whose bodies are logged."""
+
+
 def evictions(log: Path) -> list[LoggedEviction]:
     """All completed evictions, ordered by time."""
     return sorted((_eviction(event) for event in _completed(log, "eviction")), key=lambda eviction: eviction.time)
@@ -108,6 +125,47 @@ def pod_writes(log: Path) -> list[PodWrite]:
         and 200 <= event["responseStatus"]["code"] < 300
     ]
     return sorted(writes, key=lambda write: write.time)
+
+
+def writes_of(log: Path, user: str) -> list[LoggedWrite]:
+    """Of the users whose names begin with `user`, ordered by time."""
+    found = [
+        LoggedWrite(
+            user=event["user"]["username"],
+            verb=event["verb"],
+            resource="/".join(filter(None, (target.get("resource", ""), target.get("subresource", "")))),
+            name=target.get("name", ""),
+            time=datetime.fromisoformat(event["requestReceivedTimestamp"]),
+            code=event["responseStatus"]["code"],
+            body=event.get("requestObject") or {},
+        )
+        for event in _events(log, user.encode())
+        if (event.get("user") or {}).get("username", "").startswith(user) and event["stage"] == "ResponseComplete"
+        for target in [event.get("objectRef") or {}]
+    ]
+    return sorted(found, key=lambda write: write.time)
+
+
+def refused_pods(log: Path) -> list[LoggedWrite]:
+    """Pods that were not created or not bound: not those that existed or were gone. Ordered by time."""
+    found = [
+        LoggedWrite(
+            user=(event.get("user") or {}).get("username", ""),
+            verb=event["verb"],
+            resource="/".join(filter(None, ("pods", event["objectRef"].get("subresource", "")))),
+            name=event["objectRef"].get("name", ""),
+            time=datetime.fromisoformat(event["requestReceivedTimestamp"]),
+            code=event["responseStatus"]["code"],
+            body={},
+        )
+        for event in _events(log, b'"create"')
+        if (event.get("objectRef") or {}).get("resource") == "pods"
+        and event["objectRef"].get("subresource") in (None, "binding")
+        and (event["stage"], event["verb"]) == ("ResponseComplete", "create")
+        and event["responseStatus"]["code"] >= 400
+        and event["responseStatus"]["code"] not in (404, 409)
+    ]
+    return sorted(found, key=lambda write: write.time)
 
 
 def _completed(log: Path, subresource: str) -> Iterator[dict[str, Any]]:

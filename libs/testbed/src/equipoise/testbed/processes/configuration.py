@@ -27,7 +27,8 @@ class PrometheusConfiguration:
 
 
 def audit_policy() -> Document:
-    """Evictions and bindings with bodies, other writes without; no reads, Leases or Events."""
+    """Evictions, bindings and the status of nodes that a service writes with bodies, other writes without; no reads,
+    Leases or Events."""
     unlogged = [
         {"group": "coordination.k8s.io", "resources": ["leases"]},
         {"group": "events.k8s.io", "resources": ["events"]},
@@ -42,6 +43,11 @@ def audit_policy() -> Document:
                 "level": "Request",
                 "verbs": ["create"],
                 "resources": [{"group": "", "resources": ["pods/eviction", "pods/binding"]}],
+            },
+            {
+                "level": "Request",
+                "userGroups": ["system:serviceaccounts"],
+                "resources": [{"group": "", "resources": ["nodes/status"]}],
             },
             {"level": "None", "verbs": ["get", "list", "watch"]},
             {"level": "None", "resources": unlogged},

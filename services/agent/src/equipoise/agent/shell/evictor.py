@@ -32,6 +32,8 @@ class Evictor:
         self._thread: Thread | None = None
         self._next: dict[str, float] = {}
         self._failed: dict[str, float] = {}
+        for reason in ("memory", "cpu"):  # the first one counts as an increase only if 0 was exported before
+            metrics.add("equipoise_agent_evictions_total", 0.0, reason=reason, result="evicted" if evict else "dry_run")
 
     def unavailable(self) -> Collection[str]:
         """Uids of pods that are not chosen now: their eviction failed a short time ago."""

@@ -30,6 +30,9 @@ from equipoise.reclaimer.state.observed_node import Amounts, ObservedNode
 _UNITS = (1_000.0, 1.0)
 """By resource: cores to milli-cores, bytes to bytes."""
 
+DISABLED = "its strategy offers nothing"
+"""`degraded` of a node that is to offer nothing."""
+
 
 class ReclaimEvaluation(msgspec.Struct, frozen=True, kw_only=True):
     """The settings that evaluations depend on."""
@@ -135,7 +138,7 @@ def _evaluate(
     degraded = ""
     last: Amounts = node.last or _existing(node)
     if not strategy.enabled:
-        target, degraded = _nothing(), "its strategy offers nothing"
+        target, degraded = _nothing(), DISABLED
     elif invalid := node.placement.colocation.invalid:
         target, degraded = _nothing(), f"only what bound pods request is offered: invalid annotation {invalid}"
     elif node.usage is None or node.age > max_age:

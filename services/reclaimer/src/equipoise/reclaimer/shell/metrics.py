@@ -7,13 +7,19 @@ from collections.abc import Iterable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
+from equipoise.reclaimer.decisions.evaluation import DISABLED
 
 
 class ReclaimerMetrics:
     """Of the fleet: nodes are no labels."""
 
     def __init__(self, metrics: CollectorRegistry) -> None:
-        self.nodes = Gauge("equipoise_reclaimer_nodes", "Nodes by state.", ["state"], registry=metrics)
+        self.nodes = Gauge(
+            "equipoise_reclaimer_nodes",
+            "Nodes by state: current, degraded (old or reduced amounts), disabled (by their strategy).",
+            ["state"],
+            registry=metrics,
+        )
         self._amounts = Gauge(
             "equipoise_reclaimer_amounts",
             "Cores and bytes of all nodes, by band, resource and kind (reclaimed, offered, requested).",
@@ -47,14 +53,15 @@ class ReclaimerMetrics:
         """An amount that is unknown of every node has no value."""
         nodes, amounts = Counts[str](), defaultdict[tuple[str, str, str], float](float)
         for message in messages:
-            nodes["degraded" if message.degraded else "current"] += 1
+            state = "disabled" if message.degraded == DISABLED else "degraded" if message.degraded else "current"
+            nodes[state] += 1
             for band, each in message.bands.items():
                 for kind in ("reclaimed", "offered", "requested"):
                     found = getattr(each, kind)
                     for resource, amount in (("cpu", found.cpu), ("memory", found.memory)):
                         if amount is not None:
                             amounts[band, resource, kind] += amount
-        for state in ("current", "degraded"):
+        for state in ("current", "degraded", "disabled"):
             self.nodes.labels(state).set(nodes[state])
         self._amounts.clear()
         for labels, amount in amounts.items():
