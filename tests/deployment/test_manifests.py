@@ -22,7 +22,8 @@ from deployment.base import (
     live_page_documents,
 )
 from deployment.certificates import CLIENT_SECRET, NATS_SECRET, SECRET_KEYS, SERVER_SECRET
-from deployment.compose import COMPOSE, compose_document, compose_programs
+from deployment.compose import COLOCATION as COMPOSE_COLOCATION
+from deployment.compose import COMPOSE, colocation_document, compose_document, compose_programs
 from deployment.kustomize import Document, identity, named, read_documents, read_kustomization
 from deployment.programs import KUBECONFIG, differences
 
@@ -36,7 +37,7 @@ from equipoise.runtime.configuration import read_document, validate_document
 from equipoise.runtime.process.clock import SystemClock
 
 FOLDERS = [BASE, ROOT / "k8s" / "overlays" / "observe", ROOT / "k8s" / "overlays" / "namespaced"]
-FILES = sorted([*(ROOT / "k8s").rglob("*.*"), COMPOSE, ROOT / "Dockerfile"])
+FILES = sorted([*(ROOT / "k8s").rglob("*.*"), COMPOSE, COMPOSE_COLOCATION, ROOT / "Dockerfile"])
 
 
 def test_the_permission_file_is_the_generated_one() -> None:
@@ -338,6 +339,14 @@ def test_compose_and_kubernetes_run_the_same_programs() -> None:
     assert differences(base_programs(base_documents()), compose_programs(compose_document())) == []
 
 
+def test_compose_and_kubernetes_run_the_same_programs_with_co_location() -> None:
+    """The reclaimer, and NATS with the permissions of its user."""
+    base, compose = base_programs(colocation_documents()), compose_programs(colocation_document())
+    assert compose["nats"].mounts["/etc/nats/permissions.conf"] == "k8s/colocation/permissions.conf"
+    assert differences({"reclaimer": base["reclaimer"]}, {"reclaimer": compose["reclaimer"]}) == []
+    assert base.keys() == compose.keys() - {"prometheus"}
+
+
 def test_only_programs_that_use_the_api_server_get_the_kubeconfig_of_the_user() -> None:
     """Prometheus discovers nodes with a kubeconfig and a token of its own, and NATS and the scorer have none."""
     programs = compose_programs(compose_document())
@@ -379,7 +388,7 @@ def test_a_difference_is_reported(tmp_path: Path, text: str, replacement: str, e
 
 def test_a_token_is_valid_for_ten_minutes() -> None:
     """The API server makes one that is mounted automatically valid for a year."""
-    documents = [*base_documents(), *live_page_documents()]
+    documents = [*colocation_documents(), *live_page_documents()]
     templates = [d["spec"]["template"]["spec"] for d in documents if "template" in d.get("spec", {})]
     assert not any(template.get("automountServiceAccountToken", True) for template in templates)
     lifetimes = {
@@ -389,4 +398,4 @@ def test_a_token_is_valid_for_ten_minutes() -> None:
         for source in volume.get("projected", {}).get("sources", ())
         if "serviceAccountToken" in source
     }
-    assert lifetimes == {name: 600 for name in (*SERVICES, "setup", "live-page") if name != "scorer"}
+    assert lifetimes == {name: 600 for name in (*ALL_SERVICES, "agent", "setup", "live-page") if name != "scorer"}
