@@ -17,10 +17,14 @@ AGENT = "equipoise-agent"
 NOT_HERE = ("DaemonSet", "ConfigMap", "NetworkPolicy")
 
 
-def a_pod(name: str, on: str, resource: str = "kubernetes.io/batch-cpu", *, of: str = "work") -> Document:
-    requests = {resource: "100m" if resource == "cpu" else "100"}
+def a_pod(
+    name: str, on: str, resource: str = "kubernetes.io/batch-cpu", *, of: str = "work", band: str = ""
+) -> Document:
+    """`resource`: what it requests; empty: nothing. `band`: the value of Koordinator's label."""
+    requests = {resource: "100m" if resource == "cpu" else "100"} if resource else {}
     container = {"name": "main", "image": "fake", "resources": {"requests": requests, "limits": requests}}
-    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container], "nodeName": on}}
+    labels = {"app": name} | ({"koordinator.sh/priority-class": band} if band else {})
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container], "nodeName": on}}
     return pod(name, template, namespace=of)
 
 
@@ -34,7 +38,7 @@ async def cluster(start_cluster: StartCluster) -> Cluster:
     out = namespace("opted-out")
     out["metadata"]["annotations"] = {"equipoise.dev/evict": "false"}
     await cluster.apply([namespace("work"), out])
-    agent = a_pod("agent-on-alpha", "alpha", "cpu", of=AGENT)
+    agent = a_pod("agent-on-alpha", "alpha", of=AGENT)
     agent["spec"]["serviceAccountName"] = AGENT
     await cluster.apply(
         [
@@ -42,6 +46,9 @@ async def cluster(start_cluster: StartCluster) -> Cluster:
             a_pod("batch", "alpha"),
             a_pod("elsewhere", "beta"),
             a_pod("ordinary", "alpha", "cpu"),
+            a_pod("mid", "alpha", "kubernetes.io/mid-cpu"),
+            a_pod("free", "alpha", "", band="koord-free"),
+            a_pod("best-effort", "alpha", ""),
             a_pod("protected", "alpha", of="opted-out"),
             a_pod("system", "alpha", of="kube-system"),
         ]
@@ -97,15 +104,18 @@ async def agent(cluster: Cluster) -> Agent:
     return agent
 
 
-async def test_the_agent_may_evict_a_batch_pod_of_its_node(agent: Agent) -> None:
-    assert await agent.refusal("batch") == ""
+@pytest.mark.parametrize("name", ["batch", "free"])
+async def test_the_agent_may_evict_a_batch_pod_of_its_node(agent: Agent, name: str) -> None:
+    assert await agent.refusal(name) == ""
 
 
 @pytest.mark.parametrize(
     ("name", "of", "why"),
     [
         ("elsewhere", "work", "pods of its own node"),
-        ("ordinary", "work", "pods that request batch or mid resources"),
+        ("ordinary", "work", "only evict batch pods"),
+        ("mid", "work", "only evict batch pods"),
+        ("best-effort", "work", "only evict batch pods"),
         ("protected", "opted-out", "has opted out"),
         ("system", "kube-system", "pods of the system"),
         ("agent-on-alpha", AGENT, "pods of the system or of Equipoise"),

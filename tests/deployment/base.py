@@ -10,6 +10,7 @@ from deployment.programs import SERVICE_ACCOUNT, VOLUME, Health, Program, health
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = ROOT / "k8s" / "base"
+COLOCATION = ROOT / "k8s" / "colocation"
 NAMESPACE = "equipoise-system"
 
 _REFERENCE = re.compile(r"\$\((\w+)\)")
@@ -17,6 +18,10 @@ _REFERENCE = re.compile(r"\$\((\w+)\)")
 
 def base_documents() -> list[Document]:
     return read_kustomization(BASE)
+
+
+def colocation_documents() -> list[Document]:
+    return read_kustomization(ROOT / "k8s" / "overlays" / "colocation")
 
 
 def live_page_documents() -> list[Document]:

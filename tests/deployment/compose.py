@@ -14,6 +14,7 @@ from deployment.programs import KUBECONFIG, VOLUME, Program, health_of
 from equipoise.runtime.bus.permissions import STANDARD_USERS
 
 COMPOSE = ROOT / "docker-compose.yml"
+COLOCATION = ROOT / "docker-compose.colocation.yml"
 
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _SECONDS = re.compile(r"(\d+)s")
@@ -29,6 +30,22 @@ def compose_document(path: Path = COMPOSE, environment: Mapping[str, str] | None
 
     document: dict[str, Any] = yaml.safe_load(_VARIABLE.sub(value, path.read_text()))
     return document
+
+
+def colocation_document() -> dict[str, Any]:
+    """docker-compose.yml with docker-compose.colocation.yml, merged as compose does: mounts by their path."""
+    document, added = compose_document(), compose_document(COLOCATION)
+    (changed,) = document["services"].keys() & added["services"].keys()
+    service = document["services"][changed]
+    volumes = {_path(entry): entry for entry in (*service["volumes"], *added["services"].pop(changed)["volumes"])}
+    service["volumes"] = list(volumes.values())
+    document["services"] |= added["services"]
+    document["secrets"] |= added["secrets"]
+    return document
+
+
+def _path(volume: str) -> str:
+    return volume.removesuffix(":ro").rpartition(":")[2]
 
 
 def compose_programs(document: Mapping[str, Any]) -> dict[str, Program]:

@@ -24,6 +24,8 @@ ALL_ON = {
     "secondScheduler": {"enabled": True},
     "livePage": {"enabled": True},
     "hints": {"enabled": True},
+    "reclaimer": {"enabled": True},
+    "agent": {"enabled": True, "evictions": True},
     "certManager": {"enabled": True},
     "serviceMonitor": {"enabled": True},
     "prometheusRule": {"enabled": True},

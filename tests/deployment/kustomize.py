@@ -1,6 +1,7 @@
 """Reads a kustomization as `kubectl kustomize` does, as far as this project uses it: tests must not need kubectl.
 
-Resources, generated ConfigMaps (without the hash in their names), patches that delete an object or replace a value.
+Resources, components, generated ConfigMaps (without the hash in their names), patches that delete an object, or replace
+or append a value.
 """
 
 from copy import deepcopy
@@ -11,19 +12,33 @@ import yaml
 
 Document = dict[str, Any]
 
-_SUPPORTED = {"apiVersion", "kind", "resources", "configMapGenerator", "patches"}
+_SUPPORTED = {"apiVersion", "kind", "resources", "components", "configMapGenerator", "patches"}
 
 
 def read_kustomization(folder: Path) -> list[Document]:
     """All objects of a folder, in order. Raises ValueError for an unsupported field."""
+    return _read(folder, "Kustomization", [])
+
+
+def _read(folder: Path, kind: str, documents: list[Document]) -> list[Document]:
+    """These objects, with those of a folder and its changes."""
     text = yaml.safe_load((folder / "kustomization.yaml").read_text())
     if unknown := set(text) - _SUPPORTED:
         raise ValueError(f"{folder}: {', '.join(sorted(unknown))} is not supported")
-    documents: list[Document] = []
-    for name in text["resources"]:
+    if text["kind"] != kind:
+        raise ValueError(f"{folder}: this is a {text['kind']}, not a {kind}")
+    documents = deepcopy(documents)
+    for name in text.get("resources", ()):
         path = folder / name
         documents += read_kustomization(path) if path.is_dir() else read_documents(path)
-    documents += [_config_map(folder, entry) for entry in text.get("configMapGenerator", ())]
+    for name in text.get("components", ()):
+        documents = _read(folder / name, "Component", documents)
+    for entry in text.get("configMapGenerator", ()):
+        generated = _config_map(folder, entry)
+        if entry.get("behavior") == "merge":
+            named(documents, "ConfigMap", entry["name"])["data"] |= generated["data"]
+        else:
+            documents.append(generated)
     for entry in text.get("patches", ()):
         patch = yaml.safe_load(entry["patch"])
         documents = (
@@ -55,16 +70,21 @@ def _delete(documents: list[Document], patch: Document) -> list[Document]:
 
 
 def _replace_values(documents: list[Document], target: Document, operations: list[Document]) -> list[Document]:
-    """JSON Patch (RFC 6902), only `replace` is supported."""
+    """JSON Patch (RFC 6902), only `replace` and an `add` to the end of a list are supported."""
     changed = deepcopy(documents)
-    value: Any = named(changed, target["kind"], target["name"])
     for operation in operations:
-        if operation["op"] != "replace":
-            raise ValueError(f"only operations that replace are supported: {operation}")
-        *path, last = [int(key) if key.isdecimal() else key for key in operation["path"].strip("/").split("/")]
+        value: Any = named(changed, target["kind"], target["name"])
+        keys = [key.replace("~1", "/") for key in operation["path"].strip("/").split("/")]
+        *path, last = [int(key) if key.isdecimal() else key for key in keys]
         for key in path:
             value = value[key]
-        value[last] = operation["value"]
+        match operation["op"], last:
+            case "replace", _:
+                value[last] = operation["value"]
+            case "add", "-":
+                value.append(operation["value"])
+            case _:
+                raise ValueError(f"this operation is not supported: {operation}")
     return changed
 
 

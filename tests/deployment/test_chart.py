@@ -11,7 +11,7 @@ from charts.generator.configuration import config_default, config_schema
 from charts.generator.manifests import ROOT, Manifests
 from charts.generator.schemas import Group, Value, leaves
 from charts.generator.values import chart_values
-from deployment.base import base_documents
+from deployment.base import base_documents, colocation_documents
 from deployment.chart_differences import comparable, settings_of
 from deployment.helm import ALL_ON, CHART, SETUP, Helm, HelmError, documents_in, merged, nested
 from deployment.kustomize import Document, identity, named, read_documents, read_kustomization
@@ -95,6 +95,43 @@ def test_hints_are_the_folder(helm: Helm) -> None:
     settings = settings_of(named(rendered, "ConfigMap", "equipoise"))
     assert settings.annotator.hints.enabled
     assert settings.scorer.hints.enabled
+
+
+def test_co_location_is_the_overlay(helm: Helm) -> None:
+    """With the permissions of NATS, and with the evictions of agents as k8s/colocation/evictions."""
+    values = {"mode": "advise", "reclaimer": {"enabled": True}, "agent": {"enabled": True}}
+    rendered = comparable(helm.template(values))
+    assert without_config(rendered) == without_config(comparable(colocation_documents()))
+    values["agent"]["evictions"] = True
+    evicting = helm.template(values)
+    folder = comparable(read_kustomization(ROOT / "k8s" / "colocation" / "evictions"))
+    assert {key: each for key, each in comparable(evicting).items() if key not in rendered} == folder
+    assert settings_of(named(evicting, "ConfigMap", "equipoise-agent")).agent.evict
+
+
+@pytest.mark.parametrize("part", ["reclaimer", "agent"])
+def test_each_part_of_co_location_runs_alone(helm: Helm, part: str) -> None:
+    """Its objects are added; only the reclaimer needs a user of NATS."""
+    base, rendered = (helm.template(values) for values in ({}, {part: {"enabled": True}}))
+    added = {identity(each): each for each in rendered}
+    changed = {identity(each)[2] for each in base if added.pop(identity(each)) != each}
+    assert ("nats" in changed) == (part == "reclaimer")
+    assert {part in name or "colocation" in name for _, _, name in added} == {True}
+
+
+def test_settings_of_the_agent_are_those_of_the_configuration(helm: Helm) -> None:
+    """The agent has a ConfigMap of its own, in its namespace."""
+    config = {"agent": {"period": 2}, "logging": {"level": "debug"}}
+    rendered = helm.template({"agent": {"enabled": True}, "config": config}, namespace="elsewhere")
+    config_map = named(rendered, "ConfigMap", "equipoise-agent")
+    settings = settings_of(config_map)
+    assert (settings.agent.period, settings.agent.cgroup_root, settings.agent.evict) == (2.0, "/host/cgroup", False)
+    assert settings.shared.logging.level == "debug"
+    assert config_map["metadata"]["namespace"] == "equipoise-agent"
+    (fence,) = [
+        each for each in rendered if identity(each)[::2] == ("ValidatingAdmissionPolicy", "equipoise-agent-fence")
+    ]
+    assert '"elsewhere"' in str(fence["spec"]["validations"])
 
 
 @pytest.mark.parametrize(

@@ -11,29 +11,47 @@ import nats
 import pytest
 import yaml
 from bus_worlds import NatsWorld
-from deployment.base import BASE, ROOT, base_documents, base_programs, live_page_documents
+from deployment.base import (
+    BASE,
+    COLOCATION,
+    NAMESPACE,
+    ROOT,
+    base_documents,
+    base_programs,
+    colocation_documents,
+    live_page_documents,
+)
 from deployment.certificates import CLIENT_SECRET, NATS_SECRET, SECRET_KEYS, SERVER_SECRET
-from deployment.compose import COMPOSE, compose_document, compose_programs
-from deployment.kustomize import Document, named, read_documents, read_kustomization
+from deployment.compose import COLOCATION as COMPOSE_COLOCATION
+from deployment.compose import COMPOSE, colocation_document, compose_document, compose_programs
+from deployment.kustomize import Document, identity, named, read_documents, read_kustomization
 from deployment.programs import KUBECONFIG, differences
 
 from equipoise.cli.certificates.issue import make_certificates
 from equipoise.cli.certificates.purposes import EXTENDER, NATS
 from equipoise.cli.service_settings import SERVICE_SETTINGS, all_settings
-from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.contracts.bus.subjects import ALL_SERVICES, SERVICES
 from equipoise.runtime.bus.permissions import STANDARD_USERS, permission_file
 from equipoise.runtime.bus.tls import TlsClient
 from equipoise.runtime.configuration import read_document, validate_document
 from equipoise.runtime.process.clock import SystemClock
 
 FOLDERS = [BASE, ROOT / "k8s" / "overlays" / "observe", ROOT / "k8s" / "overlays" / "namespaced"]
-FILES = sorted([*(ROOT / "k8s").rglob("*.*"), COMPOSE, ROOT / "Dockerfile"])
+FILES = sorted([*(ROOT / "k8s").rglob("*.*"), COMPOSE, COMPOSE_COLOCATION, ROOT / "Dockerfile"])
 
 
 def test_the_permission_file_is_the_generated_one() -> None:
     """k8s/base/permissions.conf is what `python -m equipoise.runtime.bus.permissions` prints."""
     generated = permission_file({user: f"$EQUIPOISE_{user.upper()}_PASSWORD" for user in STANDARD_USERS})
     assert (BASE / "permissions.conf").read_text() == generated
+
+
+def test_the_permission_file_of_co_location_has_the_reclaimer_too() -> None:
+    """k8s/colocation/permissions.conf is what `python -m equipoise.runtime.bus.permissions reclaimer` prints."""
+    generated = permission_file(
+        {user: f"$EQUIPOISE_{user.upper()}_PASSWORD" for user in (*STANDARD_USERS, "reclaimer")}
+    )
+    assert (COLOCATION / "permissions.conf").read_text() == generated
 
 
 async def test_nats_takes_passwords_literally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,11 +150,11 @@ def test_the_kustomization_includes_every_file_of_the_base() -> None:
 
 def pod_templates() -> list[tuple[str, Document]]:
     scheduler = read_documents(ROOT / "k8s" / "scheduler" / "second-scheduler.yaml")
-    documents = [*base_documents(), *live_page_documents(), *scheduler]
+    documents = [*colocation_documents(), *live_page_documents(), *scheduler]
     return [
         (document["metadata"]["name"], document["spec"]["template"]["spec"])
         for document in documents
-        if "template" in document.get("spec", {})
+        if "template" in document.get("spec", {}) and document["kind"] != "DaemonSet"
     ]
 
 
@@ -153,12 +171,42 @@ def test_every_container_is_restricted(name: str, pod: Document) -> None:
         assert container["resources"]["limits"]["memory"]
 
 
+def test_the_agent_is_root_without_privileges() -> None:
+    """It writes the cgroups of the node, and nothing else of it, in a namespace that only it uses."""
+    (document,) = [each for each in colocation_documents() if each["kind"] == "DaemonSet"]
+    assert document["metadata"]["namespace"] == "equipoise-agent"
+    pod = document["spec"]["template"]["spec"]
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+    (container,) = pod["containers"]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert container["resources"]["limits"]["memory"]
+    assert [each["hostPath"]["path"] for each in pod["volumes"] if "hostPath" in each] == ["/sys/fs/cgroup"]
+    writable = [each["name"] for each in container["volumeMounts"] if not each.get("readOnly")]
+    assert writable == ["cgroup"]
+
+
+def test_co_location_changes_only_the_user_of_nats() -> None:
+    """Every other object of the base is the same with it: what is added needs no change elsewhere."""
+    changed = {identity(each): each for each in colocation_documents()}
+    differing = {identity(each) for each in base_documents() if changed[identity(each)] != each}
+    assert differing == {("StatefulSet", NAMESPACE, "nats"), ("ConfigMap", NAMESPACE, "nats")}
+    programs = base_programs(colocation_documents())
+    added = programs["nats"].environment.items() - base_programs(base_documents())["nats"].environment.items()
+    assert added == {("EQUIPOISE_RECLAIMER_PASSWORD", "'secret:reclaimer'")}
+
+
 def test_each_service_is_spread_and_disrupted_one_pod_at_a_time() -> None:
     """A drained node, a lost node or a lost zone takes one of two replicas, and preemption takes others first."""
-    documents = base_documents()
+    documents = colocation_documents()
     budgets = {d["metadata"]["name"]: d["spec"] for d in documents if d["kind"] == "PodDisruptionBudget"}
     deployments = [d for d in documents if d["kind"] == "Deployment"]
-    assert set(budgets) == {d["metadata"]["name"] for d in deployments} == {f"equipoise-{name}" for name in SERVICES}
+    assert (
+        set(budgets) == {d["metadata"]["name"] for d in deployments} == {f"equipoise-{name}" for name in ALL_SERVICES}
+    )
     for deployment in deployments:
         spec, pod = deployment["spec"], deployment["spec"]["template"]["spec"]
         budget = budgets[deployment["metadata"]["name"]]
@@ -172,13 +220,16 @@ def test_each_service_is_spread_and_disrupted_one_pod_at_a_time() -> None:
 
 def test_every_port_is_closed_but_those_of_a_network_policy() -> None:
     """The bus admits the services, the extender kube-scheduler, health and metrics a labeled namespace."""
-    policies = {d["metadata"]["name"]: d["spec"] for d in base_documents() if d["kind"] == "NetworkPolicy"}
+    documents = colocation_documents()
+    policies = {d["metadata"]["name"]: d["spec"] for d in documents if d["kind"] == "NetworkPolicy"}
     assert policies.pop("equipoise-closed") == {"podSelector": {}, "policyTypes": ["Ingress"]}
     opened = {name: [rule["ports"] for rule in policy["ingress"]] for name, policy in policies.items()}
     assert opened == {
         "equipoise-nats": [[{"port": 4222}]],
         "equipoise-scorer": [[{"port": 8888}]],
         "equipoise-metrics": [[{"port": 8081, "endPort": 8085}]],
+        "equipoise-colocation-metrics": [[{"port": 8086, "endPort": 8087}]],
+        "equipoise-agent": [[{"port": 8087}]],
     }
     (rule,) = policies["equipoise-nats"]["ingress"]
     assert rule["from"] == [{"podSelector": {"matchLabels": {"app.kubernetes.io/name": "equipoise"}}}]
@@ -186,19 +237,19 @@ def test_every_port_is_closed_but_those_of_a_network_policy() -> None:
 
 
 def test_every_account_that_uses_the_api_server_has_its_priority_level() -> None:
-    """An account that is missing there would share the level of all ServiceAccounts."""
-    documents = base_documents()
+    """An account that is missing there would share the level of all ServiceAccounts. Its Lease is apart."""
+    documents = colocation_documents()
     using = {f"equipoise-{name}" for name, program in base_programs(documents).items() if program.reaches_cluster}
     assert using
-    schemas = [d["spec"] for d in documents if d["kind"] == "FlowSchema"]
-    assert len(schemas) == 2
-    for schema in schemas:
+    found: list[str] = []
+    for schema in (d["spec"] for d in documents if d["kind"] == "FlowSchema"):
         named(documents, "PriorityLevelConfiguration", schema["priorityLevelConfiguration"]["name"])
         (rule,) = schema["rules"]
-        assert {subject["serviceAccount"]["name"] for subject in rule["subjects"]} == using
+        found += [subject["serviceAccount"]["name"] for subject in rule["subjects"]]
+    assert sorted(found) == sorted([*using, *using])
 
 
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", [*FOLDERS, ROOT / "k8s" / "overlays" / "colocation"], ids=lambda folder: folder.name)
 def test_each_account_is_used_by_one_program(folder: Path) -> None:
     """Every service has its own ServiceAccount, and no other program runs with it."""
     documents = read_kustomization(folder)
@@ -206,10 +257,11 @@ def test_each_account_is_used_by_one_program(folder: Path) -> None:
     used = [
         document["spec"]["template"]["spec"].get("serviceAccountName")
         for document in documents
-        if document["kind"] in ("Deployment", "Job")
+        if document["kind"] in ("Deployment", "DaemonSet", "Job")
     ]
     assert sorted(used) == sorted(accounts)
-    assert accounts == {f"equipoise-{name}" for name in (*SERVICES, "setup")}
+    optional = {"agent", "reclaimer"} if folder.name == "colocation" else set()
+    assert accounts == {f"equipoise-{name}" for name in {*SERVICES, "setup", *optional}}
 
 
 def test_only_the_full_installation_may_evict_everywhere() -> None:
@@ -287,6 +339,14 @@ def test_compose_and_kubernetes_run_the_same_programs() -> None:
     assert differences(base_programs(base_documents()), compose_programs(compose_document())) == []
 
 
+def test_compose_and_kubernetes_run_the_same_programs_with_co_location() -> None:
+    """The reclaimer, and NATS with the permissions of its user."""
+    base, compose = base_programs(colocation_documents()), compose_programs(colocation_document())
+    assert compose["nats"].mounts["/etc/nats/permissions.conf"] == "k8s/colocation/permissions.conf"
+    assert differences({"reclaimer": base["reclaimer"]}, {"reclaimer": compose["reclaimer"]}) == []
+    assert base.keys() == compose.keys() - {"prometheus"}
+
+
 def test_only_programs_that_use_the_api_server_get_the_kubeconfig_of_the_user() -> None:
     """Prometheus discovers nodes with a kubeconfig and a token of its own, and NATS and the scorer have none."""
     programs = compose_programs(compose_document())
@@ -328,7 +388,7 @@ def test_a_difference_is_reported(tmp_path: Path, text: str, replacement: str, e
 
 def test_a_token_is_valid_for_ten_minutes() -> None:
     """The API server makes one that is mounted automatically valid for a year."""
-    documents = [*base_documents(), *live_page_documents()]
+    documents = [*colocation_documents(), *live_page_documents()]
     templates = [d["spec"]["template"]["spec"] for d in documents if "template" in d.get("spec", {})]
     assert not any(template.get("automountServiceAccountToken", True) for template in templates)
     lifetimes = {
@@ -338,4 +398,4 @@ def test_a_token_is_valid_for_ten_minutes() -> None:
         for source in volume.get("projected", {}).get("sources", ())
         if "serviceAccountToken" in source
     }
-    assert lifetimes == {name: 600 for name in (*SERVICES, "setup", "live-page") if name != "scorer"}
+    assert lifetimes == {name: 600 for name in (*ALL_SERVICES, "agent", "setup", "live-page") if name != "scorer"}

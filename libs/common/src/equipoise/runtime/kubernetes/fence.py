@@ -1,4 +1,4 @@
-"""Proof that the admission policy of a service is in effect (k8s/base/fence.yaml), before the service writes.
+"""Proof that the admission policy of a service is in effect, before the service writes.
 
 The policies refuse an object of one name, which nothing else uses. Creating it in a dry run stores nothing, not even
 without the policy.
@@ -20,18 +20,28 @@ RETRY_PERIOD = 10.0
 T = TypeVar("T", bound=Object)
 
 
-async def until_fenced(kube: Kube, policy: str, resource: Resource[T], probe: T, clock: Clock, health: Health) -> None:
+async def until_fenced(
+    kube: Kube,
+    policy: str,
+    resource: Resource[T],
+    probe: T,
+    clock: Clock,
+    health: Health,
+    *,
+    manifest: str = "k8s/base/fence.yaml",
+) -> None:
     """Returns when the policy refuses `probe`, an object that the service's role allows it to create.
 
-    Until then /readyz reports why not. Returns at once with a kubeconfig: its user is not the service's own account.
+    `manifest`: the file that has the policy. Until then /readyz reports why not. Returns at once with a kubeconfig: its
+    user is not the service's own account.
     """
-    while kube.as_service_account and (why := await _missing(kube, policy, resource, probe)):
+    while kube.as_service_account and (why := await _missing(kube, policy, resource, probe, manifest)):
         health.set_problem("fence", why)
         await clock.sleep(RETRY_PERIOD)
     health.set_problem("fence", None)
 
 
-async def _missing(kube: Kube, policy: str, resource: Resource[T], probe: T) -> str:
+async def _missing(kube: Kube, policy: str, resource: Resource[T], probe: T, manifest: str) -> str:
     try:
         await kube.create(resource, probe, dry_run=True)
     except KubeError as error:
@@ -39,5 +49,5 @@ async def _missing(kube: Kube, policy: str, resource: Resource[T], probe: T) -> 
         return "" if refused else f"it is unknown whether the admission policy {policy} is in effect: {error}"
     return (
         f"the admission policy {policy} does not restrict this service, so it writes nothing: apply "
-        "k8s/base/fence.yaml, which needs Kubernetes 1.30 or newer (with Helm: upgrade the release)"
+        f"{manifest}, which needs Kubernetes 1.30 or newer (with Helm: upgrade the release)"
     )

@@ -19,6 +19,8 @@ from equipoise.runtime.process.lifecycle import Runtime
 FENCE = "equipoise-reclaimer-fence"
 """The admission policy without which a ServiceAccount writes nothing."""
 
+MANIFEST = "k8s/colocation/reclaimer-fence.yaml"
+
 REQUEST_TIMEOUT = 10.0
 """Seconds for one write."""
 
@@ -70,7 +72,7 @@ class StatusWriter:
         """Until canceled. Requests that wait then are dropped."""
         try:
             probe = Lease(metadata=ObjectMeta(name=PROBE, namespace=self._namespace))
-            await until_fenced(self._kube, FENCE, LEASES, probe, self._clock, self._health)
+            await until_fenced(self._kube, FENCE, LEASES, probe, self._clock, self._health, manifest=MANIFEST)
             await self._installation.check()
             self._ready = True
             async with asyncio.TaskGroup() as tasks:
