@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from equipoise.contracts.colocation.bands import Band
 from equipoise.contracts.fit import FitNode, FitPod, inter_pod_refusal, inter_pod_rules, node_refusal
 from equipoise.contracts.kubernetes.objects import (
     Affinity,
@@ -15,6 +16,7 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
+from equipoise.contracts.messages.reclaimed import ReclaimedBand, ReclaimedNode
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage, WorkloadUtilization
 
@@ -146,3 +148,34 @@ def refusal(pod: FitPod, node: FitNode, nodes: Sequence[FitNode] = ()) -> str:
     """
     others = [other for other in nodes if other.name != node.name]
     return node_refusal(pod, node) or inter_pod_refusal(node, inter_pod_rules(pod, [*others, node]))
+
+
+def a_reclaimed_node(
+    node: str = "node-a", *, batch: Resources | None = None, mid: Resources | None = None, **fields: Any
+) -> ReclaimedNode:
+    """With these amounts reclaimed for each band; None: unknown."""
+    bands: dict[Band, ReclaimedBand] = {
+        "mid": ReclaimedBand(reclaimed=mid or Resources(), hours=24),
+        "batch": ReclaimedBand(reclaimed=batch or Resources(), hours=6),
+    }
+    defaults: dict[str, Any] = {
+        "node": node,
+        "uid": f"uid-{node}",
+        "evaluated_at": NOW,
+        "sampled_at": NOW,
+        "bands": bands,
+        "epoch": 1,
+        "sequence": 1,
+    }
+    return ReclaimedNode(**(defaults | fields))
+
+
+def a_batch_pod(name: str = "job-1", **fields: Any) -> PlacedPod:
+    """It requests one core and 1 GiB of the band batch."""
+    defaults: dict[str, Any] = {
+        "priority": 5_500,
+        "priority_class": "batch",
+        "requests": Resources(),
+        "reclaimed_requests": Resources(cpu=1.0, memory=GIB),
+    }
+    return a_placed_pod(name, **(defaults | fields))

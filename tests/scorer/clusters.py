@@ -19,7 +19,7 @@ from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
 from equipoise.scorer.decisions.scoring_state import ScoringState
-from equipoise.scorer.state.arrays import CandidateNodes, ClusterLoad, DailyLoads, Demand, Statistic
+from equipoise.scorer.state.arrays import BandRoom, CandidateNodes, ClusterLoad, DailyLoads, Demand, Statistic
 
 WINDOWS = ("5m", "15m", "1h", "1d")
 MOVED = Resources(cpu=1.0, memory=GIB)
@@ -35,6 +35,7 @@ def node_loads(
     limits: Array | None = None,
     recent_placements: Array | None = None,
     names: Sequence[str] | None = None,
+    bands: BandRoom | None = None,
 ) -> CandidateNodes:
     """Nodes of 100 cores and bytes: a load in percent is an amount. `load` is nodes × windows × resources.
 
@@ -54,6 +55,7 @@ def node_loads(
         limits=np.zeros((count, 2)) if limits is None else limits,
         recent_placements=np.zeros((count, 2)) if recent_placements is None else recent_placements,
         daily=daily_loads(flat(load), flat(whole)),
+        bands=bands,
     )
 
 
@@ -134,3 +136,16 @@ def a_scoring_state(
         state.nodes.on_utilization(a_node_utilization(node, cpu), NOW)
     state.on_cycle(a_cycle(len(cores)))
     return state
+
+
+def a_batch_demand(cpu: float, memory: float) -> Demand:
+    """Of a pod that requests so much of the band batch, and uses 1 % of a node."""
+    requests = np.array([cpu, memory])
+    return msgspec.structs.replace(a_demand(1.0), batch_work=True, band="batch", band_requests=requests)
+
+
+def a_batch_request(name: str = "job-1", cpu: float = 1.0, memory: float = GIB, **fields: object) -> PodDemand:
+    """A pod that requests so many cores and bytes of the band batch."""
+    requests = Resources(cpu=cpu, memory=memory)
+    pod = PodDemand(namespace="shop", name=name, uid=f"uid-{name}", priority_class="batch", reclaimed_requests=requests)
+    return msgspec.structs.replace(pod, **fields)

@@ -2,9 +2,9 @@
 
 import msgspec
 import numpy as np
-from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement
+from builders import GIB, NOW, a_batch_pod, a_node_utilization, a_placed_pod, a_placement
 
-from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.configuration.settings import BatchWorkWeight, LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import UsageOf
 from equipoise.contracts.load.daily_profile import SLOTS
@@ -41,7 +41,7 @@ def utilization_of(pods: list[PlacedPod]) -> NodeUtilization:
 
 def cores_per_hour(pods: list[str], profile: WorkloadUtilization | None, terminating: str = "") -> list[float]:
     """The daily usage of a node with these pods of WEB."""
-    daily = DailyUsage()
+    daily = DailyUsage(BatchWorkWeight())
     daily.grow(1)
     if profile is not None:
         daily.on_workload(profile)
@@ -72,7 +72,7 @@ def test_a_terminating_pod_is_not_part_of_the_daily_load() -> None:
 
 def test_the_mean_is_that_of_known_nodes() -> None:
     """A row that was cleared or never used does not count as an idle node."""
-    daily = DailyUsage()
+    daily = DailyUsage(BatchWorkWeight())
     daily.grow(3)
     for row, cores in ((0, 2.0), (1, 4.0)):
         utilization = msgspec.structs.replace(a_node_utilization("a", cores), system=Resources(cpu=cores, memory=0.0))
@@ -85,7 +85,7 @@ def test_the_mean_is_that_of_known_nodes() -> None:
 
 def test_changed_profiles_and_pods_count_from_the_nodes_next_message_on() -> None:
     """Of a workload whose profile is new, changed or removed, and of a pod that left."""
-    daily = DailyUsage()
+    daily = DailyUsage(BatchWorkWeight())
     daily.grow(1)
     pods = [a_placed_pod(name, workload=WEB) for name in ("x", "y")]
     both, one = a_placement("a", pods), a_placement("a", pods[:1])
@@ -106,3 +106,17 @@ def test_changed_profiles_and_pods_count_from_the_nodes_next_message_on() -> Non
     found.append(cores(both))
 
     assert found == [1.5, 2.5, 2.5, 4.5, 2.5, 1.0, 1.5]
+
+
+def test_batch_work_counts_with_its_weight_in_every_hour() -> None:
+    """With a profile and without one: a fifth of its cores, all of its memory."""
+    job, other = a_batch_pod("job-1", workload=WEB), a_batch_pod("job-2", workload=None)
+    daily = DailyUsage(BatchWorkWeight())
+    daily.grow(1)
+    daily.on_workload(a_profile([1.0] * 12 + [0.0] * 12))
+
+    daily.update(0, utilization_of([job, other]), a_placement("a", [job, other]), USAGE, BASE)
+
+    share = daily.loads(np.array([0]), NONE, NOW).share[0]
+    assert np.allclose(10.0 * share[0], [0.5 + 0.2 + 0.1] * 12 + [0.5 + 0.1] * 12)
+    assert np.allclose(share[1] * BASE[1], 2 * GIB)

@@ -39,9 +39,9 @@ def computed_now(state: ScoringState, pod: PodDemand, now: float) -> Demand:
 
 
 def same(left: Demand, right: Demand) -> bool:
-    arrays = ("usage", "requests", "limits")
+    arrays = ("usage", "requests", "limits", "band_requests")
     return all(
-        np.array_equal(getattr(left, name), getattr(right, name))
+        np.array_equal(getattr(left, name), getattr(right, name), equal_nan=True)
         if name in arrays
         else getattr(left, name) is getattr(right, name) or getattr(left, name) == getattr(right, name)
         for name in Demand.__struct_fields__
@@ -80,14 +80,31 @@ class AnyHistory(RuleBasedStateMachine):
         self.now += seconds
         self.state.prune(self.now)
 
-    @rule(workload=st.sampled_from([None, *MEASURED]), request=amounts, limit=amounts, production=st.booleans())
-    def ask(self, workload: Workload | None, request: float | None, limit: float | None, production: bool) -> None:
+    @rule(
+        workload=st.sampled_from([None, *MEASURED]),
+        request=amounts,
+        limit=amounts,
+        production=st.booleans(),
+        band=amounts,
+        priority=st.sampled_from([0, 5_500]),
+    )
+    def ask(
+        self,
+        workload: Workload | None,
+        request: float | None,
+        limit: float | None,
+        production: bool,
+        band: float | None,
+        priority: int,
+    ) -> None:
         """The expected usage is the one of now."""
         pod = msgspec.structs.replace(
             a_pod(workload=workload),
             requests=Resources(cpu=request),
             limits=Resources(cpu=limit),
             priority_class="prod" if production else "batch",
+            priority=priority,
+            reclaimed_requests=Resources(cpu=band),
         )
 
         demand, _, _ = self.state.inputs(pod, ["node-a"], self.now)

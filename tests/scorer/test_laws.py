@@ -5,11 +5,15 @@ import json
 import msgspec
 import numpy as np
 import pytest
+from builders import GIB, NOW, a_batch_pod, a_node_utilization, a_placed_pod
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scorer.clusters import a_demand, demand_of, evenly, node_loads
+from scorer.clusters import a_demand, a_pod, a_scoring_state, demand_of, evenly, node_loads
 
+from equipoise.contracts.configuration.settings import BatchWorkWeight, LoadSettings
+from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.numeric import Array
 from equipoise.runtime.configuration.errors import convert
 from equipoise.scorer.decisions.policies import SINGLE_POLICIES, ScoringPolicy
@@ -23,6 +27,16 @@ from equipoise.scorer.state.arrays import Demand, Demands, expected_load
 shares = st.one_of(st.just(np.nan), st.floats(0, 2), st.sampled_from([0.0, 1.0, 1e-12]))
 clusters = st.integers(1, 8).flatmap(lambda count: arrays(np.float64, (count, 4, 2), elements=shares))
 demands = arrays(np.float64, (4, 2), elements=st.floats(0, 1e9)).map(demand_of)
+ordinary_pods = st.builds(
+    a_placed_pod,
+    priority_class=st.sampled_from(["prod", "mid", "batch"]),
+    qos=st.sampled_from(["BestEffort", "Burstable"]),
+    placed_at=st.floats(NOW - 2_000, NOW),
+    running_since=st.one_of(st.none(), st.floats(NOW - 2_000, NOW)),
+    terminating=st.booleans(),
+)
+"""None of them requests amounts of a band: best effort pods are of the class batch in every cluster."""
+
 EXAMPLES: dict[str, ScoringPolicy] = {
     "mix": Mix(parts=(MixPart(policy=WaterLevel(), weight=2.0), MixPart(policy=ProfilePolicy()))),
     **{name: kind() for name, kind in SINGLE_POLICIES.items()},
@@ -149,3 +163,45 @@ def test_the_configuration_accepts_every_policy_of_the_table(policy: ScoringPoli
 
     assert fields["name"] == policy.policy_name()
     assert convert({"policy": fields}, ScorerSettings, "scorer").policy == policy
+
+
+@every_policy
+@given(
+    cores=st.lists(st.floats(0, 12), min_size=1, max_size=5),
+    pods=st.lists(ordinary_pods, max_size=5),
+    weight=st.floats(0, 1),
+)
+def test_without_batch_work_its_weight_changes_no_score(
+    policy: ScoringPolicy, cores: list[float], pods: list[PlacedPod], weight: float
+) -> None:
+    """Not by a bit: in a cluster without co-location nothing changes, whatever its pods are."""
+    pods = [msgspec.structs.replace(pod, uid=str(number), name=str(number)) for number, pod in enumerate(pods)]
+
+    def points(weights: BatchWorkWeight) -> Array:
+        load = LoadSettings(batch_work_weight=weights)
+        names = {f"node-{number}": cpu for number, cpu in enumerate(cores)}
+        state = a_scoring_state(names, load=load, pods={"node-0": pods}, policy=policy)
+        measured = {pod.uid: Resources(cpu=0.7, memory=GIB) for pod in pods[1:]}
+        state.nodes.on_utilization(a_node_utilization("node-0", cores[0], pods=measured, sequence=2), NOW)
+        demand, nodes, _ = state.inputs(a_pod(), list(names), NOW)
+        return points_of(policy, nodes, demand)[0]
+
+    assert np.array_equal(points(BatchWorkWeight(cpu=weight, memory=weight)), points(BatchWorkWeight(cpu=1.0)))
+
+
+@every_policy
+def test_batch_work_of_full_weight_is_scored_as_any_pods(policy: ScoringPolicy) -> None:
+    """A pod of the band mid, which does not give way, has the same effect whatever the weight is."""
+
+    def points(pod: PlacedPod, weight: float) -> list[float]:
+        load = LoadSettings(batch_work_weight=BatchWorkWeight(cpu=weight, memory=weight))
+        state = a_scoring_state({"node-a": 6.0, "node-b": 4.0}, load=load, pods={"node-a": [pod]}, policy=policy)
+        measured = {pod.uid: Resources(cpu=3.0, memory=GIB)}
+        state.nodes.on_utilization(a_node_utilization("node-a", 6.0, pods=measured, sequence=2), NOW)
+        demand, nodes, _ = state.inputs(a_pod(), ["node-a", "node-b"], NOW)
+        found: list[float] = points_of(policy, nodes, demand)[0].tolist()
+        return found
+
+    ordinary = a_batch_pod(priority=0, priority_class="mid", reclaimed_requests=Resources())
+
+    assert points(ordinary, 0.2) == points(a_batch_pod(), 1.0)

@@ -1,5 +1,6 @@
 """The load of a node, corrected for new and gone pods."""
 
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -8,6 +9,7 @@ import pytest
 from builders import (
     GIB,
     NOW,
+    a_batch_pod,
     a_node_utilization,
     a_placed_pod,
     a_placement,
@@ -16,14 +18,15 @@ from builders import (
     a_workload_utilization,
 )
 
-from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.configuration.settings import BatchWorkWeight, LoadSettings
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.demand import WATER_LEVEL, pod_usage
-from equipoise.contracts.messages.placement import GonePod, NodePlacement
+from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.contracts.numeric import Array
-from equipoise.scorer.state.load_correction import corrected_load
+from equipoise.scorer.state.arrays import Statistic
+from equipoise.scorer.state.load_correction import corrected_load, weighted_pods
 
 LOAD = LoadSettings()
 FIVE, FIFTEEN, HOUR, DAY = range(4)
@@ -152,3 +155,63 @@ def test_the_pod_start_timeout_is_a_setting() -> None:
 
     assert load_of(a_node_utilization(cpu=3.0), placement, load=short)[FIVE, 0] == pytest.approx(0.3)
     assert load_of(a_node_utilization(cpu=3.0), placement)[FIVE, 0] == pytest.approx(0.35)
+
+
+def weighted_load(
+    cpu: float, pods: list[PlacedPod], *, load: LoadSettings = LOAD, statistics: tuple[Statistic, ...] = ()
+) -> Array:
+    """Of a node of 10 cores. Each pod is measured at two cores and 8 GiB; the node uses 32 GiB."""
+    utilization = a_node_utilization(
+        cpu=cpu, memory=32 * GIB, pods={pod.uid: Resources(cpu=2.0, memory=8 * GIB) for pod in pods}
+    )
+    mean = Resources(cpu=cpu, memory=32 * GIB)
+    utilization = msgspec.structs.replace(
+        utilization,
+        windows={
+            name: msgspec.structs.replace(value, p95=mean, max=mean) for name, value in utilization.windows.items()
+        },
+    )
+    placement, usage_of = a_placement(pods=pods), pod_usage({}, load=load, chain=WATER_LEVEL, now=NOW)
+    batch_work = weighted_pods(placement)
+    return corrected_load(utilization, placement, usage_of, load=load, statistics=statistics, batch_work=batch_work)
+
+
+def test_the_usage_of_batch_work_counts_with_its_weight() -> None:
+    """A fifth of its cores and all of its memory; of mid and of best effort pods without a band, everything."""
+    others = [a_batch_pod("mid", priority=7_500, priority_class="mid"), a_placed_pod("best", priority_class="batch")]
+    found = weighted_load(8.0, [a_batch_pod("job-1"), a_batch_pod("job-2"), *others])[0]
+
+    assert found == pytest.approx(np.tile([0.8 - 2 * 0.8 * 0.2, 0.5], (4, 1)))
+
+
+@pytest.mark.parametrize("compensation", ["proportional", "cliff", "off"])
+def test_only_that_part_of_batch_work_is_subtracted_that_the_value_includes(compensation: str) -> None:
+    """A pod that has just begun, and one that is terminating since the sample."""
+    load = msgspec.structs.replace(LOAD, compensation=compensation)
+    nothing = msgspec.structs.replace(load, batch_work_weight=BatchWorkWeight(cpu=0.0, memory=0.0))
+    everything = msgspec.structs.replace(load, batch_work_weight=BatchWorkWeight(cpu=1.0, memory=1.0))
+    new = a_batch_pod("new", placed_at=NOW - 150, running_since=NOW - 150)
+    leaving = a_batch_pod("leaving", terminating=True)
+
+    with_new = weighted_load(5.0, [new], load=everything)[0, FIVE, 0]
+    assert weighted_load(5.0, [new], load=nothing)[0, FIVE, 0] == pytest.approx(
+        {"proportional": 0.4, "cliff": 0.4, "off": 0.4}[compensation]
+    )
+    assert with_new == pytest.approx({"proportional": 0.6, "cliff": 0.5, "off": 0.5}[compensation])
+    assert weighted_load(5.0, [leaving], load=nothing)[0, FIVE, 0] == pytest.approx(0.3)
+
+
+def test_peaks_are_reduced_as_the_mean_and_what_is_no_usage_of_batch_work_is_not() -> None:
+    """The deviation, production pods, and the usage outside pods."""
+    statistics: tuple[Statistic, ...] = ("p95", "max", "deviation", "production", "system")
+    with_job = weighted_load(5.0, [a_batch_pod("job-1")], statistics=statistics)[1:, FIVE, 0]
+    unweighted = msgspec.structs.replace(LOAD, batch_work_weight=BatchWorkWeight(cpu=1.0))
+    total = weighted_load(5.0, [a_batch_pod("job-1")], statistics=statistics, load=unweighted)[1:, FIVE, 0]
+
+    assert np.nan_to_num(total - with_job) == pytest.approx([0.16, 0.16, 0.0, 0.0, 0.0])
+
+
+def test_an_unknown_mean_stays_unknown_with_batch_work() -> None:
+    """And load is never below 0, whatever pods are measured at."""
+    assert np.isnan(weighted_load(math.nan, [a_batch_pod("job-1")])[0, :, 0]).all()
+    assert weighted_load(1.0, [a_batch_pod("job-1")])[0, :, 0].tolist() == [0.0] * 4

@@ -7,21 +7,27 @@ import pytest
 from builders import (
     GIB,
     NOW,
+    a_batch_pod,
     a_node_utilization,
     a_placed_pod,
     a_placement,
+    a_reclaimed_node,
     a_workload,
     a_workload_utilization,
     an_intent,
 )
-from scorer.clusters import a_cycle, a_pod, a_scoring_state, an_outcome
+from scorer.clusters import a_batch_request, a_cycle, a_pod, a_scoring_state, an_outcome
 
+from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scorer.decisions.neutral_scores import NEUTRAL
+from equipoise.scorer.decisions.ranking import points_of
+from equipoise.scorer.decisions.scoring_settings import BandScoring
 from equipoise.scorer.decisions.scoring_state import ScoringState
+from equipoise.scorer.state.demand import demand_of_placed
 
 HIGH = ResourceThresholds(cpu=65, memory=80)
 
@@ -306,3 +312,123 @@ def test_a_decision_contains_its_inputs() -> None:
     assert decision.best[0].why.startswith("5m: cpu 10.0% → 20.0%, memory 6.2% → 7.8%")
     assert decision.best[2].why == "no utilization was received for it"
     assert decision.considered == 3
+
+
+def a_banded_state(cores: dict[str, float], batch: dict[str, float], **settings: object) -> ScoringState:
+    """Nodes of 10 cores of which so many are used, and so many reclaimed for batch pods; memory in abundance."""
+    settings = {"reclaimed": BandScoring(enabled=True)} | settings
+    state = a_scoring_state(cores, **settings)  # type: ignore[arg-type]
+    for node, cpu in batch.items():
+        offered = Resources(cpu=cpu, memory=64 * GIB)
+        assert state.nodes.on_reclaimed(a_reclaimed_node(node, batch=offered, mid=offered), NOW)
+    return state
+
+
+def test_a_batch_pod_is_scored_by_what_is_left_of_its_band() -> None:
+    """Not by the load, by which the order would be the opposite. An ordinary pod is scored by the policy."""
+    state = a_banded_state({"idle": 1.0, "busy": 5.0}, {"idle": 2.0, "busy": 4.0})
+
+    assert scores(state, a_batch_request(), ["idle", "busy"]) == {"idle": 1, "busy": 10}
+    assert scores(state, a_pod(), ["idle", "busy"]) == {"idle": 10, "busy": 1}
+
+
+def test_a_batch_pod_is_kept_from_nodes_of_which_nothing_is_left_or_known() -> None:
+    """Not from one that is full otherwise: its usage does not decide."""
+    cores = {"much": 1.0, "full": 9.9, "nothing": 1.0, "unknown": 1.0}
+    state = a_banded_state(cores, {"much": 5.0, "full": 4.0, "nothing": 0.5})
+
+    assert scores(state, a_batch_request(), list(cores)) == {"much": 10, "full": 1, "nothing": 0, "unknown": 0}
+
+
+def test_a_batch_pod_has_neutral_scores_if_the_band_of_no_node_is_known() -> None:
+    """Also when all amounts are outdated: kube-scheduler decides alone."""
+    nothing = a_banded_state({"idle": 1.0, "busy": 5.0}, {})
+    outdated = a_banded_state(
+        {"idle": 1.0, "busy": 5.0},
+        {"idle": 2.0, "busy": 4.0},
+        reclaimed=BandScoring(enabled=True, lifetime=Duration(10)),
+    )
+
+    for state, now in ((nothing, NOW), (outdated, NOW + 11)):
+        found = state.prioritize(a_batch_request(), ["idle", "busy"], now).scores
+        assert found.scores.tolist() == [NEUTRAL, NEUTRAL]
+        assert "band batch" in found.why
+
+
+def test_without_co_location_a_batch_pod_is_scored_by_the_policy() -> None:
+    """As before: messages of a reclaimer are not used."""
+    state = a_scoring_state({"idle": 1.0, "busy": 5.0})
+
+    assert not state.nodes.on_reclaimed(a_reclaimed_node("busy", batch=Resources(cpu=4.0, memory=GIB)), NOW)
+    assert scores(state, a_batch_request(), ["idle", "busy"]) == {"idle": 10, "busy": 1}
+
+
+def test_a_reservation_of_a_batch_pod_counts_in_its_band_until_the_pod_is_placed() -> None:
+    """Then its requests count as those of the placement do."""
+    names = ["node-a", "node-b"]
+    state = a_banded_state({"node-a": 1.0, "node-b": 1.0}, {"node-a": 6.0, "node-b": 4.0})
+    first = a_batch_request("job-1", cpu=3.0)
+    assert scores(state, first, names) == {"node-a": 10, "node-b": 1}
+    assert scores(state, a_batch_request("job-2", uid=""), names) == {"node-a": 1, "node-b": 10}
+    assert scores(state, first, names) == {"node-a": 10, "node-b": 1}
+
+    pod = a_batch_pod("job-1", reclaimed_requests=first.reclaimed_requests, placed_at=NOW)
+    state.on_placement(a_placement("node-a", [pod], sequence=2), NOW)
+
+    assert scores(state, a_batch_request("job-2", uid=""), names) == {"node-a": 1, "node-b": 10}
+    state.on_placement(a_placement("node-a", [], sequence=3), NOW)
+    assert scores(state, a_batch_request("job-2", uid=""), names) == {"node-a": 10, "node-b": 1}
+
+
+def test_amounts_that_arrive_before_the_node_count() -> None:
+    """After a restart, messages arrive in any order."""
+    state = a_banded_state({"node-a": 1.0}, {"node-a": 2.0, "late": 9.0})
+    state.on_placement(a_placement("late"), NOW)
+    state.nodes.on_utilization(a_node_utilization("late", 5.0), NOW)
+
+    assert scores(state, a_batch_request(), ["node-a", "late"]) == {"node-a": 1, "late": 10}
+
+
+def test_a_node_that_takes_the_row_of_a_removed_one_does_not_have_its_amounts() -> None:
+    """Rows are reused."""
+    state = a_banded_state({"node-a": 1.0, "node-b": 1.0}, {"node-a": 9.0, "node-b": 5.0})
+    state.on_placement(a_placement("node-a", removed=True, sequence=2), NOW)
+    state.on_placement(a_placement("node-x"), NOW)
+    state.nodes.on_utilization(a_node_utilization("node-x", 1.0), NOW)
+
+    assert scores(state, a_batch_request(), ["node-x", "node-b"]) == {"node-x": 0, "node-b": 10}
+
+
+def test_a_placed_batch_pod_is_scored_without_itself() -> None:
+    """Its node then has as much left as the other one."""
+    state = a_banded_state({"node-a": 1.0, "node-b": 1.0}, {"node-a": 5.0, "node-b": 4.0})
+    pod = a_batch_pod("job-1")
+    state.on_placement(a_placement("node-a", [pod], sequence=2), NOW)
+    names = ["node-a", "node-b"]
+
+    without = state.nodes.without("node-a", pod, NOW)
+    demand, nodes, _ = state.inputs(demand_of_placed(pod), names, NOW, without=without)
+
+    assert points_of(state.policy, nodes, demand)[0].tolist() == [40.0, 30.0]
+
+
+def test_batch_work_that_runs_counts_in_part_for_ordinary_pods() -> None:
+    """A fifth of its cores: a node with eight cores of it is better than one with four cores of others."""
+    job = a_batch_pod("job-1")
+    state = a_scoring_state({"batch": 8.0, "others": 4.0}, pods={"batch": [job]})
+    measured = {job.uid: Resources(cpu=7.9, memory=GIB)}
+    state.nodes.on_utilization(a_node_utilization("batch", 8.0, pods=measured, sequence=2), NOW)
+
+    assert scores(state, a_pod(), ["batch", "others"]) == {"batch": 10, "others": 1}
+
+
+def test_a_reservation_of_batch_work_counts_in_part_for_ordinary_pods() -> None:
+    """As much as it will once it is placed."""
+    state = a_scoring_state({"node-a": 1.0})
+    usage = Resources(cpu=5.0, memory=GIB)
+    job = msgspec.structs.replace(a_batch_request(priority=5_500), requests=usage)
+    scores(state, job, ["node-a"])
+
+    _, nodes, _ = state.inputs(a_pod(), ["node-a"], NOW)
+
+    assert nodes.load[0, 0, 0] == pytest.approx(0.2)

@@ -17,6 +17,7 @@ from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.message import Message
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.score import ExplainRequest, Explanation, ScoreDecision
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.runtime.bus import Bus, BusError, Delivery, Endpoint
@@ -82,6 +83,8 @@ class Scorer:
         await latest(f"{PREFIX}.eviction.outcome.*.*", EvictionOutcome, self.on_eviction_outcome)
         await latest(f"{PREFIX}.placement.node.*", NodePlacement, self.on_node_placement)
         await latest(f"{PREFIX}.utilization.node.*", NodeUtilization, self.on_node_utilization)
+        if self.settings.reclaimed.enabled:
+            await latest(f"{PREFIX}.reclaim.node.*", ReclaimedNode, self.on_reclaimed)
         await latest(f"{PREFIX}.utilization.cycle.*", UtilizationCycle, self.on_utilization_cycle)
         if self._hints is not None:
             await self.bus.subscribe(f"{PREFIX}.health.scorer.*", Heartbeat, self._hints.on_heartbeat)
@@ -134,6 +137,10 @@ class Scorer:
         message, now = delivery.message, self.clock.now()
         accepted = is_acceptable(message, now) and self._state.nodes.on_utilization(message, now)
         self._count_outdated("node_utilization", accepted=accepted)
+
+    async def on_reclaimed(self, delivery: Delivery[ReclaimedNode]) -> None:
+        accepted = self._state.nodes.on_reclaimed(delivery.message, self.clock.now())
+        self._count_outdated("reclaimed_node", accepted=accepted)
 
     async def on_utilization_cycle(self, delivery: Delivery[UtilizationCycle]) -> None:
         message = delivery.message

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.contracts.configuration.settings import LoadSettings, Window
+from equipoise.contracts.configuration.settings import BatchWorkWeight, LoadSettings, Window
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
@@ -128,6 +128,18 @@ def corrected(
             cpu += factor * (known(pod.usage.cpu) or 0.0)
             memory += factor * (known(pod.usage.memory) or 0.0)
     return plus(usage, Resources(cpu=cpu, memory=memory))
+
+
+def uncounted_batch_work(usages: Iterable[Resources], weight: BatchWorkWeight) -> Resources:
+    """Cores and bytes of the usage of batch work that do not count for other pods (`load.batchWorkWeight`).
+
+    Unknown usage is no usage: what it is part of counts as a whole.
+    """
+    cpu = memory = 0.0
+    for usage in usages:
+        cpu += known(usage.cpu) or 0.0
+        memory += known(usage.memory) or 0.0
+    return Resources(cpu=cpu * (1.0 - weight.cpu), memory=memory * (1.0 - weight.memory))
 
 
 UsageOf = Callable[[PlacedPod | GonePod, Resources], Resources]

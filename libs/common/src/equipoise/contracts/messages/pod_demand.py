@@ -1,5 +1,6 @@
 """A pod that waits for a node, as the scorer knows it."""
 
+from equipoise.contracts.colocation.bands import OFFERED_BANDS, OfferedBand
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos, is_batch_work
 from equipoise.contracts.messages.example import POD, POD_UID, REQUESTS, WORKLOAD
@@ -27,6 +28,13 @@ class PodDemand(Message, frozen=True, kw_only=True):
     @property
     def batch_work(self) -> bool:
         return is_batch_work(self.priority_class, self.priority, reclaimed=self.reclaimed_requests != Resources())
+
+    @property
+    def band(self) -> OfferedBand | None:
+        """The band that it requests amounts of."""
+        if self.reclaimed_requests == Resources():
+            return None
+        return next((band for band in OFFERED_BANDS if band == self.priority_class), None)
 
 
 POD_DEMAND = PodDemand(namespace="shop", name=POD, uid=POD_UID, workload=WORKLOAD, requests=REQUESTS)

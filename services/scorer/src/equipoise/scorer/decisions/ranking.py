@@ -8,6 +8,7 @@ import msgspec
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.score import NodeScore
 from equipoise.contracts.numeric import Array, Flags, Rows, np
+from equipoise.scorer.decisions.band_points import band_points, why_unusable
 from equipoise.scorer.decisions.neutral_scores import MAX_SCORE, ExtenderScores, neutral
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
@@ -17,6 +18,7 @@ from equipoise.scorer.state.replacement_hints import ReplacementHint
 _PUBLISHED = 10
 """Nodes in a published decision."""
 
+WHY_UNUSABLE = "no node is known to have headroom"
 AVOIDED = "a pod of this workload was evicted from it, or is about to be"
 PREFERRED = "it is the intended target of the evicted pod"
 
@@ -71,12 +73,20 @@ def rank(
         preferred=preferred,
         min_spread=settings.min_spread,
         max_score=max_score,
+        why_unusable=WHY_UNUSABLE if demand.band is None or nodes.bands is None else why_unusable(demand.band),
     )
     return Ranking(points=np.where(avoided, 0.0, points), scores=scores, nodes=nodes, demand=demand, hint=hint)
 
 
 def points_of(policy: ScoringPolicy, nodes: CandidateNodes, demand: Demand) -> tuple[Array, Flags]:
-    """Per node 0..100, the policy's points or 0 if overfull; and which nodes are overfull."""
+    """Per node 0..100, the policy's points or 0 if overfull; and which nodes are overfull.
+
+    For a pod of a band, what is left of the band counts in place of the policy: overfull is a node that has too little
+    of it, or of which it is unknown.
+    """
+    if demand.band is not None and nodes.bands is not None:
+        left = band_points(nodes.bands, demand)
+        return left, left <= 0.0
     exceeded: Flags = expected_load(nodes, demand).transpose(1, 2, 0) > 1.0  # nodes last, as they are in memory
     overfull: Flags = np.logical_or.reduce(exceeded.reshape(-1, len(nodes.load)))
     return np.where(overfull, 0.0, policy.score(nodes, demand)), overfull
@@ -93,6 +103,9 @@ def points_of_pods(policy: ScoringPolicy, nodes: CandidateNodes, demands: Demand
         for resource in range(len(RESOURCES)):
             overfull |= demands.usage[:, window, resource, np.newaxis] > room[near, window, resource]
     points[:, near] = np.where(overfull, 0.0, points[:, near])
+    if nodes.bands is not None:
+        for row in demands.of_bands:
+            points[row] = band_points(nodes.bands, demands.each[row])
     return points
 
 
@@ -104,6 +117,7 @@ def to_integers(
     preferred: int | None = None,
     min_spread: float,
     max_score: int = MAX_SCORE,
+    why_unusable: str = WHY_UNUSABLE,
 ) -> ExtenderScores:
     """Scale points (0..100; 0: unusable) to the integers from a tenth of `max_score` up to `max_score`.
 
@@ -113,7 +127,7 @@ def to_integers(
     """
     usable = (points > 0.0) & ~overfull & ~avoided
     if not usable.any():
-        return neutral(len(points), "no node is known to have headroom")
+        return neutral(len(points), why_unusable)
     chosen = points[usable]
     worst, best = chosen.min(), chosen.max()
     spread = best - worst

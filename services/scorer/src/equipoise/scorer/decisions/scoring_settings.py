@@ -11,6 +11,20 @@ from equipoise.scorer.decisions.policies import Policy
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 
 
+class BandScoring(Section, frozen=True, kw_only=True):
+    """Pods of the bands mid and batch are scored by what is left of their band: see docs/decisions/0037."""
+
+    enabled: bool = False
+    """Needs the reclaimer (`reclaimer.enabled`). Without it, such pods are scored by the policy, as any others."""
+
+    lifetime: Duration = Duration(300)
+    """After an evaluation of the reclaimer, how long its amounts may be used."""
+
+    def __post_init__(self) -> None:
+        if self.lifetime <= 0:
+            raise ValueError("lifetime must be longer than 0s")
+
+
 class ScoringSettings(Section, frozen=True, kw_only=True):
     """How pods are scored."""
 
@@ -33,3 +47,4 @@ class ScoringSettings(Section, frozen=True, kw_only=True):
     """After an eviction, how long the evicted node is avoided and its target preferred for the replacement."""
 
     hints: HintSettings = HintSettings()
+    reclaimed: BandScoring = BandScoring()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from equipoise.contracts.colocation.bands import OFFERED_BANDS
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.coverage import coverage_problem
@@ -22,7 +23,7 @@ from equipoise.scorer.decisions.neutral_scores import MAX_SCORE, ExtenderScores,
 from equipoise.scorer.decisions.ranking import Ranking, best_nodes, rank
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
 from equipoise.scorer.decisions.shadow import Shadow
-from equipoise.scorer.state.arrays import CandidateNodes, Demand, resources
+from equipoise.scorer.state.arrays import BandRoom, CandidateNodes, Demand, resources
 from equipoise.scorer.state.known_demands import KnownDemands
 from equipoise.scorer.state.node_table import NodeTable
 from equipoise.scorer.state.replacement_hints import ReplacementHints
@@ -70,9 +71,13 @@ class ScoringState:
             statistics=tuple(dict.fromkeys(name for policy in policies for name in policy.statistics)),
             placement_spans=tuple(span for policy in policies for span in policy.placement_spans),
             daily_loads=any(policy.uses_daily_loads for policy in policies),
+            reclaimed_lifetime=settings.reclaimed.lifetime if settings.reclaimed.enabled else None,
         )
         self._demands = KnownDemands(self.nodes, self.policy.demand_chain)
         self.reservations = Reservations(settings.reservation_timeout)
+        self._band_reservations = Reservations(settings.reservation_timeout)
+        """bands × resources, in place of windows × resources."""
+
         self.hints = ReplacementHints(settings.replacement_hint_duration)
         self._cycles: dict[str, UtilizationCycle] = {}
 
@@ -89,15 +94,14 @@ class ScoringState:
         if pods is None:
             return None
         self.hints.on_placed(pods, now)
-        return [
-            NewPlacement(node=message.node, pod=pod, reservation=self.reservations.release(pod.uid)) for pod in pods
-        ]
+        return [NewPlacement(node=message.node, pod=pod, reservation=self._release(pod.uid)) for pod in pods]
 
     def prune(self, now: float) -> None:
         """Remove what is no longer used, so that memory does not grow over the years."""
         self.nodes.prune(now)
         self.hints.prune(now)
         self.reservations.prune(now)
+        self._band_reservations.prune(now)
 
     def coverage_problem(self, now: float) -> str:
         """Why every score is neutral now; empty when coverage is sufficient."""
@@ -111,7 +115,7 @@ class ScoringState:
         if not names:
             return Prioritized(scores=neutral(0, "the request names no node"), reason="no_nodes")
         hint = self.hints.assign(pod.uid, pod.workload, names, now)
-        self.reservations.release(pod.uid)
+        self._release(pod.uid)
         demand, nodes, rows = self.inputs(pod, names, now)
         ranking = rank(self.policy, nodes, demand, hint, self.settings, self.max_score)
         self._reserve(pod, ranking, rows, now)
@@ -162,7 +166,19 @@ class ScoringState:
         demand = self._demands.demand(pod, now)
         rows = self.nodes.rows(names) if rows is None else rows
         reserved, spans = self.reserved(now, without=pod.uid), self.policy.placement_spans
-        return demand, self.nodes.candidates(names, rows, now, reserved, spans=spans, without=without), rows
+        nodes = self.nodes.candidates(names, rows, now, reserved, spans=spans, without=without)
+        if demand.band is not None:
+            bands = self.band_room(rows, now, uid=pod.uid, without=without)
+            nodes = msgspec.structs.replace(nodes, bands=bands)
+        return demand, nodes, rows
+
+    def band_room(
+        self, rows: Rows, now: float, *, uid: str = "", without: NegativeReservation | None = None
+    ) -> BandRoom | None:
+        """What is left of the bands on these rows, reservations of the pod `uid` not subtracted; None without
+        co-location."""
+        reserved = self._band_reservations.total(self.nodes.capacity, now, without=uid)
+        return self.nodes.band_room(rows, now, reserved, without)
 
     def reserved(self, now: float, *, without: str) -> Array | None:
         """rows × windows × resources: reservations, and replacements that have none, except for the pod `without`."""
@@ -184,15 +200,23 @@ class ScoringState:
         """A request without a UID reserves nothing: no such pod will be placed."""
         best = ranking.scores.best
         known = rows[best][rows[best] >= 0]
-        if pod.uid and len(known):
-            self.reservations.reserve(
-                pod.uid,
-                rows=known,
-                usage=ranking.demand.usage,
-                best=frozenset(ranking.names[index] for index in best),
-                chance=len(best) / len(ranking.names),
-                now=now,
-            )
+        if not pod.uid or not len(known):
+            return
+        demand, names = ranking.demand, frozenset(ranking.names[index] for index in best)
+        chance = len(best) / len(ranking.names)
+        usage = demand.usage
+        if demand.batch_work:  # as it counts once it is placed
+            weight = self.load.batch_work_weight
+            usage = usage * (weight.cpu, weight.memory)
+        self.reservations.reserve(pod.uid, rows=known, usage=usage, best=names, chance=chance, now=now)
+        if demand.band is not None and ranking.nodes.bands is not None:
+            requests = np.zeros((len(OFFERED_BANDS), len(RESOURCES)))
+            requests[OFFERED_BANDS.index(demand.band)] = np.nan_to_num(demand.band_requests)
+            self._band_reservations.reserve(pod.uid, rows=known, usage=requests, best=names, chance=chance, now=now)
+
+    def _release(self, uid: str) -> PodReservation | None:
+        self._band_reservations.release(uid)
+        return self.reservations.release(uid)
 
     def _shadow_result(self, ranking: Ranking, pod: PodDemand, rows: Rows, now: float) -> ShadowResult | None:
         if self.shadow is None:

@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.load.demand import EstimateSource
@@ -21,6 +22,9 @@ production pods (`contracts.load.pod_priority`), and the usage of the node outsi
 
 MAX_SHARE = 1e6
 """Shares are capped here: a pod may request any number of cores, and arithmetic must not overflow."""
+
+
+_NO_REQUESTS: Array = np.full(len(RESOURCES), np.nan)
 
 
 class DailyLoads(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,6 +54,20 @@ class DailyLoads(msgspec.Struct, frozen=True, kw_only=True):
             mean=self.mean,
             base=self.base,
         )
+
+
+class BandRoom(msgspec.Struct, frozen=True, kw_only=True):
+    """What is left of each band on the candidates."""
+
+    left: Array
+    """nodes × bands × resources: cores and bytes, below 0 if more is requested than lasts; NaN is unknown."""
+
+    capacity: Array
+    """nodes × resources: cores and bytes."""
+
+    def take(self, columns: Rows) -> "BandRoom":
+        """Of some of the candidates."""
+        return BandRoom(left=self.left[columns], capacity=self.capacity[columns])
 
 
 class ClusterLoad:
@@ -111,9 +129,12 @@ class CandidateNodes(msgspec.Struct, frozen=True, kw_only=True):
     daily: DailyLoads | None = None
     """Only for a policy with `uses_daily_loads`."""
 
+    bands: BandRoom | None = None
+    """None without co-location, and for a pod that requests nothing of a band."""
+
     def take(self, columns: Rows) -> "CandidateNodes":
         """Some of the candidates."""
-        daily = self.daily
+        daily, bands = self.daily, self.bands
         return CandidateNodes(
             names=[self.names[column] for column in columns.tolist()],
             windows=self.windows,
@@ -125,6 +146,7 @@ class CandidateNodes(msgspec.Struct, frozen=True, kw_only=True):
             limits=self.limits[columns],
             recent_placements=self.recent_placements[columns],
             daily=None if daily is None else daily.take(columns),
+            bands=None if bands is None else bands.take(columns),
         )
 
 
@@ -152,6 +174,15 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     daemon: bool = False
     """A DaemonSet's pod: no other node can take it."""
 
+    batch_work: bool = False
+    """It gives way to other pods: see `load.batchWorkWeight`."""
+
+    band: OfferedBand | None = None
+    """The band that it requests amounts of."""
+
+    band_requests: Array = _NO_REQUESTS
+    """Per resource: cores and bytes of its band; NaN without a request."""
+
 
 class Demands(msgspec.Struct, frozen=True, kw_only=True):
     """The expected usage of many pods, each as one `Demand` and all as arrays."""
@@ -165,6 +196,11 @@ class Demands(msgspec.Struct, frozen=True, kw_only=True):
 
     def __len__(self) -> int:
         return len(self.each)
+
+    @property
+    def of_bands(self) -> list[int]:
+        """Rows of the pods that request amounts of a band."""
+        return [row for row, demand in enumerate(self.each) if demand.band is not None]
 
     @classmethod
     def of(cls, demands: Sequence[Demand]) -> "Demands":

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from equipoise.contracts.configuration.settings import BatchWorkWeight
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, UsageOf, amounts
 from equipoise.contracts.load.daily_profile import SLOTS, system_usage, workload_profile
@@ -10,6 +11,7 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.contracts.numeric import Array, Rows, np
 from equipoise.scorer.state.arrays import DailyLoads
+from equipoise.scorer.state.load_correction import is_weighted
 from equipoise.scorer.state.reservations import NegativeReservation
 
 _MEAN_LIFETIME = 1.0
@@ -32,7 +34,8 @@ class _PodSum(msgspec.Struct, frozen=True, gc=False):
 class DailyUsage:
     """The daily loads of all nodes, one row per node as in the node table."""
 
-    def __init__(self) -> None:
+    def __init__(self, batch_work_weight: BatchWorkWeight) -> None:
+        self._weight = np.array([batch_work_weight.cpu, batch_work_weight.memory])
         self._profiles: dict[Workload, Array] = {}
         self._version = 0
         self._pod_sums: dict[int, _PodSum] = {}
@@ -70,7 +73,7 @@ class DailyUsage:
         pods = self._pod_sums.get(row)
         if pods is None or pods.placement is not placement or pods.version != self._version:
             pods = self._pod_sums[row] = self._sum_profiles(placement)
-        self._share[row] = _share(pods, utilization, usage_of, base)
+        self._share[row] = self._compute_share(pods, utilization, usage_of, base)
         self._peak[:, row] = self._share[row].max(axis=1)
         self._base[:, row] = base
 
@@ -78,8 +81,22 @@ class DailyUsage:
         self, row: int, utilization: NodeUtilization, remaining: NodePlacement, usage_of: UsageOf, base: Array
     ) -> Array:
         """resources × slots: what changes in a node's share if it has only the pods of `remaining`."""
-        change: Array = _share(self._sum_profiles(remaining), utilization, usage_of, base) - self._share[row]
+        pods = self._sum_profiles(remaining)
+        change: Array = self._compute_share(pods, utilization, usage_of, base) - self._share[row]
         return change
+
+    def _compute_share(self, pods: _PodSum, utilization: NodeUtilization, usage_of: UsageOf, base: Array) -> Array:
+        """resources × slots. Pods without a profile, and the node outside its pods, use all day what they use now.
+
+        The difference between a pod's current usage and its profile does not count: on a trace of 20 days (Bitbrains),
+        to carry a part of it over to the other hours made every figure worse. Terminating pods are left out.
+        """
+        constant = system_usage(utilization)
+        for pod in pods.without_profile:
+            usage = np.nan_to_num(amounts(usage_of(pod, utilization.pods.get(pod.uid, Resources()))))
+            constant += usage * self._weight if is_weighted(pod) else usage
+        share: Array = (pods.usage + constant[:, np.newaxis]) / base[:, np.newaxis]
+        return share
 
     def _sum_profiles(self, placement: NodePlacement) -> _PodSum:
         usage = np.zeros((len(RESOURCES), SLOTS))
@@ -91,7 +108,7 @@ class DailyUsage:
             if profile is None:
                 without_profile.append(pod)
             else:
-                usage += profile
+                usage += profile * self._weight[:, np.newaxis] if is_weighted(pod) else profile
         return _PodSum(placement, self._version, usage, without_profile)
 
     def clear(self, row: int) -> None:
@@ -127,16 +144,3 @@ class DailyUsage:
         known = ~np.isnan(self._peak).any(axis=0)
         count = max(1, int(known.sum()))
         return self._share[known].sum(axis=0) / count, self._base[:, known].sum(axis=1) / count, count
-
-
-def _share(pods: _PodSum, utilization: NodeUtilization, usage_of: UsageOf, base: Array) -> Array:
-    """resources × slots. Pods without a profile, and the node outside its pods, use all day what they use now.
-
-    The difference between a pod's current usage and its profile does not count: on a trace of 20 days (Bitbrains), to
-    carry a part of it over to the other hours made every figure worse. Terminating pods are left out.
-    """
-    constant = system_usage(utilization)
-    for pod in pods.without_profile:
-        constant += np.nan_to_num(amounts(usage_of(pod, utilization.pods.get(pod.uid, Resources()))))
-    share: Array = (pods.usage + constant[:, np.newaxis]) / base[:, np.newaxis]
-    return share

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from equipoise.contracts.colocation.bands import RESOURCE_NAMES, amounts_of_band, band_of
 from equipoise.contracts.kubernetes.objects import Container, Pod, ResourceRequirements
 from equipoise.contracts.kubernetes.owners import workload_from_pod
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
@@ -22,6 +23,7 @@ def pod_demand(pod: Pod) -> PodDemand:
     """The parts of a Pod that the scorer uses. Raises ValueError for an invalid quantity."""
     pod = _without_other_resources(pod)
     requests, qos = pod_requests(pod), qos_of(pod.status.qos_class)
+    band = band_of(requests)
     return PodDemand(
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
@@ -29,13 +31,14 @@ def pod_demand(pod: Pod) -> PodDemand:
         workload=workload_from_pod(pod),
         qos=qos,
         priority=pod.spec.priority,
-        priority_class=priority_class_of(pod.metadata.labels, pod.spec.priority, qos),
+        priority_class=band or priority_class_of(pod.metadata.labels, pod.spec.priority, qos),
         requests=Resources(cpu=requests.get("cpu"), memory=requests.get("memory")),
         limits=Resources(cpu=pod_limit(pod, "cpu"), memory=pod_limit(pod, "memory")),
+        reclaimed_requests=Resources() if band is None else amounts_of_band(requests, band),
     )
 
 
-_RESOURCES = ("cpu", "memory")
+_RESOURCES = ("cpu", "memory", *(name for names in RESOURCE_NAMES.values() for name in names))
 
 
 def _without_other_resources(pod: Pod) -> Pod:
@@ -84,6 +87,7 @@ def expected_demand(
         for window in windows
     ]
     requests = np.nan_to_num(amounts(pod.requests))
+    band_requests = np.array(amounts(pod.reclaimed_requests))
     return Demand(
         usage=np.array([amounts(usage) for usage, _ in expected]),
         sources=expected[0][1],
@@ -92,4 +96,7 @@ def expected_demand(
         daily=daily,
         production=pod.priority_class == "prod",
         daemon=pod.workload is not None and pod.workload.kind == "DaemonSet",
+        batch_work=pod.batch_work,
+        band=None if np.isnan(band_requests).all() else pod.band,
+        band_requests=band_requests,
     )

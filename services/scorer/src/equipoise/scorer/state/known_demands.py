@@ -29,6 +29,8 @@ class _Inputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     requests: Resources
     limits: Resources
+    reclaimed_requests: Resources
+    priority: int
     priority_class: str
 
     def same(self, other: "_Inputs") -> bool:
@@ -37,6 +39,8 @@ class _Inputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             and self.fresh == other.fresh
             and self.requests == other.requests
             and self.limits == other.limits
+            and self.reclaimed_requests == other.reclaimed_requests
+            and self.priority == other.priority
             and self.priority_class == other.priority_class
         )
 
@@ -58,6 +62,8 @@ class KnownDemands:
             fresh=() if workload is None else tuple(workload.windows),
             requests=pod.requests,
             limits=pod.limits,
+            reclaimed_requests=pod.reclaimed_requests,
+            priority=pod.priority,
             priority_class=pod.priority_class,
         )
         known = self._known.pop(pod.workload, None)

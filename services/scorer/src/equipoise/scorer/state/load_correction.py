@@ -13,10 +13,12 @@ from equipoise.contracts.load.correction import (
     UsageOf,
     amounts,
     corrected,
+    correction_factor,
     known,
     partial_lifetimes,
     plus,
     share_measured,
+    uncounted_batch_work,
 )
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
@@ -37,14 +39,16 @@ def corrected_load(
     *,
     load: LoadSettings,
     statistics: tuple[Statistic, ...] = MEAN_ONLY,
+    batch_work: Sequence[PlacedPod] = (),
 ) -> Array:
     """(mean, then each statistic) × windows × resources, as a share (0..1) of the node's base.
 
     NaN for windows that are missing and for what is not measured. A standard deviation is not corrected: the effect of
-    a pod on it is not known.
+    a pod on it is not known. `batch_work`: the pods of the placement whose usage counts in part (`weighted_pods`).
     """
     lifetimes = tuple(lifetime for _, lifetime in partial_lifetimes(utilization, placement, usage_of, load=load))
-    present = tuple(lifetime for lifetime in lifetimes if lifetime.gone_at is None)
+    present = [lifetime for lifetime in lifetimes if lifetime.gone_at is None]
+    weighted = [lifetime_of(pod, utilization, usage_of) for pod in batch_work]
     production = _production(utilization, placement, usage_of) if "production" in statistics else Resources()
     rows = np.full((1 + len(statistics), len(load.windows), len(RESOURCES)), np.nan)
     for index, window in enumerate(load.windows):
@@ -55,6 +59,10 @@ def corrected_load(
         def adjusted(usage: Resources, pods: Sequence[PodLifetime], length: float, sampled_at: float) -> list[float]:
             if pods:
                 usage = corrected(usage, pods, sampled_at=sampled_at, length=length, load=load)
+            if weighted:
+                gone = pods is not present
+                uncounted = uncounted_part(weighted, sampled_at=sampled_at, length=length, load=load, gone=gone)
+                usage = plus(usage, uncounted, -1.0)
             return amounts(usage)
 
         rows[0, index] = adjusted(value.mean, lifetimes, window.length, value.sampled_at)
@@ -73,6 +81,45 @@ def corrected_load(
             rows[position, index] = found
     shares: Array = rows / base_of(utilization)
     return shares
+
+
+def is_weighted(pod: PlacedPod) -> bool:
+    """Whether its usage counts in part: it gives way to other pods."""
+    return pod.priority_class != "prod" and pod.batch_work  # the first decides for nearly all pods
+
+
+def weighted_pods(placement: NodePlacement) -> tuple[PlacedPod, ...]:
+    """The pods of a node whose usage counts in part."""
+    return tuple(pod for pod in placement.pods if is_weighted(pod))
+
+
+def lifetime_of(pod: PlacedPod, utilization: NodeUtilization, usage_of: UsageOf) -> PodLifetime:
+    """When a pod runs on the node, and its usage there."""
+    return PodLifetime(
+        placed_at=pod.placed_at,
+        running_since=pod.running_since,
+        gone_at=math.inf if pod.terminating else None,
+        usage=usage_of(pod, utilization.pods.get(pod.uid, Resources())),
+    )
+
+
+def uncounted_part(
+    pods: Sequence[PodLifetime], *, sampled_at: float, length: float, load: LoadSettings, gone: bool = True
+) -> Resources:
+    """Cores and bytes of a window's corrected value that batch work uses and that do not count.
+
+    `gone`: the correction subtracts terminating pods, as from the mean.
+    """
+    usages = []
+    for pod in pods:
+        share = share_measured(pod, sampled_at, length, pod_start_timeout=load.pod_start_timeout)
+        if gone or pod.gone_at is None:
+            share += correction_factor(pod, sampled_at=sampled_at, length=length, load=load)
+        cpu, memory = known(pod.usage.cpu), known(pod.usage.memory)
+        usages.append(
+            Resources(cpu=None if cpu is None else share * cpu, memory=None if memory is None else share * memory)
+        )
+    return uncounted_batch_work(usages, load.batch_work_weight)
 
 
 def base_of(utilization: NodeUtilization) -> Array:

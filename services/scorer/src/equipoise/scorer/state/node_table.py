@@ -17,15 +17,18 @@ from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES, Usa
 from equipoise.contracts.load.demand import EstimateSource, fresh_windows, pod_usage
 from equipoise.contracts.load.latest import supersedes, supersedes_measurement
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.contracts.numeric import Array, Flags, Rows, np
-from equipoise.scorer.state.arrays import CandidateNodes, ClusterLoad, Statistic, shortest_known
+from equipoise.scorer.state.arrays import BandRoom, CandidateNodes, ClusterLoad, Statistic, shortest_known
+from equipoise.scorer.state.band_rows import BandRows, requested
 from equipoise.scorer.state.daily_usage import DailyUsage
 from equipoise.scorer.state.load_correction import (
     base_of,
     corrected_load,
     measured_part,
     requests_and_limits,
+    weighted_pods,
 )
 from equipoise.scorer.state.recent_placements import RecentPlacements
 from equipoise.scorer.state.reservations import NegativeReservation
@@ -53,13 +56,18 @@ class NodeTable:
         statistics: tuple[Statistic, ...] = (),
         placement_spans: tuple[float, ...] = (),
         daily_loads: bool = False,
+        reclaimed_lifetime: float | None = None,
     ) -> None:
-        """`chain` is the policy's; the other arguments are what any policy needs: nothing else is kept."""
+        """`chain` is the policy's; the other arguments are what any policy needs: nothing else is kept.
+
+        `reclaimed_lifetime`: seconds for which amounts of bands may be used; None without co-location.
+        """
         self._settings = load
         self._chain = chain
         self._statistics = statistics
         self._placements_within = RecentPlacements(placement_spans)
-        self._daily = DailyUsage() if daily_loads else None
+        self._daily = DailyUsage(load.batch_work_weight) if daily_loads else None
+        self._bands = None if reclaimed_lifetime is None else BandRows(reclaimed_lifetime)
         self.windows = tuple(window.name for window in load.windows)
         self._lifetimes = tuple((window, load.lifetime(window)) for window in load.windows)
         # Position 0 of a load is the mean.
@@ -73,6 +81,9 @@ class NodeTable:
         self._rows: dict[str, int] = {}
         self._computed_for: dict[str, NodePlacement] = {}
         """By node, the placement that the row's requests, limits and headroom were computed from."""
+
+        self._batch_work: dict[str, tuple[PlacedPod, ...]] = {}
+        """By node: its pods whose usage counts in part. Nodes without any are absent."""
 
         self._free: list[int] = []
         self._table = RowArrays(windows=len(self.windows), statistics=len(statistics))
@@ -138,8 +149,19 @@ class NodeTable:
             self._daily.on_workload(message)
         return True
 
+    def on_reclaimed(self, message: ReclaimedNode, now: float) -> bool:
+        """Use the amounts of a node's bands; False for an outdated message, and without co-location."""
+        if self._bands is None or not self._bands.on_message(message, now):
+            return False
+        row, placement = self._rows.get(message.node), self._placements.get(message.node)
+        if row is not None and placement is not None:
+            self._bands.update(row, placement)
+        return True
+
     def prune(self, now: float) -> None:
         """Remove workloads and nodes that cannot have a usable value any more."""
+        if self._bands is not None:
+            self._bands.prune(now)
         for node, removed_at in list(self._removed_at.items()):
             if now - removed_at > self._settings.freshness.score:
                 del self._removed_at[node], self._placements[node]
@@ -205,6 +227,21 @@ class NodeTable:
             daily=daily,
         )
 
+    def band_room(
+        self, rows: Rows, now: float, reserved: Array | None = None, without: NegativeReservation | None = None
+    ) -> BandRoom | None:
+        """What is left of the bands on these nodes, minus what is reserved (rows × bands × resources), and without a
+        pod; None without co-location."""
+        return None if self._bands is None else self._bands.room(rows, now, reserved, without)
+
+    def reclaimed(self, node: str, now: float) -> ReclaimedNode | None:
+        """The reclaimer's latest message about a node; None if it is outdated, or there is none."""
+        placement = self._placements.get(node)
+        if self._bands is None or placement is None:
+            return None
+        message = self._bands.message(node, placement.uid)
+        return None if message is None or message.evaluated_at + self._bands.lifetime < now else message
+
     def without(self, node: str, pod: PlacedPod, now: float) -> NegativeReservation | None:
         """What changes in a node's row if a placed pod is not counted; None for a node of unknown load."""
         utilization, placement = self._utilizations.get(node), self._placements.get(node)
@@ -213,7 +250,14 @@ class NodeTable:
             return None
         remaining = msgspec.structs.replace(placement, pods=[each for each in placement.pods if each.uid != pod.uid])
         usage_of, table = self.pod_usage(now), self._table
-        load = corrected_load(utilization, remaining, usage_of, load=self._settings, statistics=self._statistics)
+        load = corrected_load(
+            utilization,
+            remaining,
+            usage_of,
+            load=self._settings,
+            statistics=self._statistics,
+            batch_work=weighted_pods(remaining),
+        )
         load -= measured_part(pod, utilization, usage_of, load=self._settings, statistics=self._statistics)
         requests, limits = requests_and_limits(remaining)
         daily = self._daily
@@ -226,6 +270,7 @@ class NodeTable:
             if daily is None
             else daily.change_without(row, utilization, remaining, usage_of, table.base[row]),
             placed_at=pod.placed_at,
+            band_requests=None if pod.band is None else requested([pod]),
         )
 
     def recent_placements(
@@ -368,12 +413,18 @@ class NodeTable:
         if node not in self._rows:
             self._count_placements(self._add_row(node), placement.pods, now)
         row, table, usage_of = self._rows[node], self._table, self.pod_usage(now)
-        load = corrected_load(utilization, placement, usage_of, load=self._settings, statistics=self._statistics)
-        table.load[row], table.base[row] = load, base_of(utilization)
         if self._computed_for.get(node) is not placement:
-            table.requests[row], table.limits[row] = requests_and_limits(placement)
-            table.headroom[row] = headroom(placement, table.requests[row])
-            self._computed_for[node] = placement
+            self._use_placement(node, row, placement)
+        batch_work = self._batch_work.get(node, ())
+        load = corrected_load(
+            utilization,
+            placement,
+            usage_of,
+            load=self._settings,
+            statistics=self._statistics,
+            batch_work=batch_work,
+        )
+        table.load[row], table.base[row] = load, base_of(utilization)
         if self._daily is not None:
             self._daily.update(row, utilization, placement, usage_of, table.base[row])
         means, newest = load[0].tolist(), utilization.sampled_at + self._settings.freshness.score
@@ -384,6 +435,19 @@ class NodeTable:
                 continue
             table.since[row, index] = max(value.sampled_at, utilization.sampled_at) - FUTURE_TOLERANCE
             table.until[row, index] = min(value.sampled_at + lifetime, newest)
+
+    def _use_placement(self, node: str, row: int, placement: NodePlacement) -> None:
+        """Compute the parts of a row that do not depend on measurements."""
+        table = self._table
+        table.requests[row], table.limits[row] = requests_and_limits(placement)
+        table.headroom[row] = headroom(placement, table.requests[row])
+        if batch_work := weighted_pods(placement):
+            self._batch_work[node] = batch_work
+        else:
+            self._batch_work.pop(node, None)
+        if self._bands is not None:
+            self._bands.update(row, placement)
+        self._computed_for[node] = placement
 
     def _count_placements(self, row: int, pods: Sequence[PlacedPod], now: float) -> None:
         for pod in pods:
@@ -398,11 +462,14 @@ class NodeTable:
     def _remove_row(self, node: str) -> None:
         row = self._rows.pop(node, None)
         self._computed_for.pop(node, None)
+        self._batch_work.pop(node, None)
         if row is not None:
             self._table.clear(row)
             self._placements_within.clear(row)
             if self._daily is not None:
                 self._daily.clear(row)
+            if self._bands is not None:
+                self._bands.clear(row)
             self._free.append(row)
 
     def _grow(self) -> None:
@@ -412,6 +479,8 @@ class NodeTable:
         self._rows = {name[:1] + name[1:]: row for name, row in self._rows.items()}
         if self._daily is not None:
             self._daily.grow(len(self._table))
+        if self._bands is not None:
+            self._bands.grow(len(self._table))
         self._free.extend(reversed(added))
 
 

@@ -45,6 +45,9 @@ class NegativeReservation(msgspec.Struct, frozen=True, kw_only=True):
     placed_at: float
     """The pod is not counted among recent placements either."""
 
+    band_requests: Array | None = None
+    """bands × resources: what the pod requests, to be added to what is left; None: nothing of a band."""
+
 
 class Reservations:
     """All reservations that have not expired. All have the same lifetime, so the oldest expires first."""

@@ -19,13 +19,13 @@ from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import Percent, Section, Share
 from equipoise.contracts.fit import capacity_refusal, constraint_refusal, inter_pod_refusal
-from equipoise.contracts.load.correction import RESOURCES, amounts
+from equipoise.contracts.load.correction import RESOURCES, amounts, uncounted_batch_work
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.descheduler.decisions.planning.day_gain_table import DayGainTable, MovePair, SingleMove
 from equipoise.descheduler.decisions.planning.draft import PlanDraft, name_of_pod
-from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, batch_work_amount, row
+from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, row
 from equipoise.descheduler.decisions.planning.pools import Selector, Weight
 from equipoise.descheduler.decisions.planning.projection import Projection
 from equipoise.descheduler.decisions.planning.thresholds import shares_of
@@ -157,10 +157,10 @@ class _DayPool:
 
     def _yielding(self, indexes: Sequence[int]) -> Array:
         """nodes × resources: the part of the current usage of batch work that does not count."""
-        weight = self.cluster.batch_work_weight
-        used = np.array([batch_work_amount(self.cluster.nodes[index])[: len(RESOURCES)] for index in indexes])
-        part: Array = used * (1.0 - weight.cpu, 1.0 - weight.memory)
-        return part
+        weight, nodes = self.cluster.batch_work_weight, self.cluster.nodes
+        return np.array(
+            [amounts(uncounted_batch_work(nodes[index].batch_work_usages(), weight)) for index in indexes]
+        ).reshape(-1, len(RESOURCES))
 
     def day_of(self, pod: MovablePod) -> Array | None:
         """resources × (hours and the current usage); None when the pod's usage is not known."""

@@ -40,8 +40,11 @@ def node_snapshot(scoring: ScoringState, known: Mapping[str, HintNode], now: flo
     """The nodes with a measured load, fresh or not."""
     table = scoring.nodes
     names = sorted(table.names)
+    rows = table.rows(names)
     reserved = scoring.reserved(now, without="")
-    nodes = table.candidates(names, table.rows(names), now, reserved, spans=scoring.policy.placement_spans)
+    nodes = table.candidates(names, rows, now, reserved, spans=scoring.policy.placement_spans)
+    if (bands := scoring.band_room(rows, now)) is not None:
+        nodes = msgspec.structs.replace(nodes, bands=bands)
     absent = unknown_node()
     found = [known.get(name, absent) for name in names]
     sets: dict[frozenset[Taint], int] = {}
@@ -69,6 +72,9 @@ def _inputs(nodes: CandidateNodes) -> Array:
         daily = nodes.daily
         parts += [daily.share, daily.reserved, np.log(nodes.base)]
         cluster += [daily.mean, np.zeros(2), np.zeros(2)]
+    if nodes.bands is not None:
+        parts.append(nodes.bands.left / nodes.bands.capacity[:, np.newaxis])
+        cluster.append(np.zeros(nodes.bands.left.shape[1:]))
     parts.append(nodes.recent_placements)
     cluster.append(np.zeros(nodes.recent_placements.shape[1]))
     by_node = np.concatenate([part.reshape(count, -1) for part in parts], axis=1)

@@ -171,13 +171,14 @@ def _slopes(policy: ScoringPolicy, snapshot: NodeSnapshot, demands: Demands) -> 
         counted = (points > 1.0) & (points < 100.0) & (fuller > 1.0) & (fuller < 100.0)
         difference = np.where(counted, points - fuller, 0.0).sum(axis=1) / np.maximum(counted.sum(axis=1), 1)
         found[:, resource] = difference / _SLOPE_STEP
+    found[demands.of_bands] = 0.0  # their points do not depend on the load
     return found
 
 
 def _amounts(demand: Demand, daily: Array) -> Array:
     """Logarithms: a difference is a part of the amount."""
-    found = np.concatenate([demand.usage.ravel(), daily.ravel(), demand.requests, demand.limits])
-    amounts: Array = np.log(np.maximum(found, 1e-9))
+    found = np.concatenate([demand.usage.ravel(), daily.ravel(), demand.requests, demand.limits, demand.band_requests])
+    amounts: Array = np.log(np.fmax(found, 1e-9))
     return amounts
 
 
