@@ -34,6 +34,7 @@ def generated_files(root: Path = ROOT) -> dict[Path, str]:
         "files/sections.json": json.dumps(sections_with_rules(), indent=1) + "\n",
         "files/nats.conf": (root / "k8s" / "base" / "nats.conf").read_text(),
         "files/permissions.conf": (root / "k8s" / "base" / "permissions.conf").read_text(),
+        "files/permissions-reclaimer.conf": (root / "k8s" / "colocation" / "permissions.conf").read_text(),
         **{f"templates/{name}": text for name, text in _templates(manifests)},
         **dict(_monitoring(root)),
     }
@@ -64,11 +65,12 @@ keywords: [scheduling, descheduling, load, utilization]
 def _templates(manifests: Manifests) -> Iterator[tuple[str, str]]:
     for file, objects in template_objects(manifests).items():
         folder, _, name = file.partition("/")
+        name = name.rpartition("/")[2]
         if not objects:
             continue
         texts = [_named_by_its_content(node) if _is_job(node) else _document(node) for node in objects]
         header = f"{{{{- /* From k8s/{file}. {HEADER} */}}}}\n"
-        yield f"{folder}-{name}" if folder in ("cert-manager", "hints") else name, header + "".join(texts)
+        yield f"{folder}-{name}" if folder in ("cert-manager", "colocation", "hints") else name, header + "".join(texts)
 
 
 def _document(node: Node) -> str:

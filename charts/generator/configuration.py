@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from equipoise.cli.service_settings import SERVICE_SETTINGS
-from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.contracts.bus.subjects import ALL_SERVICES
 from equipoise.runtime.configuration import document_schema
 
 OWNED = (
@@ -23,7 +23,10 @@ OWNED = (
     "scorer.extender.tls",
     "scorer.hints.enabled",
     "scorer.listen",
-    *(f"{service}.health" for service in SERVICES),
+    "reclaimer.enabled",
+    "agent.cgroupRoot",
+    "agent.evict",
+    *(f"{program}.health" for program in (*ALL_SERVICES, "agent")),
 )
 """Settings that templates/_definitions.tpl writes. A value for them in `config` is refused."""
 

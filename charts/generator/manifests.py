@@ -17,6 +17,10 @@ OPTIONAL = (
     "hints/annotator.yaml",
     "hints/policy.yaml",
     "cert-manager/certificates.yaml",
+    "colocation/reclaimer.yaml",
+    "colocation/reclaimer-fence.yaml",
+    "colocation/agent.yaml",
+    "colocation/evictions/evictions.yaml",
 )
 
 Document = dict[str, Any]

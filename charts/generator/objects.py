@@ -13,7 +13,7 @@ from charts.generator.manifests import ROOT, Document, Manifests
 from charts.generator.plan import CONDITIONS, NAMESPACE, RELEASE_NAMESPACE, Change, plan, value_of
 from charts.generator.template import Each, More, Node, Text, When
 
-RENAMED = {"Deployment", "ConfigMap", "Service", "Job", "PodDisruptionBudget", "NetworkPolicy"}
+RENAMED = {"Deployment", "DaemonSet", "ConfigMap", "Service", "Job", "PodDisruptionBudget", "NetworkPolicy"}
 """Kinds whose objects `fullnameOverride` renames, except for NATS."""
 
 
@@ -35,9 +35,9 @@ def template_objects(manifests: Manifests) -> dict[str, list[Node]]:
     for file, documents in objects.items():
         result[file] = []
         for document in documents:
-            if document["kind"] == "Namespace":
-                continue  # `helm install --create-namespace` creates it
             kind, name = document["kind"], document["metadata"]["name"]
+            if (kind, name) == ("Namespace", NAMESPACE):
+                continue  # `helm install --create-namespace` creates it
             if (kind, name) == ("ClusterRoleBinding", "equipoise-evict"):
                 result[file].append(_namespaced_binding(unused))
             node = _everywhere(document, kind)
@@ -120,7 +120,7 @@ def _replace(node: Node, path: tuple[str, ...]) -> Node:
             return Each(items, _replace(value, path))
         case "equipoise" if path[-1] == "app.kubernetes.io/name":
             return _NAME
-        case "equipoise" | "equipoise-scheduler" if path[-2:] == ("configMap", "name"):
+        case "equipoise" | "equipoise-scheduler" | "equipoise-agent" if path[-2:] == ("configMap", "name"):
             return _full_name(node)
         case str() if node == NAMESPACE:
             return RELEASE_NAMESPACE

@@ -3,6 +3,7 @@
 An entry that changes nothing is an error, so that the plan follows k8s/base.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -12,7 +13,7 @@ import yaml
 from charts.generator.manifests import ROOT, Document
 from charts.generator.template import Each, More, Node, Text, When, Yaml
 
-from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.contracts.bus.subjects import ALL_SERVICES
 from equipoise.contracts.hints.policy import NAME as HINTS
 from equipoise.contracts.kubernetes.mutating_policy import POLICY_KIND
 
@@ -64,7 +65,9 @@ def _pod(kind: str, name: str, values: str, *, template: str = "spec/template") 
     yield change("spec/containers/0/imagePullPolicy", value_of("$.Values.image.pullPolicy"))
     yield change("spec/containers/0/resources", Yaml(f"toYaml {values}.resources"))
     yield change("spec/containers/0/securityContext", Yaml("toYaml $.Values.containerSecurityContext"))
-    pod_context = f"{values}.podSecurityContext" if name == "nats" else "$.Values.podSecurityContext"
+    pod_context = (
+        f"{values}.podSecurityContext" if name in ("nats", "equipoise-agent") else "$.Values.podSecurityContext"
+    )
     yield change("spec/securityContext", Yaml(f"toYaml {pod_context}"))
 
 
@@ -188,18 +191,25 @@ def _nats() -> Iterator[Change]:
                 each["valueFrom"]["secretKeyRef"]["name"] = value_of(f"{values}.existingSecret")
         return variables
 
+    def reclaimer(variables: list[Document]) -> Node:
+        """Of k8s/colocation."""
+        text = yaml.safe_load((ROOT / "k8s" / "colocation" / "kustomization.yaml").read_text())
+        (patch,) = text["patches"]
+        added = passwords([operation["value"] for operation in yaml.safe_load(patch["patch"])])
+        return [*variables, *(When("$.Values.reclaimer.enabled", each) for each in added)]
+
     def volumes(old: list[Document]) -> Node:
         _item(old, "tls")["secret"]["secretName"] = value_of(f"{values}.tls.existingSecret")
         return [*old, When(f"not {values}.persistence.enabled", {"name": "data", "emptyDir": {}})]
 
     pod = "spec/template/spec"
-    checksum = '{{ print ($.Files.Get "files/nats.conf") ($.Files.Get "files/permissions.conf") | sha256sum }}'
+    checksum = '{{ print ($.Files.Get "files/nats.conf") (include "equipoise.permissions" $) | sha256sum }}'
     annotations = {"checksum/config": Text(checksum), "more": More(f"{values}.podAnnotations")}
     labels = More(f"merge (dict) {values}.podLabels $.Values.commonLabels")
     yield Change(kind, name, "spec/template/metadata/annotations", annotations)
     yield Change(kind, name, "spec/template/metadata/labels/more", labels)
     yield Change(kind, name, f"{pod}/containers/0/image", Text('{{ include "equipoise.natsImage" $ }}'))
-    yield Change(kind, name, f"{pod}/containers/0/env", passwords)
+    yield Change(kind, name, f"{pod}/containers/0/env", lambda variables: reclaimer(passwords(variables)))
     yield Change(kind, name, f"{pod}/volumes", volumes)
     yield from _pod(kind, name, values)
     claim = "spec/volumeClaimTemplates"
@@ -259,6 +269,29 @@ def _live_page() -> Iterator[Change]:
     yield Change("NetworkPolicy", name, "spec/ingress/0/from", Yaml(f"toYaml {values}.allowFrom"))
 
 
+def _agent() -> Iterator[Change]:
+    kind, name, values = "DaemonSet", "equipoise-agent", "$.Values.agent"
+    labels = More(f"merge (dict) {values}.podLabels $.Values.commonLabels")
+    yield Change(kind, name, "spec/revisionHistoryLimit", value_of("$.Values.revisionHistoryLimit"))
+    yield Change(kind, name, "spec/template/metadata/annotations", filled(f"{values}.podAnnotations"))
+    yield Change(kind, name, "spec/template/metadata/labels/more", labels)
+    yield Change(kind, name, "spec/template/spec/containers/0/image", Text('{{ include "equipoise.image" $ }}'))
+    yield from _pod(kind, name, values)
+    yield Change("ServiceAccount", name, "metadata/annotations", filled(f"{values}.serviceAccount.annotations"))
+    settings = Yaml('include "equipoise.agentConfiguration" $ | toYaml')
+    yield Change("ConfigMap", name, "data", {"equipoise.yaml": settings})
+
+    def expression(old: str) -> Node:
+        return Text(json.dumps(old).replace(NAMESPACE, RELEASE_NAMESPACE.text))
+
+    policy = yaml.safe_load_all((ROOT / "k8s" / "colocation" / "agent.yaml").read_text())
+    (fence,) = (each for each in policy if each["kind"] == "ValidatingAdmissionPolicy")
+    for place, validation in enumerate(fence["spec"]["validations"]):
+        if NAMESPACE in validation["expression"]:
+            path = f"spec/validations/{place}/expression"
+            yield Change("ValidatingAdmissionPolicy", "equipoise-agent-fence", path, expression)
+
+
 def _certificates() -> Iterator[Change]:
     for name, secret in (
         ("equipoise-nats", "nats.tls.existingSecret"),
@@ -289,12 +322,13 @@ def _policies() -> Iterator[Change]:
         return [When(crane, operation["value"]), When(base, variables[0]), *variables[1:]]
 
     yield Change(patch["target"]["kind"], patch["target"]["name"], "spec/variables", own_annotations)
-    yield Change(
-        "NetworkPolicy",
-        "equipoise-metrics",
-        "spec/ingress/0/from/0/namespaceSelector/matchLabels",
-        Yaml("toYaml $.Values.networkPolicy.metricsNamespaceLabels"),
-    )
+    for name in ("equipoise-metrics", "equipoise-colocation-metrics", "equipoise-agent"):
+        yield Change(
+            "NetworkPolicy",
+            name,
+            "spec/ingress/0/from/0/namespaceSelector/matchLabels",
+            Yaml("toYaml $.Values.networkPolicy.metricsNamespaceLabels"),
+        )
     for kind in (POLICY_KIND, f"{POLICY_KIND}Binding"):
         yield Change(kind, HINTS, "apiVersion", Text('{{ include "equipoise.hintsApiVersion" $ }}'))
     yield Change("PriorityClass", "equipoise", "value", value_of("int64 $.Values.priorityClass.value"))
@@ -306,12 +340,13 @@ def _policies() -> Iterator[Change]:
 
 def plan() -> list[Change]:
     return [
-        *(change for service in SERVICES for change in _service(service)),
+        *(change for service in ALL_SERVICES for change in _service(service)),
         *_scorer(),
         *_setup(),
         *_nats(),
         *_second_scheduler(),
         *_live_page(),
+        *_agent(),
         *_certificates(),
         *_policies(),
     ]
@@ -321,9 +356,12 @@ CONDITIONS: list[tuple[str, str, str, str]] = [
     # file, kind, name, condition; of several that match, all must hold
     *(
         ("*", "PodDisruptionBudget", f"equipoise-{name}", f"$.Values.{name}.podDisruptionBudget.enabled")
-        for name in SERVICES
+        for name in ALL_SERVICES
     ),
-    *(("*", "ServiceAccount", f"equipoise-{name}", f"$.Values.{name}.serviceAccount.create") for name in SERVICES),
+    *(
+        ("*", "ServiceAccount", f"equipoise-{name}", f"$.Values.{name}.serviceAccount.create")
+        for name in (*ALL_SERVICES, "agent")
+    ),
     *(
         ("*", kind, "*", "$.Values.rbac.create")
         for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
@@ -340,6 +378,10 @@ CONDITIONS: list[tuple[str, str, str, str]] = [
     ("scheduler/*", "*", "*", "$.Values.secondScheduler.enabled"),
     ("live-page/*", "*", "*", "$.Values.livePage.enabled"),
     ("hints/*", "*", "*", "$.Values.hints.enabled"),
+    ("colocation/reclaimer*", "*", "*", "$.Values.reclaimer.enabled"),
+    ("colocation/agent.yaml", "*", "*", "$.Values.agent.enabled"),
+    ("colocation/evictions/*", "*", "*", "and $.Values.agent.enabled $.Values.agent.evictions"),
+    ("colocation/*", "FlowSchema", "*", "$.Values.flowControl.enabled"),
     ("live-page/*", "ServiceAccount", "*", "$.Values.livePage.serviceAccount.create"),
     ("live-page/*", "NetworkPolicy", "*", "$.Values.livePage.allowFrom"),  # an empty list would admit everybody
     ("cert-manager/*", "*", "*", "$.Values.certManager.enabled"),

@@ -35,7 +35,7 @@ from charts.generator.schemas import (
     list_of,
 )
 
-from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.contracts.bus.subjects import ALL_SERVICES
 
 
 def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Schema) -> Group:
@@ -61,7 +61,8 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
             config_schema,
             "The configuration, as in k8s/base/equipoise.yaml; `equipoise config defaults` prints every setting."
             " Not here, because other values set them: `binder.evict` (`mode`), `annotator.crane` (`crane.enabled`),"
-            " `annotator.hints.enabled` and `scorer.hints.enabled` (`hints.enabled`),"
+            " `annotator.hints.enabled` and `scorer.hints.enabled` (`hints.enabled`), `reclaimer.enabled`"
+            " (`reclaimer.enabled`), `agent.evict` (`agent.evictions`), `agent.cgroupRoot`,"
             " `nats` (`nats`), `kubernetes`, the addresses on which services listen, and `scorer.extender.tls`"
             " (`extender`).",
         ),
@@ -152,7 +153,8 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
             },
             "Certificates by cert-manager.",
         ),
-        **{service: _service(base, service) for service in SERVICES},
+        **{service: _service(base, service) for service in ALL_SERVICES},
+        "agent": _agent(base),
         "setup": Group(
             {
                 "backoffLimit": Value(
@@ -275,7 +277,7 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
         "podSecurityContext": Value(
             base.at("Deployment", "equipoise-collector", "spec.template.spec.securityContext"),
             ANY_OBJECT,
-            "Security context of all pods; that of NATS has its own.",
+            "Security context of all pods; those of NATS and of the agent have their own.",
         ),
         "containerSecurityContext": Value(
             base.at("Deployment", "equipoise-collector", "spec.template.spec.containers.0.securityContext"),
@@ -292,8 +294,9 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
         "fullnameOverride": Value(
             "",
             OPTIONAL_NAME,
-            "First part of the names of Deployments, Services, ConfigMaps, Jobs, budgets and network policies; empty:"
-            " equipoise. Accounts, roles, policies, Leases and the ledger keep their names, which the services check.",
+            "First part of the names of Deployments, DaemonSets, Services, ConfigMaps, Jobs, budgets and network"
+            " policies; empty: equipoise. Accounts, roles, policies, Leases and the ledger keep their names, which the"
+            " services check.",
         ),
         "extraObjects": Value(
             [],
@@ -388,6 +391,37 @@ def _live_page(base: Manifests) -> Group:
     )
 
 
+def _agent(base: Manifests) -> Group:
+    def at(path: str) -> Any:
+        return base.at("DaemonSet", "equipoise-agent", path)
+
+    pod = "spec.template.spec"
+    return Group(
+        {
+            "enabled": Value(
+                False,
+                BOOLEAN,
+                "Run a pod on every Linux node that limits batch pods while they disturb others. It runs as root with"
+                " the cgroups of the node, in a namespace `equipoise-agent` that the chart creates; Secrets of"
+                " `image.pullSecrets` must exist there, too.",
+            ),
+            "evictions": Value(
+                False,
+                BOOLEAN,
+                "Permit it to evict batch pods of its node, and let it evict. If false, evictions are only logged.",
+            ),
+            "serviceAccount": _account("agent"),
+            "podSecurityContext": Value(at(f"{pod}.securityContext"), ANY_OBJECT, "Security context of its pods."),
+            "podAnnotations": Value({}, TEXTS, "Annotations of its pods."),
+            "podLabels": Value({}, LABELS, "Labels of its pods."),
+            **_pod(at(f"{pod}.containers.0.resources")),
+            "nodeSelector": Value(at(f"{pod}.nodeSelector"), TEXTS, "Node selector."),
+            "tolerations": Value(at(f"{pod}.tolerations"), TOLERATIONS, "Tolerations."),
+        },
+        "The agent of each node.",
+    )
+
+
 def _account(name: str) -> Group:
     return Group(
         {
@@ -419,7 +453,8 @@ def _nats(base: Manifests) -> Group:
             "existingSecret": Value(
                 "equipoise-nats",
                 NAME,
-                "Secret with a password per user: setup, collector, annotator, scorer, descheduler, binder, tap.",
+                "Secret with a password per user: setup, collector, annotator, scorer, descheduler, binder, tap, and"
+                " reclaimer if it is enabled.",
             ),
             "tls": Group(
                 {
@@ -490,9 +525,17 @@ def _service(base: Manifests, name: str) -> Group:
         for each in at("spec.template.spec.topologySpreadConstraints")
     ]
     budget = base.at("PodDisruptionBudget", f"equipoise-{name}", "spec.maxUnavailable")
-    enabled = {"enabled": Value(True, BOOLEAN, "Write loads to annotations of nodes and workloads.")}
+    enabled = {
+        "annotator": Value(True, BOOLEAN, "Write loads to annotations of nodes and workloads."),
+        "reclaimer": Value(
+            False,
+            BOOLEAN,
+            "Publish what nodes can offer to batch pods, and with `config.reclaimer.mode: enforce` write it to their"
+            " status.",
+        ),
+    }
     values: dict[str, Value | Group] = {
-        **(enabled if name == "annotator" else {}),
+        **({"enabled": enabled[name]} if name in enabled else {}),
         "replicas": Value(at("spec.replicas"), COUNT, "Number of pods."),
         **_pod(container["resources"]),
         "topologySpreadConstraints": Value(spread, SPREAD, "Spread of the pods; selectors are added."),

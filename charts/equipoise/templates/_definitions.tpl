@@ -100,10 +100,27 @@
   "annotator" (dict "crane" .Values.crane.enabled "hints" (dict "enabled" .Values.hints.enabled))
   "scorer" (merge (dict "hints" (dict "enabled" .Values.hints.enabled)) $scorer)
   "binder" (dict "evict" (eq .Values.mode "evict")) }}
+{{- if .Values.reclaimer.enabled }}
+{{- $_ := set $ours "reclaimer" (dict "enabled" true) }}
+{{- end }}
 {{- if and .Values.namespaces (not .Values.config.namespaces) }}
 {{- $_ := set $ours "namespaces" (dict "include" .Values.namespaces) }}
 {{- end }}
 {{- mergeOverwrite (deepCopy .Values.config) $ours | toYaml }}
+{{- end }}
+
+{{- /* Of the agent, which reads no section of another program. */}}
+{{- define "equipoise.agentConfiguration" -}}
+{{- $ours := dict
+  "apiVersion" "equipoise.dev/v1alpha1"
+  "kind" "EquipoiseConfiguration"
+  "agent" (dict "cgroupRoot" "/host/cgroup" "evict" .Values.agent.evictions) }}
+{{- mergeOverwrite (pick (deepCopy .Values.config) "logging" "agent") $ours | toYaml }}
+{{- end }}
+
+{{- /* Of the users of NATS. */}}
+{{- define "equipoise.permissions" -}}
+{{- .Files.Get (ternary "files/permissions-reclaimer.conf" "files/permissions.conf" .Values.reclaimer.enabled) }}
 {{- end }}
 
 {{- /* Of kube-scheduler: k8s/scheduler/extender.yaml has the same entry. `serverName` is a name of the certificate. */}}
