@@ -243,8 +243,8 @@ ALERTS: Sequence[Alert] = (
         summary="The admission policy of {{ $labels.pod }} ({{ $labels.instance }}) is not in effect",
         meaning="The annotator, binder or reclaimer writes nothing until the policy that restricts it is in effect.",
         action=(
-            "`kubectl apply -f k8s/base/fence.yaml`, for the reclaimer `k8s/colocation/reclaimer-fence.yaml`; they need "
-            "Kubernetes 1.30, and name the namespace of the installation."
+            "`kubectl apply -f k8s/base/fence.yaml`, for the reclaimer `k8s/colocation/reclaimer-fence.yaml`; they "
+            "need Kubernetes 1.30, and name the namespace of the installation."
         ),
         heals=(
             "A policy takes effect some seconds after it was applied. Without it nothing is annotated or evicted, and "
@@ -626,8 +626,8 @@ ALERTS: Sequence[Alert] = (
         severity="warning",
         summary="The reclaimer cannot write what nodes offer to their status",
         meaning=(
-            "The API server refuses writes, or does not respond. Amounts that should shrink stay, so kube-scheduler may "
-            "bind more batch pods than fit."
+            "The API server refuses writes, or does not respond. Amounts that should shrink stay, so kube-scheduler "
+            "may bind more batch pods than fit."
         ),
         action=(
             "`/readyz` of the reclaimer that leads names a node and the error. Apply `k8s/colocation` of this version: "
@@ -668,7 +668,8 @@ ALERTS: Sequence[Alert] = (
             "and less, down to what their batch pods request."
         ),
         action=(
-            "`equipoise tap 'equipoise.reclaim.node.>'` shows the reason of each node (`degraded`). If samples are old, see `EquipoiseScoresWithoutCoverage` and `/readyz` of the collector."
+            "`equipoise tap 'equipoise.reclaim.node.>'` shows the reason of each node (`degraded`). If samples "
+            "are old, see `EquipoiseScoresWithoutCoverage` and `/readyz` of the collector."
         ),
         heals=(
             "Amounts grow again with fresh samples. No pod is removed: a node never offers less than its batch pods "
@@ -744,8 +745,8 @@ ALERTS: Sequence[Alert] = (
         severity="info",
         summary="On {{ $value }} nodes batch pods have been limited for most of the last hours",
         meaning=(
-            "Latency-sensitive pods wait for CPU, or the usage is above `agent.suppression.cpuThreshold`. Batch pods get "
-            "less than they request, and their jobs take longer."
+            "Latency-sensitive pods wait for CPU, or the usage is above `agent.suppression.cpuThreshold`. Batch pods "
+            "get less than they request, and their jobs take longer."
         ),
         action=(
             "The dashboard Co-location shows pressure and limits. If many nodes are affected, offer less: lower "

@@ -591,8 +591,8 @@ def _band(band: str) -> Sequence[Panel]:
     return [
         Panel(
             title=f"{title} of the band {band}",
-            text="Sum of all nodes. offered: in the status of the nodes, or in observation what would be. reclaimed: what "
-            "the forecast leaves. requested: by bound pods; never above offered.",
+            text="Sum of all nodes. offered: in the status of the nodes, or in observation what would be. reclaimed: "
+            "what the forecast leaves. requested: by bound pods; never above offered.",
             unit=unit,
             empty_when=_WITHOUT,
             queries=[
@@ -625,8 +625,8 @@ COLOCATION = Dashboard(
             panels=[
                 Panel(
                     title="CPU of batch pods",
-                    text="Sum of all nodes with an agent. requested: batch-cpu and mid-cpu of the pods of the node. used: "
-                    "by all best-effort pods, which include those of the bands. Idle now: for pods of the band free.",
+                    text="Sum of all nodes with an agent. requested: batch-cpu and mid-cpu of the pods of the "
+                    "node. used: by all best-effort pods, which include those of the bands. Idle now: for pods of the band free.",
                     empty_when=_WITHOUT,
                     queries=[
                         Query(f"sum({_of('equipoise_agent_cpu_requested_cores')})", "requested"),
@@ -739,8 +739,8 @@ COLOCATION = Dashboard(
                 ),
                 Panel(
                     title="Errors",
-                    text="Per second. values: of cgroups that the kernel refuses or ignores. reset: by another program. "
-                    "messages: that the reclaimer could not publish.",
+                    text="Per second. values: of cgroups that the kernel refuses or ignores. reset: by another "
+                    "program. messages: that the reclaimer could not publish.",
                     unit="ops",
                     empty_when=_WITHOUT,
                     queries=[

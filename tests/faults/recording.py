@@ -43,7 +43,6 @@ from faults.history import (
     Span,
     Stop,
 )
-
 from faults.invariants.reclaimed import NAMES
 
 OWN_ACCOUNTS = f"system:serviceaccount:{OWN}:"

@@ -1,4 +1,4 @@
-"""The reclaimer beside the five services: they measure, it offers, and a restart or a second replica changes nothing."""
+"""The reclaimer beside the five services: a restart or a second replica does not change what nodes offer."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -109,7 +109,7 @@ async def test_in_observation_nothing_is_written() -> None:
 
 
 async def test_a_restarted_reclaimer_continues_with_the_highest_usage() -> None:
-    """A batch pod used a core before. What is offered neither vanishes nor grows, and the pod keeps what it requests."""
+    """A batch pod used a core before. The offer neither vanishes nor grows, and the pod fits."""
     loop = Offering()
     async with loop.running(evict=False):
         async with loop.reclaiming():

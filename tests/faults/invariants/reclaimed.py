@@ -34,7 +34,7 @@ def nodes_are_no_smaller(history: History, guarantees: Guarantees) -> list[str]:
 
 
 def only_amounts_are_written(history: History, guarantees: Guarantees) -> list[str]:
-    """I23: a reclaimer writes these four names in the status of nodes, and nothing else. Also a refused write counts."""
+    """I23: a reclaimer writes these four names in the status of nodes, and nothing else; refused writes count."""
     return [
         f"{write.program}: {write.verb} {write.resource} {write.node} {', '.join(write.others)}".rstrip()
         for write in history.reclaimer_writes
