@@ -201,7 +201,7 @@ def test_a_status_whose_capacity_has_another_amount_is_written_again() -> None:
             "or with the higher of both",
             a_node(a_placed_pod(), usage={"web-1": Resources(cpu=0.1, memory=0)}),
             {"cpu_policy": "maxUsageRequest"},
-            4.9,
+            4.5,
         ),
         ("a pod that is measured but not placed counts", a_node(usage={"gone": Resources(cpu=1, memory=0)}), {}, 4.0),
         (
@@ -280,3 +280,35 @@ def test_nodes_do_not_change_each_other() -> None:
     alone = [result_of(node).message for node in (a_node(), a_node(a_placed_pod()))]
     together = evaluate([a_node(), a_node(a_placed_pod())], ReclaimEvaluation(), max_age=MAX_AGE, now=NOW)
     assert [each.message for each in together] == alone
+
+
+def two_requested_cores_unused() -> WorkloadProfiles:
+    profiles = WorkloadProfiles()
+    profiles.on_workload(a_workload_utilization(a_workload(), profile={"cpu": [0.5] * 24, "memory": [GIB] * 24}))
+    return profiles
+
+
+@pytest.mark.parametrize(("policy", "offered"), [("usage", 4.5), ("maxUsageRequest", 3.0)])
+def test_the_forecast_counts_what_the_policy_counts(policy: Any, offered: float) -> None:
+    """Of 6.5 cores, the system uses 1 and the margin is 0.5; the pod uses 0.5 and requests 2."""
+    pod = a_placed_pod(workload=a_workload(), requests=Resources(cpu=2.0, memory=2 * GIB))
+    node = a_node(pod, usage={"web-1": Resources(cpu=0.5, memory=GIB)}, profiles=two_requested_cores_unused())
+    assert batch_cpu(node, strategy=ReclaimStrategy(cpu_policy=policy)) == pytest.approx(offered)
+
+
+def test_with_the_policy_request_earlier_usage_and_the_margin_do_not_count() -> None:
+    """Requests are the same all day: 65 % of 64 GiB minus 2 GiB."""
+    pod = a_placed_pod(workload=a_workload(), requests=Resources(cpu=2.0, memory=2 * GIB))
+    highest = np.full((2, 24), 40 * GIB, np.float32)
+    node = a_node(pod, usage={"web-1": Resources(cpu=0.5, memory=GIB)}, highest=highest)
+    found = result_of(node, strategy=ReclaimStrategy(memory_policy="request")).message.bands["batch"].reclaimed
+    assert found.memory == pytest.approx((0.65 * 64 - 2) * GIB)
+
+
+def test_profiles_that_nobody_measured_for_long_are_dropped() -> None:
+    profiles = two_requested_cores_unused()
+    profiles.prune(NOW - 1)
+    pod, usage = a_placed_pod(workload=a_workload()), np.array([[3.0], [GIB]])
+    assert profiles.days_of([pod], usage)[0, 0, 0] == 0.5
+    profiles.prune(NOW + 1)
+    assert profiles.days_of([pod], usage)[0, 0, 0] == 3.0

@@ -126,9 +126,56 @@ async def test_amounts_that_a_kubelet_has_set_to_zero_are_written_again(world: W
     await world.begin(mode="enforce")
     await world.rounds(10, pod)
     uid = world.kube.stored(NODES)[0].metadata.uid
+    writes = world.writes + 1
     await world.kube.set_node_amounts(NODE, dict.fromkeys(NAMES, 0), uid=uid)
     await world.rounds(1, pod)
-    assert world.status[BATCH_CPU] >= 1_000
+    assert world.status[BATCH_CPU] == 4_000
+    assert world.writes == writes + 1
+    assert not world.received[-1].degraded
+
+
+async def another_program_writes(world: World, cpu: int) -> None:
+    uid = world.kube.stored(NODES)[0].metadata.uid
+    await world.kube.set_node_amounts(NODE, {BATCH_CPU: cpu}, uid=uid)
+    await world.rounds(1)
+
+
+async def test_a_node_that_another_program_writes_is_not_written_until_nobody_else_did_for_an_hour(
+    world: World,
+) -> None:
+    contested = "equipoise_reclaimer_contested_nodes"
+    await world.begin(mode="enforce")
+    await world.rounds(10)
+    for _ in range(3):
+        assert world.metrics.get_sample_value(contested) == 0
+        await another_program_writes(world, 7_000)
+    writes = world.writes
+    await another_program_writes(world, 7_100)
+    await world.rounds(50)
+    assert world.status[BATCH_CPU] == 7_100
+    assert world.writes == writes + 1  # that of the other program
+    latest = world.received[-1]
+    assert "another program" in latest.degraded
+    assert not latest.written
+    assert latest.bands["batch"].offered.cpu == pytest.approx(7.1)
+    assert latest.bands["batch"].reclaimed.cpu == pytest.approx(4.0)
+    assert world.metrics.get_sample_value(contested) == 1
+    await world.rounds(12)
+    assert world.status[BATCH_CPU] == 4_000
+    assert world.received[-1].degraded == ""
+    assert world.metrics.get_sample_value(contested) == 0
+
+
+async def test_a_node_that_shrinks_offers_less_at_once(world: World) -> None:
+    """From 10 to 4 cores, of which 2.6 may be used, 2 are, and 0.2 are the margin."""
+    await world.begin(mode="enforce")
+    await world.rounds(10)
+    smaller = Resources(cpu=4.0, memory=64 * GIB)
+    for _ in range(2):
+        await world.placed(capacity=smaller, allocatable=smaller)
+        await world.measured()
+        await world.clock.advance(INTERVAL)
+    assert world.status[BATCH_CPU] == pytest.approx(400, abs=1)
 
 
 async def test_a_failed_write_is_repeated_and_reported(world: World) -> None:

@@ -12,7 +12,7 @@ from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
-from equipoise.reclaimer.decisions.evaluation import Evaluated, evaluate
+from equipoise.reclaimer.decisions.evaluation import CONTESTED, Evaluated, evaluate
 from equipoise.reclaimer.settings import ReclaimerSettings
 from equipoise.reclaimer.shell.metrics import ReclaimerMetrics
 from equipoise.reclaimer.shell.status_writer import StatusWriter
@@ -42,6 +42,7 @@ class Reclaimer:
         self._max_age = runtime.configuration.shared.load.freshness.score
         self._metrics = ReclaimerMetrics(runtime.metrics)
         self._nodes = LatestNodes(started_at=self._clock.now(), day=self._settings.forecast.day)
+        self._contested: set[str] = set()
         self._writer = StatusWriter(runtime, self._metrics, self._on_written)
 
     async def attach(self) -> None:
@@ -85,6 +86,7 @@ class Reclaimer:
 
     async def _lead(self, _: LeaseEpoch) -> None:
         """Until canceled."""
+        self._nodes.forget_writes()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._evaluate_regularly())
@@ -98,12 +100,15 @@ class Reclaimer:
         while True:
             begun = self._clock.monotonic()
             messages: list[ReclaimedNode] = []
+            contested = set()
             names = self._nodes.names
             for first in range(0, len(names), NODES_AT_A_TIME):
                 sequence += 1
                 for result in self._evaluate(names[first : first + NODES_AT_A_TIME]):
                     self._request_write(result)
-                    written = self._mode == "enforce" and not result.due
+                    if result.contested:
+                        contested.add(result.message.node)
+                    written = self._mode == "enforce" and not result.due and not result.contested
                     message = msgspec.structs.replace(
                         result.message, mode=self._mode, written=written, epoch=epoch, sequence=sequence
                     )
@@ -111,6 +116,8 @@ class Reclaimer:
                     messages.append(message)
                 await asyncio.sleep(0)
             duration = self._clock.monotonic() - begun
+            self._nodes.prune(self._clock.now())
+            self._report_contested(contested)
             self._metrics.on_evaluation(messages)
             self._metrics.evaluation_duration.observe(duration)
             self._metrics.evaluated_at.set(self._clock.now())
@@ -130,12 +137,22 @@ class Reclaimer:
             return
         if result.due:
             node = result.message
+            self._nodes.on_requested(node.node, result.amounts)
             self._writer.request(node.node, node.uid, result.amounts, shrinks=result.shrinks)
         else:
             self._writer.cancel(result.message.node)
 
     def _on_written(self, node: str) -> None:
         self._nodes.on_written(node, self._clock.now())
+
+    def _report_contested(self, contested: set[str]) -> None:
+        """Once when it begins, and once when it ends."""
+        for node in sorted(contested - self._contested):
+            log.warning("status not written", node=node, reason=CONTESTED)
+        for node in sorted(self._contested - contested):
+            log.info("status is written again", node=node)
+        self._contested = contested
+        self._metrics.contested.set(len(contested))
 
     async def _publish(self, message: ReclaimedNode) -> None:
         try:

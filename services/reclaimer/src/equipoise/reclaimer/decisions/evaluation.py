@@ -26,12 +26,17 @@ from equipoise.reclaimer.decisions.strategy import (
 from equipoise.reclaimer.state.hourly_worst import published
 from equipoise.reclaimer.state.node_usage import NodeUsage, requested_by_band
 from equipoise.reclaimer.state.observed_node import Amounts, ObservedNode
+from equipoise.reclaimer.state.status_changes import QUIET_PERIOD
 
 _UNITS = (1_000.0, 1.0)
 """By resource: cores to milli-cores, bytes to bytes."""
 
 DISABLED = "its strategy offers nothing"
 """`degraded` of a node that is to offer nothing."""
+
+
+CONTESTED = f"""another program changes the mid and batch resources of its status. Run only one of them; writes go on \
+when nobody else has changed them for {QUIET_PERIOD / 60:.0f} minutes"""
 
 
 class ReclaimEvaluation(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,6 +64,9 @@ class Evaluated(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     due: bool
     """Write them now."""
+
+    contested: bool = False
+    """Another program writes the same names: nothing is written, and what is in the status is offered."""
 
     shrinks: bool
     """Some amount becomes less: this must not wait for those that grow."""
@@ -89,17 +97,26 @@ def _lowest(
     """nodes × resources, by band: what high-priority pods and the system leave in all of the band's hours."""
     shape = (len(nodes), len(RESOURCES))
     typical, capacity, limit = np.full((*shape, SLOTS), np.nan), np.full(shape, np.nan), np.full(shape, np.nan)
+    margin = np.zeros(shape)
     highest = np.array([node.highest for node in nodes], np.float64).reshape(*shape, SLOTS)
     for index, (node, strategy) in enumerate(zip(nodes, strategies, strict=True)):
         capacity[index] = amounts(node.placement.capacity)
         limit[index] = capacity[index] * [strategy.cpu_threshold / 100, strategy.memory_threshold / 100]
         if node.usage is not None:
             # What is reserved for the node counts as used by the system.
-            unused = np.maximum(_reserved(node.placement) - node.usage.system, 0.0)
+            reserved = _reserved(node.placement)
+            unused = np.maximum(reserved - node.usage.system, 0.0)
+            margin[index] = capacity[index] * settings.forecast.margin / 100
             typical[index] = node.usage.typical + unused[:, np.newaxis]
             highest[index] += unused[:, np.newaxis]
+            for row, policy in enumerate((strategy.cpu_policy, strategy.memory_policy)):
+                if policy == "maxUsageRequest":
+                    typical[index, row] = node.usage.typical_or_requested[row] + unused[row]
+                elif policy == "request":
+                    # Requests contain nothing of the system, and are the same all day.
+                    typical[index, row] = node.usage.requests[row].sum() + reserved[row]
+                    highest[index, row], margin[index, row] = np.nan, 0.0
     hour = int(now // (settings.forecast.day / SLOTS)) % SLOTS
-    margin = capacity * settings.forecast.margin / 100
     return {
         band: np.stack(
             [
@@ -148,18 +165,22 @@ def _evaluate(
         target = last = _amounts(node, node.usage, strategy, terms, lowest)
         idle = {resource: reclaimed(each) for resource, each in terms.items()}
         bands["free"] = ReclaimedBand(reclaimed=Resources(cpu=idle.get("cpu"), memory=idle.get("memory")))
+    unknown = bool(degraded)
     requested = requested_by_band(node.placement)
-    offers = _offers(node, target, requested, settings.offer)
+    offers = _contested(node) if node.contested else _offers(node, target, requested, settings.offer)
     for band, hours in _hours(settings).items():
         offered = [offers[name].amount / unit for name, unit in zip(RESOURCE_NAMES[band], _UNITS, strict=True)]
         bands[band] = ReclaimedBand(
-            reclaimed=Resources() if degraded else _resources(target[band]),
+            reclaimed=Resources() if unknown else _resources(target[band]),
             offered=_resources(np.array(offered)),
             requested=_resources(requested[band]),
             hours=hours,
         )
     unused = not strategy.enabled and not any(each.any() for each in requested.values())
+    if node.contested:
+        degraded = degraded or f"nothing is written: {CONTESTED}"
     return Evaluated(
+        contested=node.contested,
         message=ReclaimedNode(
             node=node.placement.node,
             uid=node.placement.uid,
@@ -174,8 +195,11 @@ def _evaluate(
         ),
         last=last,
         amounts={name: None if unused else each.amount for name, each in offers.items()},
-        due=node.inconsistent
-        or (any(name in node.existing for name in offers) if unused else any(each.due for each in offers.values())),
+        due=not node.contested
+        and (
+            node.inconsistent
+            or (any(name in node.existing for name in offers) if unused else any(each.due for each in offers.values()))
+        ),
         shrinks=any(each.amount < node.existing.get(name, 0) for name, each in offers.items()),
     )
 
@@ -204,6 +228,12 @@ def _offers(node: ObservedNode, target: Amounts, requested: Amounts, settings: O
             else:
                 offers[name] = Offer(amount=max(existing or 0, math.ceil(needed)), due=False)
     return offers
+
+
+def _contested(node: ObservedNode) -> dict[str, Offer]:
+    """What the status contains, whoever wrote it."""
+    names = (name for band in OFFERED_BANDS for name in RESOURCE_NAMES[band])
+    return {name: Offer(amount=node.existing.get(name, 0), due=False) for name in names}
 
 
 def _terms(node: ObservedNode, usage: NodeUsage, strategy: ReclaimStrategy) -> dict[str, ReclaimedTerms]:

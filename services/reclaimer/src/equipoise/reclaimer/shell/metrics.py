@@ -45,6 +45,11 @@ class ReclaimerMetrics:
             "Messages that could not be published; the next evaluation publishes the node again.",
             registry=metrics,
         )
+        self.contested = Gauge(
+            "equipoise_reclaimer_contested_nodes",
+            "Nodes whose status is not written because another program changes the same resources.",
+            registry=metrics,
+        )
         self.writes_pending = Gauge(
             "equipoise_reclaimer_writes_pending", "Nodes whose status is to be written.", registry=metrics
         )
@@ -73,3 +78,4 @@ class ReclaimerMetrics:
         self._amounts.clear()
         self.evaluated_at.set(0)
         self.writes_pending.set(0)
+        self.contested.set(0)

@@ -14,6 +14,10 @@ from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUt
 from equipoise.reclaimer.state.hourly_worst import HourlyWorst
 from equipoise.reclaimer.state.node_usage import NodeUsage, WorkloadProfiles, node_usage
 from equipoise.reclaimer.state.observed_node import Amounts, ObservedNode
+from equipoise.reclaimer.state.status_changes import StatusChanges
+
+PROFILE_AGE = 86_400.0
+"""Seconds since its last measurement after which the profile of a workload is dropped."""
 
 
 class _Node(msgspec.Struct, kw_only=True):
@@ -25,6 +29,7 @@ class _Node(msgspec.Struct, kw_only=True):
     last: Amounts = {}
     offered: Mapping[str, int] = {}
     written_at: float | None = None
+    changes: StatusChanges
 
 
 class LatestNodes:
@@ -61,9 +66,11 @@ class LatestNodes:
             self._highest.remove(message.node)
             return
         if known is None or known.placement.uid != message.uid:
-            known = self._nodes[message.node] = _Node(placement=message)
+            known = self._nodes[message.node] = _Node(placement=message, changes=StatusChanges())
             known.utilization = self._unplaced.pop(message.node, None)
             self._restore(known, now)
+        if message.colocation.amounts != known.placement.colocation.amounts:
+            known.changes.on_status(amounts_in_status(known.placement), amounts_in_status(message), now)
         known.placement = message
         self._update(known, now)
 
@@ -94,15 +101,17 @@ class LatestNodes:
         """Raises KeyError."""
         node = self._nodes[name]
         sampled_at = None if node.utilization is None else node.utilization.sampled_at
-        colocation = node.placement.colocation
+        colocation, lost = node.placement.colocation, node.changes.lost
+        in_status = amounts_in_status(node.placement) | lost
         return ObservedNode(
             placement=node.placement,
             usage=node.usage,
             sampled_at=sampled_at,
             age=now - (self._started_at if sampled_at is None else sampled_at),
             highest=self._highest.day(name, node.placement.uid, now),
-            existing=amounts_in_status(node.placement) if mode == "enforce" else node.offered,
-            inconsistent=mode == "enforce" and colocation.capacity_amounts != colocation.amounts,
+            existing=in_status if mode == "enforce" else node.offered,
+            inconsistent=mode == "enforce" and (bool(lost) or colocation.capacity_amounts != colocation.amounts),
+            contested=mode == "enforce" and node.changes.is_contested(now),
             last=node.last,
             since_write=float("inf") if node.written_at is None else now - node.written_at,
         )
@@ -113,9 +122,24 @@ class LatestNodes:
             node.last = last
             node.offered = {resource: amount for resource, amount in amounts.items() if amount is not None}
 
+    def on_requested(self, name: str, amounts: Mapping[str, int | None]) -> None:
+        """These amounts are about to be written."""
+        if (node := self._nodes.get(name)) is not None:
+            node.changes.on_requested(amounts)
+
     def on_written(self, name: str, now: float) -> None:
         if (node := self._nodes.get(name)) is not None:
             node.written_at = now
+            node.changes.on_written()
+
+    def forget_writes(self) -> None:
+        """Another replica may have written since: its writes are not those of another program."""
+        for node in self._nodes.values():
+            node.changes = StatusChanges()
+
+    def prune(self, now: float) -> None:
+        """Drop the profiles of workloads without a measurement for a day: they are published while they have pods."""
+        self._profiles.prune(now - PROFILE_AGE)
 
     def uid(self, name: str) -> str | None:
         node = self._nodes.get(name)

@@ -38,6 +38,9 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     typical: Array
     """resources × hours of the day (UTC): the same on a typical day."""
 
+    typical_or_requested: Array
+    """As `typical`, with the request of each pod where that is more than its usage."""
+
     mid: Array
     """The higher of usage and requests of the mid pods."""
 
@@ -59,6 +62,8 @@ def node_usage(placement: NodePlacement, utilization: NodeUtilization, profiles:
     counted = np.where(np.isnan(usage), requests, usage)
     counted[0, exclusive] = requests[0, exclusive]
     ordinary = counted[:, : len(high)]
+    days, outside = profiles.days_of(high, ordinary), (unplaced + system)[:, np.newaxis]
+    requested = requests[:, : len(high)].T[:, :, np.newaxis]
     return NodeUsage(
         requests=requests,
         usage=usage,
@@ -66,7 +71,8 @@ def node_usage(placement: NodePlacement, utilization: NodeUtilization, profiles:
         unplaced=unplaced,
         system=system,
         used=ordinary.sum(axis=1) + unplaced + system,
-        typical=profiles.day_of(high, ordinary) + (unplaced + system)[:, np.newaxis],
+        typical=days.sum(axis=0) + outside,
+        typical_or_requested=np.maximum(days, requested).sum(axis=0) + outside,
         mid=np.maximum(counted[:, len(high) :].sum(axis=1), requests[:, len(high) :].sum(axis=1)),
     )
 
@@ -100,29 +106,29 @@ class WorkloadProfiles:
     """The typical day of one replica of each workload."""
 
     def __init__(self) -> None:
-        self._days: dict[Workload, Array] = {}
+        self._days: dict[Workload, tuple[float, Array]] = {}
+        """Unix seconds of the measurement, and the day."""
 
     def on_workload(self, message: WorkloadUtilization) -> None:
         day = workload_profile(message)
         if day is None:
             self._days.pop(message.workload, None)
         else:
-            self._days[message.workload] = day
+            self._days[message.workload] = message.queried_at, day
 
-    def remove(self, workload: Workload) -> None:
-        self._days.pop(workload, None)
+    def prune(self, before: float) -> None:
+        """Drop the profiles of workloads that were last measured before this time."""
+        for workload in [workload for workload, (at, _) in self._days.items() if at < before]:
+            del self._days[workload]
 
-    def day_of(self, pods: list[PlacedPod], usage: Array) -> Array:
-        """resources × hours: the sum over pods. A pod whose workload has no profile uses all day what it uses now.
+    def days_of(self, pods: list[PlacedPod], usage: Array) -> Array:
+        """pods × resources × hours. A pod whose workload has no profile uses all day what it uses now.
 
         `usage`: resources × pods.
         """
-        total = np.zeros((len(RESOURCES), SLOTS))
-        constant = np.zeros(len(RESOURCES))
+        days = np.empty((len(pods), len(RESOURCES), SLOTS))
+        days[:] = usage.T[:, :, np.newaxis]
         for index, pod in enumerate(pods):
-            day = None if pod.workload is None or pod.exclusive else self._days.get(pod.workload)
-            if day is None:
-                constant += usage[:, index]
-            else:
-                total += day
-        return total + constant[:, np.newaxis]
+            if pod.workload is not None and not pod.exclusive and (known := self._days.get(pod.workload)) is not None:
+                days[index] = known[1]
+        return days

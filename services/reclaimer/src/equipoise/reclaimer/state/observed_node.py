@@ -33,7 +33,10 @@ class ObservedNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     inconsistent: bool = False
     """The node's status contains a band in its capacity with another amount than in its allocatable resources: a
-    kubelet copies the former."""
+    kubelet copies the former. Or a kubelet that started removed amounts or set them to 0; `existing` contains them."""
+
+    contested: bool = False
+    """Another program writes the same names in the node's status."""
 
     last: Amounts
     """What was reclaimed when the node was last measured; empty: unknown."""
