@@ -9,9 +9,11 @@ import pytest
 from builders import (
     GIB,
     NOW,
+    a_batch_pod,
     a_node_utilization,
     a_placed_pod,
     a_placement,
+    a_reclaimed_node,
     a_window,
     a_workload,
     a_workload_utilization,
@@ -21,7 +23,7 @@ from cli.narrow import assert_never_cut
 from cli.reclaimed_nodes import a_reclaimed_node
 from prometheus_client import CollectorRegistry
 from rich.console import Console
-from scorer.clusters import a_cycle, a_pod, a_scoring_state
+from scorer.clusters import a_batch_request, a_cycle, a_pod, a_scoring_state
 
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.explain.scores import pod_request, show
@@ -34,6 +36,7 @@ from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.health import Health
 from equipoise.scorer.decisions.explanation import explain
+from equipoise.scorer.decisions.scoring_settings import BandScoring
 from equipoise.scorer.service import Scorer
 from equipoise.scorer.settings import ScorerSettings
 
@@ -252,3 +255,31 @@ def test_no_terminal_is_too_narrow_for_scores() -> None:
     state.on_placement(a_placement("silent"), NOW)
     explanation = explain(state, ExplainRequest(namespace="shop", name="web-1", node="silent"), NOW)
     assert_never_cut(lambda to: show(explanation, to, "silent"))
+
+
+def test_a_batch_pod_shows_its_band_and_both_loads_of_a_node() -> None:
+    """What is left with the pod, of what, for how many hours; and the load without and with batch work."""
+    job = a_batch_pod("job-1")
+    state = a_scoring_state({"node-a": 6.0}, pods={"node-a": [job]}, reclaimed=BandScoring(enabled=True))
+    used = {job.uid: Resources(cpu=2.0, memory=GIB)}
+    state.nodes.on_utilization(a_node_utilization("node-a", 6.0, pods=used, sequence=2), NOW)
+    state.nodes.on_reclaimed(a_reclaimed_node("node-a", batch=Resources(cpu=4.0, memory=8 * GIB)), NOW)
+
+    output = " ".join(shown(explain(state, ExplainRequest(pod=a_batch_request("job-2")), NOW)).split())
+
+    assert (
+        "band batch, for 6 hours: left with the pod: cpu 2.00 of 10.00 cores, of 4.00 reclaimed with 1.00 requested "
+        "and 0.00 reserved; memory 6.00 of 64.00 GiB, of 8.00 reclaimed with 1.00 requested and 0.00 reserved; "
+        "evaluated 0.0 s ago"
+    ) in output
+    assert "load of high-priority pods cpu 40.0%, memory 4.7%, of all pods cpu 60.0%, memory 6.2%" in output
+    assert "batch work: shop/job-1" in output
+    assert "1.60 (1)" in output
+
+
+def test_without_batch_work_nothing_of_it_is_shown() -> None:
+    """Nor of bands."""
+    output = shown(explain(a_scoring_state({"node-a": 6.0}), ExplainRequest(pod=a_pod()), NOW))
+
+    assert "batch" not in output
+    assert "band" not in output

@@ -5,8 +5,18 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 import pytest
-from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement, a_workload, a_workload_utilization
-from scorer.clusters import a_cycle, a_demand, a_pod, a_scoring_state, an_outcome, evenly, node_loads
+from builders import (
+    GIB,
+    NOW,
+    a_batch_pod,
+    a_node_utilization,
+    a_placed_pod,
+    a_placement,
+    a_reclaimed_node,
+    a_workload,
+    a_workload_utilization,
+)
+from scorer.clusters import a_batch_request, a_cycle, a_demand, a_pod, a_scoring_state, an_outcome, evenly, node_loads
 
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.placement import GonePod, PlacedHint, PlacedPod
@@ -20,6 +30,7 @@ from equipoise.scorer.decisions.policies.mix import Mix, MixPart
 from equipoise.scorer.decisions.policies.policy import ScoringPolicy
 from equipoise.scorer.decisions.policies.profile import ProfilePolicy
 from equipoise.scorer.decisions.policies.water_level import WaterLevel
+from equipoise.scorer.decisions.scoring_settings import BandScoring
 from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.arrays import CandidateNodes, Demand, Statistic
 from equipoise.scorer.state.demand import demand_of_placed
@@ -449,3 +460,53 @@ def test_the_change_may_be_negative() -> None:
     nodes = node_loads(evenly([30, 26, 60, 60, 20]))
 
     assert smallest_change(WaterLevel(), nodes, a_demand(0.5), PAIR, 0) == pytest.approx(-6.0)
+
+
+def test_a_node_with_batch_work_has_both_loads() -> None:
+    """That of high-priority pods, and that of all pods; what does not count explains the difference."""
+    state = a_scoring_state(CORES)
+    job = a_batch_pod("job-1")
+    set_pods(state, "over", 6.0, [job])
+
+    found = explain(state, ExplainRequest(node="over"), NOW)
+
+    over, low = of(found, "over"), of(found, "low")
+    assert (0.5, 0.6) == (over.high_priority_load.cpu, over.total_load.cpu)
+    five = window(over, "5m")
+    assert five.batch_work.amount.cpu == pytest.approx(0.8)
+    assert (["shop/job-1"], 1) == (five.batch_work.pods, five.batch_work.count)
+    assert five.load.cpu == pytest.approx(0.52)
+    assert Resources() == low.total_load == low.high_priority_load
+
+
+def test_a_batch_pod_is_explained_by_its_band() -> None:
+    """What is reclaimed, requested by others, reserved, and left with the pod; and for how many hours."""
+    state = a_scoring_state(CORES, reclaimed=BandScoring(enabled=True))
+    job = a_batch_pod("job-1")
+    set_pods(state, "low", 2.0, [job, a_batch_pod("job-2")])
+    offered = {"low": Resources(cpu=4.0, memory=8 * GIB), "under": Resources(cpu=0.5, memory=GIB)}
+    for node, amounts in offered.items():
+        state.nodes.on_reclaimed(a_reclaimed_node(node, batch=amounts), NOW - 1)
+    state.prioritize(a_batch_request("job-3", cpu=1.0), list(CORES), NOW)
+
+    found = explain(state, ExplainRequest(namespace="shop", name="job-1", nodes=list(CORES)), NOW)
+
+    band = of(found, "low").band
+    assert band is not None
+    assert (4.0, 1.0, 1.0, 1.0) == (band.reclaimed.cpu, band.requested.cpu, band.reserved.cpu, band.left.cpu)
+    assert (10.0, 6.0, 0.0) == (band.capacity.cpu, band.hours, band.age)
+    assert of(found, "low").score == pytest.approx(7.81)  # of memory, the scarcer one, 5 of 64 GiB
+    assert "overfull" == of(found, "under").status
+    assert "unknown" == of(found, "over").status
+    assert "reclaimer has published nothing" in of(found, "over").why
+    assert any("band batch" in note for note in found.notes)
+
+
+def test_a_band_of_unknown_amounts_names_them() -> None:
+    """And why the reclaimer does not know them."""
+    state = a_scoring_state(CORES, reclaimed=BandScoring(enabled=True))
+    state.nodes.on_reclaimed(a_reclaimed_node("low", batch=Resources(cpu=1.0), degraded="no samples"), NOW)
+
+    found = explain(state, ExplainRequest(pod=a_batch_request(), nodes=["low"]), NOW)
+
+    assert "memory of the band batch: no samples" in of(found, "low").why

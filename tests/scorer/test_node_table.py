@@ -5,6 +5,7 @@ import pytest
 from builders import (
     GIB,
     NOW,
+    a_batch_pod,
     a_node_utilization,
     a_placed_pod,
     a_placement,
@@ -386,3 +387,16 @@ def test_a_pod_without_requests_fits_on_every_schedulable_node() -> None:
     assert not fit(full, cpu=0.1, memory=0.0)
     assert not fit(a_placement(cordoned=True), cpu=0.0, memory=0.0)
     assert fit(a_placement(taints=[Taint(key="spot", effect="PreferNoSchedule")]))
+
+
+def test_the_load_of_the_cluster_includes_all_usage_of_batch_work(table: NodeTable) -> None:
+    """Reports and thresholds are about the whole load; candidates have what counts for other pods."""
+    job = a_batch_pod("job-1")
+    table.on_placement(a_placement(pods=[job]), NOW)
+    used = {job.uid: Resources(cpu=5.0, memory=GIB)}
+    table.on_utilization(a_node_utilization(cpu=6.0, pods=used), NOW)
+
+    assert 0.6 == pytest.approx(table.current_load(NOW)[1][0, 0])
+    assert 0.2 == pytest.approx(table.candidates(["node-a"], table.rows(["node-a"]), NOW).load[0, 0, 0])
+    table.on_placement(a_placement(pods=[], sequence=2), NOW)
+    assert 0.6 == pytest.approx(table.current_load(NOW)[1][0, 0])

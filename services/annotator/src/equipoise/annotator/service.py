@@ -19,13 +19,16 @@ import structlog
 from prometheus_client import Counter, Gauge
 
 from equipoise.annotator.decisions.annotation_target import (
+    Annotated,
     AnnotationTarget,
+    is_newer,
     target_of,
+    time_of,
     value_of,
     with_current_windows,
 )
 from equipoise.annotator.decisions.existing_value import Precondition, existing_value, value_precondition
-from equipoise.annotator.decisions.write_decision import DueWrite, WrittenValue, decide, retry_backoff
+from equipoise.annotator.decisions.write_decision import DeadBand, DueWrite, WrittenValue, decide, retry_backoff
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.annotator.shell.hint_writer import HintWriter
 from equipoise.annotator.shell.membership import Membership
@@ -35,12 +38,13 @@ from equipoise.annotator.state.clock_skew import ClockSkews
 from equipoise.annotator.state.crane_hot_values import HotValues, PlacedTimes
 from equipoise.contracts.bus.subjects import PREFIX, placement_hint
 from equipoise.contracts.hashing import owner, request_interval
-from equipoise.contracts.kubernetes.annotations import NodeLoad, WorkloadUsage, as_annotations, means
+from equipoise.contracts.kubernetes.annotations import AnnotationValue, as_annotations, means
 from equipoise.contracts.kubernetes.crane import crane_annotations
 from equipoise.contracts.kubernetes.objects import Lease, ObjectMeta
-from equipoise.contracts.load.latest import is_acceptable, supersedes_measurement
+from equipoise.contracts.load.latest import MAX_AHEAD, is_acceptable
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.placement import PlacementHints
+from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, in_batches
 from equipoise.runtime.async_tools.rate_limiter import RateLimiter
@@ -67,7 +71,7 @@ class _Object:
     """The last message about an object, and its existing value."""
 
     target: AnnotationTarget
-    utilization: NodeUtilization | WorkloadUtilization
+    message: Annotated
     last: WrittenValue | None = None
     precondition: Precondition | None = None
     """Of the next write; None: the object must be read first."""
@@ -89,7 +93,7 @@ class _Decision(msgspec.Struct, frozen=True, kw_only=True):
     """Write this value now."""
 
     write: DueWrite
-    value: NodeLoad | WorkloadUsage
+    value: AnnotationValue
     written: WrittenValue
     """The object's existing value after the write."""
 
@@ -149,6 +153,8 @@ class Annotator:
             f"{PREFIX}.utilization.workload.*.*.*", WorkloadUtilization, self.on_workload_utilization
         )
 
+        if self._settings.reclaimed.enabled:
+            await self._bus.subscribe_latest(f"{PREFIX}.reclaim.node.*", ReclaimedNode, self.on_reclaimed)
         if self._settings.hints.enabled:
             await self._bus.subscribe_latest(placement_hint("*"), PlacementHints, self._hints.on_hints)
 
@@ -165,17 +171,23 @@ class Annotator:
     async def on_workload_utilization(self, delivery: Delivery[WorkloadUtilization]) -> None:
         self._on_utilization(delivery.message)
 
+    async def on_reclaimed(self, delivery: Delivery[ReclaimedNode]) -> None:
+        if delivery.message.evaluated_at <= self._clock.now() + MAX_AHEAD:
+            self._on_message(delivery.message, self._settings.nodes)
+
     def _on_utilization(self, utilization: NodeUtilization | WorkloadUtilization) -> None:
-        if not is_acceptable(utilization, self._clock.now()):
-            return
-        target = target_of(utilization, nodes=self._settings.node_band, workloads=self._settings.workloads)
+        if is_acceptable(utilization, self._clock.now()):
+            self._on_message(utilization, self._settings.node_band)
+
+    def _on_message(self, message: Annotated, nodes: DeadBand) -> None:
+        target = target_of(message, nodes=nodes, workloads=self._settings.workloads)
         if (target.group, target.kind) not in RESOURCES:
             return
         known = self._objects.get(target.key)
         if known is None or known.target.uid != target.uid:
-            self._objects[target.key] = _Object(target=target, utilization=utilization)
-        elif supersedes_measurement(utilization, known.utilization):
-            known.utilization = utilization
+            self._objects[target.key] = _Object(target=target, message=message)
+        elif is_newer(message, known.message):
+            known.message = message
         else:
             return
         self._consider(target.key)
@@ -209,7 +221,9 @@ class Annotator:
     def _decide(self, known: _Object) -> _Decision | None:
         """Whether to write now, and what."""
         now, target = self._clock.now(), known.target
-        value = None if now < known.not_before else value_of(self._current(known, now))
+        if now < known.not_before:
+            return None
+        value = value_of(known.message, self._load, now, self._skews.largest(now))
         if value is None:
             return None
         found, sampled_at = means(value), value.sampled_at.timestamp()
@@ -219,9 +233,6 @@ class Annotator:
         if write is None:
             return None
         return _Decision(write=write, value=value, written=WrittenValue(at=now, sampled_at=sampled_at, means=found))
-
-    def _current(self, known: _Object, now: float) -> NodeUtilization | WorkloadUtilization:
-        return with_current_windows(known.utilization, self._load, now, self._skews.largest(now))
 
     # Read, write, publish
 
@@ -263,7 +274,7 @@ class Annotator:
         """Delete objects that were not measured for two refresh periods."""
         now = self._clock.now()
         for key, known in list(self._objects.items()):
-            if now - known.utilization.sampled_at > 2 * known.target.band.refresh_period:
+            if now - time_of(known.message) > 2 * known.target.band.refresh_period:
                 del self._objects[key]
                 self._queue(key, None)
 
@@ -297,7 +308,7 @@ class Annotator:
         existing = existing_value(target, found.annotations, self._clock.now())
         if existing is None or known.last is None or existing.sampled_at > known.last.sampled_at:
             known.last = existing
-        by_value = None if known.last is None else value_precondition(found.uid, found.annotations)
+        by_value = None if known.last is None else value_precondition(target, found.uid, found.annotations)
         by_version = Precondition(uid=found.uid, version=found.resource_version, read_at=sent_at)
         known.precondition = by_value or by_version
 
@@ -313,14 +324,15 @@ class Annotator:
             return
         annotations = self._annotations(known, decision.value)
         await self._client.annotate(known.target, precondition, annotations)
-        known.last, known.precondition = decision.written, value_precondition(precondition.uid, annotations)
+        known.last = decision.written
+        known.precondition = value_precondition(known.target, precondition.uid, annotations)
         known.backoff, known.conflicts = 0.0, 0
         await self._publish(known.target, annotations, decision.write.why)
 
-    def _annotations(self, known: _Object, value: NodeLoad | WorkloadUsage) -> dict[str, str]:
+    def _annotations(self, known: _Object, value: AnnotationValue) -> dict[str, str]:
         now, annotations = self._clock.now(), as_annotations(value)
-        utilization = self._current(known, now) if self._settings.crane else None
-        if isinstance(utilization, NodeUtilization):
+        if self._settings.crane and isinstance(known.message, NodeUtilization):
+            utilization = with_current_windows(known.message, self._load, now, self._skews.largest(now))
             annotations |= crane_annotations(utilization, self._hot_values.of(utilization.node, now), now)
         return annotations
 

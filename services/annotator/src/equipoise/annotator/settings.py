@@ -39,6 +39,13 @@ class HintWriteSettings(HintBand, frozen=True, kw_only=True):
     each change."""
 
 
+class ReclaimedWriteSettings(Section, frozen=True, kw_only=True):
+    """The annotation `equipoise.dev/reclaimed` of nodes, for people and other programs."""
+
+    enabled: bool = False
+    """Needs the reclaimer (`reclaimer.enabled`)."""
+
+
 class AnnotatorSettings(Section, frozen=True, kw_only=True):
     """The section `annotator`."""
 
@@ -66,6 +73,7 @@ class AnnotatorSettings(Section, frozen=True, kw_only=True):
     """
 
     hints: HintWriteSettings = HintWriteSettings()
+    reclaimed: ReclaimedWriteSettings = ReclaimedWriteSettings()
     membership: MembershipSettings = MembershipSettings()
 
     @property

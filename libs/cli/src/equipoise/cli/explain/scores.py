@@ -20,6 +20,7 @@ from equipoise.cli.terminal import UNIT, amount, percent, percentages, print_res
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import (
+    BandExplanation,
     Correction,
     ExplainRequest,
     Explanation,
@@ -214,8 +215,12 @@ def _inputs(node: NodeExplanation, explanation: Explanation) -> Iterator[Text | 
     rank = f"rank {node.rank} of {explanation.considered}"
     scores = f"extender score {node.extender_score}, score {node.score:.1f}"
     yield Text.assemble((node.node, "bold"), f": {rank}, {scores}{'; ' if node.why else ''}{node.why}")
+    if node.band is not None:
+        yield Text(_band(node.band))
+    batch_work = any(window.batch_work.count for window in node.windows)
     made = table(
-        "window", "", "measured>", "+ arrived>", "− departed>", "+ reserved>", "of>", "= load", "sample"
+        "window", "", "measured>", "+ arrived>", "− departed>", *(["− batch work>"] if batch_work else []),
+        "+ reserved>", "of>", "= load", "sample"
     )  # fmt: skip
     for window in node.windows:
         for resource, unit in UNIT.items():
@@ -226,6 +231,7 @@ def _inputs(node: NodeExplanation, explanation: Explanation) -> Iterator[Text | 
                 "?" if window.measured is None else amount(window.measured.mean, resource),
                 _corrected(window.added, resource),
                 _corrected(window.subtracted, resource),
+                *([_corrected(window.batch_work, resource)] if batch_work else []),
                 "–" if getattr(window.reserved, resource) is None else amount(window.reserved, resource),
                 amount(node.base, resource),
                 f"unknown: {window.unknown_reason}" if window.unknown_reason else _load_change(window, resource),
@@ -233,11 +239,17 @@ def _inputs(node: NodeExplanation, explanation: Explanation) -> Iterator[Text | 
             )
         for name, value in window.statistics.items():
             if not window.unknown_reason:
-                made.add_row("", name, "", "", "", "", "", percentages(value), "")
+                made.add_row("", name, *[""] * (6 if batch_work else 5), percentages(value), "")
     yield made
+    if node.total_load != Resources():
+        yield Text(
+            f"load of high-priority pods {percentages(node.high_priority_load)}, "
+            f"of all pods {percentages(node.total_load)}: batch work gives way, so that it counts in part"
+        )
     for title, corrections in (
         ("arrived", [window.added for window in node.windows]),
         ("departed", [window.subtracted for window in node.windows]),
+        ("batch work", [window.batch_work for window in node.windows]),
     ):
         largest = max(corrections, key=lambda each: each.count, default=Correction())
         if largest.count:
@@ -248,6 +260,20 @@ def _inputs(node: NodeExplanation, explanation: Explanation) -> Iterator[Text | 
             f"{node.reserved_for_replacements} expected replacements of evicted pods"
         )
     yield Text(f"newest sample of the node: {_sample(node.age, node.lifetime)}")
+
+
+def _band(band: BandExplanation) -> str:
+    """`band batch: reclaimed 4.00 − requested 1.00 − reserved 0.00 − the pod = left 2.00 of 10.00 cores, …`."""
+    if band.unknown_reason:
+        return f"band {band.band}: unknown: {band.unknown_reason}"
+    parts = [
+        f"{resource} {amount(band.left, resource)} of {amount(band.capacity, resource)} {unit}, of "
+        f"{amount(band.reclaimed, resource)} reclaimed with {amount(band.requested, resource)} requested and "
+        f"{amount(band.reserved, resource)} reserved"
+        for resource, unit in UNIT.items()
+    ]
+    evaluated = "" if band.age is None else f"; evaluated {_age(band.age)} ago"
+    return f"band {band.band}, for {band.hours:g} hours: left with the pod: {'; '.join(parts)}{evaluated}"
 
 
 def _pods(correction: Correction, explanation: Explanation, *, here: bool) -> str:

@@ -92,7 +92,7 @@ CHANNELS: tuple[Channel, ...] = (
         tokens=("node",),
         example=(subjects.reclaimed_node(HOT_NODE), RECLAIMED_NODE),
         publishers=("reclaimer",),
-        subscribers=("reclaimer", "scorer", "descheduler"),
+        subscribers=("reclaimer", "annotator", "scorer", "descheduler"),
     ),
     Channel(
         pattern=f"{PREFIX}.eviction.intent.*.*",

@@ -12,7 +12,9 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import Meta
 
-from equipoise.contracts.load.correction import known, load_of
+from equipoise.contracts.colocation.bands import Band
+from equipoise.contracts.load.correction import RESOURCES, known, load_of
+from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage, WorkloadUtilization
 
@@ -21,6 +23,9 @@ LOAD = "equipoise.dev/load"
 
 USAGE = "equipoise.dev/usage"
 """On workloads: cores and bytes per replica."""
+
+RECLAIMED = "equipoise.dev/reclaimed"
+"""On nodes, where it is enabled: what can be reclaimed of each band, and for how long."""
 
 LIMIT = 16_384
 """Characters; annotations of Equipoise have about a thousand."""
@@ -66,7 +71,33 @@ class WorkloadUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel", o
     """By resource: 24 hourly slots of a day in UTC."""
 
 
-T = TypeVar("T", NodeLoad, WorkloadUsage)
+class BandAmounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """Cores and bytes of one band; an unknown amount is absent."""
+
+    cpu: float | None = None
+    memory: float | None = None
+    hours: float = 0.0
+    """For how long they are expected to last; absent: this is what is idle now."""
+
+
+class NodeReclaimed(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The value of `equipoise.dev/reclaimed`."""
+
+    evaluated_at: Timestamp
+    capacity: Resources
+    """Cores and bytes of the node."""
+
+    bands: dict[Band, BandAmounts]
+
+    @property
+    def sampled_at(self) -> datetime:
+        """Its time, as that of the other values."""
+        return self.evaluated_at
+
+
+AnnotationValue = NodeLoad | WorkloadUsage | NodeReclaimed
+
+T = TypeVar("T", NodeLoad, WorkloadUsage, NodeReclaimed)
 
 
 def node_load(utilization: NodeUtilization) -> NodeLoad | None:
@@ -103,10 +134,35 @@ def workload_usage(utilization: WorkloadUtilization) -> WorkloadUsage | None:
     )
 
 
-def as_annotations(value: NodeLoad | WorkloadUsage) -> dict[str, str]:
+def node_reclaimed(message: ReclaimedNode) -> NodeReclaimed | None:
+    """What can be reclaimed, to four significant digits; None when no amount and no capacity of it is known."""
+    capacity = Resources(**{name: known(terms.capacity) or None for name, terms in message.terms.items()})
+    bands: dict[Band, BandAmounts] = {}
+    for name, band in message.bands.items():
+        cpu, memory = known(band.reclaimed.cpu), known(band.reclaimed.memory)
+        if cpu is not None or memory is not None:
+            bands[name] = BandAmounts(cpu=_digits(cpu), memory=_digits(memory), hours=band.hours)
+    if not bands or capacity == Resources():
+        return None
+    return NodeReclaimed(
+        evaluated_at=_timestamp(message.evaluated_at), capacity=_significant(capacity, 12), bands=bands
+    )
+
+
+def as_annotations(value: AnnotationValue) -> dict[str, str]:
     """The annotation: its key, and compact JSON."""
-    key = LOAD if isinstance(value, NodeLoad) else USAGE
-    return {key: msgspec.json.encode(value).decode()}
+    return {key_of(value): msgspec.json.encode(value).decode()}
+
+
+def key_of(value: AnnotationValue) -> str:
+    """The key of the annotation that has values of this type."""
+    match value:
+        case NodeLoad():
+            return LOAD
+        case WorkloadUsage():
+            return USAGE
+        case NodeReclaimed():
+            return RECLAIMED
 
 
 def read_node_load(annotations: Mapping[str, str]) -> tuple[NodeLoad | None, str]:
@@ -127,8 +183,28 @@ def read_workload_usage(annotations: Mapping[str, str]) -> tuple[WorkloadUsage |
     return usage, ""
 
 
-def means(value: NodeLoad | WorkloadUsage) -> dict[str, float]:
-    """Every known mean by `<window> <resource>`, to detect changes."""
+def read_node_reclaimed(annotations: Mapping[str, str]) -> tuple[NodeReclaimed | None, str]:
+    """The annotation of a node, or None and why: it is absent or invalid. Never raises."""
+    return _read(annotations, RECLAIMED, NodeReclaimed)
+
+
+def read_annotation(annotations: Mapping[str, str], key: str) -> tuple[AnnotationValue | None, str]:
+    """The annotation with this key (one of `LOAD`, `USAGE`, `RECLAIMED`), or None and why. Never raises."""
+    if key == LOAD:
+        return read_node_load(annotations)
+    return read_workload_usage(annotations) if key == USAGE else read_node_reclaimed(annotations)
+
+
+def means(value: AnnotationValue) -> dict[str, float]:
+    """Every known mean by `<window> <resource>`, and every reclaimed share of a node by `<band> <resource>`, to detect
+    changes."""
+    if isinstance(value, NodeReclaimed):
+        return {
+            f"{name} {resource}": amount / whole
+            for name, band in value.bands.items()
+            for resource in RESOURCES
+            if (amount := getattr(band, resource)) is not None and (whole := getattr(value.capacity, resource))
+        }
     return {
         f"{window} {resource}": mean
         for window, statistics in value.windows.items()
@@ -152,7 +228,12 @@ def _read(annotations: Mapping[str, str], key: str, kind: type[T]) -> tuple[T | 
     return value, ""
 
 
-def _amounts(value: NodeLoad | WorkloadUsage) -> Iterable[float | None]:
+def _amounts(value: AnnotationValue) -> Iterable[float | None]:
+    if isinstance(value, NodeReclaimed):
+        yield from (value.capacity.cpu, value.capacity.memory)
+        for band in value.bands.values():
+            yield from (band.cpu, band.memory, band.hours)
+        return
     for statistics in value.windows.values():
         for name in STATISTICS:
             amount: Resources | None = getattr(statistics, name)

@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.messages.example import HOT_NODE, IDLE_NODE, NOW, USAGE
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.placement import PlacedHint
@@ -85,7 +86,10 @@ class Correction(Value, frozen=True, kw_only=True):
 
 
 class WindowExplanation(Value, frozen=True, kw_only=True):
-    """One window of a node: measured mean + added − subtracted (never below 0) + reserved = load × base."""
+    """One window of a node: measured mean + added − subtracted − batch work + reserved = load × base.
+
+    No difference is below 0.
+    """
 
     window: str
     measured: WindowUsage | None = None
@@ -96,6 +100,9 @@ class WindowExplanation(Value, frozen=True, kw_only=True):
 
     subtracted: Correction = Correction()
     """Of pods that left or are terminating, and of the explained pod on its own node: their part of the mean."""
+
+    batch_work: Correction = Correction()
+    """Of pods that give way to others: the part of their usage that does not count (`load.batchWorkWeight`)."""
 
     reserved: Resources = Resources()
     """Reserved for pods that are not placed yet."""
@@ -115,6 +122,33 @@ class WindowExplanation(Value, frozen=True, kw_only=True):
 
     unknown_reason: str = ""
     """Why its value is not used; empty when it is."""
+
+
+class BandExplanation(Value, frozen=True, kw_only=True):
+    """What decides for a pod of a band: reclaimed − requested − reserved − the pod's own request = left."""
+
+    band: OfferedBand
+    reclaimed: Resources = Resources()
+    requested: Resources = Resources()
+    """By the other pods of the band on the node."""
+
+    reserved: Resources = Resources()
+    """For pods of the band that are not placed yet."""
+
+    left: Resources = Resources()
+    """With the pod; negative if more is requested than was reclaimed."""
+
+    capacity: Resources = Resources()
+    """Of the node: `left` counts as a share of it."""
+
+    hours: float = 0.0
+    """For how long the reclaimed amounts are expected to last."""
+
+    age: float | None = None
+    """Seconds since the reclaimer evaluated the node; None: never."""
+
+    unknown_reason: str = ""
+    """Why nothing is known of it; empty when it is."""
 
 
 class NodeExplanation(Value, frozen=True, kw_only=True):
@@ -153,6 +187,16 @@ class NodeExplanation(Value, frozen=True, kw_only=True):
 
     reserved_for_replacements: int = 0
     """Evicted pods whose replacements are expected on it."""
+
+    high_priority_load: Resources = Resources()
+    """0..1 in the shortest window that is known: without the usage of batch work. Only of nodes with batch work; of
+    others it is the load."""
+
+    total_load: Resources = Resources()
+    """As `high_priority_load`, with all usage of batch work."""
+
+    band: BandExplanation | None = None
+    """Of the pod's band. None: it is not of a band, or is scored by the policy."""
 
     windows: list[WindowExplanation] = []
 

@@ -1,14 +1,24 @@
 """The object that a utilization message is written on, and the value to write."""
 
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from equipoise.annotator.decisions.write_decision import DeadBand, Scale
 from equipoise.contracts.bus.subjects import node_annotation, workload_annotation
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.kubernetes.annotations import NodeLoad, WorkloadUsage, node_load, workload_usage
+from equipoise.contracts.kubernetes.annotations import (
+    LOAD,
+    RECLAIMED,
+    USAGE,
+    AnnotationValue,
+    node_load,
+    node_reclaimed,
+    workload_usage,
+)
 from equipoise.contracts.load.correction import usable_window
+from equipoise.contracts.load.latest import supersedes, supersedes_measurement
+from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 
 
@@ -27,29 +37,36 @@ class AnnotationTarget(msgspec.Struct, frozen=True, kw_only=True):
     uid: str
     """Empty for workloads: their messages have none, and the name identifies them."""
 
+    annotation: str
+    """The key of our annotation. Objects with several ones are written for each."""
+
     subject: str
     band: DeadBand
     scale: Scale
 
 
-def target_of(
-    utilization: NodeUtilization | WorkloadUtilization, *, nodes: DeadBand, workloads: DeadBand
-) -> AnnotationTarget:
+Annotated = NodeUtilization | WorkloadUtilization | ReclaimedNode
+"""A message whose content is written on an object."""
+
+
+def target_of(message: Annotated, *, nodes: DeadBand, workloads: DeadBand) -> AnnotationTarget:
     """The object of this message. `nodes`, `workloads`: their dead-bands."""
-    if isinstance(utilization, NodeUtilization):
+    if not isinstance(message, WorkloadUtilization):
+        reclaimed = isinstance(message, ReclaimedNode)
         return AnnotationTarget(
-            key=f"node/{utilization.node}",
-            display_name=f"node/{utilization.node}",
+            key=f"{'reclaimed' if reclaimed else 'node'}/{message.node}",
+            display_name=f"node/{message.node}",
             group="",
             kind="Node",
             namespace="",
-            name=utilization.node,
-            uid=utilization.uid,
-            subject=node_annotation(utilization.node),
+            name=message.node,
+            uid=message.uid,
+            annotation=RECLAIMED if reclaimed else LOAD,
+            subject=node_annotation(message.node),
             band=nodes,
             scale="points",
         )
-    workload = utilization.workload
+    workload = message.workload
     return AnnotationTarget(
         key=f"{workload.key}/{workload.namespace}/{workload.name}",
         display_name=str(workload),
@@ -58,20 +75,40 @@ def target_of(
         namespace=workload.namespace,
         name=workload.name,
         uid="",
+        annotation=USAGE,
         subject=workload_annotation(workload),
         band=workloads,
         scale="relative",
     )
 
 
-def value_of(utilization: NodeUtilization | WorkloadUtilization) -> NodeLoad | WorkloadUsage | None:
-    """The value to write; None when nothing is known."""
-    return node_load(utilization) if isinstance(utilization, NodeUtilization) else workload_usage(utilization)
+def value_of(message: Annotated, load: LoadSettings, now: float, skew: float) -> AnnotationValue | None:
+    """The value to write; None when nothing is known, or all of it is too old. `skew` as in `with_current_windows`."""
+    match message:
+        case ReclaimedNode():
+            return node_reclaimed(message) if now - message.evaluated_at <= load.freshness.score else None
+        case NodeUtilization():
+            return node_load(with_current_windows(message, load, now, skew))
+        case WorkloadUtilization():
+            return workload_usage(with_current_windows(message, load, now, skew))
 
 
-def with_current_windows(
-    utilization: NodeUtilization | WorkloadUtilization, load: LoadSettings, now: float, skew: float
-) -> NodeUtilization | WorkloadUtilization:
+def is_newer(message: Annotated, known: Annotated) -> bool:
+    """Whether the message is at least as new as the known one about the same object."""
+    if isinstance(message, ReclaimedNode):
+        return isinstance(known, ReclaimedNode) and supersedes(message, known)
+    return not isinstance(known, ReclaimedNode) and supersedes_measurement(message, known)
+
+
+def time_of(message: Annotated) -> float:
+    """Unix seconds of the newest sample, or of the evaluation."""
+    return message.evaluated_at if isinstance(message, ReclaimedNode) else message.sampled_at
+
+
+U = TypeVar("U", NodeUtilization, WorkloadUtilization)
+
+
+def with_current_windows(utilization: U, load: LoadSettings, now: float, skew: float) -> U:
     """The same message without windows that are too old, or without any when the clocks differ too much.
 
     `skew`: seconds by which the source's clock is ahead of the collectors'.

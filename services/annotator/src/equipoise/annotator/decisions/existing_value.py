@@ -6,7 +6,7 @@ import msgspec
 
 from equipoise.annotator.decisions.annotation_target import AnnotationTarget
 from equipoise.annotator.decisions.write_decision import WrittenValue
-from equipoise.contracts.kubernetes.annotations import LOAD, USAGE, means, read_node_load, read_workload_usage
+from equipoise.contracts.kubernetes.annotations import means, read_annotation
 
 MAX_AHEAD = 15.0
 """Seconds that a sample's time may lie in the future: clocks of Prometheus and replicas differ. A value further ahead
@@ -22,8 +22,7 @@ def existing_value(target: AnnotationTarget, annotations: Mapping[str, str], now
     The real time of the write is unknown, usually seconds later. A later guess would leave a change unwritten for up to
     98 s after its writer was lost.
     """
-    read = read_node_load if target.kind == "Node" else read_workload_usage
-    value, _ = read(annotations)
+    value, _ = read_annotation(annotations, target.annotation)
     if value is None or value.sampled_at.timestamp() > now + MAX_AHEAD:
         return None
     sampled_at = value.sampled_at.timestamp()
@@ -48,7 +47,7 @@ class Precondition(msgspec.Struct, frozen=True, kw_only=True):
         return not self.version or now - self.read_at <= MAX_VERSION_AGE
 
 
-def value_precondition(uid: str, annotations: Mapping[str, str]) -> Precondition | None:
-    """That the object still has these annotations of ours; None when it has none."""
-    value = {key: annotations[key] for key in (LOAD, USAGE) if key in annotations}
-    return Precondition(uid=uid, value=value) if value else None
+def value_precondition(target: AnnotationTarget, uid: str, annotations: Mapping[str, str]) -> Precondition | None:
+    """That the object still has this annotation of ours; None when it has none."""
+    value = annotations.get(target.annotation)
+    return None if value is None else Precondition(uid=uid, value={target.annotation: value})

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from equipoise.contracts.bus.subjects import token
+from equipoise.contracts.colocation.bands import OFFERED_BANDS
 from equipoise.contracts.configuration.settings import Window
 from equipoise.contracts.load.correction import (
     RESOURCES,
@@ -20,8 +21,10 @@ from equipoise.contracts.load.correction import (
 )
 from equipoise.contracts.messages.placement import GonePod, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.contracts.messages.reclaimed import ReclaimedBand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import (
+    BandExplanation,
     Correction,
     ExplainRequest,
     Explanation,
@@ -36,8 +39,9 @@ from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.ranking import AVOIDED, PREFERRED, Ranking, points_of, rank
 from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.arrays import CandidateNodes, ClusterLoad, Demand, expected_load, resources
+from equipoise.scorer.state.band_rows import requested
 from equipoise.scorer.state.demand import demand_of_placed
-from equipoise.scorer.state.load_correction import base_of
+from equipoise.scorer.state.load_correction import base_of, included_usage, lifetime_of, weighted_pods
 from equipoise.scorer.state.node_table import UNCHANGED_BY_PODS
 
 _MAX_LISTED = 10
@@ -92,7 +96,7 @@ def explain(state: ScoringState, request: ExplainRequest, now: float, *, neutral
         data_problem=data_problem,
         nodes=_View(state, ranking, placed, current_node, pod.uid, now).nodes(also=request.node),
         rank_change=rank_change(policy, ranking, rows) if len(names) > 1 else None,
-        notes=_notes(state, current_node, all_nodes=not request.nodes),
+        notes=_notes(state, ranking, current_node, all_nodes=not request.nodes),
         explained_at=now,
     )
 
@@ -119,12 +123,17 @@ def _subject_of(state: ScoringState, request: ExplainRequest) -> tuple[PodDemand
     return (None, None, "") if node else "name a pod (namespace and name, or the whole pod) or a node"
 
 
-def _notes(state: ScoringState, current_node: str, *, all_nodes: bool) -> list[str]:
+def _notes(state: ScoringState, ranking: Ranking, current_node: str, *, all_nodes: bool) -> list[str]:
     policy, load, notes = state.policy, state.load, []
     if all_nodes:
         notes.append(
             "the candidates are the nodes that are ready, neither cordoned nor tainted, and have enough free requests: "
             "kube-scheduler may use others, because it knows tolerations and affinities"
+        )
+    if ranking.scored_band is not None:
+        notes.append(
+            f"the score is what is left of the band {ranking.scored_band}, not that of the policy: loads are shown for "
+            "information"
         )
     if missing := [name for name in policy.windows if load.window(name) is None]:
         notes.append(f"the policy uses {', '.join(missing)}, which is not in load.windows: unknown for every node")
@@ -150,6 +159,7 @@ class _View:
         """`placed` is the pod with this UID on its current node."""
         self._state, self._ranking, self._now = state, ranking, now
         self._placed, self._current_node, self._uid = placed, current_node, uid
+        self._own_uid = "" if placed is None else placed.uid
         self._expected = expected_load(ranking.nodes, ranking.demand)
         self._by_part = state.policy.scores_by_part(ranking.nodes, ranking.demand)
         self._usage_of = state.nodes.pod_usage(now)
@@ -173,7 +183,9 @@ class _View:
         if self._reserved is not None and row >= 0:
             reserved = np.maximum(self._reserved[row], 0.0)
         why_unknown = state.nodes.why_unknown(name, self._now)
-        status, why = self._status(index, why_unknown)
+        band = self._band(index)
+        status, why = self._status(index, why_unknown, band)
+        high_priority, total = self._loads(index, utilization)
         return NodeExplanation(
             node=name,
             rank=rank,
@@ -189,18 +201,89 @@ class _View:
             lifetime=float(state.load.freshness.score),
             reserved_by_responses=state.reservations.count(row, without=self._uid),
             reserved_for_replacements=self._targets.count(name),
+            high_priority_load=high_priority,
+            total_load=total,
+            band=band,
             windows=[
                 self._window(index, position, window, utilization, reserved[position], why_unknown)
                 for position, window in enumerate(state.load.windows)
             ],
         )
 
+    def _band(self, index: int) -> BandExplanation | None:
+        demand, bands, name = self._ranking.demand, self._ranking.nodes.bands, self._ranking.names[index]
+        if demand.band is None or bands is None:
+            return None
+        message = self._state.nodes.reclaimed(name, self._now)
+        if message is None:
+            why = "the reclaimer has published nothing about it, or not recently: is it running (`equipoise status`)?"
+            return BandExplanation(band=demand.band, unknown_reason=why)
+        _, placement = self._state.nodes.latest_messages(name)
+        row = OFFERED_BANDS.index(demand.band)
+        found = message.bands.get(demand.band, ReclaimedBand())
+        others = [] if placement is None else [pod for pod in placement.pods if pod.uid != self._own_uid]
+        left, capacity = bands.left[index, row], bands.capacity[index]
+        by_others = requested(others)[row]
+        reserved = np.maximum(np.nan_to_num(amounts(found.reclaimed) - by_others - left), 0.0)
+        unknown = [
+            resource
+            for resource, value, counted in zip(RESOURCES, left / capacity, demand.band_requests, strict=True)
+            if np.isnan(value) and not np.isnan(counted)
+        ]
+        why = f"the reclaimer does not know the {' and '.join(unknown)} of the band {demand.band}" if unknown else ""
+        return BandExplanation(
+            band=demand.band,
+            reclaimed=found.reclaimed,
+            requested=resources(by_others),
+            reserved=resources(reserved),
+            left=resources(left - np.nan_to_num(demand.band_requests)),
+            capacity=resources(capacity),
+            hours=found.hours,
+            age=age_of(message.evaluated_at, self._now),
+            unknown_reason=f"{why}{f': {message.degraded}' if message.degraded else ''}" if why else "",
+        )
+
+    def _loads(self, index: int, utilization: NodeUtilization | None) -> tuple[Resources, Resources]:
+        """Without and with all usage of batch work; nothing for a node without batch work, or of unknown load."""
+        nodes = self._ranking.nodes
+        position, load, _ = self._ranking.shortest_window(index)
+        window = self._state.load.windows[position]
+        value = None if utilization is None else utilization.windows.get(window.name)
+        if utilization is None or value is None or np.isnan(load).all():
+            return Resources(), Resources()
+        used = [part for _, part in self._batch_work(nodes.names[index], utilization, window, value.sampled_at)]
+        if not used:
+            return Resources(), Resources()
+        weight = self._state.load.batch_work_weight
+        share = np.sum(used, axis=0) / nodes.base[index]
+        counted = share * (weight.cpu, weight.memory)
+        return resources(np.maximum(load - counted, 0.0)), resources(load + share - counted)
+
+    def _batch_work(
+        self, node: str, utilization: NodeUtilization, window: Window, sampled_at: float
+    ) -> list[tuple[str, Array]]:
+        """Pods that give way to others, and their usage as far as the window includes it; without the explained pod."""
+        _, placement = self._state.nodes.latest_messages(node)
+        found = []
+        for pod in () if placement is None else weighted_pods(placement):
+            if pod.uid != self._own_uid:
+                lifetime = lifetime_of(pod, utilization, self._usage_of)
+                used = included_usage(lifetime, sampled_at=sampled_at, length=window.length, load=self._state.load)
+                found.append((f"{pod.namespace}/{pod.name}", np.nan_to_num(amounts(used))))
+        return found
+
     def _status(
-        self, index: int, why_unknown: str
+        self, index: int, why_unknown: str, band: BandExplanation | None
     ) -> tuple[Literal["", "unknown", "avoided", "overfull", "preferred"], str]:
         nodes, hint, expected = self._ranking.nodes, self._ranking.hint, self._expected[index]
         if nodes.names[index] in hint.avoided:
             return "avoided", AVOIDED
+        if band is not None:
+            if band.unknown_reason:
+                return "unknown", band.unknown_reason
+            if self._ranking.points[index] <= 0.0:
+                return "overfull", f"with the pod, nothing would be left of the band {band.band}"
+            return ("preferred", PREFERRED) if nodes.names[index] == hint.preferred else ("", "")
         if np.isnan(nodes.load[index]).all():
             return "unknown", why_unknown or "its load is unknown"
         if (expected > 1.0).any():
@@ -224,6 +307,11 @@ class _View:
         if utilization is None or value is None:
             return WindowExplanation(window=window.name, lifetime=lifetime, unknown_reason="samples do not cover it")
         added, subtracted = self._corrections(nodes.names[index], utilization, window, value.sampled_at)
+        uncounted = 1.0 - np.array([self._state.load.batch_work_weight.cpu, self._state.load.batch_work_weight.memory])
+        batch_work = [
+            (name, used * uncounted)
+            for name, used in self._batch_work(nodes.names[index], utilization, window, value.sampled_at)
+        ]
         unknown_reason, age = "", age_of(value.sampled_at, self._now)
         if np.isnan(nodes.load[index, position]).all():
             expired = f"its newest sample is {age:.1f} s old" if age > lifetime else ""
@@ -233,6 +321,7 @@ class _View:
             measured=value,
             added=added,
             subtracted=subtracted,
+            batch_work=_correction([each for each in batch_work if each[1].any()]),
             reserved=resources(reserved) if reserved.any() else Resources(),
             load=resources(nodes.load[index, position]),
             load_with_pod=resources(self._expected[index, position]),
@@ -372,4 +461,5 @@ def _changed(nodes: CandidateNodes, pair: Rows, row: int, share: float) -> Candi
         limits=nodes.limits[pair],
         recent_placements=nodes.recent_placements[pair],
         daily=daily,
+        bands=None if nodes.bands is None else nodes.bands.take(pair),
     )

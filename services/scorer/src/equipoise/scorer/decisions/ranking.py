@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.score import NodeScore
 from equipoise.contracts.numeric import Array, Flags, Rows, np
-from equipoise.scorer.decisions.band_points import band_points, why_unusable
+from equipoise.scorer.decisions.band_points import band_points, share_left, why_unusable
 from equipoise.scorer.decisions.neutral_scores import MAX_SCORE, ExtenderScores, neutral
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.scoring_settings import ScoringSettings
@@ -37,6 +38,11 @@ class Ranking(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def names(self) -> Sequence[str]:
         return self.nodes.names
+
+    @property
+    def scored_band(self) -> OfferedBand | None:
+        """The band of which the score is what is left; None: the score is the policy's."""
+        return None if self.nodes.bands is None else self.demand.band
 
     @property
     def order(self) -> Rows:
@@ -167,6 +173,14 @@ def _why(ranking: Ranking, index: int, why_unknown: Callable[[str], str]) -> str
     name = ranking.names[index]
     if name in ranking.hint.avoided:
         return AVOIDED
+    bands, demand = ranking.nodes.bands, ranking.demand
+    if bands is not None and demand.band is not None:
+        share = share_left(bands.take(np.array([index])), demand)[0].tolist()
+        left = [
+            f"{resource} {part:.1%}" for resource, part in zip(RESOURCES, share, strict=True) if math.isfinite(part)
+        ]
+        text = f"left of the band {demand.band} with the pod: {', '.join(left) or 'unknown'}"
+        return f"{text}; {PREFERRED}" if name == ranking.hint.preferred else text
     window, load, with_pod = ranking.shortest_window(index)
     if np.isnan(load).all():
         return why_unknown(name) or "its load is unknown"

@@ -110,16 +110,19 @@ def uncounted_part(
 
     `gone`: the correction subtracts terminating pods, as from the mean.
     """
-    usages = []
-    for pod in pods:
-        share = share_measured(pod, sampled_at, length, pod_start_timeout=load.pod_start_timeout)
-        if gone or pod.gone_at is None:
-            share += correction_factor(pod, sampled_at=sampled_at, length=length, load=load)
-        cpu, memory = known(pod.usage.cpu), known(pod.usage.memory)
-        usages.append(
-            Resources(cpu=None if cpu is None else share * cpu, memory=None if memory is None else share * memory)
-        )
+    usages = [included_usage(pod, sampled_at=sampled_at, length=length, load=load, gone=gone) for pod in pods]
     return uncounted_batch_work(usages, load.batch_work_weight)
+
+
+def included_usage(
+    pod: PodLifetime, *, sampled_at: float, length: float, load: LoadSettings, gone: bool = True
+) -> Resources:
+    """The usage of a pod as far as a window's corrected value includes it. `gone` as in `uncounted_part`."""
+    share = share_measured(pod, sampled_at, length, pod_start_timeout=load.pod_start_timeout)
+    if gone or pod.gone_at is None:
+        share += correction_factor(pod, sampled_at=sampled_at, length=length, load=load)
+    cpu, memory = known(pod.usage.cpu), known(pod.usage.memory)
+    return Resources(cpu=None if cpu is None else share * cpu, memory=None if memory is None else share * memory)
 
 
 def base_of(utilization: NodeUtilization) -> Array:

@@ -85,6 +85,9 @@ class NodeTable:
         self._batch_work: dict[str, tuple[PlacedPod, ...]] = {}
         """By node: its pods whose usage counts in part. Nodes without any are absent."""
 
+        self._uncounted: dict[str, Array] = {}
+        """By node with such pods: windows × resources, the share of the base that is used and does not count."""
+
         self._free: list[int] = []
         self._table = RowArrays(windows=len(self.windows), statistics=len(statistics))
         self._cluster_load = ClusterLoad(self._table.load[:, 0])
@@ -313,9 +316,18 @@ class NodeTable:
         return self._cluster_load
 
     def current_load(self, now: float) -> tuple[list[str], Array]:
-        """The nodes that count for the spread, and nodes × resources: the load in the shortest window that is known."""
+        """The nodes that count for the spread, and nodes × resources: the load in the shortest window that is known.
+
+        All usage of batch work counts.
+        """
         names = self._counted()
-        return names, shortest_known(self.candidates(names, self.rows(names), now).load)
+        load = self.candidates(names, self.rows(names), now).load
+        if self._uncounted:
+            load = load.copy()
+            for index, name in enumerate(names):
+                if (uncounted := self._uncounted.get(name)) is not None:
+                    load[index] += uncounted
+        return names, shortest_known(load)
 
     def requested(self) -> Array:
         """nodes × resources, in the order of `current_load`: what the pods request, as a share of the base."""
@@ -425,6 +437,11 @@ class NodeTable:
             batch_work=batch_work,
         )
         table.load[row], table.base[row] = load, base_of(utilization)
+        if batch_work:
+            total = corrected_load(utilization, placement, usage_of, load=self._settings)
+            self._uncounted[node] = total[0] - load[0]
+        else:
+            self._uncounted.pop(node, None)
         if self._daily is not None:
             self._daily.update(row, utilization, placement, usage_of, table.base[row])
         means, newest = load[0].tolist(), utilization.sampled_at + self._settings.freshness.score
@@ -463,6 +480,7 @@ class NodeTable:
         row = self._rows.pop(node, None)
         self._computed_for.pop(node, None)
         self._batch_work.pop(node, None)
+        self._uncounted.pop(node, None)
         if row is not None:
             self._table.clear(row)
             self._placements_within.clear(row)
