@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from equipoise.lab.model.batch_demand import Forecast, LastingOffer, NodeDays, lowest_of_last_day, offered_now, run_batch
+from equipoise.lab.model.batch_demand import (
+    Forecast,
+    LastingOffer,
+    NodeDays,
+    lowest_of_last_day,
+    offered_now,
+    run_batch,
+)
 
 DAY = 96
 
