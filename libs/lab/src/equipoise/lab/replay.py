@@ -24,6 +24,7 @@ from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.lab.model.cluster_usage import ClusterUsage, UsageCurves
 from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.load_figures import cpu_loads, hourly_load, load_figures, spread
+from equipoise.lab.model.node_removal import with_fewer_nodes
 from equipoise.lab.model.simulated_descheduler import SimulatedDescheduler, paced
 from equipoise.lab.model.stock.plugins import Ints
 from equipoise.lab.model.stock.scheduler import Rows, SimulatedExtender
@@ -91,6 +92,9 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds from the computation of hints until new pods get them."""
 
     forecast: ForecastSource = "profile"
+    removed_nodes: int = 0
+    """The trace is replayed with this number of nodes fewer, see `with_fewer_nodes`."""
+
     settings: Settings = Settings()
 
 
@@ -102,7 +106,7 @@ class Replay:
         if DAY % trace.seconds_per_step:
             raise ValueError(f"steps of {trace.seconds_per_step:g} s do not divide a day: resample the trace")
         settings = plan.settings
-        self._trace = trace = _shuffled(_whole_days(trace))
+        self._trace = trace = _shuffled(_whole_days(with_fewer_nodes(trace, plan.removed_nodes)))
         self._plan = plan
         self._origin = trace.starts_at or _DEFAULT_START
         self._tick = min(_FINEST_TICK, trace.seconds_per_step) if plan.descheduler else trace.seconds_per_step

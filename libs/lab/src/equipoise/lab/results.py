@@ -21,6 +21,10 @@ STOCK = "stock"
 GREEDY = "greedy"
 """The reference `GreedyScheduler`."""
 
+PODS_PER_TOLERATED = 500
+"""One more unplaced pod in so many is tolerated: where memory is nearly full, it is random whether the last one
+fits."""
+
 HourlyLoads = npt.NDArray[np.float32]
 """nodes × hours: load in percent of the node's allocatable."""
 

@@ -21,6 +21,7 @@ from equipoise.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from equipoise.cli.lab.replays import Questions
     from equipoise.lab.model.trace import Trace
     from equipoise.lab.replay import Settings
     from equipoise.lab.results import PlacementMode, Scenario
@@ -69,6 +70,59 @@ def trace_options(command: Function) -> Function:
     return with_trace
 
 
+def question_options(command: Function) -> Function:
+    """--batch and --fewer-nodes with their options, passed as `questions`."""
+
+    @click.option("--batch", is_flag=True, help="Show how much batch work would fit, and for how long.")
+    @click.option(
+        "--batch-pod",
+        default="1,2Gi",
+        show_default=True,
+        metavar="CPU,MEMORY",
+        help="What a batch pod requests.",
+    )
+    @click.option(
+        "--batch-hours", type=click.IntRange(1, 24), default=6, show_default=True, help="How long a batch pod runs."
+    )
+    @click.option(
+        "--batch-threshold",
+        "batch_thresholds",
+        multiple=True,
+        type=click.IntRange(1, 100),
+        default=(50, 65, 80, 90),
+        help="Percent of a node that all pods together may use. May be repeated; the chart is of 65, or else of the "
+        "first.  [default: 50, 65, 80, 90]",
+    )
+    @click.option(
+        "--fewer-nodes", is_flag=True, help="Find how many nodes fewer would do. Replays the trace with several sizes."
+    )
+    @click.option(
+        "--fewer-nodes-minutes",
+        type=click.FloatRange(min=0),
+        default=30.0,
+        show_default=True,
+        help="After this time, no more sizes are replayed.",
+    )
+    @wraps(command)
+    def with_questions(
+        *,
+        batch: bool,
+        batch_pod: str,
+        batch_hours: int,
+        batch_thresholds: tuple[int, ...],
+        fewer_nodes: bool,
+        fewer_nodes_minutes: float,
+        **values: Any,
+    ) -> Any:
+        from equipoise.cli.lab.replays import Questions, batch_request
+
+        request = batch_request(batch_pod, batch_hours, batch_thresholds) if batch else None
+        questions = Questions(batch=request, fewer_nodes=fewer_nodes, minutes=fewer_nodes_minutes)
+        return command(questions=questions, **values)
+
+    return with_questions
+
+
 @click.group()
 def lab() -> None:
     """Replay a recorded cluster with different policies."""
@@ -115,6 +169,7 @@ def lab() -> None:
     "replay; 6h: the usage of the next 6 hours, as if it were known.",
 )
 @replay_configuration_option
+@question_options
 @processes_option
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Folder for a report.")
 @json_option
@@ -126,6 +181,7 @@ def compare(
     processes: int,
     out: Path | None,
     as_json: bool,
+    questions: "Questions",
     **compared: Any,
 ) -> None:
     """Compare the stock scheduler and all policies on a trace."""
@@ -134,7 +190,16 @@ def compare(
 
     request = ComparisonRequest(scenarios=scenarios or SCENARIOS, arrivals=tuple(range(1, arrivals + 1)), **compared)
     settings = _settings(configuration)
-    run_compare(trace, request, settings, processes=processes, out=out, as_json=as_json, command=_command_line())
+    run_compare(
+        trace,
+        request,
+        settings,
+        processes=processes,
+        out=out,
+        as_json=as_json,
+        command=_command_line(),
+        questions=questions,
+    )
 
 
 @lab.command()
@@ -162,6 +227,7 @@ def record(**options: Any) -> None:
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @descheduler_option
 @replay_configuration_option
+@question_options
 @processes_option
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), help="Folder of the report.  [default: FOLDER/report]"
@@ -174,6 +240,7 @@ def whatif(
     processes: int,
     out: Path | None,
     as_json: bool,
+    questions: "Questions",
 ) -> None:
     """Compare all policies on a recording of `lab record`."""
     from equipoise.cli.lab.replays import run_compare
@@ -182,7 +249,16 @@ def whatif(
     request = ComparisonRequest(scenarios=("given", "churn"), descheduler=descheduler)
     trace, settings = _recorded(folder), _settings(configuration)
     out = out or folder / "report"
-    run_compare(trace, request, settings, processes=processes, out=out, as_json=as_json, command=_command_line())
+    run_compare(
+        trace,
+        request,
+        settings,
+        processes=processes,
+        out=out,
+        as_json=as_json,
+        command=_command_line(),
+        questions=questions,
+    )
 
 
 @lab.command()

@@ -1,7 +1,7 @@
 """How much batch work fits beside a trace, and for how long: by threshold and by what nodes offer."""
 
-from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from collections.abc import Iterator, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -21,6 +21,7 @@ from equipoise.lab.model.batch_demand import (
 from equipoise.lab.model.cluster_usage import MIB
 from equipoise.lab.model.node_days import NOISE, cluster_days
 from equipoise.lab.model.trace import Trace
+from equipoise.reclaimer.decisions.forecast_error import STEPS_PER_HOUR
 
 Rule = Literal["now", "last_day", "lasting"]
 """What nodes offer: what is idle now (Koordinator's rule); what the worst quarter hour of the last 24 h left; what the
@@ -116,50 +117,57 @@ class BatchCapacity(msgspec.Struct, frozen=True, kw_only=True):
         """What a reader of the figures has to know."""
         request = self.request
         return (
-            f"Batch pods request {request.pod_cores:g} cores and {request.pod_memory_mib:g} MiB, run for {request.hours} h, "
-            "and more of them are always pending. Suppressed: more is requested than is idle at that time; of a node that "
-            "lacks both CPU and memory, the larger part counts.",
+            f"Batch pods request {request.pod_cores:g} cores and {request.pod_memory_mib:g} MiB and run for "
+            f"{request.hours} h; more of them are always pending. Suppressed: more is requested than is idle at that "
+            "time; of a node that lacks both CPU and memory, the larger part counts.",
             f"In sample: the first day is repeated, and every workload deviates from it by {NOISE:.0%} (random)."
             if self.sample == "in"
             else "Out of sample: what lasts is learned from the days before.",
         )
 
 
-def batch_capacity(trace: Trace, request: BatchRequest, progress: Callable[[int, int], None]) -> BatchCapacity:
-    """`progress`: receives the number of hours that are simulated, and of all."""
-    days = cluster_days(trace, pod_cores=request.pod_cores, pod_memory=request.pod_memory_mib * MIB)
-    resources = {"cpu": days.cpu, "memory": days.memory}
-    forecasts = [Forecast(each, hours=request.hours) for each in resources.values()]
-    runs: list[tuple[tuple[str, ...], float, Rule, float, BatchRun]] = []
-    for names in (("cpu",), ("cpu", "memory")):
-        of_names = [resources[name] for name in names]
-        for threshold in sorted({*request.thresholds, request.frontier}):
-            for rule in get_args(Rule):
-                for setting in _settings(rule, frontier=threshold == request.frontier):
-                    rules = [
-                        _offer(rule, setting, each, forecast)
-                        for each, forecast in zip(of_names, forecasts, strict=False)
-                    ]
-                    run = BatchRun(of_names, rules, hours=request.hours, threshold=threshold)
-                    runs.append((names, threshold, rule, setting, run))
-    every = [run for *_, run in runs]
-    total = (days.cpu.measured_until - days.cpu.measured_from) // 4 + 24
-    for number, _ in enumerate(run_all(days.cpu, every), start=1):
-        if number % 4 == 0:
-            progress(number // 4, total)
-    cores = float(days.cpu.capacity.sum())
-    return BatchCapacity(
-        nodes=len(days.cpu.capacity),
-        cores=round(cores, 3),
-        request=request,
-        sample="in" if days.in_sample else "out",
-        idle=tuple(
-            _idle(name, each, threshold)
-            for name, each in zip(get_args(Literal["cpu", "memory"]), resources.values(), strict=True)
-            for threshold in sorted({*request.thresholds, request.frontier})
-        ),
-        work=tuple(_work(names, threshold, rule, setting, run, cores) for names, threshold, rule, setting, run in runs),
-    )
+class BatchSimulation:
+    """All rules and thresholds. Can be run once."""
+
+    def __init__(self, trace: Trace, request: BatchRequest) -> None:
+        self._request = request
+        self._days = days = cluster_days(trace, pod_cores=request.pod_cores, pod_memory=request.pod_memory_mib * MIB)
+        self._thresholds = sorted({*request.thresholds, request.frontier})
+        self.hours = (days.cpu.measured_until - days.cpu.measured_from) // STEPS_PER_HOUR + 24
+        """Of virtual time."""
+
+        resources = {"cpu": days.cpu, "memory": days.memory}
+        forecasts = {name: Forecast(each, hours=request.hours) for name, each in resources.items()}
+        self._runs: list[tuple[tuple[str, ...], float, Rule, float, BatchRun]] = []
+        for names in (("cpu",), ("cpu", "memory")):
+            of_names = [resources[name] for name in names]
+            for threshold in self._thresholds:
+                for rule in RULES:
+                    for setting in _settings(rule, frontier=threshold == request.frontier):
+                        rules = [_offer(rule, setting, resources[name], forecasts[name]) for name in names]
+                        run = BatchRun(of_names, rules, hours=request.hours, threshold=threshold)
+                        self._runs.append((names, threshold, rule, setting, run))
+
+    def advance(self) -> Iterator[int]:
+        """Run to the end; yields the number of each hour when it is over."""
+        for number, _ in enumerate(run_all(self._days.cpu, [run for *_, run in self._runs]), start=1):
+            if number % STEPS_PER_HOUR == 0:
+                yield number // STEPS_PER_HOUR
+
+    def result(self) -> BatchCapacity:
+        """After the end."""
+        days, cores = self._days, float(self._days.cpu.capacity.sum())
+        return BatchCapacity(
+            nodes=len(days.cpu.capacity),
+            cores=round(cores, 3),
+            request=self._request,
+            sample="in" if days.in_sample else "out",
+            idle=(
+                *(_idle("cpu", days.cpu, threshold) for threshold in self._thresholds),
+                *(_idle("memory", days.memory, threshold) for threshold in self._thresholds),
+            ),
+            work=tuple(_work(*each, cores=cores) for each in self._runs),
+        )
 
 
 def _settings(rule: Rule, *, frontier: bool) -> Sequence[float]:
@@ -185,7 +193,7 @@ def _idle(resource: Literal["cpu", "memory"], days: NodeDays, threshold: float) 
 
 
 def _work(
-    names: tuple[str, ...], threshold: float, rule: Rule, setting: float, run: BatchRun, cores: float
+    names: tuple[str, ...], threshold: float, rule: Rule, setting: float, run: BatchRun, *, cores: float
 ) -> BatchWork:
     figures = run.figures
     core_hours = figures.running * cores * 24.0

@@ -28,9 +28,9 @@ class ClusterDays(msgspec.Struct, frozen=True, kw_only=True):
 def cluster_days(trace: Trace, *, pod_cores: float, pod_memory: float) -> ClusterDays:
     """The request of a batch pod: in cores and bytes.
 
-    Pods without a node are left out; if no pod has one, all are placed by requested CPU, the largest first, each on the
-    node with the least. A trace of six or more days is measured on the days after the first ones (at most eight), except
-    its last day. Less than a day is repeated to a day.
+    Pods without a node are left out; if no pod has one, all are placed by requested CPU, the largest first, each on
+    the node with the least. A trace of six or more days is measured on the days after the first ones (at most eight),
+    except its last day. Less than a day is repeated to a day.
     """
     counts = _counts(trace)
     used = np.flatnonzero(counts.sum(axis=1))

@@ -1,34 +1,23 @@
 """The charts of a report, each on a light and a dark background: heat map, spread by hour, spread by policy."""
 
-import io
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import matplotlib
-import msgspec
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from equipoise.lab.report.comparison import Case, Comparison
+from equipoise.lab.report.drawing import WIDTH, Chart, Draw, Theme, chart
+from equipoise.lab.report.drawing import figure as new_figure
 from equipoise.lab.results import Run, RunFigures
-
-_SIZE = (9.6, 5.4)
-"""Inches."""
-
-WIDTH = 1600
-"""Pixels; the height is nine sixteenths of it."""
 
 _MAX_END_LABELS = 5
 """Up to this number of lines, each has a label at its end; more would overlap."""
 
 _MAX_NAME = 40
 """Characters of a name."""
-
-_LINE_LENGTH = 96
-"""Characters that fit on a line."""
 
 _SPREAD = "highest − lowest node (points)"
 _SPREADS: tuple[tuple[str, Callable[[RunFigures], float]], ...] = (
@@ -37,98 +26,24 @@ _SPREADS: tuple[tuple[str, Callable[[RunFigures], float]], ...] = (
 )
 
 
-class Theme(msgspec.Struct, frozen=True, kw_only=True):
-    """Colors with a contrast of at least 3 to the background. Neighbors are distinguishable with color blindness."""
-
-    paper: str
-    ink: str
-    soft: str
-    line: str
-    stock: str
-    best: str
-    others: tuple[str, ...]
-    """Each is used with three dash patterns: nine colors are hard to distinguish."""
-
-    def settings(self) -> dict[Any, Any]:
-        """Settings of matplotlib."""
-        return {
-            "font.family": "DejaVu Sans",  # included in matplotlib
-            "font.size": 12,
-            "text.parse_math": False,  # names are plain text
-            "text.color": self.ink,
-            **dict.fromkeys(("axes.labelcolor", "xtick.labelcolor", "ytick.labelcolor"), self.soft),
-            **dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), self.line),
-            **dict.fromkeys(("axes.facecolor", "figure.facecolor"), self.paper),
-            "axes.axisbelow": True,
-            **dict.fromkeys(("axes.spines.top", "axes.spines.right"), False),
-        }
-
-
-_LIGHT = Theme(
-    paper="#ffffff",
-    ink="#1c2430",
-    soft="#5d6877",
-    line="#dde3ea",
-    stock="#7a8594",
-    best="#0b67b2",
-    others=("#d5520a", "#009973", "#7a1f6b"),
-)
-_DARK = Theme(
-    paper="#12171e",
-    ink="#e6eaf0",
-    soft="#97a3b3",
-    line="#303947",
-    stock="#8f9bab",
-    best="#5ab4f0",
-    others=("#f0803c", "#1fae7e", "#f3c6ea"),
-)
 _DASHES: tuple[str | tuple[int, tuple[float, ...]], ...] = ("solid", (0, (5, 1.5)), (0, (1.2, 1.2)))
-
-
-class Chart(msgspec.Struct, frozen=True, kw_only=True):
-    """A chart as PNG."""
-
-    name: str
-    title: str
-    light: bytes
-    dark: bytes
 
 
 def charts(comparison: Comparison, runs: Sequence[Run], width: int = WIDTH) -> list[Chart]:
     """All charts of a scenario. `runs`: at least those of its cases; `width`: in pixels."""
     shown = next(run for run in runs if run.figures is comparison.shown.median)
     hourly = [(case, run) for case in comparison.cases for run in runs if run.figures is case.median]
-    drawn: dict[str, Callable[[Theme], tuple[Figure, str]]] = {
+    drawn: dict[str, Draw] = {
         "heat": lambda theme: _heat_map(comparison, shown, runs, theme),
         "spread": lambda theme: _by_hour(comparison, hourly, theme),
         "policies": lambda theme: _by_policy(comparison, theme),
     }
-    found = []
-    for name, draw in drawn.items():
-        (light, title), (dark, _) = _drawn(draw, _LIGHT, width), _drawn(draw, _DARK, width)
-        found.append(Chart(name=f"{name}-{comparison.scenario}", title=title, light=light, dark=dark))
-    return found
-
-
-def _drawn(draw: Callable[[Theme], tuple[Figure, str]], theme: Theme, width: int) -> tuple[bytes, str]:
-    with matplotlib.rc_context(theme.settings()):
-        figure, title = draw(theme)
-        file = io.BytesIO()
-        figure.savefig(file, format="png", dpi=width / _SIZE[0])
-    return file.getvalue(), title
+    return [chart(f"{name}-{comparison.scenario}", draw, width) for name, draw in drawn.items()]
 
 
 def _about(comparison: Comparison) -> str:
     best = "best" if comparison.best is not None else "no valid case; shown"
     return f"{comparison.scenario}, {best}: {_short(comparison.headline_case.label)}"
-
-
-def _figure(title: str, about: str, theme: Theme) -> Figure:
-    """A figure with a title and a description."""
-    figure = Figure(figsize=_SIZE, layout=ConstrainedLayoutEngine(rect=(0.01, 0.01, 0.98, 0.82), w_pad=0.1))
-    figure.text(0.025, 0.915, title, fontsize=20, fontweight="bold")
-    figure.text(0.025, 0.862, about, fontsize=min(12.0, 12.0 * _LINE_LENGTH / len(about)), color=theme.soft)
-    return figure
 
 
 def _heat_map(comparison: Comparison, run: Run, runs: Sequence[Run], theme: Theme) -> tuple[Figure, str]:
@@ -143,7 +58,7 @@ def _heat_map(comparison: Comparison, run: Run, runs: Sequence[Run], theme: Them
     about = f"{comparison.scenario}, {_short(case.label)}: {figures.nodes:,} nodes with {figures.pods:,} pods"
     if len(case.runs) > 1:
         about += f", arrival order {figures.arrival_seed}, the median of {len(case.runs)}"
-    figure = _figure(title, about, theme)
+    figure = new_figure(title, about, theme)
     order = np.argsort(run.before.mean(axis=1), kind="stable")
     sides = (
         ("Before", run.before, before, None if stock is None else stock.peak_spread),
@@ -178,7 +93,7 @@ def _by_hour(comparison: Comparison, hourly: Sequence[tuple[Case, Run]], theme: 
     ends = [run.spread for end in (comparison.stock, comparison.headline_case) for case, run in hourly if case is end]
     ranges = dict.fromkeys(f"{min(spread):.0f}–{max(spread):.0f}" for spread in ends)
     title = f"Hour by hour: {' → '.join(ranges)} points"
-    figure = _figure(title, _about(comparison), theme)
+    figure = new_figure(title, _about(comparison), theme)
     styles = _styles(comparison, theme)
     sides = {
         descheduler: [(case, run.spread) for case, run in hourly if case.median.descheduler == descheduler]
@@ -214,7 +129,7 @@ def _by_policy(comparison: Comparison, theme: Theme) -> tuple[Figure, str]:
         about += "   ○ without   ● with the descheduler"
     if any(len(case.runs) > 1 for case in comparison.cases):
         about += "   ▬ all arrival orders"
-    figure = _figure(title, about, theme)
+    figure = new_figure(title, about, theme)
     policies = list(dict.fromkeys(case.policy for case in comparison.cases))[::-1]
     axes = figure.subplots(1, len(_SPREADS), sharey=True, sharex=True)
     for axis, (name, value) in zip(axes, _SPREADS, strict=True):

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.lab.results import GREEDY, STOCK, RunFigures, Scenario
+from equipoise.lab.results import GREEDY, PODS_PER_TOLERATED, STOCK, RunFigures, Scenario
 
 SCENARIOS: dict[Scenario, str] = {
     "given": "starts with the placement of the trace",
@@ -23,10 +23,6 @@ BEST = (
     "Best is the lowest sum of the spread at the peak hour and the median spread. Excluded are cases with a violation "
     "in any order of arrivals, and with more unplaced pods than the stock scheduler (by more than one in 500)."
 )
-_PODS_PER_TOLERATED = 500
-"""One more unplaced pod in so many is tolerated: where memory is nearly full, it is random whether the last one
-fits."""
-
 MEDIAN_RUN = (
     "Of several orders of arrivals, the median run by that sum is shown (of an even number, the worse of the middle "
     "two), with the lowest and highest of all in brackets."
@@ -167,7 +163,7 @@ def _named(policy: str, hints: bool, sample: str) -> str:
 def _valid(cases: Sequence[Case]) -> list[Case]:
     """Those of which one is the best."""
     baseline = max((case.median.unplaced for case in cases if case.stock), default=0)
-    most = baseline + cases[0].median.pods // _PODS_PER_TOLERATED
+    most = baseline + cases[0].median.pods // PODS_PER_TOLERATED
     return [
         case
         for case in cases

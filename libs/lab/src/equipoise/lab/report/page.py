@@ -4,9 +4,11 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
+from equipoise.lab.capacity.answers import CapacityAnswers
 from equipoise.lab.html_page import cards, html_page, table
-from equipoise.lab.report.charts import Chart
+from equipoise.lab.report.capacity_tables import capacity_notes, capacity_rows
 from equipoise.lab.report.comparison import BEST, MEDIAN_RUN, REFERENCES, SCENARIOS, Case, Comparison, compared
+from equipoise.lab.report.drawing import Chart
 from equipoise.lab.report.table import COLUMNS
 from equipoise.lab.results import RunFigures, Scenario
 
@@ -37,8 +39,10 @@ def page(
     *,
     title: str,
     command: str,
+    answers: CapacityAnswers,
+    more: Sequence[Chart],
 ) -> str:
-    """The whole file. `charts`: by scenario."""
+    """The whole file. `charts`: by scenario; `more`: of the answers about capacity."""
     comparisons = compared(figures)
     # Runs of one report start from the same trace.
     size = f": {figures[0].nodes:,} nodes, {figures[0].pods:,} pods" if figures else ""
@@ -49,15 +53,16 @@ def page(
         body += [
             f"<h2>{escape(comparison.scenario)}: {escape(SCENARIOS[comparison.scenario])}</h2>",
             f"<p>{escape(comparison.finding)}</p>",
-            *(_image(chart, comparison) for chart in charts[comparison.scenario]),
+            *(_image(chart, f"{comparison.scenario}: ") for chart in charts[comparison.scenario]),
         ]
+    body += _capacity(answers, more)
     if comparisons:
         heads = [f'<span title="{escape(column.about)}">{escape(column.name)}</span>' for column in COLUMNS]
         body += ["<h2>All cases</h2>", _table(comparisons, heads, lambda case: [each.cell(case) for each in COLUMNS])]
         more = _table(comparisons, list(_MORE), lambda case: [text(case.median) for text in _MORE.values()])
         body.append(f"<details><summary>More figures of the same runs</summary>{more}</details>")
     body.append(f"<h2>Command</h2><pre><code>{escape(command)}</code></pre>")
-    return html_page(title, body, (*notes, *_notes(figures)))
+    return html_page(title, body, (*notes, *_notes(figures), *capacity_notes(answers)))
 
 
 def _headline(comparisons: Sequence[Comparison]) -> str:
@@ -79,11 +84,28 @@ def _card(comparison: Comparison) -> tuple[str, str]:
     return median, f"{comparison.scenario}: median spread in points, with {by} (peak hour {peak})"
 
 
-def _image(chart: Chart, comparison: Comparison) -> str:
+def _capacity(answers: CapacityAnswers, more: Sequence[Chart]) -> list[str]:
+    """The chart of each answer, then its tables."""
+    charts = {chart.name: chart for chart in more}
+    body = []
+    if answers.batch is not None:
+        body += ["<h2>Batch work</h2>", _image(charts["batch"])]
+    if answers.nodes_needed:
+        body += ["<h2>Fewer nodes</h2>", _image(charts["nodes"])]
+    for rows in capacity_rows(answers):
+        cells = [
+            ("best" if number in rows.ours else "", list(map(escape, row))) for number, row in enumerate(rows.rows)
+        ]
+        heads = [escape(head.replace("- · ", "").replace(" · ", ": ")) for head in rows.heads]
+        body += [f"<h2>{escape(rows.title)}</h2>", table(heads, cells, names=rows.names)]
+    return body
+
+
+def _image(chart: Chart, of: str = "") -> str:
     light, dark = (f"data:image/png;base64,{base64.b64encode(png).decode()}" for png in (chart.light, chart.dark))
     return (
         f'<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
-        f'<img src="{light}" alt="{escape(f"{comparison.scenario}: {chart.title}")}"></picture>'
+        f'<img src="{light}" alt="{escape(of + chart.title)}"></picture>'
     )
 
 

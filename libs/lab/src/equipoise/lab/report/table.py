@@ -7,6 +7,7 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
+from equipoise.lab.capacity.answers import CapacityAnswers
 from equipoise.lab.report.comparison import Case, compared
 from equipoise.lab.results import RunFigures
 
@@ -79,7 +80,11 @@ def table(figures: Sequence[RunFigures], kind: type[Table] = Table) -> Table:
     return shown
 
 
-def encoded(figures: Sequence[RunFigures]) -> str:
-    """A JSON list with one run per line."""
+def encoded(figures: Sequence[RunFigures], capacity: CapacityAnswers | None = None) -> str:
+    """A JSON list with one run per line; with answers about capacity, an object with this list as `runs`."""
     rows = ",\n".join(msgspec.json.encode(run).decode() for run in figures)
-    return f"[\n{rows}\n]\n" if rows else "[]\n"
+    runs = f"[\n{rows}\n]" if rows else "[]"
+    if capacity is None:
+        return f"{runs}\n"
+    answers = msgspec.json.encode(capacity).decode().removeprefix("{")
+    return f'{{"runs": {runs},\n{answers}\n'

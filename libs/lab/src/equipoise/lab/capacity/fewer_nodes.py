@@ -1,0 +1,202 @@
+"""How many nodes fewer would do.
+
+That is the smallest cluster of the same mix of nodes in which nodes are above 80 % for no more hours than in the
+present one with the stock scheduler, and no more pods are without a node (by more than one in 500). Each size is
+replayed with the same seeds; the next size is halfway between one that is good enough and one that is not.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from equipoise.lab.compare import ComparisonRequest, plans
+from equipoise.lab.model.node_removal import with_fewer_nodes
+from equipoise.lab.model.trace import Trace
+from equipoise.lab.replay import ReplayPlan, Settings
+from equipoise.lab.results import PODS_PER_TOLERATED, STOCK, PlacementMode, RunFigures, Scenario
+from equipoise.lab.runners import Runner
+
+Limit = Literal["hours", "requests", "violations", ""]
+
+
+class Size(msgspec.Struct, frozen=True, kw_only=True):
+    """A cluster that was replayed. Means over the orders of arrival."""
+
+    nodes: int
+    hours_above_80: float
+    unplaced: float
+    violations: int
+
+
+class NodesNeeded(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer for one way of placing and moving pods in one scenario."""
+
+    scenario: Scenario
+    policy: str
+    placement: PlacementMode
+    descheduler: bool
+    nodes: int
+    """Of the trace."""
+
+    needed: int | None
+    """The smallest cluster that was good enough. None: the present one is not."""
+
+    next_smaller: int | None
+    """The largest cluster below it that was not. With `needed` − 1, `needed` is exact. None: none was replayed."""
+
+    limited_by: Limit
+    """Of `next_smaller`: more hours above 80 %, or more pods without a node than allowed. "": not known."""
+
+    allowed_hours_above_80: float
+    allowed_unplaced: float
+    tried: tuple[Size, ...]
+    """The largest first."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether one node less was too few."""
+        return self.needed is not None and self.next_smaller == self.needed - 1
+
+    @property
+    def label(self) -> str:
+        hints = " (hints)" if self.placement == "hints" else ""
+        return f"{self.policy}{hints}{' + descheduler' if self.descheduler else ''}"
+
+
+class _Search:
+    """The sizes of one case, as numbers of removed nodes."""
+
+    def __init__(self, cases: Sequence[ReplayPlan], most: int) -> None:
+        self.plans = cases
+        """One for each order of arrivals."""
+
+        self.enough, self.too_few = -1, most + 1
+        self.sizes: dict[int, Size] = {}
+
+    @property
+    def next_removed(self) -> int | None:
+        if not self.sizes:
+            return 0
+        return (self.enough + self.too_few) // 2 if self.enough >= 0 and self.too_few - self.enough > 1 else None
+
+
+def cases(request: ComparisonRequest, settings: Settings) -> list[list[ReplayPlan]]:
+    """The plans of each case, one for each order of arrivals; in each scenario the stock scheduler first.
+
+    Without policies in the request, the configured one is compared with the stock scheduler. Raises ValueError for an
+    unknown policy.
+    """
+    policies = request.policies or (settings.scorer.policy.policy_name(),)
+    found: defaultdict[tuple[str, str, str, bool], list[ReplayPlan]] = defaultdict(list)
+    for plan in plans(msgspec.structs.replace(request, policies=policies), settings):
+        if plan.policy == STOCK and plan.descheduler and STOCK not in policies:
+            continue
+        found[plan.scenario, plan.policy, plan.placement, plan.descheduler].append(plan)
+    return list(found.values())
+
+
+def most_removed(trace: Trace) -> int:
+    """With more removed nodes, the requests of all pods would exceed the capacity. 0 if they do already."""
+    replicas = trace.replicas()
+    cpu = sum(each.request_cpu_milli * int(count) for each, count in zip(trace.workloads, replicas, strict=True))
+    memory = sum(each.request_memory_mib * int(count) for each, count in zip(trace.workloads, replicas, strict=True))
+    removed = 0
+    while removed + 1 < len(trace.nodes):
+        kept = with_fewer_nodes(trace, removed + 1).nodes
+        if sum(node.cpu_milli for node in kept) < cpu or sum(node.memory_mib for node in kept) < memory:
+            break
+        removed += 1
+    return removed
+
+
+def replays_at_most(trace: Trace, wanted: Sequence[Sequence[ReplayPlan]]) -> int:
+    """An upper bound of the replays of `nodes_needed`."""
+    return sum(map(len, wanted)) * (1 + most_removed(trace).bit_length())
+
+
+def nodes_needed(
+    trace: Trace,
+    wanted: Sequence[Sequence[ReplayPlan]],
+    runner: Runner,
+    *,
+    time_left: Callable[[], bool],
+    on_replay: Callable[[RunFigures], None],
+) -> list[NodesNeeded]:
+    """`wanted`: see `cases`. When no time is left, no more sizes are replayed, and answers may be inexact."""
+    most = most_removed(trace)
+    searches = [_Search(plans_of, most) for plans_of in wanted]
+    allowed: dict[Scenario, Size] = {}
+    while pending := [(search, removed) for search in searches if (removed := search.next_removed) is not None]:
+        if allowed and not time_left():
+            break
+        plan_of = [
+            (search, removed, msgspec.structs.replace(plan, removed_nodes=removed))
+            for search, removed in pending
+            for plan in search.plans
+        ]
+        found: defaultdict[tuple[int, int], list[RunFigures]] = defaultdict(list)
+        for number, run in runner(trace, [plan for *_, plan in plan_of]):
+            search, removed, _ = plan_of[number]
+            found[id(search), removed].append(run.figures)
+            on_replay(run.figures)
+        for search, removed in pending:
+            search.sizes[removed] = _size(found[id(search), removed])
+        allowed = allowed or {
+            search.plans[0].scenario: _allowed(search.sizes[0], len(trace.pods))
+            for search in searches
+            if search.plans[0].policy == STOCK and not search.plans[0].descheduler
+        }
+        for search, removed in pending:
+            if _limit(search.sizes[removed], allowed[search.plans[0].scenario]):
+                search.too_few = removed
+            else:
+                search.enough = removed
+    return [_answer(search, trace, allowed) for search in searches]
+
+
+def _size(figures: Sequence[RunFigures]) -> Size:
+    return Size(
+        nodes=figures[0].nodes,
+        hours_above_80=round(sum(run.hours_above_80 for run in figures) / len(figures), 2),
+        unplaced=round(sum(run.unplaced for run in figures) / len(figures), 2),
+        violations=sum(run.violations for run in figures),
+    )
+
+
+def _allowed(stock: Size, pods: int) -> Size:
+    return msgspec.structs.replace(stock, unplaced=stock.unplaced + pods // PODS_PER_TOLERATED)
+
+
+def _limit(size: Size, allowed: Size) -> Limit:
+    """Why the size is not good enough; "" if it is."""
+    if size.violations:
+        return "violations"
+    if size.unplaced > allowed.unplaced:
+        return "requests"
+    return "hours" if size.hours_above_80 > allowed.hours_above_80 else ""
+
+
+def _answer(search: _Search, trace: Trace, allowed: Mapping[Scenario, Size]) -> NodesNeeded:
+    plan, whole = search.plans[0], len(trace.nodes)
+    most = allowed[plan.scenario]
+    too_few = search.sizes.get(search.too_few)
+    limit: Limit = "" if too_few is None else _limit(too_few, most)
+    next_smaller = None if too_few is None else too_few.nodes
+    if too_few is None and search.enough == search.too_few - 1:
+        # Fewer nodes have less capacity than the pods request: this needs no replay.
+        limit, next_smaller = "requests", whole - search.too_few
+    return NodesNeeded(
+        scenario=plan.scenario,
+        policy=plan.policy,
+        placement="none" if plan.scoring is None else plan.placement,
+        descheduler=plan.descheduler,
+        nodes=whole,
+        needed=whole - search.enough if search.enough >= 0 else None,
+        next_smaller=next_smaller,
+        limited_by=limit,
+        allowed_hours_above_80=most.hours_above_80,
+        allowed_unplaced=most.unplaced,
+        tried=tuple(sorted(search.sizes.values(), key=lambda size: -size.nodes)),
+    )

@@ -1,0 +1,36 @@
+"""A smaller cluster with the same mix of nodes."""
+
+from collections import defaultdict
+
+import msgspec
+
+from equipoise.lab.model.trace import Trace, TraceNode
+
+
+def with_fewer_nodes(trace: Trace, removed: int) -> Trace:
+    """Without this number of nodes; their pods have no node then.
+
+    Of each kind of node (amounts and taints), about the same share is removed, evenly over the order of the trace. The
+    more are removed, the more of the others: no node comes back.
+    """
+    if not removed:
+        return trace
+    kinds: defaultdict[object, list[TraceNode]] = defaultdict(list)
+    for node in trace.nodes:
+        kinds[node.cpu_milli, node.memory_mib, node.pods, node.taints].append(node)
+    order = [
+        ((rank + 0.5) / len(nodes), nodes[place].name)
+        for nodes in kinds.values()
+        for rank, place in enumerate(_spread_out(len(nodes)))
+    ]
+    gone = {name for _, name in sorted(order)[:removed]}
+    return msgspec.structs.replace(
+        trace,
+        nodes=tuple(node for node in trace.nodes if node.name not in gone),
+        pods=tuple(msgspec.structs.replace(pod, node="") if pod.node in gone else pod for pod in trace.pods),
+    )
+
+
+def _spread_out(count: int) -> list[int]:
+    """0 … count − 1, each far from those before it: the golden section of the sequence."""
+    return sorted(range(count), key=lambda place: (place + 1) * 0.618_033_988_749_895 % 1.0)

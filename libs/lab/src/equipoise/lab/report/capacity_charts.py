@@ -1,0 +1,139 @@
+"""The charts about batch work (delivered against suppressed) and about fewer nodes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from equipoise.lab.capacity.answers import CapacityAnswers
+from equipoise.lab.capacity.batch_work import RULES, BatchCapacity, BatchWork, Rule
+from equipoise.lab.capacity.fewer_nodes import NodesNeeded
+from equipoise.lab.report.capacity_tables import LIMITS
+from equipoise.lab.report.drawing import WIDTH, Chart, Theme, chart
+from equipoise.lab.report.drawing import figure as new_figure
+from equipoise.lab.results import STOCK
+
+_TICKS = (0, 1, 2, 5, 10, 20, 30, 50, 100)
+"""Percent."""
+
+_SIDES = ((1, "CPU alone"), (2, "CPU and memory"))
+
+
+def capacity_charts(answers: CapacityAnswers, width: int = WIDTH) -> list[Chart]:
+    """One chart for each answer."""
+    batch, needed = answers.batch, answers.nodes_needed
+    found = [] if batch is None else [chart("batch", lambda theme: _frontier(batch, theme), width)]
+    return [*found, *([chart("nodes", lambda theme: _nodes(needed, theme), width)] if needed else [])]
+
+
+def _frontier(batch: BatchCapacity, theme: Theme) -> tuple[Figure, str]:
+    """A line for each rule, by how much it offers."""
+    request = batch.request
+    at = [each for each in batch.work if each.threshold == request.frontier]
+    ours = next(each for each in at if each.rule == "lasting" and each.usual and len(each.resources) == 1)
+    title = f"Batch work: {_percent(ours.running)} of the cores, {_percent(ours.suppressed)} of it suppressed"
+    about = (
+        f"{batch.nodes:,} nodes used to {request.frontier:.0%}, batch pods of {request.hours} h; label: running / "
+        "suppressed   ● as it is used, • if nodes offer less or more"
+    )
+    figure = new_figure(title, about, theme)
+    axes = figure.subplots(1, len(_SIDES), sharex=True)
+    colors: dict[Rule, str] = {"now": theme.stock, "last_day": theme.others[0], "lasting": theme.best}
+    for axis, (resources, name) in zip(axes, _SIDES, strict=True):
+        for rule, color in colors.items():
+            line = sorted(
+                (each for each in at if each.rule == rule and len(each.resources) == resources),
+                key=lambda each: each.running,
+            )
+            _line(axis, rule, line, color, theme)
+        axis.set_title(name, loc="left", fontsize=13)
+        axis.set_xlabel("suppressed (% of their core-hours)")
+        axis.grid()
+        axis.tick_params(length=0)
+        axis.spines[:].set_visible(False)
+        axis.set_ylim(0.0, 150.0 * max(0.001, *(each.running for each in at if len(each.resources) == resources)))
+    # Most of the lines are at the left: on a scale of square roots they are apart.
+    highest = 100.0 * max(0.01, *(each.suppressed for each in at))
+    axes[0].set_xscale("function", functions=(lambda value: np.sqrt(np.maximum(value, 0.0)), np.square))
+    axes[0].set_xlim(0.0, 1.1 * highest)
+    axes[0].set_xticks(ticks := [tick for tick in _TICKS if tick <= 1.1 * highest], [f"{tick:g}" for tick in ticks])
+    axes[0].set_ylabel("cores of batch pods (% of all)")
+    axes[0].legend(loc="upper left", frameon=False, fontsize=11)
+    return figure, title
+
+
+def _line(axis: Axes, rule: Rule, line: Sequence[BatchWork], color: str, theme: Theme) -> None:
+    ours = rule == "lasting"
+    across, up = [100 * each.suppressed for each in line], [100 * each.running for each in line]
+    axis.plot(
+        across,
+        up,
+        "o-",
+        color=color,
+        linewidth=3.0 if ours else 1.5,
+        ms=3.5,
+        label=RULES[rule],
+        zorder=3 if ours else 2,
+    )
+    usual = next(each for each in line if each.usual)
+    axis.plot(100 * usual.suppressed, 100 * usual.running, "o", color=color, ms=10, zorder=4)
+    left = rule == "now"
+    axis.annotate(
+        f"{_percent(usual.running)} / {_percent(usual.suppressed)}",
+        (100 * usual.suppressed, 100 * usual.running),
+        xytext=(-10 if left else 9, 8 if left else -9),
+        textcoords="offset points",
+        ha="right" if left else "left",
+        va="center",
+        fontsize=11,
+        color=color,
+        fontweight="bold" if ours else "normal",
+        bbox={"facecolor": theme.paper, "edgecolor": "none", "pad": 0.5, "alpha": 0.8},
+        zorder=5,
+    )
+
+
+def _nodes(needed: Sequence[NodesNeeded], theme: Theme) -> tuple[Figure, str]:
+    """A bar for each case."""
+    whole = needed[0].nodes
+    known = [each for each in needed if each.needed is not None and each.policy != STOCK]
+    fewest = min((each.needed for each in known if each.needed is not None), default=whole)
+    title = f"{whole - fewest:,} of {whole:,} nodes fewer would do" if fewest < whole else "No node less would do"
+    figure = new_figure(title, "nodes above 80 % for no more hours, and no more pods without a node, than now", theme)
+    axis = figure.subplots()
+    for row, each in enumerate(needed[::-1]):
+        best = each.needed is not None and each.needed == fewest and each.policy != STOCK
+        color = theme.best if best else theme.stock if each.policy == STOCK else theme.soft
+        length = each.needed or whole
+        axis.barh(row, whole, color=theme.line, height=0.62)
+        axis.barh(row, length, color=color, height=0.62, alpha=1.0 if each.needed else 0.3)
+        axis.annotate(
+            _bar(each),
+            (whole, row),
+            xytext=(8, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=11,
+            color=theme.best if best else theme.soft,
+            fontweight="bold" if best else "normal",
+        )
+    axis.set_yticks(range(len(needed)), [f"{each.scenario}, {each.label}" for each in needed[::-1]])
+    axis.set_xlim(0, 1.45 * whole)
+    axis.set_ylim(-0.6, len(needed) - 0.4)
+    axis.set_xticks([tick for tick in axis.get_xticks() if 0 <= tick <= whole])
+    axis.set_xlabel("nodes needed", loc="left")
+    axis.spines[:].set_visible(False)
+    axis.tick_params(length=0)
+    return figure, title
+
+
+def _bar(each: NodesNeeded) -> str:
+    if each.needed is None:
+        return "more than now"
+    amount = f"{each.needed:,}" if each.exact else f"at most {each.needed:,}"
+    return f"{amount} · {LIMITS[each.limited_by]}" if each.limited_by else amount
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"

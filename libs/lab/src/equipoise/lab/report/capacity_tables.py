@@ -1,0 +1,131 @@
+"""The answers about batch work and fewer nodes as rows of text, for terminals and pages."""
+
+from collections.abc import Sequence
+
+import msgspec
+from rich.table import Table
+
+from equipoise.lab.capacity.answers import CapacityAnswers
+from equipoise.lab.capacity.batch_work import RULES, STILL_THERE_HOURS, BatchCapacity, BatchWork
+from equipoise.lab.capacity.fewer_nodes import NodesNeeded
+from equipoise.lab.results import PODS_PER_TOLERATED
+
+LIMITS = {"hours": "hours above 80 %", "requests": "requests", "violations": "anti-affinity", "": "not known"}
+
+_NAMES = {"cpu": "CPU", "memory": "memory"}
+
+
+class Rows(msgspec.Struct, frozen=True, kw_only=True):
+    """A table of text."""
+
+    title: str
+    heads: tuple[str, ...]
+    names: int
+    """The first columns, which are names; the others are numbers."""
+
+    rows: tuple[tuple[str, ...], ...]
+    ours: frozenset[int] = frozenset()
+    """Rows that are highlighted."""
+
+
+def capacity_rows(answers: CapacityAnswers) -> list[Rows]:
+    """A table or two for each answer."""
+    batch, needed = answers.batch, answers.nodes_needed
+    found = [] if batch is None else [_idle(batch), _work(batch)]
+    return [*found, *([_nodes(needed)] if needed else [])]
+
+
+def capacity_notes(answers: CapacityAnswers) -> tuple[str, ...]:
+    """What a reader of the figures has to know."""
+    notes = () if answers.batch is None else answers.batch.notes
+    if not answers.nodes_needed:
+        return notes
+    return (
+        *notes,
+        "Nodes needed: the smallest cluster of the same mix of nodes in which nodes are above 80 % for no more hours "
+        "than in the present one with the stock scheduler, and no more pods are without a node (by more than one in "
+        f"{PODS_PER_TOLERATED}). Found by halving: a smaller one that was not replayed may do as well.",
+    )
+
+
+def as_table(rows: Rows, kind: type[Table] = Table) -> Table:
+    """For terminals."""
+    shown = kind(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    for number, head in enumerate(rows.heads):
+        shown.add_column(
+            head.replace(" · ", "\n"), justify="left" if number < rows.names else "right", no_wrap=number < rows.names
+        )
+    for number, row in enumerate(rows.rows):
+        shown.add_row(*row, style="bold green" if number in rows.ours else "")
+    return shown
+
+
+def _idle(batch: BatchCapacity) -> Rows:
+    return Rows(
+        title="What is idle now below a threshold, and how much of it is still there",
+        heads=("resource", "threshold", "idle · now %", *(f"after · {hours} h %" for hours in STILL_THERE_HOURS)),
+        names=1,
+        rows=tuple(
+            (
+                _NAMES[each.resource],
+                f"{each.threshold:.0%}",
+                f"{100 * each.offered:.1f}",
+                *(
+                    f"{100 * each.still_there[hours]:.0f}" if hours in each.still_there else "unknown"
+                    for hours in STILL_THERE_HOURS
+                ),
+            )
+            for each in batch.idle
+        ),
+    )
+
+
+def _work(batch: BatchCapacity) -> Rows:
+    usual = [each for each in batch.work if each.usual]
+    cases = {(each.threshold, each.rule): each for each in usual if each.resources == ("cpu",)}
+    both = {(each.threshold, each.rule): each for each in usual if len(each.resources) > 1}
+    columns = ("running %", "suppressed %", "core-hours a day", "suppressed a day")
+    return Rows(
+        title=f"Batch work that would run, in pods of {batch.request.hours} h",
+        heads=(
+            "threshold",
+            "nodes offer",
+            *(f"{of} · {column}" for of in ("CPU alone", "CPU, memory") for column in columns),
+        ),
+        names=2,
+        rows=tuple((f"{case[0]:.0%}", RULES[case[1]], *_cells(cases[case]), *_cells(both[case])) for case in cases),
+        ours=frozenset(number for number, (_, rule) in enumerate(cases) if rule == "lasting"),
+    )
+
+
+def _cells(work: BatchWork) -> tuple[str, ...]:
+    shares = (f"{100 * work.running:.1f}", f"{100 * work.suppressed:.1f}")
+    return (*shares, f"{work.core_hours:,.0f}", f"{work.suppressed_core_hours:,.0f}")
+
+
+def _nodes(needed: Sequence[NodesNeeded]) -> Rows:
+    rows = []
+    for each in needed:
+        size = next((size for size in each.tried if size.nodes == each.needed), None)
+        rows.append(
+            (
+                each.scenario,
+                each.policy + (" (hints)" if each.placement == "hints" else ""),
+                "yes" if each.descheduler else "no",
+                f"{each.nodes:,}",
+                "more" if each.needed is None else f"{each.needed:,}" if each.exact else f"at most {each.needed:,}",
+                "" if each.needed is None else f"{each.nodes - each.needed:,}",
+                f"{each.allowed_hours_above_80:,.0f}",
+                "" if size is None else f"{size.hours_above_80:,.0f}",
+                LIMITS[each.limited_by],
+            )
+        )
+    return Rows(
+        title="How many nodes would do",
+        heads=(
+            "scenario", "policy", "de- · scheduler", "nodes · now", "nodes · needed", "fewer", "hours >80 % · allowed",
+            "hours >80 % · needed", "limited by",
+        ),
+        names=3,
+        rows=tuple(rows),
+    )  # fmt: skip
