@@ -337,7 +337,13 @@ class Demo:
 
     async def result(self, before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> DemoResult:
         events = figures.read_audit_log(self.cluster.audit_log)
-        evictions, pods = len(events.evictions) - events.evictions_in(BATCH_NAMESPACE), len(self.trace.pods)
+        of_batch_pods = events.evictions_in(BATCH_NAMESPACE)
+        evictions, pods = len(events.evictions) - of_batch_pods, len(self.trace.pods)
+        batch = None
+        if self.colocation is not None:
+            batch = await self.colocation.result(
+                self.running_since, self.until, limit=RECLAIM_LIMIT, evictions=of_batch_pods
+            )
         return DemoResult(
             nodes=len(self.trace.nodes),
             pods=pods,
@@ -358,14 +364,7 @@ class Demo:
             limit_violations=figures.limit_violations(events, window_limits(self.document)),
             protected_evictions=events.protected_evictions(),
             seconds=round(seconds, 1),
-            colocation=None
-            if self.colocation is None
-            else await self.colocation.result(
-                self.running_since,
-                self.until,
-                limit=RECLAIM_LIMIT,
-                evictions=events.evictions_in(BATCH_NAMESPACE),
-            ),
+            colocation=batch,
         )
 
     def print_result(self, before: Mapping[str, float], after: Mapping[str, float], result: DemoResult) -> None:
