@@ -1,11 +1,13 @@
 """The latest messages of every node, and what was offered of it."""
 
+import math
 from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
 from equipoise.contracts.colocation.bands import OFFERED_BANDS, RESOURCE_NAMES
+from equipoise.contracts.load.correction import amounts
 from equipoise.contracts.load.latest import supersedes, supersedes_measurement
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
@@ -75,6 +77,9 @@ class LatestNodes:
         self._update(known, now)
 
     def on_utilization(self, message: NodeUtilization, now: float) -> None:
+        """A message without the usage of the node is no measurement: the node keeps the age of the last one."""
+        if not _is_measured(message):
+            return
         known = self._nodes.get(message.node)
         latest = self._unplaced.get(message.node) if known is None else known.utilization
         if latest is not None and latest.uid == message.uid and not supersedes_measurement(message, latest):
@@ -116,16 +121,16 @@ class LatestNodes:
             since_write=float("inf") if node.written_at is None else now - node.written_at,
         )
 
-    def on_evaluated(self, name: str, last: Amounts, amounts: Mapping[str, int | None]) -> None:
+    def on_evaluated(self, name: str, last: Amounts, offered: Mapping[str, int | None]) -> None:
         """Keep the results of an evaluation for the next one."""
         if (node := self._nodes.get(name)) is not None:
             node.last = last
-            node.offered = {resource: amount for resource, amount in amounts.items() if amount is not None}
+            node.offered = {resource: amount for resource, amount in offered.items() if amount is not None}
 
-    def on_requested(self, name: str, amounts: Mapping[str, int | None]) -> None:
-        """These amounts are about to be written."""
+    def on_requested(self, name: str, requested: Mapping[str, int | None]) -> None:
+        """These amounts (by resource name) are about to be written."""
         if (node := self._nodes.get(name)) is not None:
-            node.changes.on_requested(amounts)
+            node.changes.on_requested(requested)
 
     def on_written(self, name: str, now: float) -> None:
         if (node := self._nodes.get(name)) is not None:
@@ -167,12 +172,18 @@ class LatestNodes:
         self._highest.observe(node.placement.node, node.placement.uid, node.usage.used, now)
 
 
+def _is_measured(message: NodeUtilization) -> bool:
+    """Whether the usage outside pods is known, or follows from that of the node."""
+    node = next((amounts(value.mean) for value in message.windows.values()), [math.nan])
+    return not any(map(math.isnan, amounts(message.system))) or not any(map(math.isnan, node))
+
+
 def amounts_in_status(placement: NodePlacement) -> dict[str, int]:
     """By resource name, milli-cores and bytes: what the node's status contains."""
     found = placement.colocation.amounts
     return {name: amount for band in found for name, amount in _whole(RESOURCE_NAMES[band], found[band])}
 
 
-def _whole(names: tuple[str, str], amounts: Resources) -> list[tuple[str, int]]:
-    values = (None if amounts.cpu is None else amounts.cpu * 1_000, amounts.memory)
+def _whole(names: tuple[str, str], of: Resources) -> list[tuple[str, int]]:
+    values = (None if of.cpu is None else of.cpu * 1_000, of.memory)
     return [(name, round(value)) for name, value in zip(names, values, strict=True) if value is not None]
