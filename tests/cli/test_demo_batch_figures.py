@@ -51,10 +51,11 @@ def test_without_batch_pods_the_suppressed_share_is_unknown() -> None:
 
 
 def test_hours_above_the_limit_are_those_of_all_pods() -> None:
-    """Before without batch pods, after with them: 6 and 1 cores of 10 are more than 65 %."""
-    result = result_of([[6.0, 6.0], [4.0, 4.0]], [[1.0, 0.0], [1.0, 0.0]], before=[[9.0, 7.0], [14.0, 4.0]])
+    """Before without batch pods, after with them and without: 6 and 1 cores of 10 are more than 65 %."""
+    result = result_of([[6.0, 6.0], [4.0, 14.0]], [[1.0, 0.0], [1.0, 0.0]], before=[[9.0, 7.0], [14.0, 4.0]])
 
-    assert (result.node_hours_above_before, result.node_hours_above_after) == (1.5, 0.5)
+    assert (result.node_hours_above_before, result.node_hours_above_after) == (1.5, 1.0)
+    assert result.node_hours_above_without_batch == 0.5
 
 
 def test_a_node_does_not_count_while_it_is_not_measured() -> None:

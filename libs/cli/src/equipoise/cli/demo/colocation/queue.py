@@ -12,7 +12,7 @@ POD_MEMORY_MIB = 1_024
 """Requested, and used for as long as a pod runs."""
 
 JOBS = 8
-PODS_PER_NODE = 5
+PODS_PER_NODE = 6
 """Pending or running at a time, on average: more than nodes offer."""
 
 _NEVER_REACHED = 1_000_000
