@@ -625,8 +625,9 @@ COLOCATION = Dashboard(
             panels=[
                 Panel(
                     title="CPU of batch pods",
-                    text="Sum of all nodes with an agent. requested: batch-cpu and mid-cpu of the pods of the "
-                    "node. used: by all best-effort pods, which include those of the bands. Idle now: for pods of the band free.",
+                    text="Sum of all nodes with an agent. requested: batch-cpu and mid-cpu of the pods of the node. "
+                    "used: by all best-effort pods, which include those of the bands. Idle now: for pods of the band "
+                    "free.",
                     empty_when=_WITHOUT,
                     queries=[
                         Query(f"sum({_of('equipoise_agent_cpu_requested_cores')})", "requested"),

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 
+import builders
 import pytest
 from builders import (
     GIB,
@@ -13,7 +14,6 @@ from builders import (
     a_node_utilization,
     a_placed_pod,
     a_placement,
-    a_reclaimed_node,
     a_window,
     a_workload,
     a_workload_utilization,
@@ -263,7 +263,7 @@ def test_a_batch_pod_shows_its_band_and_both_loads_of_a_node() -> None:
     state = a_scoring_state({"node-a": 6.0}, pods={"node-a": [job]}, reclaimed=BandScoring(enabled=True))
     used = {job.uid: Resources(cpu=2.0, memory=GIB)}
     state.nodes.on_utilization(a_node_utilization("node-a", 6.0, pods=used, sequence=2), NOW)
-    state.nodes.on_reclaimed(a_reclaimed_node("node-a", batch=Resources(cpu=4.0, memory=8 * GIB)), NOW)
+    state.nodes.on_reclaimed(builders.a_reclaimed_node("node-a", batch=Resources(cpu=4.0, memory=8 * GIB)), NOW)
 
     output = " ".join(shown(explain(state, ExplainRequest(pod=a_batch_request("job-2")), NOW)).split())
 

@@ -59,8 +59,8 @@ def page(
     if comparisons:
         heads = [f'<span title="{escape(column.about)}">{escape(column.name)}</span>' for column in COLUMNS]
         body += ["<h2>All cases</h2>", _table(comparisons, heads, lambda case: [each.cell(case) for each in COLUMNS])]
-        more = _table(comparisons, list(_MORE), lambda case: [text(case.median) for text in _MORE.values()])
-        body.append(f"<details><summary>More figures of the same runs</summary>{more}</details>")
+        other = _table(comparisons, list(_MORE), lambda case: [text(case.median) for text in _MORE.values()])
+        body.append(f"<details><summary>More figures of the same runs</summary>{other}</details>")
     body.append(f"<h2>Command</h2><pre><code>{escape(command)}</code></pre>")
     return html_page(title, body, (*notes, *_notes(figures), *capacity_notes(answers)))
 
