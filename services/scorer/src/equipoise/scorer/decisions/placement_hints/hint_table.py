@@ -260,7 +260,7 @@ def _is_hinted(workload: Workload) -> bool:
 def _fit(demands: Demands, headroom: Array) -> Flags:
     """pods × nodes. A pod whose requests are not known requests what it uses; one of a band has those of its band."""
     requests = np.array([each.requests for each in demands.each])
-    unknown = ~requests.any(axis=1)
+    unknown: Flags = np.logical_not(requests.any(axis=1))
     unknown[demands.of_bands] = False
     requests[unknown] = demands.usage[unknown, 0]
     return fits(headroom, requests)
