@@ -92,7 +92,7 @@ class Agent:
 async def agent(cluster: Cluster) -> Agent:
     agent = Agent(cluster, await token_of(cluster, "agent-on-alpha"))
     async with asyncio.timeout(60):  # until the policies are in effect, and the API server has the pods
-        while "own node" not in await agent.refusal("elsewhere") or await agent.refusal("batch"):
+        while "own node" not in await agent.refusal("elsewhere") or await agent.refusal("batch"):  # noqa: ASYNC110  no event exists
             await asyncio.sleep(0.1)
     return agent
 

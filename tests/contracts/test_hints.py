@@ -11,7 +11,7 @@ from equipoise.contracts.hints.hints_object import HintsObject, stored_hints, wo
 from equipoise.contracts.hints.policy import binding, policy
 from equipoise.contracts.kubernetes.mutating_policy import API_VERSIONS, supported_version
 from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
-from equipoise.runtime.kubernetes.hint_manifests import hint_manifests
+from equipoise.runtime.kubernetes.policy_manifests import policy_manifests
 
 NODES = [f"ip-10-0-{number}-17.eu-west-1.compute.internal" for number in range(100)]
 
@@ -33,10 +33,10 @@ def a_hint(nodes: list[str]) -> WorkloadHint:
     return WorkloadHint(prefer=tuple(groups), avoid=WeightedNodes(weight=50, hostnames=tuple(nodes[20:45])))
 
 
-@pytest.mark.parametrize("name", hint_manifests())
+@pytest.mark.parametrize("name", policy_manifests())
 def test_the_manifests_are_the_generated_ones(name: str) -> None:
-    """`python -m equipoise.runtime.kubernetes.hint_manifests k8s/hints` writes them."""
-    assert hint_manifests()[name] == (ROOT / "k8s" / "hints" / name).read_text()
+    """`python -m equipoise.runtime.kubernetes.policy_manifests k8s` writes them."""
+    assert policy_manifests()[name] == (ROOT / "k8s" / name).read_text()
 
 
 def test_the_policies_of_all_versions_differ_in_their_version_only() -> None:

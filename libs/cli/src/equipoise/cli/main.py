@@ -12,6 +12,7 @@ from equipoise.cli.exit_codes import CommandFailed, exit_codes
 COMMANDS = (
     "annotations",
     "certificates",
+    "colocation",
     "completion",
     "config",
     "dashboard",

@@ -24,12 +24,13 @@ PRIORITY_CLASSES: Mapping[str, PriorityClass] = {
     "koord-batch": "batch",
     "koord-free": "free",
 }
-_BANDS: tuple[tuple[int, int, PriorityClass], ...] = (
+PRIORITY_BANDS: tuple[tuple[int, int, PriorityClass], ...] = (
     (9_000, 9_999, "prod"),
     (7_000, 7_999, "mid"),
     (5_000, 5_999, "batch"),
     (3_000, 3_999, "free"),
 )
+"""Lowest and highest priority of each."""
 
 
 def is_batch_work(priority_class: PriorityClass, priority: int, *, reclaimed: bool) -> bool:
@@ -39,7 +40,7 @@ def is_batch_work(priority_class: PriorityClass, priority: int, *, reclaimed: bo
     pods are in every cluster, also without co-location.
     """
     return priority_class in ("batch", "free") and (
-        reclaimed or any(low <= priority <= high for low, high, _ in _BANDS)
+        reclaimed or any(low <= priority <= high for low, high, _ in PRIORITY_BANDS)
     )
 
 
@@ -52,7 +53,7 @@ def priority_class_of(labels: Mapping[str, str], priority: int, qos: Qos) -> Pri
     """The class in the label, else that of the priority's band, else batch for best effort and prod for others."""
     if (named := PRIORITY_CLASSES.get(labels.get(PRIORITY_CLASS_LABEL, ""))) is not None:
         return named
-    for low, high, band in _BANDS:
+    for low, high, band in PRIORITY_BANDS:
         if low <= priority <= high:
             return band
     labeled = labeled_qos(labels)

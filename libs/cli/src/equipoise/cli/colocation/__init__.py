@@ -1,0 +1,1 @@
+"""`equipoise colocation`: manifests of profiles."""

@@ -1,0 +1,342 @@
+"""Profiles of co-location on a real API server: which pods they change, how, and that they refuse none."""
+
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+import yaml
+from cli.programs import invoke
+from cluster_fixtures import StartCluster
+from deployment.base import ROOT
+from deployment.kustomize import read_kustomization
+
+from equipoise.testbed.api import ApiError
+from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.objects import namespace, pod
+
+Document = dict[str, Any]
+
+PROFILES = """
+profiles:
+  - name: offline
+    namespaceSelector: {matchLabels: {team: offline}}
+    labels: {koordinator.sh/qosClass: BE, example.com/cost-center: "7"}
+    annotations: {example.com/note: "a=b, c"}
+    terminationGracePeriodSeconds: 7
+  - name: shared
+    namespaceSelector: {matchLabels: {team: shared}}
+    objectSelector: {matchLabels: {kind: report}}
+    qos: LS
+    band: mid
+  - name: some
+    namespaceSelector: {matchLabels: {team: some}}
+    percent: 30
+  - name: exclusive
+    namespaceSelector: {matchLabels: {team: exclusive}}
+    qos: LSR
+    band: prod
+"""
+OFFLINE = "/api/v1/namespaces/equipoise-system/configmaps/equipoise-colocation-offline"
+
+
+class Created(msgspec.Struct):
+    """What the API server made of a pod, in a dry run."""
+
+    status: int
+    pod: Document
+    warnings: list[str]
+
+    def resources(self, container: str = "main") -> Document:
+        spec = self.pod["spec"]
+        (found,) = (
+            each for each in (*spec["containers"], *spec.get("initContainers", ())) if each["name"] == container
+        )
+        resources: Document = found.get("resources", {})
+        return resources
+
+    @property
+    def profile(self) -> str | None:
+        name: str | None = self.pod["metadata"].get("labels", {}).get("equipoise.dev/colocation-profile")
+        return name
+
+
+class Namespaces:
+    """Creates pods in dry runs, one after the other."""
+
+    def __init__(self, cluster: Cluster, session: aiohttp.ClientSession) -> None:
+        self._cluster = cluster
+        self._session = session
+
+    async def create(self, body: Document) -> Created:
+        url = f"{self._cluster.url}/api/v1/namespaces/{body['metadata']['namespace']}/pods?dryRun=All"
+        headers = {"Authorization": f"Bearer {self._cluster.admin_token}"}
+        async with self._session.post(url, json=body, headers=headers) as response:
+            return Created(response.status, await response.json(), response.headers.getall("Warning", []))
+
+    async def until(self, body: Document, *, changed: bool) -> Created:
+        """Repeated until the API server uses what was just applied, for example a ConfigMap."""
+        for _ in range(600):
+            created = await self.create(body)
+            if (created.profile is not None) == changed:
+                return created
+        raise AssertionError(f"the pod is {created.pod}")
+
+
+@pytest.fixture(scope="module")
+async def cluster(start_cluster: StartCluster) -> Cluster:
+    cluster = start_cluster()
+    spaces = [namespace(name) for name in ("offline", "shared", "some", "exclusive", "plain", "equipoise-system")]
+    for each in spaces:
+        each["metadata"]["labels"] = {"team": each["metadata"]["name"]}
+    await cluster.apply(spaces)
+    for name in ("offline", "shared", "some", "exclusive", "plain"):
+        await cluster.wait(
+            f"/api/v1/namespaces/{name}/serviceaccounts", lambda found: bool(found["items"]), what="pods may be created"
+        )
+    await cluster.apply([older_pod()])
+    await cluster.apply(read_kustomization(ROOT / "k8s" / "colocation" / "profiles"))
+    result = invoke("colocation", "profile", "-", text=PROFILES)
+    assert result.exit_code == 0, result.output
+    await cluster.apply(list(yaml.safe_load_all(result.stdout)))
+    return cluster
+
+
+@pytest.fixture
+async def pods(cluster: Cluster) -> AsyncIterator[Namespaces]:
+    context = ssl.create_default_context(cafile=str(cluster.ca_file))
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
+        namespaces = Namespaces(cluster, session)
+        await namespaces.until(a_pod(), changed=True)
+        yield namespaces
+
+
+def a_pod(
+    of: str = "offline",
+    requests: Mapping[str, str] | None = None,
+    limits: Mapping[str, str] | None = None,
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    owner: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> Document:
+    resources: Document = {"requests": dict(requests or {"cpu": "100m", "memory": "64Mi"})}
+    if limits:
+        resources["limits"] = dict(limits)
+    container = {"name": "main", "image": "fake", "resources": resources}
+    metadata: Document = {"labels": dict(labels or {}), "annotations": dict(annotations or {})}
+    if owner:
+        metadata["ownerReferences"] = [{"apiVersion": "apps/v1", "name": "x", "uid": "0-0", "controller": True} | owner]
+    return pod("new", {"metadata": metadata, "spec": {"containers": [container]} | spec}, namespace=of)
+
+
+async def test_a_pod_becomes_a_batch_pod(pods: Namespaces) -> None:
+    """Labels, annotations, priority, grace period and amounts; Kubernetes counts it as BestEffort."""
+    created = await pods.create(a_pod(requests={"cpu": "1500m", "memory": "1Gi"}, limits={"cpu": "2", "memory": "2Gi"}))
+    assert created.status == 201
+    metadata, spec = created.pod["metadata"], created.pod["spec"]
+    assert metadata["labels"]["equipoise.dev/qos"] == metadata["labels"]["koordinator.sh/qosClass"] == "BE"
+    assert metadata["labels"]["example.com/cost-center"] == "7"
+    assert metadata["annotations"]["example.com/note"] == "a=b, c"
+    assert (spec["priorityClassName"], spec["priority"], spec["preemptionPolicy"]) == ("equipoise-batch", 5000, "Never")
+    assert spec["terminationGracePeriodSeconds"] == 7
+    assert created.resources() == {
+        "requests": {"kubernetes.io/batch-cpu": "1500", "kubernetes.io/batch-memory": "1073741824"},
+        "limits": {"kubernetes.io/batch-cpu": "2k", "kubernetes.io/batch-memory": "2147483648"},
+    }
+    assert created.pod["status"]["qosClass"] == "BestEffort"
+    assert not created.warnings
+
+
+@pytest.mark.parametrize(
+    ("name", "quantity", "expected"),
+    [
+        ("cpu", "1500m", "1500"), ("cpu", "0.1", "100"), ("cpu", "1e-1", "100"), ("cpu", "100u", "1"),
+        ("cpu", "2500000u", "2500"), ("cpu", "1.0001", "1001"), ("cpu", "0.29", "290"), ("cpu", "4.35", "4350"),
+        ("cpu", "3k", "3M"), ("memory", "1G", "1G"), ("memory", "1.5Gi", "1610612736"), ("memory", "0.5Mi", "524288"),
+        ("memory", "129e6", "129M"), ("memory", "1Ti", "1099511627776"), ("memory", "1m", "1"),
+    ],
+)  # fmt: skip
+async def test_amounts_are_whole_and_rounded_up(pods: Namespaces, name: str, quantity: str, expected: str) -> None:
+    created = await pods.create(a_pod(requests={name: quantity}))
+    assert created.resources()["requests"] == {f"kubernetes.io/batch-{name}": expected}
+
+
+async def test_limits_alone_are_requests_too(pods: Namespaces) -> None:
+    body = a_pod(limits={"cpu": "1"})
+    del body["spec"]["containers"][0]["resources"]["requests"]
+    assert (await pods.create(body)).resources() == {
+        "requests": {"kubernetes.io/batch-cpu": "1k"},
+        "limits": {"kubernetes.io/batch-cpu": "1k"},
+    }
+
+
+async def test_init_containers_are_changed_and_other_resources_stay(pods: Namespaces) -> None:
+    first = {"name": "first", "image": "fake", "resources": {"requests": {"cpu": "1", "ephemeral-storage": "1Gi"}}}
+    created = await pods.create(a_pod(initContainers=[first]))
+    assert created.resources("first")["requests"] == {"kubernetes.io/batch-cpu": "1k", "ephemeral-storage": "1Gi"}
+
+
+async def test_a_pod_with_batch_amounts_keeps_them(pods: Namespaces) -> None:
+    amounts = {"kubernetes.io/batch-cpu": "700", "kubernetes.io/batch-memory": "1Gi"}
+    created = await pods.create(a_pod(requests=amounts, limits=amounts))
+    assert (created.profile, created.resources()["requests"]) == ("offline", amounts)
+
+
+async def test_another_priority_class_is_replaced(pods: Namespaces) -> None:
+    created = await pods.create(a_pod(priorityClassName="system-cluster-critical"))
+    assert created.pod["spec"]["priority"] == 5000
+
+
+async def test_a_profile_selects_pods_and_may_offer_another_band(pods: Namespaces) -> None:
+    created = await pods.create(a_pod("shared", labels={"kind": "report"}))
+    assert created.pod["metadata"]["labels"]["equipoise.dev/qos"] == "LS"
+    assert created.pod["spec"]["priority"] == 7000
+    assert created.resources()["requests"].keys() == {"kubernetes.io/mid-cpu", "kubernetes.io/mid-memory"}
+    assert (await pods.create(a_pod("shared"))).profile is None
+
+
+async def test_a_profile_of_the_band_prod_changes_no_resources(pods: Namespaces) -> None:
+    created = await pods.create(a_pod("exclusive", requests={"cpu": "2", "memory": "64Mi"}))
+    assert created.pod["spec"]["priority"] == 9000
+    assert created.resources()["requests"] == {"cpu": "2", "memory": "64Mi"}
+
+
+async def test_a_percentage_selects_whole_workloads(pods: Namespaces) -> None:
+    """By the last four hexadecimal digits of the owner's UID; a pod without an owner is not changed."""
+    changed = {}
+    for digits in ("0000", "001d", "001e", "0063", "0064", "ffff"):
+        uid = f"8c2ae1b4-0000-4000-8000-00000000{digits}"
+        created = await pods.create(a_pod("some", owner={"kind": "ReplicaSet", "uid": uid}))
+        changed[digits] = created.profile is not None
+    assert changed == {digits: int(digits, 16) % 100 < 30 for digits in changed}
+    assert len(set(changed.values())) == 2
+    created = await pods.create(a_pod("some"))
+    assert (created.profile, created.warnings) == (None, [])
+
+
+UNCHANGED: dict[str, Document] = {
+    "another namespace": a_pod("plain"),
+    "opted out": a_pod(annotations={"equipoise.dev/colocation": "off"}),
+    "of a DaemonSet": a_pod(owner={"kind": "DaemonSet"}),
+}
+NOT_SUPPORTED: dict[str, Document] = {
+    "huge pages": a_pod(
+        requests={"cpu": "1", "hugepages-2Mi": "2Mi", "memory": "1Gi"}, limits={"hugepages-2Mi": "2Mi"}
+    ),
+    "resources of the pod as a whole": a_pod(resources={"requests": {"cpu": "1"}}),
+}
+
+
+@pytest.mark.parametrize("name", [*UNCHANGED, *NOT_SUPPORTED])
+async def test_other_pods_stay_as_they_are(pods: Namespaces, name: str) -> None:
+    """With a warning where the user may expect something else."""
+    body = (UNCHANGED | NOT_SUPPORTED)[name]
+    created = await pods.create(body)
+    assert (created.status, created.profile) == (201, None)
+    assert created.resources()["requests"] == body["spec"]["containers"][0]["resources"]["requests"]
+    assert bool(created.warnings) == (name in NOT_SUPPORTED)
+
+
+@pytest.mark.parametrize("data", [None, {"percent": "abc"}, {"resources": "huge"}, {"qosClass": None}], ids=str)
+async def test_a_profile_that_cannot_be_read_leaves_pods_as_they_are(
+    cluster: Cluster, pods: Namespaces, data: Document | None
+) -> None:
+    """The ConfigMap is missing or invalid: pods are created, with a warning."""
+    before = await cluster.request("GET", OFFLINE)
+    if data is None:
+        await cluster.request("DELETE", OFFLINE)
+    else:
+        async with cluster.api() as api:
+            await api.patch(OFFLINE, {"data": data})
+    created = await pods.until(a_pod(), changed=False)
+    assert created.status == 201
+    assert created.resources()["requests"] == {"cpu": "100m", "memory": "64Mi"}
+    assert any("did not change this pod" in warning for warning in created.warnings)
+    await cluster.apply([{key: before[key] for key in ("apiVersion", "kind", "data")} | {"metadata": METADATA}])
+    await pods.until(a_pod(), changed=True)
+
+
+METADATA = {"name": "equipoise-colocation-offline", "namespace": "equipoise-system"}
+BATCH = {"kubernetes.io/batch-cpu": "100"}
+REFUSED: dict[str, tuple[Document, str]] = {
+    "unknown class": (a_pod("plain", labels={"equipoise.dev/qos": "best"}), "must be one of"),
+    "BE without a band": (a_pod("plain", labels={"equipoise.dev/qos": "BE"}), "needs a priority of the bands"),
+    "BE of Koordinator": (a_pod("plain", labels={"koordinator.sh/qosClass": "BE"}), "needs a priority of the bands"),
+    "BE of the band prod": (
+        a_pod("plain", labels={"equipoise.dev/qos": "BE"}, priorityClassName="equipoise-prod"),
+        "needs a priority of the bands",
+    ),
+    "LSR without a band": (
+        a_pod("plain", {"cpu": "1"}, labels={"equipoise.dev/qos": "LSR"}), "needs a priority of the band prod",
+    ),
+    "parts of cores": (
+        a_pod("plain", {"cpu": "1500m"}, labels={"equipoise.dev/qos": "LSE"}, priorityClassName="equipoise-prod"),
+        "need whole cores",
+    ),
+    "batch amounts without BE": (a_pod("plain", BATCH, BATCH), "need the label"),
+    "both kinds of requests": (
+        a_pod("plain", BATCH | {"memory": "1Gi"}, BATCH, labels={"equipoise.dev/qos": "BE"},
+              priorityClassName="equipoise-batch"),
+        "either cpu and memory",
+    ),
+    "part of a milli-core": (
+        a_pod("plain", {"kubernetes.io/batch-cpu": "1.5"}, labels={"equipoise.dev/qos": "BE"},
+              priorityClassName="equipoise-batch"),
+        "whole numbers",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_contradictions_of_class_band_and_amounts_are_refused(pods: Namespaces, name: str) -> None:
+    body, why = REFUSED[name]
+    created = await pods.create(body)
+    assert created.status == 422
+    assert why in created.pod["message"]
+
+
+ACCEPTED = {
+    "without labels": a_pod("plain"),
+    "LS": a_pod("plain", labels={"equipoise.dev/qos": "LS"}),
+    "an unknown class of Koordinator": a_pod("plain", labels={"koordinator.sh/qosClass": "other"}),
+    "SYSTEM": a_pod("plain", labels={"equipoise.dev/qos": "SYSTEM"}),
+    "batch pod of Koordinator": a_pod(
+        "plain", BATCH, BATCH, labels={"koordinator.sh/qosClass": "BE"}, priorityClassName="equipoise-batch"
+    ),
+    "whole cores": a_pod(
+        "plain", {"cpu": "2"}, labels={"equipoise.dev/qos": "LSR"}, priorityClassName="equipoise-prod"
+    ),
+    "more requested than limited": a_pod(
+        "plain", BATCH, {"kubernetes.io/batch-cpu": "200"}, labels={"equipoise.dev/qos": "BE"},
+        priorityClassName="equipoise-free",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ACCEPTED)
+async def test_other_combinations_are_accepted(pods: Namespaces, name: str) -> None:
+    created = await pods.create(ACCEPTED[name])
+    assert created.status == 201, created.pod["message"]
+
+
+def older_pod() -> Document:
+    """Contradicts the policy, which did not exist when it was created."""
+    body = a_pod("plain", labels={"equipoise.dev/qos": "BE"})
+    return body | {"metadata": body["metadata"] | {"name": "older"}}
+
+
+async def test_the_class_of_a_pod_cannot_be_changed(cluster: Cluster, pods: Namespaces) -> None:
+    async with cluster.api() as api:
+        for labels in ({"equipoise.dev/qos": "LSE"}, {"equipoise.dev/qos": None}):
+            with pytest.raises(ApiError, match="cannot be changed"):
+                await api.patch("/api/v1/namespaces/plain/pods/older", {"metadata": {"labels": labels}})
+
+
+async def test_a_pod_from_before_the_policy_can_be_updated(cluster: Cluster, pods: Namespaces) -> None:
+    """For example to remove a finalizer."""
+    async with cluster.api() as api:
+        await api.patch("/api/v1/namespaces/plain/pods/older", {"metadata": {"labels": {"other": "label"}}})
