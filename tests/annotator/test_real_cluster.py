@@ -208,7 +208,7 @@ async def crane(cluster: Cluster, annotator: Account) -> AsyncIterator[None]:
 async def test_the_fence_refuses_cranes_annotations_by_default(annotator: Account, path: str) -> None:
     """Each of them."""
     for key in KEYS:
-        assert "its own two annotations only" in await annotator.refusal(
+        assert "its own three annotations only" in await annotator.refusal(
             path, {"metadata": {"annotations": {key: "1"}}}
         )
 

@@ -7,30 +7,44 @@ from typing import Any
 import msgspec
 import pytest
 from annotator.worlds import ROUND, SETTINGS, World
-from builders import NOW, a_node_utilization, a_placement, a_window, a_workload, a_workload_utilization
+from builders import (
+    GIB,
+    NOW,
+    a_node_utilization,
+    a_placement,
+    a_reclaimed_node,
+    a_window,
+    a_workload,
+    a_workload_utilization,
+)
 from kube_objects import a_lease
 
 from equipoise.annotator.service import MAX_CONFLICTS
-from equipoise.annotator.settings import AnnotatorSettings
+from equipoise.annotator.settings import AnnotatorSettings, ReclaimedWriteSettings
 from equipoise.annotator.shell.object_client import RETRY_PERIOD
 from equipoise.contracts.bus.subjects import (
     node_placement,
     node_utilization,
+    reclaimed_node,
     utilization_cycle,
     workload_utilization,
 )
 from equipoise.contracts.kubernetes.annotations import (
     LOAD,
+    RECLAIMED,
     USAGE,
     as_annotations,
     node_load,
     read_node_load,
+    read_node_reclaimed,
     read_workload_usage,
 )
 from equipoise.contracts.kubernetes.objects import Lease, Node, ObjectMeta, WorkloadObject
 from equipoise.contracts.load.latest import SILENCE
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.reclaimed import RECLAIMED_NODE
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.runtime.kubernetes import fence
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, LEASES, NODES
@@ -701,3 +715,89 @@ async def test_the_younger_of_two_installations_annotates_nothing(world: World) 
     await world.clock.advance(10)
     await world.measured(cpu=3.0)
     assert world.load_on() == 0.3
+
+
+RECLAIMED_TOO = AnnotatorSettings(reclaimed=ReclaimedWriteSettings(enabled=True))
+
+
+async def evaluated(world: World, cpu: float, **fields: Any) -> None:
+    """The reclaimer publishes that so many cores of node-a can be reclaimed for batch pods, of 8."""
+    world.sequence += 1
+    values = {"evaluated_at": world.clock.now(), "sequence": world.sequence, "terms": RECLAIMED_NODE.terms} | fields
+    message = a_reclaimed_node("node-a", batch=Resources(cpu=cpu, memory=GIB), **values)
+    await world.bus.publish(reclaimed_node("node-a"), message)
+    await world.clock.advance(0)
+
+
+def reclaimed_on_node(world: World) -> float | None:
+    """Cores of the band batch in the annotation."""
+    value, _ = read_node_reclaimed(world.kube.stored(NODES)[0].metadata.annotations)
+    return None if value is None else value.bands["batch"].cpu
+
+
+async def test_what_can_be_reclaimed_is_written_beside_the_load(world: World) -> None:
+    """Each under its own key; a write of one keeps the other."""
+    world.add_node()
+    await world.begin(settings=RECLAIMED_TOO)
+    await world.measured(cpu=3.0)
+    await evaluated(world, 2.0)
+    await world.clock.advance(60)
+    await world.measured(cpu=6.0)
+
+    assert 2.0 == reclaimed_on_node(world)
+    assert 0.6 == world.load_on()
+    assert {LOAD, RECLAIMED} == set(world.kube.stored(NODES)[0].metadata.annotations)
+    published = world.bus.published(AnnotationWritten, "equipoise.annotation.node.node-a")
+    assert ["node/node-a"] * 3 == [each.object for each in published]
+    assert {RECLAIMED} == set(published[1].annotations)
+
+
+async def test_nothing_of_bands_is_written_by_default(world: World) -> None:
+    """Nor are the messages of a reclaimer received."""
+    world.add_node()
+    await world.begin()
+    await evaluated(world, 2.0)
+
+    assert 0 == world.writes
+
+
+async def test_small_changes_of_bands_are_not_written_and_large_ones_at_most_once_a_minute(world: World) -> None:
+    """Of 8 cores, five points are 0.4."""
+    world.add_node()
+    await world.begin(settings=RECLAIMED_TOO)
+    await evaluated(world, 2.0)
+    await world.clock.advance(30)
+    await evaluated(world, 4.0)
+    assert 2.0 == reclaimed_on_node(world)
+    await world.clock.advance(30)
+    await evaluated(world, 2.3)
+    assert 2.0 == reclaimed_on_node(world)
+    await evaluated(world, 4.0)
+    assert 4.0 == reclaimed_on_node(world)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"evaluated_at": NOW - 181}, {"evaluated_at": NOW + 3_600}, {"bands": {}}, {"terms": {}}, {"uid": "another"}],
+    ids=["old", "of the far future", "without bands", "without capacity", "of another machine"],
+)
+async def test_unknown_and_outdated_amounts_of_bands_are_not_written(world: World, fields: dict[str, Any]) -> None:
+    """No zero either."""
+    world.add_node()
+    await world.begin(settings=RECLAIMED_TOO)
+    await evaluated(world, 2.0, **fields)
+
+    assert 0 == world.writes
+
+
+async def test_an_annotator_that_starts_continues_with_the_existing_amounts_of_bands(world: World) -> None:
+    """They are read, not written again without a change."""
+    world.add_node()
+    await world.begin(settings=RECLAIMED_TOO)
+    await evaluated(world, 2.0)
+    await world.end("annotator-1")
+    await world.begin("annotator-2", RECLAIMED_TOO)
+    await world.clock.advance(70)
+    await evaluated(world, 2.1)
+
+    assert 1 == world.writes

@@ -4,23 +4,29 @@ import json
 from typing import Any
 
 import pytest
-from builders import GIB, NOW, a_node_utilization, a_window, a_workload_utilization
+from builders import GIB, NOW, a_node_utilization, a_reclaimed_node, a_window, a_workload_utilization
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equipoise.contracts.colocation.bands import Band
 from equipoise.contracts.kubernetes.annotations import (
     LOAD,
+    RECLAIMED,
     USAGE,
     as_annotations,
     means,
     node_load,
+    node_reclaimed,
     read_node_load,
+    read_node_reclaimed,
     read_workload_usage,
     workload_usage,
 )
+from equipoise.contracts.messages.reclaimed import RECLAIMED_NODE, ReclaimedBand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
 
+TERMS = RECLAIMED_NODE.terms
 AMOUNTS = st.none() | st.floats(min_value=0, max_value=1e15, allow_nan=False)
 RESOURCES = st.builds(Resources, cpu=AMOUNTS, memory=AMOUNTS)
 WINDOWS = st.dictionaries(
@@ -144,3 +150,47 @@ def test_means_have_one_entry_per_known_window_and_resource() -> None:
     load = node_load(a_node_utilization(windows={"5m": a_window(1.0, None)}))
     assert load is not None
     assert means(load) == {"5m cpu": 0.1}
+
+
+def test_a_node_is_annotated_with_what_can_be_reclaimed() -> None:
+    """Per band the amounts and their hours; free, which is in no status, included. Unknown amounts are absent."""
+    bands: dict[Band, ReclaimedBand] = {
+        "batch": ReclaimedBand(reclaimed=Resources(cpu=1.23456, memory=GIB), hours=6),
+        "free": ReclaimedBand(reclaimed=Resources(cpu=2.0)),
+        "mid": ReclaimedBand(reclaimed=Resources(cpu=-1.0, memory=float("nan")), hours=24),
+    }
+    value = node_reclaimed(a_reclaimed_node(bands=bands, terms=TERMS))
+
+    assert value is not None
+    assert json.loads(as_annotations(value)[RECLAIMED]) == {
+        "evaluatedAt": "2027-01-15T08:00:00Z",
+        "capacity": {"cpu": 8, "memory": 32 * GIB},
+        "bands": {"batch": {"cpu": 1.235, "memory": 1_074_000_000, "hours": 6.0}, "free": {"cpu": 2.0}},
+    }
+    assert read_node_reclaimed(as_annotations(value)) == (value, "")
+    assert means(value) == {
+        "batch cpu": 1.235 / 8, "batch memory": 1_074_000_000 / (32 * GIB), "free cpu": 0.25
+    }  # fmt: skip
+
+
+def test_nothing_is_written_of_a_node_of_which_nothing_can_be_reclaimed_as_far_as_is_known() -> None:
+    """Neither without amounts nor without the capacity."""
+    assert node_reclaimed(a_reclaimed_node(terms=TERMS)) is None
+    assert node_reclaimed(a_reclaimed_node(batch=Resources(cpu=1.0))) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "cannot be parsed"),
+        ('{"evaluatedAt":"2027-01-15T08:00:00Z","capacity":{},"bands":{"other":{}}}', "cannot be parsed"),
+        ('{"evaluatedAt":"2027-01-15T08:00:00Z","capacity":{},"bands":{"batch":{"cpu":-1}}}', "an invalid amount"),
+        (" " * 20_000, "20000 characters"),
+    ],
+)
+def test_an_invalid_annotation_of_bands_is_unknown(text: str, why: str) -> None:
+    """Any kubelet can change the annotations of its node."""
+    found, problem = read_node_reclaimed({RECLAIMED: text})
+
+    assert found is None
+    assert why in problem

@@ -14,7 +14,7 @@ from descheduler.cluster import a_node_object, a_pod_object, a_workload_object
 from prometheus_client import CollectorRegistry
 
 from equipoise.annotator.__main__ import start as start_annotator
-from equipoise.annotator.settings import AnnotatorSettings
+from equipoise.annotator.settings import AnnotatorSettings, ReclaimedWriteSettings
 from equipoise.binder.__main__ import start as start_binder
 from equipoise.binder.settings import BinderSettings
 from equipoise.binder.shell.ledger_store import create_ledger
@@ -30,6 +30,8 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.descheduler.__main__ import start as start_descheduler
 from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.reclaimer.__main__ import start as start_reclaimer
+from equipoise.reclaimer.settings import ReclaimerSettings
 from equipoise.runtime.bus import Receipt
 from equipoise.runtime.bus.codec import Headers
 from equipoise.runtime.configuration import Configuration, Shared
@@ -37,6 +39,7 @@ from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NAMESPACES, NODES, 
 from equipoise.runtime.process.health import Health
 from equipoise.runtime.process.lifecycle import Runtime, Start
 from equipoise.scorer.__main__ import start as start_scorer
+from equipoise.scorer.decisions.scoring_settings import BandScoring
 from equipoise.scorer.settings import ScorerSettings
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock
@@ -160,18 +163,25 @@ class Loop:
         return {service: health.problems for service, health in self.health.items()}
 
     @asynccontextmanager
-    async def running(self, *, evict: bool = True) -> AsyncIterator[None]:
+    async def running(self, *, evict: bool = True, colocation: bool = False) -> AsyncIterator[None]:
+        """`colocation`: with the reclaimer, and with all that uses its messages."""
         await create_ledger(self.kube, "equipoise-system", self.clock)
         descheduler = DeschedulerSettings(
             interval=Duration(INTERVAL), consecutive_abnormalities=2, warm_up=Duration(INTERVAL)
         )
         starting = [
             self._collect(),
-            self._start("annotator", start_annotator, AnnotatorSettings()),
-            self._start("scorer", start_scorer, ScorerSettings(listen="127.0.0.1:0")),
+            self._start(
+                "annotator", start_annotator, AnnotatorSettings(reclaimed=ReclaimedWriteSettings(enabled=colocation))
+            ),
+            self._start(
+                "scorer", start_scorer, ScorerSettings(listen="127.0.0.1:0", reclaimed=BandScoring(enabled=colocation))
+            ),
             self._start("descheduler", start_descheduler, descheduler),
             self._start("binder", start_binder, BinderSettings(evict=evict)),
         ]
+        if colocation:
+            starting.append(self._start("reclaimer", start_reclaimer, ReclaimerSettings(enabled=True)))
         tasks = [asyncio.create_task(coroutine) for coroutine in starting]
         try:
             async with self.bus:

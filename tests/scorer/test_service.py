@@ -11,11 +11,12 @@ from builders import (
     a_node_utilization,
     a_placed_pod,
     a_placement,
+    a_reclaimed_node,
     a_workload,
     a_workload_utilization,
     an_intent,
 )
-from scorer.clusters import a_cycle, a_pod, an_outcome
+from scorer.clusters import a_batch_request, a_cycle, a_pod, an_outcome
 from scorer.running import Running, Start, fill
 
 from equipoise.contracts.bus import subjects
@@ -30,6 +31,7 @@ from equipoise.runtime.configuration import ConfigurationError
 from equipoise.scorer.decisions.neutral_scores import NEUTRAL
 from equipoise.scorer.decisions.policies.risk_balancing import RiskBalancing
 from equipoise.scorer.decisions.policies.water_level import ResourceWeights, WaterLevel
+from equipoise.scorer.decisions.scoring_settings import BandScoring
 from equipoise.scorer.settings import AdviceSettings, ExtenderSettings, ExtenderTls, ScorerSettings
 from equipoise.scorer.state.arrays import CandidateNodes, Demand
 
@@ -512,3 +514,18 @@ def test_only_a_client_ca_or_a_loopback_address_excludes_other_clients(
 ) -> None:
     """A certificate of the scorer alone verifies no client."""
     assert ScorerSettings(listen=listen, extender=ExtenderSettings(tls=tls)).serves_any_client is expected
+
+
+async def test_the_amounts_of_bands_are_received_only_where_they_are_enabled(start: Start) -> None:
+    """Without co-location, a batch pod is scored by the policy, as any other."""
+    found = []
+    for enabled in (False, True):
+        running = await start(ScorerSettings(listen="127.0.0.1:0", reclaimed=BandScoring(enabled=enabled)))
+        await fill(running)
+        offered = a_reclaimed_node("node-c", batch=Resources(cpu=4.0, memory=32 * GIB))
+        await running.bus.publish(subjects.reclaimed_node("node-c"), offered)
+        await running.bus.settled()
+        scores = running.scorer.prioritize(a_batch_request(), ["node-a", "node-b", "node-c"]).scores
+        found.append(scores.scores.tolist().index(10))
+
+    assert found == [0, 2]

@@ -123,9 +123,9 @@ METADATA = {
     "label": ({"labels": {"pool": "other"}}, "labels, owners or finalizers"),
     "owner": ({"ownerReferences": [OWNER]}, "labels, owners or finalizers"),
     "finalizer": ({"finalizers": ["example.com/never"]}, "labels, owners or finalizers"),
-    "foreign annotation": ({"annotations": {"example.com/mine": "1"}}, "two annotations only"),
-    "protection": ({"annotations": {"equipoise.dev/evict": "false"}}, "two annotations only"),
-    "both": ({"annotations": {"equipoise.dev/load": "{}", "example.com/mine": "1"}}, "two annotations only"),
+    "foreign annotation": ({"annotations": {"example.com/mine": "1"}}, "three annotations only"),
+    "protection": ({"annotations": {"equipoise.dev/evict": "false"}}, "three annotations only"),
+    "both": ({"annotations": {"equipoise.dev/load": "{}", "example.com/mine": "1"}}, "three annotations only"),
 }
 SPEC = {
     "taint": (NODE, {"taints": [{"key": "x", "effect": "NoSchedule"}]}),
