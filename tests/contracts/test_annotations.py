@@ -165,7 +165,7 @@ def test_a_node_is_annotated_with_what_can_be_reclaimed() -> None:
     assert json.loads(as_annotations(value)[RECLAIMED]) == {
         "evaluatedAt": "2027-01-15T08:00:00Z",
         "capacity": {"cpu": 8, "memory": 32 * GIB},
-        "bands": {"batch": {"cpu": 1.235, "memory": 1_074_000_000, "hours": 6.0}, "free": {"cpu": 2.0}},
+        "bands": {"batch": {"cpu": 1.235, "memory": 1_074_000_000, "hours": 6.0}, "free": {"cpu": 2.0, "hours": 0.0}},
     }
     assert read_node_reclaimed(as_annotations(value)) == (value, "")
     assert means(value) == {

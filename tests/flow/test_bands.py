@@ -11,7 +11,7 @@ from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
-from equipoise.runtime.kubernetes.client import PODS
+from equipoise.runtime.kubernetes.client import NODES, PODS
 
 GIB = float(2**30)
 FULLER, EMPTIER = IDLE
@@ -39,6 +39,9 @@ async def explanation(loop: Loop) -> Explanation:
 async def test_a_batch_pod_is_ranked_to_the_node_whose_band_is_emptier() -> None:
     """Both nodes offer about as much, and one of them has a batch pod already. The hot one has nothing to offer."""
     loop = Loop()
+    for node in loop.kube.stored(NODES):
+        status = msgspec.structs.replace(node.status, capacity=node.status.allocatable)
+        loop.kube.put(NODES, msgspec.structs.replace(node, status=status))
     place_batch_pod(loop, "job-1", FULLER, cores=3)
     async with loop.running(evict=False, colocation=True):
         await loop.until(lambda: len(loop.bus.published(ReclaimedNode, "equipoise.reclaim.node.*")) >= 3, limit=300)

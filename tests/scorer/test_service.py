@@ -526,6 +526,6 @@ async def test_the_amounts_of_bands_are_received_only_where_they_are_enabled(sta
         await running.bus.publish(subjects.reclaimed_node("node-c"), offered)
         await running.bus.settled()
         scores = running.scorer.prioritize(a_batch_request(), ["node-a", "node-b", "node-c"]).scores
-        found.append(scores.scores.tolist().index(10))
+        found.append(scores.tolist().index(10))
 
     assert found == [0, 2]

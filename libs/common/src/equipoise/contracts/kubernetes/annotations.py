@@ -77,7 +77,7 @@ class BandAmounts(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     cpu: float | None = None
     memory: float | None = None
     hours: float = 0.0
-    """For how long they are expected to last; absent: this is what is idle now."""
+    """For how long they are expected to last; 0: this is what is idle now."""
 
 
 class NodeReclaimed(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
