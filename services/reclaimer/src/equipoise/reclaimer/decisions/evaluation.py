@@ -29,6 +29,8 @@ from equipoise.reclaimer.state.node_usage import NodeUsage, requested_by_band
 from equipoise.reclaimer.state.observed_node import Amounts, ObservedNode
 from equipoise.reclaimer.state.status_changes import QUIET_PERIOD
 
+_UNKNOWN = Resources()
+
 _UNITS = (1_000.0, 1.0)
 """By resource: cores to milli-cores, bytes to bytes."""
 
@@ -149,7 +151,7 @@ def _lasting(nodes: Sequence[ObservedNode], strategies: Sequence[ReclaimStrategy
         assert usage is not None
         assert outlook is not None
         capacity = np.array(amounts(node.placement.capacity))
-        third_party = np.nan_to_num(amounts(node.placement.colocation.third_party.get("batch", Resources())))
+        third_party = _or_zero(node.placement.colocation.third_party.get("batch", _UNKNOWN))
         threshold = np.array([strategy.cpu_threshold, strategy.memory_threshold]) / 100
         limit[place] = capacity * threshold - usage.mid - third_party
         unused = np.maximum(_reserved(node.placement) - usage.system, 0.0)
@@ -201,9 +203,14 @@ def _hours(settings: ReclaimEvaluation) -> dict[OfferedBand, int]:
 def _reserved(placement: NodePlacement) -> Array:
     """Capacity minus allocatable, or the reservation, whichever is more; 0 where they are unknown."""
     capacity, allocatable = (np.array(amounts(each)) for each in (placement.capacity, placement.allocatable))
-    reservation = np.nan_to_num(amounts(placement.colocation.reserved))
+    reservation = _or_zero(placement.colocation.reserved)
     reserved: Array = np.fmax(np.maximum(capacity - allocatable, 0.0), reservation)
     return reserved
+
+
+def _or_zero(found: Resources) -> Array:
+    """Faster than `numpy.nan_to_num`, for two values."""
+    return np.array([0.0 if math.isnan(value) else value for value in amounts(found)])
 
 
 def _evaluate(
@@ -338,10 +345,7 @@ def _amounts(
     found = {band: np.full(len(RESOURCES), np.nan) for band in OFFERED_BANDS}
     batch_caps = (strategy.batch_cpu_cap, strategy.batch_memory_cap)
     mid_caps = (strategy.mid_cpu_cap, strategy.mid_memory_cap)
-    third_party = {
-        band: np.nan_to_num(amounts(node.placement.colocation.third_party.get(band, Resources())))
-        for band in OFFERED_BANDS
-    }
+    third_party = {band: _or_zero(node.placement.colocation.third_party.get(band, _UNKNOWN)) for band in OFFERED_BANDS}
     for row, resource in enumerate(RESOURCES):
         if resource not in terms:
             continue
