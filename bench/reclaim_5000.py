@@ -6,9 +6,11 @@ Every minute all nodes are measured, evaluated, and the amounts that are due are
 import random
 import statistics
 import time
+from collections.abc import Callable
 from typing import TypeVar
 
 import msgspec
+import numpy as np
 
 from bench import clusters
 from bench.memory import resident_mb
@@ -18,8 +20,10 @@ from equipoise.contracts.messages.placement import NodeColocation, NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.reclaimer.decisions.evaluation import evaluate
+from equipoise.reclaimer.decisions.learning import expect, learn
 from equipoise.reclaimer.service import NODES_AT_A_TIME
 from equipoise.reclaimer.settings import ReclaimerSettings
+from equipoise.reclaimer.state.deviations import Deviations
 from equipoise.reclaimer.state.latest_nodes import LatestNodes
 
 T = TypeVar("T")
@@ -30,6 +34,9 @@ GIB = 2.0**30
 SIZE = Resources(cpu=96, memory=256 * GIB)
 DEVIATION = 1.0
 """Standard deviation of the usage of a node, in cores and GiB, from minute to minute."""
+
+DAYS = 3
+"""Of deviations that are known at the beginning; arrays have space for eight from then on."""
 
 FIRST_ROUNDS, ROUNDS = 15, 10
 """Minutes. At first the amounts grow, by a tenth of the node at a time."""
@@ -46,6 +53,7 @@ def main() -> None:
         placed = clusters.placement(number, PODS, START, generator)
         message = msgspec.structs.replace(placed, capacity=SIZE, allocatable=SIZE)
         state.on_placement(received(message, NodePlacement), START)
+    learn_days(state)
     durations, steps, each, writes = [], [], [], []
     status: dict[str, dict[str, int]] = {}
     for number in range(1, FIRST_ROUNDS + ROUNDS + 1):
@@ -84,6 +92,29 @@ def main() -> None:
     report("reclaim_5000_memory", resident_mb() - begin, "MB for the state", target=("<=", 250.0))
     rate = statistics.mean(writes[FIRST_ROUNDS:]) / INTERVAL
     report("reclaim_5000_writes", rate, "writes/s while loads vary", target=("<=", 20.0), first_minute=writes[0])
+
+
+def learn_days(state: LatestNodes) -> None:
+    """The days before START, and the errors of their forecasts."""
+    progress(f"{DAYS} days of deviations")
+    generator = np.random.default_rng(1)
+    names = [(name, state.uid(name) or "") for name in state.names]
+    typical, constant = np.full((2, 24), 0.3), np.full(2, 0.05)
+    for now in np.arange(START - DAYS * 86_400, START, 900.0):
+        for (name, uid), noise in zip(names, generator.normal(0.3, 0.02, (len(names), 2)), strict=True):
+            state.deviations.observe(name, uid, noise, typical, constant, float(now))
+    learned = list(iter(lambda: timed(learn, state), 0.0))
+    expected = list(iter(lambda: timed(expect, state), 0.0))
+    report("reclaim_5000_learning", sum(learned), "s for all nodes, once in 6 h", target=None,
+        longest_step_milliseconds=round(max(learned) * 1e3),
+        expected_seconds_per_quarter_hour=round(sum(expected), 3),
+        longest_expected_milliseconds=round(max(expected) * 1e3))  # fmt: skip
+
+
+def timed(step: Callable[[Deviations, float], bool], state: LatestNodes) -> float:
+    """Seconds; 0 when there was nothing to do."""
+    started = time.perf_counter()
+    return time.perf_counter() - started if step(state.deviations, START) else 0.0
 
 
 def received(message: object, kind: type[T]) -> T:

@@ -31,6 +31,7 @@ from equipoise.reclaimer.decisions.strategy import (
     ReclaimStrategy,
     StrategyOverride,
 )
+from equipoise.reclaimer.state.deviations import LEVELS, Outlook
 from equipoise.reclaimer.state.node_usage import WorkloadProfiles, node_usage
 from equipoise.reclaimer.state.observed_node import ObservedNode
 
@@ -282,6 +283,42 @@ def test_nodes_do_not_change_each_other() -> None:
     assert [each.message for each in together] == alone
 
 
+def an_outlook(deviation: float = 0.0, error: float = 0.0) -> Outlook:
+    """Shares of the node; the system is constant."""
+    return Outlook(
+        deviation=np.full((2, 6), deviation, np.float32),
+        errors=np.full((2, 6, LEVELS), error),
+        constant=np.array([0.1, 1 / 16]),
+    )
+
+
+def test_batch_uses_the_learned_errors_in_place_of_the_margin_and_of_the_last_day() -> None:
+    """Of 6.5 cores, the system uses 1; usage is expected to be 1 core higher, and was then 0.5 above that."""
+    node = msgspec.structs.replace(a_node(highest=np.full((2, 24), 5.0, np.float32)), outlook=an_outlook(0.1, 0.05))
+    assert batch_cpu(node) == pytest.approx(4.0)
+
+
+@given(node=nodes(), strategy=strategies, deviation=st.floats(-1, 1), error=st.floats(-1, 1), more=st.floats(0, 1))
+def test_learned_errors_offer_what_is_idle_at_most_and_less_with_larger_ones(
+    node: ObservedNode, strategy: ReclaimStrategy, deviation: float, error: float, more: float
+) -> None:
+    less, found = (
+        result_of(msgspec.structs.replace(node, outlook=an_outlook(deviation, each)), strategy=strategy).message.bands
+        for each in (error + more, error)
+    )
+    for resource in ("cpu", "memory"):
+        amount, smaller = (getattr(each["batch"].reclaimed, resource) for each in (found, less))
+        assert (amount is None) == (smaller is None)
+        if amount is not None:
+            assert 0.0 <= smaller <= amount * (1 + 1e-9) + 1e-6
+            assert amount <= getattr(found["free"].reclaimed, resource)
+
+
+def test_what_is_not_learned_yet_changes_nothing() -> None:
+    node = a_node()
+    assert batch_cpu(msgspec.structs.replace(node, outlook=an_outlook(0.1, math.nan))) == batch_cpu(node)
+
+
 def two_requested_cores_unused() -> WorkloadProfiles:
     profiles = WorkloadProfiles()
     profiles.on_workload(a_workload_utilization(a_workload(), profile={"cpu": [0.5] * 24, "memory": [GIB] * 24}))
@@ -309,6 +346,6 @@ def test_profiles_that_nobody_measured_for_long_are_dropped() -> None:
     profiles = two_requested_cores_unused()
     profiles.prune(NOW - 1)
     pod, usage = a_placed_pod(workload=a_workload()), np.array([[3.0], [GIB]])
-    assert profiles.days_of([pod], usage)[0, 0, 0] == 0.5
+    assert profiles.days_of([pod], usage)[0][0, 0, 0] == 0.5
     profiles.prune(NOW + 1)
-    assert profiles.days_of([pod], usage)[0, 0, 0] == 3.0
+    assert profiles.days_of([pod], usage)[0][0, 0, 0] == 3.0

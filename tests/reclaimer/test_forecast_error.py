@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from equipoise.reclaimer.decisions.forecast_error import RECENT_STEPS, expected_deviation, learn_errors
+from equipoise.reclaimer.decisions.forecast_error import expected_deviation, learn_errors
+from equipoise.reclaimer.state.deviations import RECENT_STEPS
 
 STEPS_PER_DAY, HOURS = 96, 6
 

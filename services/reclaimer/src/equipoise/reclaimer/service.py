@@ -13,6 +13,7 @@ from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.reclaimer.decisions.evaluation import CONTESTED, Evaluated, evaluate
+from equipoise.reclaimer.decisions.learning import expect, learn
 from equipoise.reclaimer.settings import ReclaimerSettings
 from equipoise.reclaimer.shell.metrics import ReclaimerMetrics
 from equipoise.reclaimer.shell.status_writer import StatusWriter
@@ -24,6 +25,9 @@ from equipoise.runtime.process.lifecycle import Runtime
 
 NODES_AT_A_TIME = 100
 """Evaluated in one step of the event loop: it has to renew the Lease and to receive messages in between."""
+
+LEARNING_STEPS = 5
+"""Per evaluation: a hundred nodes."""
 
 log = structlog.get_logger()
 
@@ -41,7 +45,8 @@ class Reclaimer:
         self._settings = runtime.own.evaluation()
         self._max_age = runtime.configuration.shared.load.freshness.score
         self._metrics = ReclaimerMetrics(runtime.metrics)
-        self._nodes = LatestNodes(started_at=self._clock.now(), day=self._settings.forecast.day)
+        forecast = self._settings.forecast
+        self._nodes = LatestNodes(started_at=self._clock.now(), hours=forecast.batch_hours, day=forecast.day)
         self._contested: set[str] = set()
         self._writer = StatusWriter(runtime, self._metrics, self._on_written)
 
@@ -116,12 +121,23 @@ class Reclaimer:
                     messages.append(message)
                 await asyncio.sleep(0)
             duration = self._clock.monotonic() - begun
+            await self._learn()
             self._nodes.prune(self._clock.now())
             self._report_contested(contested)
             self._metrics.on_evaluation(messages)
             self._metrics.evaluation_duration.observe(duration)
             self._metrics.evaluated_at.set(self._clock.now())
             await self._clock.sleep(max(0.0, self._runtime.own.interval - duration))
+
+    async def _learn(self) -> None:
+        """In small steps; the next evaluations learn the nodes that are left."""
+        now, deviations = self._clock.now(), self._nodes.deviations
+        while expect(deviations, now):  # noqa: ASYNC110 (not for time: it lets others work in between)
+            await asyncio.sleep(0)
+        for _ in range(LEARNING_STEPS):
+            if not learn(deviations, now):
+                break
+            await asyncio.sleep(0)
 
     def _evaluate(self, names: Sequence[str]) -> list[Evaluated]:
         now = self._clock.now()

@@ -12,12 +12,11 @@ from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.numeric import Array, np
 from equipoise.reclaimer.decisions.forecast import NodesAhead, hours_ahead, lasting
 from equipoise.reclaimer.decisions.forecast_error import (
-    RECENT_STEPS,
-    STEPS_PER_HOUR,
     ForecastErrors,
     expected_deviation,
     learn_errors,
 )
+from equipoise.reclaimer.state.deviations import RECENT_STEPS, STEPS_PER_HOUR
 
 STEPS_PER_DAY = SLOTS * STEPS_PER_HOUR
 _LEARNED_DAYS = 7

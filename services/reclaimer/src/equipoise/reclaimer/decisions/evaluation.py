@@ -13,7 +13,7 @@ from equipoise.contracts.messages.reclaimed import ReclaimedBand, ReclaimedNode,
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.numeric import Array, np
 from equipoise.reclaimer.decisions.degradation import DegradeSettings, share_kept
-from equipoise.reclaimer.decisions.forecast import lowest_reclaimable
+from equipoise.reclaimer.decisions.forecast import NodesAhead, hours_ahead, lasting, lowest_reclaimable
 from equipoise.reclaimer.decisions.formula import HighPriorityPods, mid_amount, reclaimed, terms_of
 from equipoise.reclaimer.decisions.offer import Offer, OfferSettings, offer
 from equipoise.reclaimer.decisions.strategy import (
@@ -23,10 +23,13 @@ from equipoise.reclaimer.decisions.strategy import (
     StrategyOverride,
     strategy_of,
 )
+from equipoise.reclaimer.state.deviations import Outlook
 from equipoise.reclaimer.state.hourly_worst import published
 from equipoise.reclaimer.state.node_usage import NodeUsage, requested_by_band
 from equipoise.reclaimer.state.observed_node import Amounts, ObservedNode
 from equipoise.reclaimer.state.status_changes import QUIET_PERIOD
+
+_UNKNOWN = Resources()
 
 _UNITS = (1_000.0, 1.0)
 """By resource: cores to milli-cores, bytes to bytes."""
@@ -34,6 +37,9 @@ _UNITS = (1_000.0, 1.0)
 DISABLED = "its strategy offers nothing"
 """`degraded` of a node that is to offer nothing."""
 
+
+SUPPRESSED = 0.03
+"""Share of its hours for which the last core of batch resources may be suppressed (docs/decisions/0036)."""
 
 CONTESTED = f"""another program changes the mid and batch resources of its status. Run only one of them; writes go on \
 when nobody else has changed them for {QUIET_PERIOD / 60:.0f} minutes"""
@@ -81,8 +87,9 @@ def evaluate(
         for node in nodes
     ]
     lowest = _lowest(nodes, strategies, settings, now)
+    batch = _lasting(nodes, strategies, settings.forecast, now)
     return [
-        _evaluate(node, strategy, _at(lowest, index), settings, max_age=max_age, now=now)
+        _evaluate(node, strategy, _at(lowest, index), batch[index], settings, max_age=max_age, now=now)
         for index, (node, strategy) in enumerate(zip(nodes, strategies, strict=True))
     ]
 
@@ -129,6 +136,72 @@ def _lowest(
     }
 
 
+def _lasting(
+    nodes: Sequence[ObservedNode], strategies: Sequence[ReclaimStrategy], forecast: ForecastSettings, now: float
+) -> Array:
+    """nodes × resources: batch resources that last for their hours, by the errors of earlier forecasts.
+
+    NaN: these are not known yet, or the policy is not `usage`: what requests exceed usage by has no day.
+    """
+    hours, hour = forecast.batch_hours, forecast.day / SLOTS
+    found = np.full((len(nodes), len(RESOURCES)), np.nan)
+    rows = [index for index, node in enumerate(nodes) if node.usage is not None and _is_learned(node)]
+    if not rows:
+        return found
+    shape = (len(rows), len(RESOURCES))
+    limit, typical = np.empty(shape), np.empty((*shape, SLOTS))
+    running, remaining = np.zeros(shape), np.zeros((*shape, hours))
+    for place, index in enumerate(rows):
+        node, strategy = nodes[index], strategies[index]
+        usage, outlook = node.usage, node.outlook
+        assert usage is not None
+        assert outlook is not None
+        capacity = np.array(amounts(node.placement.capacity))
+        third_party = _or_zero(node.placement.colocation.third_party.get("batch", _UNKNOWN))
+        threshold = np.array([strategy.cpu_threshold, strategy.memory_threshold]) / 100
+        limit[place] = capacity * threshold - usage.mid - third_party
+        unused = np.maximum(_reserved(node.placement) - usage.system, 0.0)
+        typical[place] = usage.typical + (outlook.constant * capacity - usage.constant + unused)[:, np.newaxis]
+        if len(usage.batch_pods):
+            running[place] = usage.batch_pods[:, 1:].sum(axis=0)
+            remaining[place] = _remaining(usage.batch_pods, hours, now, hour)
+        policies = np.array([strategy.cpu_policy == "usage", strategy.memory_policy == "usage"])
+        limit[place, ~policies] = np.nan
+    size = np.array([amounts(nodes[index].placement.capacity) for index in rows])
+    deviation = np.array([_outlook(nodes[index]).deviation for index in rows], np.float64)
+    errors = np.array([_outlook(nodes[index]).errors for index in rows], np.float64)
+    for row in range(len(RESOURCES)):
+        ahead = NodesAhead(
+            idle=np.full(len(rows), np.inf),
+            limit=limit[:, row],
+            typical=hours_ahead(typical[:, row], now / hour % SLOTS, hours),
+            deviation=deviation[:, row] * size[:, row, np.newaxis],
+            errors=errors[:, row] * size[:, row, np.newaxis, np.newaxis],
+            running=running[:, row],
+            remaining=remaining[:, row],
+        )
+        found[rows, row] = lasting(ahead, hours=(hours,), suppressed=SUPPRESSED, margin=np.zeros(len(rows)))[:, 0]
+    return found
+
+
+def _outlook(node: ObservedNode) -> Outlook:
+    assert node.outlook is not None
+    return node.outlook
+
+
+def _is_learned(node: ObservedNode) -> bool:
+    """Of at least one resource."""
+    return node.outlook is not None and not np.isnan(node.outlook.errors[:, 0, 0]).all()
+
+
+def _remaining(pods: Array, hours: int, now: float, hour: float) -> Array:
+    """resources × hours ahead (of `hour` seconds): what is requested in the middle of each. A pod that runs longer than expected stays."""
+    ends = pods[:, :1] + hours * hour
+    middles = now + (np.arange(hours) + 0.5) * hour
+    remaining: Array = pods[:, 1:].T @ ((ends > middles) | (ends <= now))
+    return remaining
+
+
 def _hours(settings: ReclaimEvaluation) -> dict[OfferedBand, int]:
     return {"mid": SLOTS, "batch": settings.forecast.batch_hours}
 
@@ -136,15 +209,21 @@ def _hours(settings: ReclaimEvaluation) -> dict[OfferedBand, int]:
 def _reserved(placement: NodePlacement) -> Array:
     """Capacity minus allocatable, or the reservation, whichever is more; 0 where they are unknown."""
     capacity, allocatable = (np.array(amounts(each)) for each in (placement.capacity, placement.allocatable))
-    reservation = np.nan_to_num(amounts(placement.colocation.reserved))
+    reservation = _or_zero(placement.colocation.reserved)
     reserved: Array = np.fmax(np.maximum(capacity - allocatable, 0.0), reservation)
     return reserved
+
+
+def _or_zero(found: Resources) -> Array:
+    """Faster than `numpy.nan_to_num`, for two values."""
+    return np.array([0.0 if math.isnan(value) else value for value in amounts(found)])
 
 
 def _evaluate(
     node: ObservedNode,
     strategy: ReclaimStrategy,
     lowest: Amounts,
+    batch: Array,
     settings: ReclaimEvaluation,
     *,
     max_age: float,
@@ -162,7 +241,7 @@ def _evaluate(
         target, degraded = _reduced(node, last, settings.degrade)
     else:
         terms = _terms(node, node.usage, strategy)
-        target = last = _amounts(node, node.usage, strategy, terms, lowest)
+        target = last = _amounts(node, node.usage, strategy, terms, lowest, batch)
         idle = {resource: reclaimed(each) for resource, each in terms.items()}
         bands["free"] = ReclaimedBand(reclaimed=Resources(cpu=idle.get("cpu"), memory=idle.get("memory")))
     unknown = bool(degraded)
@@ -266,30 +345,30 @@ def _amounts(
     strategy: ReclaimStrategy,
     terms: Mapping[str, ReclaimedTerms],
     lowest: Amounts,
+    batch: Array,
 ) -> Amounts:
     """Mid counts before batch. Neither is more than what is idle now, which a forecast may exceed."""
     found = {band: np.full(len(RESOURCES), np.nan) for band in OFFERED_BANDS}
     batch_caps = (strategy.batch_cpu_cap, strategy.batch_memory_cap)
     mid_caps = (strategy.mid_cpu_cap, strategy.mid_memory_cap)
-    third_party = {
-        band: np.nan_to_num(amounts(node.placement.colocation.third_party.get(band, Resources())))
-        for band in OFFERED_BANDS
-    }
+    third_party = {band: _or_zero(node.placement.colocation.third_party.get(band, _UNKNOWN)) for band in OFFERED_BANDS}
     for row, resource in enumerate(RESOURCES):
         if resource not in terms:
             continue
         each = terms[resource]
         # The terms contain the mid pods, whose amounts are part of the band mid.
         idle, mid = reclaimed(each), float(usage.mid[row])
-        lasting = mid_amount(
+        of_mid = mid_amount(
             lowest=min(float(lowest["mid"][row]), idle + mid),
             capacity=each.capacity,
             node_usage=float(usage.used[row]),
             cap=mid_caps[row],
         )
-        found["mid"][row] = max(0.0, lasting - third_party["mid"][row])
+        found["mid"][row] = max(0.0, of_mid - third_party["mid"][row])
         now = reclaimed(each, cap=batch_caps[row], taken=third_party["batch"][row])
-        found["batch"][row] = min(now, max(0.0, float(lowest["batch"][row]) - mid - third_party["batch"][row]))
+        if math.isnan(lasts := float(batch[row])):
+            lasts = max(0.0, float(lowest["batch"][row]) - mid - third_party["batch"][row])
+        found["batch"][row] = min(now, lasts)
     return found
 
 

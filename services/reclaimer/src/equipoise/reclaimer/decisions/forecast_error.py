@@ -10,22 +10,7 @@ import msgspec
 
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.numeric import Array, Rows, np
-
-STEPS_PER_HOUR = 4
-"""Deviations are recorded every 15 minutes."""
-
-LEVELS = 40
-"""Levels of the error: each stands for 2.5 % of what happened."""
-
-REMEMBERED_HOURS = 4
-"""A deviation counts until it has been lower for this time: a short dip of usage is not offered for hours."""
-
-_DAY = SLOTS * STEPS_PER_HOUR
-_MEANS = (1, 6 * STEPS_PER_HOUR, _DAY)
-"""Steps of the means from which a later deviation is expected: the latest value, six hours, a day."""
-
-RECENT_STEPS = _DAY + REMEMBERED_HOURS * STEPS_PER_HOUR
-"""Steps of deviations that `expected_deviation` reads."""
+from equipoise.reclaimer.state.deviations import LEVELS, MEAN_STEPS, MEANS, RECENT_STEPS, STEPS_PER_DAY, STEPS_PER_HOUR
 
 _MIN_SAMPLES = 24
 """Known hours of a node. With fewer, its errors are unknown."""
@@ -48,28 +33,55 @@ def learn_errors(deviations: Array, hours: int = SLOTS) -> ForecastErrors:
 
     A NaN is unknown, and so is every mean and hour that contains one.
     """
-    nodes, steps = deviations.shape
-    persistence = np.zeros((hours, len(_MEANS)))
-    levels = np.full((nodes, hours, LEVELS), np.nan)
-    instants = np.arange(steps - hours * STEPS_PER_HOUR, _DAY - 1, -STEPS_PER_HOUR)[::-1]
+    persistence = persistence_of(learn_moments(deviations, hours).sum(axis=0))
+    return ForecastErrors(persistence=persistence, levels=learn_levels(deviations, persistence))
+
+
+def learn_moments(deviations: Array, hours: int) -> Array:
+    """nodes × hours ahead × means × (means and the later deviation): sums of their products, of what is known.
+
+    Those of nodes that are learned at different times can be added.
+    """
+    moments = np.zeros((len(deviations), hours, MEANS, MEANS + 1))
+    instants = _instants(deviations, hours)
     if not len(instants):
-        return ForecastErrors(persistence=persistence, levels=levels)
+        return moments
     means = _means(deviations, instants)
     for hour in range(hours):
-        ahead = instants[:, np.newaxis] + hour * STEPS_PER_HOUR + np.arange(STEPS_PER_HOUR)
-        later = deviations[:, ahead]
-        persistence[hour] = _persistence(means, later.mean(axis=2))
-        error = later - (means @ persistence[hour])[:, :, np.newaxis]
+        both = np.concatenate([means, _later(deviations, instants, hour).mean(axis=2)[:, :, np.newaxis]], axis=2)
+        both[np.isnan(both).any(axis=2)] = 0.0
+        moments[:, hour] = both[:, :, :MEANS].transpose(0, 2, 1) @ both
+    return moments
+
+
+def persistence_of(moments: Array) -> Array:
+    """hours ahead × means, by least squares: of the moments of all nodes together."""
+    square = moments[:, :, :MEANS]
+    size = np.trace(square, axis1=1, axis2=2)[:, np.newaxis, np.newaxis] / MEANS
+    weights: Array = np.linalg.solve(square + (_REGULARIZATION * size + 1e-12) * np.eye(MEANS), moments[:, :, MEANS:])
+    return weights[:, :, 0]
+
+
+def learn_levels(deviations: Array, persistence: Array) -> Array:
+    """nodes × hours ahead × LEVELS, as in ForecastErrors."""
+    nodes, hours = len(deviations), len(persistence)
+    levels = np.full((nodes, hours, LEVELS), np.nan)
+    instants = _instants(deviations, hours)
+    if not len(instants):
+        return levels
+    means = _means(deviations, instants)
+    for hour in range(hours):
+        error = _later(deviations, instants, hour) - (means @ persistence[hour])[:, :, np.newaxis]
         levels[:, hour] = _levels(error.reshape(nodes, -1))
-    return ForecastErrors(persistence=persistence, levels=levels)
+    return levels
 
 
 def expected_deviation(recent: Array, persistence: Array) -> Array:
-    """nodes × hours ahead: the highest that was expected in the last `REMEMBERED_HOURS`.
+    """nodes × hours ahead: the highest that was expected in the last REMEMBERED_HOURS.
 
     `recent`: the last RECENT_STEPS deviations, oldest first. Unknown with any of them.
     """
-    instants = np.arange(_DAY + 1, RECENT_STEPS + 1)
+    instants = np.arange(STEPS_PER_DAY + 1, RECENT_STEPS + 1)
     expected: Array = (_means(recent, instants) @ persistence.T).max(axis=1)
     return expected
 
@@ -78,20 +90,22 @@ def _means(deviations: Array, instants: Rows) -> Array:
     """nodes × instants × means, each of the steps before the instant."""
     sums = np.concatenate([np.zeros((len(deviations), 1)), np.cumsum(np.nan_to_num(deviations), axis=1)], axis=1)
     gaps = np.concatenate([np.zeros((len(deviations), 1)), np.cumsum(np.isnan(deviations), axis=1)], axis=1)
-    means = np.stack([(sums[:, instants] - sums[:, instants - steps]) / steps for steps in _MEANS], axis=2)
-    longest = gaps[:, instants] - gaps[:, instants - _DAY]
+    means = np.stack([(sums[:, instants] - sums[:, instants - steps]) / steps for steps in MEAN_STEPS], axis=2)
+    longest = gaps[:, instants] - gaps[:, instants - STEPS_PER_DAY]
     known: Array = np.where((longest > 0)[:, :, np.newaxis], np.nan, means)
     return known
 
 
-def _persistence(means: Array, later: Array) -> Array:
-    """Least squares over all nodes and instants that are known."""
-    known = ~(np.isnan(means).any(axis=2) | np.isnan(later))
-    inputs, outcome = means[known], later[known]
-    square = inputs.T @ inputs
-    square = square + (_REGULARIZATION * np.trace(square) / len(square) + 1e-12) * np.eye(len(square))
-    weights: Array = np.linalg.solve(square, inputs.T @ outcome)
-    return weights
+def _instants(deviations: Array, hours: int) -> Rows:
+    """Steps, one an hour, before which a day is recorded, and after which all hours ahead are."""
+    instants: Rows = np.arange(deviations.shape[1] - hours * STEPS_PER_HOUR, STEPS_PER_DAY - 1, -STEPS_PER_HOUR)[::-1]
+    return instants
+
+
+def _later(deviations: Array, instants: Rows, hour: int) -> Array:
+    """nodes × instants × steps of the hour that begins so many hours after each instant."""
+    later: Array = deviations[:, instants[:, np.newaxis] + hour * STEPS_PER_HOUR + np.arange(STEPS_PER_HOUR)]
+    return later
 
 
 def _levels(error: Array) -> Array:

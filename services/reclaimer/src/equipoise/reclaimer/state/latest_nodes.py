@@ -13,6 +13,8 @@ from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
+from equipoise.contracts.numeric import np
+from equipoise.reclaimer.state.deviations import Deviations
 from equipoise.reclaimer.state.hourly_worst import HourlyWorst
 from equipoise.reclaimer.state.node_usage import NodeUsage, WorkloadProfiles, node_usage
 from equipoise.reclaimer.state.observed_node import Amounts, ObservedNode
@@ -37,8 +39,9 @@ class _Node(msgspec.Struct, kw_only=True):
 class LatestNodes:
     """Older messages that arrive late are dropped."""
 
-    def __init__(self, started_at: float, day: float = 86_400.0) -> None:
-        """`started_at`: Unix seconds from which on measurements are expected. `day`: length of a day in seconds."""
+    def __init__(self, started_at: float, *, hours: int = 6, day: float = 86_400.0) -> None:
+        """`started_at`: Unix seconds from which on measurements are expected. `hours`: those of the band batch. `day`:
+        length of a day in seconds."""
         self._started_at = started_at
         self._nodes: dict[str, _Node] = {}
         self._unplaced: dict[str, NodeUtilization] = {}
@@ -49,6 +52,7 @@ class LatestNodes:
 
         self._profiles = WorkloadProfiles()
         self._highest = HourlyWorst(day)
+        self.deviations = Deviations(hours, day)
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -66,6 +70,7 @@ class LatestNodes:
             self._unplaced.pop(message.node, None)
             self._published.pop(message.node, None)
             self._highest.remove(message.node)
+            self.deviations.remove(message.node)
             return
         if known is None or known.placement.uid != message.uid:
             known = self._nodes[message.node] = _Node(placement=message, changes=StatusChanges())
@@ -89,6 +94,7 @@ class LatestNodes:
         else:
             known.utilization = message
             self._update(known, now)
+            self._observe_deviation(known, now)
 
     def on_workload(self, message: WorkloadUtilization) -> None:
         """A node uses the new profile from its next message on."""
@@ -117,6 +123,7 @@ class LatestNodes:
             existing=in_status if mode == "enforce" else node.offered,
             inconsistent=mode == "enforce" and (bool(lost) or colocation.capacity_amounts != colocation.amounts),
             contested=mode == "enforce" and node.changes.is_contested(now),
+            outlook=self.deviations.outlook(name, node.placement.uid),
             last=node.last,
             since_write=float("inf") if node.written_at is None else now - node.written_at,
         )
@@ -170,6 +177,18 @@ class LatestNodes:
             return
         node.usage = node_usage(node.placement, utilization, self._profiles)
         self._highest.observe(node.placement.node, node.placement.uid, node.usage.used, now)
+
+    def _observe_deviation(self, node: _Node, now: float) -> None:
+        if (usage := node.usage) is not None:
+            capacity = np.array(amounts(node.placement.capacity))
+            self.deviations.observe(
+                node.placement.node,
+                node.placement.uid,
+                usage.used / capacity,
+                usage.typical / capacity[:, np.newaxis],
+                usage.constant / capacity,
+                now,
+            )
 
 
 def _is_measured(message: NodeUtilization) -> bool:

@@ -41,6 +41,12 @@ class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     typical_or_requested: Array
     """As `typical`, with the request of each pod where that is more than its usage."""
 
+    constant: Array
+    """The part of `typical` that is the usage of now: of the system and of pods without a profile."""
+
+    batch_pods: Array
+    """Batch pods × (Unix seconds when it was bound, requested cores, bytes)."""
+
     mid: Array
     """The higher of usage and requests of the mid pods."""
 
@@ -62,7 +68,9 @@ def node_usage(placement: NodePlacement, utilization: NodeUtilization, profiles:
     counted = np.where(np.isnan(usage), requests, usage)
     counted[0, exclusive] = requests[0, exclusive]
     ordinary = counted[:, : len(high)]
-    days, outside = profiles.days_of(high, ordinary), (unplaced + system)[:, np.newaxis]
+    days, profiled = profiles.days_of(high, ordinary)
+    outside = (unplaced + system)[:, np.newaxis]
+    batch = [(pod.placed_at, *_requested(pod)) for pod in placement.pods if _requests_batch(pod)]
     requested = requests[:, : len(high)].T[:, :, np.newaxis]
     return NodeUsage(
         requests=requests,
@@ -73,6 +81,8 @@ def node_usage(placement: NodePlacement, utilization: NodeUtilization, profiles:
         used=ordinary.sum(axis=1) + unplaced + system,
         typical=days.sum(axis=0) + outside,
         typical_or_requested=np.maximum(days, requested).sum(axis=0) + outside,
+        constant=unplaced + system + ordinary[:, ~profiled].sum(axis=1),
+        batch_pods=np.array(batch).reshape(-1, 1 + len(RESOURCES)),
         mid=np.maximum(counted[:, len(high) :].sum(axis=1), requests[:, len(high) :].sum(axis=1)),
     )
 
@@ -84,6 +94,10 @@ def requested_by_band(placement: NodePlacement) -> dict[OfferedBand, Array]:
         if pod.reclaimed_requests != _UNKNOWN and (band := pod.priority_class) in ("mid", "batch"):
             total[band] += _requested(pod)
     return total
+
+
+def _requests_batch(pod: PlacedPod) -> bool:
+    return pod.priority_class == "batch" and pod.reclaimed_requests != _UNKNOWN
 
 
 def _requested(pod: PlacedPod) -> list[float]:
@@ -121,14 +135,15 @@ class WorkloadProfiles:
         for workload in [workload for workload, (at, _) in self._days.items() if at < before]:
             del self._days[workload]
 
-    def days_of(self, pods: list[PlacedPod], usage: Array) -> Array:
-        """pods × resources × hours. A pod whose workload has no profile uses all day what it uses now.
+    def days_of(self, pods: list[PlacedPod], usage: Array) -> tuple[Array, Flags]:
+        """pods × resources × hours, and which pods have a profile. The others use all day what they use now.
 
         `usage`: resources × pods.
         """
         days = np.empty((len(pods), len(RESOURCES), SLOTS))
+        profiled = np.zeros(len(pods), np.bool_)
         days[:] = usage.T[:, :, np.newaxis]
         for index, pod in enumerate(pods):
             if pod.workload is not None and not pod.exclusive and (known := self._days.get(pod.workload)) is not None:
-                days[index] = known[1]
-        return days
+                days[index], profiled[index] = known[1], True
+        return days, profiled

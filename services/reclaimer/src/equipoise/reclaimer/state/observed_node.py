@@ -8,6 +8,7 @@ import msgspec
 from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.numeric import Array, Singles
+from equipoise.reclaimer.state.deviations import Outlook
 from equipoise.reclaimer.state.node_usage import NodeUsage
 
 Amounts = Mapping[OfferedBand, Array]
@@ -37,6 +38,9 @@ class ObservedNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     contested: bool = False
     """Another program writes the same names in the node's status."""
+
+    outlook: Outlook | None = None
+    """What is learned of its deviations."""
 
     last: Amounts
     """What was reclaimed when the node was last measured; empty: unknown."""
