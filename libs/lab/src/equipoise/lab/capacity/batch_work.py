@@ -21,7 +21,7 @@ from equipoise.lab.model.batch_demand import (
 from equipoise.lab.model.cluster_usage import MIB
 from equipoise.lab.model.node_days import NOISE, cluster_days
 from equipoise.lab.model.trace import Trace
-from equipoise.reclaimer.decisions.forecast_error import STEPS_PER_HOUR
+from equipoise.reclaimer.state.deviations import STEPS_PER_HOUR
 
 Rule = Literal["now", "last_day", "lasting"]
 """What nodes offer: what is idle now (Koordinator's rule); what the worst quarter hour of the last 24 h left; what the

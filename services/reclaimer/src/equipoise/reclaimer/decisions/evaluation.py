@@ -195,7 +195,10 @@ def _is_learned(node: ObservedNode) -> bool:
 
 
 def _remaining(pods: Array, hours: int, now: float, hour: float) -> Array:
-    """resources × hours ahead (of `hour` seconds): what is requested in the middle of each. A pod that runs longer than expected stays."""
+    """resources × hours ahead (of `hour` seconds): what is requested in the middle of each.
+
+    A pod that runs longer than expected stays.
+    """
     ends = pods[:, :1] + hours * hour
     middles = now + (np.arange(hours) + 0.5) * hour
     remaining: Array = pods[:, 1:].T @ ((ends > middles) | (ends <= now))
