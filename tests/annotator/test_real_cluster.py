@@ -20,7 +20,7 @@ from equipoise.annotator.service import Annotator
 from equipoise.annotator.settings import AnnotatorSettings
 from equipoise.contracts.bus.subjects import node_utilization, workload_utilization
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.kubernetes.annotations import LOAD, USAGE, read_node_load, read_workload_usage
+from equipoise.contracts.kubernetes.annotations import LOAD, RECLAIMED, USAGE, read_node_load, read_workload_usage
 from equipoise.contracts.kubernetes.crane import KEYS
 from equipoise.runtime.configuration import Configuration, Kubernetes, Shared
 from equipoise.runtime.kubernetes.connection import connect_kube
@@ -188,9 +188,11 @@ async def test_the_role_does_not_allow_status_changes(annotator: Account, kind: 
 async def test_the_fence_allows_our_annotations(annotator: Account, path: str) -> None:
     """They are written, changed and removed."""
     for value in ("{}", "{ }", None):
-        response = await annotator.patch(path, {"metadata": {"annotations": {LOAD: value, USAGE: value}}})
+        response = await annotator.patch(
+            path, {"metadata": {"annotations": {LOAD: value, USAGE: value, RECLAIMED: value}}}
+        )
         annotations = response["metadata"].get("annotations", {})
-        assert (annotations.get(LOAD), annotations.get(USAGE)) == (value, value)
+        assert [annotations.get(key) for key in (LOAD, USAGE, RECLAIMED)] == [value] * 3
 
 
 @pytest.fixture
