@@ -70,7 +70,7 @@ class Idle(msgspec.Struct, frozen=True, kw_only=True):
     """By hours: the share (0..1) of it that stays idle for so long."""
 
 
-class BatchWork(msgspec.Struct, frozen=True, kw_only=True):
+class BatchOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Batch pods from a queue that never ends."""
 
     resources: tuple[str, ...]
@@ -110,7 +110,7 @@ class BatchCapacity(msgspec.Struct, frozen=True, kw_only=True):
     request: BatchRequest
     sample: Literal["in", "out"]
     idle: tuple[Idle, ...]
-    work: tuple[BatchWork, ...]
+    work: tuple[BatchOutcome, ...]
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -194,10 +194,10 @@ def _idle(resource: Literal["cpu", "memory"], days: NodeDays, threshold: float) 
 
 def _work(
     names: tuple[str, ...], threshold: float, rule: Rule, setting: float, run: BatchRun, *, cores: float
-) -> BatchWork:
+) -> BatchOutcome:
     figures = run.figures
     core_hours = figures.running * cores * 24.0
-    return BatchWork(
+    return BatchOutcome(
         resources=names,
         threshold=threshold,
         rule=rule,

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from equipoise.lab.capacity.answers import CapacityAnswers
-from equipoise.lab.capacity.batch_work import RULES, BatchCapacity, BatchWork, Rule
+from equipoise.lab.capacity.batch_work import RULES, BatchCapacity, BatchOutcome, Rule
 from equipoise.lab.capacity.fewer_nodes import NodesNeeded
 from equipoise.lab.report.capacity_tables import LIMITS
 from equipoise.lab.report.drawing import WIDTH, Chart, Theme, chart
@@ -63,7 +63,7 @@ def _frontier(batch: BatchCapacity, theme: Theme) -> tuple[Figure, str]:
     return figure, title
 
 
-def _line(axis: Axes, rule: Rule, line: Sequence[BatchWork], color: str, theme: Theme) -> None:
+def _line(axis: Axes, rule: Rule, line: Sequence[BatchOutcome], color: str, theme: Theme) -> None:
     ours = rule == "lasting"
     across, up = [100 * each.suppressed for each in line], [100 * each.running for each in line]
     axis.plot(

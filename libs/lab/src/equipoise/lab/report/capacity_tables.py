@@ -6,7 +6,7 @@ import msgspec
 from rich.table import Table
 
 from equipoise.lab.capacity.answers import CapacityAnswers
-from equipoise.lab.capacity.batch_work import RULES, STILL_THERE_HOURS, BatchCapacity, BatchWork
+from equipoise.lab.capacity.batch_work import RULES, STILL_THERE_HOURS, BatchCapacity, BatchOutcome
 from equipoise.lab.capacity.fewer_nodes import NodesNeeded
 from equipoise.lab.results import PODS_PER_TOLERATED
 
@@ -98,7 +98,7 @@ def _work(batch: BatchCapacity) -> Rows:
     )
 
 
-def _cells(work: BatchWork) -> tuple[str, ...]:
+def _cells(work: BatchOutcome) -> tuple[str, ...]:
     shares = (f"{100 * work.running:.1f}", f"{100 * work.suppressed:.1f}")
     return (*shares, f"{work.core_hours:,.0f}", f"{work.suppressed_core_hours:,.0f}")
 
