@@ -32,7 +32,7 @@ def comparable(documents: list[Document]) -> Comparable:
         # Values that have the defaults of Kubernetes; also imagePullPolicy.
         if kind == "Service" and spec.get("type") == "ClusterIP":
             del spec["type"]
-        if kind == "Deployment" and spec.get("revisionHistoryLimit") == 10:
+        if kind in ("Deployment", "DaemonSet") and spec.get("revisionHistoryLimit") == 10:
             del spec["revisionHistoryLimit"]
         if "template" in spec:
             _compare_pod(spec["template"])

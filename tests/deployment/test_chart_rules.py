@@ -77,6 +77,7 @@ WRONG = [
     "scorer: {policy: {name: peaks, defaultPowerModel: null}}",
     "scorer: {policy: {name: peaks, nodePowerModel: {a: {k0: 0, k1: -1, k2: 1}}}}",
     "scorer: {policy: {name: mix, parts: [{policy: {name: load_aware}}, {policy: {name: dynamic, priorities: []}}]}}",
+    "scorer: {reclaimed: {lifetime: 0s}}",
     "reclaimer: {interval: 0s}",
     "reclaimer: {forecast: {day: 0s}}",
     "reclaimer: {degrade: {keep: 15m}}",

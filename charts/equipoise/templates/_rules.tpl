@@ -189,6 +189,11 @@ shard '{{ .shard }}' would be shard {{ $number }} of a collector named '{{ trimS
 {{- end }}
 {{- end }}
 
+{{- define "equipoise.rule.BandScoring" }}
+{{- if le (include "equipoise.seconds" .lifetime | float64) 0.0 }}lifetime must be longer than 0s
+{{- end }}
+{{- end }}
+
 {{- define "equipoise.rule.ReclaimerSettings" }}
 {{- $names := list }}
 {{- range .pools }}{{ $names = append $names .name }}{{ end }}

@@ -24,7 +24,8 @@ MAX_SHARE = 1e6
 """Shares are capped here: a pod may request any number of cores, and arithmetic must not overflow."""
 
 
-_NO_REQUESTS: Array = np.full(len(RESOURCES), np.nan)
+def _no_requests() -> Array:
+    return np.full(len(RESOURCES), np.nan)
 
 
 class DailyLoads(msgspec.Struct, frozen=True, kw_only=True):
@@ -180,7 +181,7 @@ class Demand(msgspec.Struct, frozen=True, kw_only=True):
     band: OfferedBand | None = None
     """The band that it requests amounts of."""
 
-    band_requests: Array = _NO_REQUESTS
+    band_requests: Array = msgspec.field(default_factory=_no_requests)
     """Per resource: cores and bytes of its band; NaN without a request."""
 
 
