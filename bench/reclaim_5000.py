@@ -123,13 +123,12 @@ def received(message: object, kind: type[T]) -> T:
 
 
 def colocation(status: dict[str, int]) -> NodeColocation:
-    return NodeColocation(
-        amounts={
-            band: amounts_of_band({name: float(status[name]) for name in RESOURCE_NAMES[band]}, band)
-            for band in OFFERED_BANDS
-            if status
-        }
-    )
+    amounts = {
+        band: amounts_of_band({name: float(status[name]) for name in RESOURCE_NAMES[band]}, band)
+        for band in OFFERED_BANDS
+        if status
+    }
+    return NodeColocation(amounts=amounts, capacity_amounts=amounts)
 
 
 if __name__ == "__main__":
