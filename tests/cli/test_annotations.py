@@ -21,7 +21,7 @@ from equipoise.cli.annotations.clear import (
     find_annotated,
     show,
 )
-from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
+from equipoise.contracts.kubernetes.annotations import LOAD, RECLAIMED, USAGE
 from equipoise.contracts.kubernetes.crane import KEYS as CRANE
 from equipoise.contracts.kubernetes.objects import Node, ObjectMeta, WorkloadObject
 from equipoise.runtime.kubernetes.client import CLONE_SETS, DEPLOYMENTS, LEASES, NODES, REPLICA_SETS, KubeError
@@ -36,7 +36,7 @@ class World:
         self.clock = ManualClock(now=NOW)
         self.kube = MemoryKube(self.clock)
         for name, annotations in (
-            ("a", {LOAD: "{}", "theirs": "1"}),
+            ("a", {LOAD: "{}", RECLAIMED: "{}", "theirs": "1"}),
             ("b", {LOAD: "{}", **dict.fromkeys(CRANE, "0.5,x")}),
             ("c", {"theirs": "1"}),
         ):

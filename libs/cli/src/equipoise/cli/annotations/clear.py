@@ -16,7 +16,7 @@ from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.options import Output
 from equipoise.cli.progress import Report, progress
 from equipoise.cli.terminal import print_result
-from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
+from equipoise.contracts.kubernetes.annotations import LOAD, RECLAIMED, USAGE
 from equipoise.contracts.kubernetes.crane import KEYS as CRANE
 from equipoise.runtime.configuration import Kubernetes, Logging
 from equipoise.runtime.kubernetes.client import (
@@ -34,7 +34,7 @@ from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
-OURS = (LOAD, USAGE)
+OURS = (LOAD, USAGE, RECLAIMED)
 
 RESOURCES: tuple[Resource[Any], ...] = (NODES, *WORKLOAD_RESOURCES.values())
 """Deployments before ReplicaSets: their controller copies annotations from the former to the latter."""
