@@ -3,9 +3,11 @@
 from collections.abc import AsyncIterator
 
 import pytest
-from builders import GIB
+from builders import GIB, a_node_utilization, a_placement
 from reclaimer.worlds import INTERVAL, NAMES, NODE, World, a_batch_pod
 
+from equipoise.contracts.bus.subjects import node_placement, node_utilization
+from equipoise.contracts.kubernetes.objects import Node, ObjectMeta
 from equipoise.contracts.messages.resources import Resources
 from equipoise.reclaimer.decisions.strategy import ReclaimStrategy
 from equipoise.runtime.configuration import ConfigurationError
@@ -186,6 +188,27 @@ async def test_a_failed_write_is_repeated_and_reported(world: World) -> None:
     assert NODE in str(world.health.problems)
     await world.rounds(2)
     assert world.status[BATCH_CPU] > 0
+    assert not world.health.problems
+
+
+async def test_a_node_that_cannot_be_written_is_reported_while_others_are(world: World) -> None:
+    """Until it was written."""
+    other = "node-b"
+    first = world.kube.stored(NODES)[0]
+    world.kube.put(NODES, Node(metadata=ObjectMeta(name=other, uid=f"uid-{other}"), status=first.status))
+    world.kube.refuse("update_status", name=other)
+    await world.begin(mode="enforce")
+    for sequence in range(1, 4):
+        now = world.clock.now()
+        usage = Resources(cpu=2.0, memory=8 * GIB)
+        message = a_node_utilization(other, 2.0, system=usage, sampled_at=now, queried_at=now, sequence=sequence)
+        await world.bus.publish(node_placement(other), a_placement(other, [], sequence=sequence))
+        await world.bus.publish(node_utilization(other), message)
+        await world.rounds(1)
+    assert world.status[BATCH_CPU] > 0
+    assert other in str(world.health.problems)
+    world.kube.clear_faults()
+    await world.rounds(1)
     assert not world.health.problems
 
 

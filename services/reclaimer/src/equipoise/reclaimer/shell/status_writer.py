@@ -48,6 +48,9 @@ class StatusWriter:
         self._limiter = RateLimiter(runtime.clock, lambda: 1.0 / per_second)
         self._shrinking: dict[str, _Write] = {}
         self._growing: dict[str, _Write] = {}
+        self._failed: dict[str, str] = {}
+        """By node: why its last write failed."""
+
         self._pending = asyncio.Event()
         self._ready = False
 
@@ -58,13 +61,17 @@ class StatusWriter:
 
     def request(self, node: str, uid: str, amounts: Mapping[str, int | None], *, shrinks: bool) -> None:
         """Write these amounts (milli-cores and bytes; None: remove) as soon as the rate permits."""
-        self.cancel(node)
+        self._drop(node)
         (self._shrinking if shrinks else self._growing)[node] = (uid, amounts)
         self._pending.set()
         self._count()
 
     def cancel(self, node: str) -> None:
         """The node has what it should have."""
+        self._drop(node)
+        self._end_failure(node)
+
+    def _drop(self, node: str) -> None:
         self._shrinking.pop(node, None)
         self._growing.pop(node, None)
 
@@ -83,6 +90,7 @@ class StatusWriter:
             self._ready = False
             self._shrinking.clear()
             self._growing.clear()
+            self._failed.clear()
             self._health.set_problem(_PROBLEM, None)
 
     async def _write_all(self) -> NoReturn:
@@ -111,17 +119,33 @@ class StatusWriter:
             await run_with_guard(writing, timeout_after(self._clock, REQUEST_TIMEOUT))
         except (NotFound, Conflict):  # the node was deleted: its removal arrives as a message
             self._metrics.writes.labels("gone").inc()
+            self._end_failure(node)
         except (KubeError, TimeoutError) as error:
             self._metrics.writes.labels("failed").inc()
-            text = f"the amounts of node {node} cannot be written to its status: {error}. They are written again"
-            self._health.set_problem(_PROBLEM, text)
+            self._failed[node] = str(error)
+            self._report_failures()
             log.warning("status not written", node=node, error=str(error))
             if not isinstance(error, KubeError) or error.status in (401, 429) or error.status >= 500:
                 self._limiter.suspend(max(RETRY_PERIOD, getattr(error, "retry_after", None) or 0.0))
         else:
             self._metrics.writes.labels("written").inc()
-            self._health.set_problem(_PROBLEM, None)
+            self._end_failure(node)
             self._on_written(node)
+
+    def _end_failure(self, node: str) -> None:
+        if self._failed.pop(node, None) is not None:
+            self._report_failures()
+
+    def _report_failures(self) -> None:
+        """Of all nodes whose last write failed, and the latest reason."""
+        text = None
+        if self._failed:
+            node, why = next(reversed(self._failed.items()))
+            others = f" and {len(self._failed) - 1} others" if len(self._failed) > 1 else ""
+            text = (
+                f"the amounts of node {node}{others} cannot be written to their status: {why}. They are written again"
+            )
+        self._health.set_problem(_PROBLEM, text)
 
 
 _Write = tuple[str, Mapping[str, int | None]]
