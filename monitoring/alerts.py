@@ -655,6 +655,22 @@ ALERTS: Sequence[Alert] = (
         heals="Amounts that shrink are written first. The others wait until fewer amounts change.",
     ),
     Alert(
+        name="EquipoiseReclaimedAmountsContested",
+        expression=f"max by ({SCOPE}) (equipoise_reclaimer_contested_nodes) > 0",
+        lasts="5m",
+        severity="warning",
+        summary="Another program writes the batch and mid resources of {{ $value }} nodes",
+        meaning=(
+            "koord-manager, Volcano or another installation writes the same names to the status of nodes. The "
+            "reclaimer does not write these nodes any more: two writers would change their amounts again and again."
+        ),
+        action=(
+            "`kubectl get node NODE -o yaml --show-managed-fields` names the program. Run only one of them: stop it, "
+            "or exclude these nodes with `reclaimer.pools` (`enabled: false`)."
+        ),
+        heals="The reclaimer writes a node again when nobody else has changed its amounts for an hour.",
+    ),
+    Alert(
         name="EquipoiseReclaimedAmountsDegraded",
         expression=(
             f'sum by ({SCOPE}) (equipoise_reclaimer_nodes{{state="degraded"}})'

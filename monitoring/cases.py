@@ -201,6 +201,10 @@ def _waiting(number: int) -> str:
     return f"equipoise_reclaimer_writes_pending{{{_pod('reclaimer', number)}}}"
 
 
+def _contested(number: int) -> str:
+    return f"equipoise_reclaimer_contested_nodes{{{_pod('reclaimer', number)}}}"
+
+
 def _agent(metric: str, number: int, **labels: str) -> str:
     more = "".join(f',{name}="{value}"' for name, value in labels.items())
     return f"{metric}{{{_pod('agent', number)}{more}}}"
@@ -470,6 +474,20 @@ CASES: Sequence[Case] = (
         about="many nodes wait at times, and then none",
         series={_waiting(1): "900x20 0 900x20 0 900x60"},
         at="61m",
+    ),
+    Case(
+        alert="EquipoiseReclaimedAmountsContested",
+        about="another program writes 2 nodes",
+        series={_contested(1): "0x10 2x80", _contested(2): "0x90"},
+        at="20m",
+        fires=_NAMESPACE,
+        value="2",
+    ),
+    Case(
+        alert="EquipoiseReclaimedAmountsContested",
+        about="nobody else writes",
+        series={_contested(1): "0x90", _contested(2): "0x90"},
+        at="20m",
     ),
     Case(
         alert="EquipoiseReclaimedAmountsDegraded",

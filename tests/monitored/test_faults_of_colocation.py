@@ -14,7 +14,7 @@ from monitored.promtool import needs_promtool
 from monitored.scrapes import Scrapes
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
-from reclaimer.worlds import World, a_batch_pod
+from reclaimer.worlds import NAMES, NODE, World, a_batch_pod
 
 from equipoise.agent.decisions.suppression import CpuSuppression
 from equipoise.agent.settings import AgentSettings
@@ -138,6 +138,21 @@ async def test_writes_that_are_refused(colocated: Colocated, tmp_path: Path) -> 
     await colocated.run_for(40)
 
     assert colocated.firing(tmp_path) == {"EquipoiseReclaimerWritesFail", "EquipoiseReclaimerWritesWait"}
+
+
+async def test_another_program_that_writes_the_same_amounts(colocated: Colocated, tmp_path: Path) -> None:
+    """Three times within an hour: then the reclaimer does not write the node any more, and reports that."""
+    world = colocated.reclaimer
+    await world.begin(mode="enforce")
+    await colocated.run_for(10)
+    for amount in (7_001, 7_002, 7_003):
+        await world.kube.set_node_amounts(NODE, dict.fromkeys(NAMES, amount), uid=f"uid-{NODE}")
+        await colocated.run_for(3)
+    written = world.writes
+    await colocated.run_for(10)
+
+    assert colocated.firing(tmp_path) == {"EquipoiseReclaimedAmountsContested"}
+    assert world.writes == written
 
 
 async def test_writes_that_have_to_wait(colocated: Colocated, tmp_path: Path) -> None:
