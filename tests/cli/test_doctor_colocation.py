@@ -15,8 +15,9 @@ from equipoise.cli.doctor.checks.colocation import (
 from equipoise.cli.doctor.environment import Environment
 from equipoise.cli.service_settings import AllSettings
 from equipoise.cli.whole_objects import WholeObject
+from equipoise.contracts.colocation.policy_parts import POLICY_VERSION, VERSION
 from equipoise.contracts.colocation.profile import Profile, manifests
-from equipoise.contracts.colocation.profile_policy import POLICY_VERSION, VERSION, profile_policy
+from equipoise.contracts.colocation.profile_policy import profile_policy
 from equipoise.contracts.kubernetes.objects import ConfigMap, Namespace, Node, NodeStatus, ObjectMeta
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube

@@ -203,6 +203,8 @@ async def test_cgroups_that_are_read_only(colocated: Colocated, tmp_path: Path) 
     await colocated.run_for(20)
 
     assert "Read-only file system" in str(colocated.agent.health.report().problems)
+    families = {each.name: each for each in AgentRegistry(colocated.agent).collect()}
+    assert {sample.value for sample in families["equipoise_agent_evictions"].samples} == {0.0}
     assert colocated.firing(tmp_path) == {"EquipoiseAgentCannotLimit"}
 
 

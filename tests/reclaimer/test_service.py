@@ -8,6 +8,7 @@ from reclaimer.worlds import INTERVAL, NAMES, NODE, World, a_batch_pod
 
 from equipoise.contracts.bus.subjects import node_placement, node_utilization
 from equipoise.contracts.kubernetes.objects import Node, ObjectMeta
+from equipoise.contracts.messages.placement import NodeColocation
 from equipoise.contracts.messages.resources import Resources
 from equipoise.reclaimer.decisions.strategy import ReclaimStrategy
 from equipoise.runtime.configuration import ConfigurationError
@@ -178,6 +179,20 @@ async def test_a_node_that_shrinks_offers_less_at_once(world: World) -> None:
         await world.measured()
         await world.clock.advance(INTERVAL)
     assert world.status[BATCH_CPU] == pytest.approx(400, abs=1)
+
+
+async def test_a_capacity_with_other_amounts_is_corrected(world: World) -> None:
+    """A kubelet copies it to the allocatable amounts."""
+    await world.begin(mode="enforce")
+    await world.rounds(15)
+    writes = world.writes
+    await world.rounds(1)
+    assert world.writes == writes
+    amounts = {"batch": Resources(cpu=4.0, memory=world.status[BATCH_MEMORY])}
+    await world.placed(colocation=NodeColocation(amounts=amounts, capacity_amounts={}))
+    await world.measured()
+    await world.clock.advance(INTERVAL)
+    assert world.writes == writes + 1
 
 
 async def test_a_failed_write_is_repeated_and_reported(world: World) -> None:

@@ -7,7 +7,7 @@ from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement
 from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bus.subjects import node_placement, node_utilization
-from equipoise.contracts.colocation.bands import OFFERED_BANDS, RESOURCE_NAMES, amounts_of_band
+from equipoise.contracts.colocation.bands import OFFERED_BANDS, OFFERED_NAMES, amounts_of_band
 from equipoise.contracts.kubernetes.objects import Node, NodeStatus, ObjectMeta
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.messages.placement import NodeColocation, PlacedPod
@@ -26,7 +26,7 @@ from equipoise.testbed.memory.kube import MemoryKube
 
 INTERVAL = 60.0
 NODE = "node-a"
-NAMES = tuple(name for band in OFFERED_BANDS for name in RESOURCE_NAMES[band])
+NAMES = OFFERED_NAMES
 
 
 def a_batch_pod(name: str = "batch-1", cpu: float = 1.0, memory: float = GIB, **fields: Any) -> PlacedPod:

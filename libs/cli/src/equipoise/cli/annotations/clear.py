@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-import click
 import msgspec
 from rich.console import Console
 
 from equipoise.annotator.decisions.replicas import SELECTOR, live_members
+from equipoise.cli.annotations.clearing import clearing
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.options import Output
-from equipoise.cli.progress import Report, progress
+from equipoise.cli.progress import Report
 from equipoise.cli.terminal import print_result
 from equipoise.contracts.kubernetes.annotations import LOAD, RECLAIMED, USAGE
 from equipoise.contracts.kubernetes.crane import KEYS as CRANE
@@ -160,21 +160,8 @@ async def run_clear(cluster: Kubernetes, *, crane: bool, rate: float, confirmed:
 
 
 async def clear_with_progress(kube: Kube, clock: Clock, objects: Sequence[AnnotatedObject], rate: float) -> ClearResult:
-    """Prints how far it got if it is interrupted."""
-    done = 0
-
-    def count(name: str) -> None:
-        nonlocal done
-        done += 1
-        report(name)
-
-    try:
-        with progress(len(objects), "clearing", "objects") as report:
-            return await clear(kube, clock, objects, rate=rate, report=count)
-    except BaseException:
-        text = f"interrupted after {done} of {len(objects)} objects; run the same command again to clear the others"
-        click.echo(text, err=True)
-        raise
+    with clearing(len(objects), "objects") as report:
+        return await clear(kube, clock, objects, rate=rate, report=report)
 
 
 def show(result: ClearResult, to: Console, *, namespace: str) -> None:

@@ -5,17 +5,17 @@ from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
 
-import click
 import msgspec
 from rich.console import Console
 
+from equipoise.cli.annotations.clearing import clearing
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.leases import held_leases, held_text
 from equipoise.cli.options import Output
-from equipoise.cli.progress import Report, progress
+from equipoise.cli.progress import Report
 from equipoise.cli.terminal import count, print_result
 from equipoise.collector.state.pod_times import FINISHED
-from equipoise.contracts.colocation.bands import OFFERED_BANDS, RESOURCE_NAMES, requests_reclaimed
+from equipoise.contracts.colocation.bands import OFFERED_NAMES, requests_reclaimed
 from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.contracts.kubernetes.requests import pod_requests
 from equipoise.runtime.configuration import Kubernetes, Logging
@@ -24,7 +24,6 @@ from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
-_NAMES = tuple(name for band in OFFERED_BANDS for name in RESOURCE_NAMES[band])
 _MAX_PODS = 3
 """Pods that a line names."""
 
@@ -63,7 +62,8 @@ async def find_offering(kube: Kube) -> list[OfferingNode]:
         async for page in pages:
             for node in page:
                 status = node.status
-                if keys := tuple(name for name in _NAMES if name in status.capacity or name in status.allocatable):
+                offered = status.capacity.keys() | status.allocatable.keys()
+                if keys := tuple(name for name in OFFERED_NAMES if name in offered):
                     found.append(OfferingNode(name=node.metadata.name, uid=node.metadata.uid, keys=keys))
     return found
 
@@ -142,6 +142,11 @@ async def run_clear_reclaimed(cluster: Kubernetes, *, rate: float, confirmed: bo
         raise CommandFailed(f"the amounts of {count(len(result.in_use), 'node')} remain: run it again without the pods")
 
 
+async def clear_with_progress(kube: Kube, clock: Clock, nodes: Sequence[OfferingNode], rate: float) -> ClearedNodes:
+    with clearing(len(nodes), "nodes") as report:
+        return await clear_nodes(kube, clock, nodes, rate=rate, report=report)
+
+
 def show(result: ClearedNodes, to: Console, *, namespace: str) -> None:
     """`namespace`: of Equipoise."""
     for line in _lines(result, namespace):
@@ -172,21 +177,3 @@ def _lines(result: ClearedNodes, namespace: str) -> Iterable[str]:
             f"{result.active_reclaimer}: with reclaimer.mode enforce it writes the amounts again; stop it with "
             f"`kubectl -n {namespace} scale deployment equipoise-reclaimer --replicas 0`"
         )
-
-
-async def clear_with_progress(kube: Kube, clock: Clock, nodes: Sequence[OfferingNode], rate: float) -> ClearedNodes:
-    """Prints how far it got if it is interrupted."""
-    done = 0
-
-    def step(name: str) -> None:
-        nonlocal done
-        done += 1
-        report(name)
-
-    try:
-        with progress(len(nodes), "clearing", "nodes") as report:
-            return await clear_nodes(kube, clock, nodes, rate=rate, report=step)
-    except BaseException:
-        text = f"interrupted after {done} of {len(nodes)} nodes; run the same command again to clear the others"
-        click.echo(text, err=True)
-        raise

@@ -31,7 +31,10 @@ def amounts_of_band(amounts: Mapping[str, float], band: OfferedBand) -> Resource
     return Resources(cpu=None if cpu is None else cpu / 1_000, memory=memory)
 
 
-_NAMES = frozenset(name for names in RESOURCE_NAMES.values() for name in names)
+OFFERED_NAMES = tuple(name for names in RESOURCE_NAMES.values() for name in names)
+"""Of all bands."""
+
+_NAMES = frozenset(OFFERED_NAMES)
 
 
 def band_of(requests: Mapping[str, float]) -> OfferedBand | None:
@@ -39,6 +42,13 @@ def band_of(requests: Mapping[str, float]) -> OfferedBand | None:
     if _NAMES.isdisjoint(requests):  # nearly all pods
         return None
     return next(band for band in OFFERED_BANDS if not requests.keys().isdisjoint(RESOURCE_NAMES[band]))
+
+
+def offered_band(priority_class: str, requests: Resources) -> OfferedBand | None:
+    """The band of a pod of this class that requests these reclaimed resources; None: it requests none."""
+    if requests == Resources():
+        return None
+    return next((band for band in OFFERED_BANDS if band == priority_class), None)
 
 
 def requests_reclaimed(requests: Mapping[str, float]) -> bool:

@@ -1,38 +1,26 @@
-"""The admission policies that apply profiles to new pods, and check pods of the bands. They need no webhook.
+"""The admission policies that apply profiles to new pods, without a webhook.
 
 The policies of profiles never refuse a pod: one for which an expression fails is created as its user wrote it.
 """
 
 from typing import Any
 
+from equipoise.contracts.colocation.policy_parts import NEW_PODS, WHOLE_CORES, metadata, named
 from equipoise.contracts.colocation.profile import (
     MAX_ANNOTATIONS,
     OPT_OUT,
     PERCENT,
     PREFIX,
-    PRIORITY_CLASS,
     PROFILE_LABEL,
     WARNING_POLICY,
 )
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
 from equipoise.contracts.load.pod_priority import (
     KOORDINATOR_QOS,
-    PRIORITY_BANDS,
     PRIORITY_CLASS_LABEL,
     PRIORITY_CLASSES,
     QOS,
-    QOS_LABEL,
 )
-
-QOS_POLICY = "equipoise-qos"
-CLASSES_POLICY = f"{PREFIX}-classes"
-
-POLICY_VERSION = "equipoise.dev/policy-version"
-"""Annotation of the policies: a higher number is of a newer release."""
-
-VERSION = 1
-
-_NEW_PODS = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
 
 _CANDIDATES = {
     "not-opted-out": f"object.metadata.?annotations[?'{OPT_OUT}'].orValue('') != 'off'",
@@ -63,13 +51,6 @@ int({percent}) >= 100
   && [3, 2, 1, 0].map(place, '0123456789abcdef'.indexOf(owner.uid.charAt(size(owner.uid) - 1 - place))
   * [1, 16, 256, 4096][place]).sum() % 100 < int({percent}))"""
 
-
-_ALL_CORES = """\
-object.spec.containers.map(container, container.?resources.?requests[?'cpu'].hasValue()
-? int(quantity(string(container.resources.requests['cpu'])).asApproximateFloat() * 1000.0 + 0.5) : 0).sum()"""
-
-_WHOLE_CORES = f"{_ALL_CORES} > 0\n&& {_ALL_CORES} % 1000 == 0"
-"""Of the pod together, as in Koordinator."""
 
 _VALID = {
     "valid-class-and-band": f"""\
@@ -109,7 +90,7 @@ _CONDITIONS = {
        && !name.startsWith('kubernetes.io/' + {_RESOURCES} + '-')))""",
     "no-other-band-in-a-label": f"""\
 object.metadata.?labels[?'{PRIORITY_CLASS_LABEL}'].orValue('koord-' + {_BAND}) == 'koord-' + {_BAND}""",
-    "whole-cores": f"!({_QOS} in ['LSR', 'LSE'])\n|| {_WHOLE_CORES}",
+    "whole-cores": f"!({_QOS} in ['LSR', 'LSE'])\n|| {WHOLE_CORES}",
     "no-other-profile": (
         f"'{PREFIX}-' + object.metadata.?labels[?'{PROFILE_LABEL}'].orValue("
         f"params.metadata.name.substring({len(PREFIX) + 1})) == params.metadata.name"
@@ -130,7 +111,7 @@ lists.range(size({listed})).map(place, {{
 
 _VARIABLES = {
     "resources": _RESOURCES,
-    "priorityClass": "params.data.?priorityClassName.orValue('')",
+    "priorityClass": _CLASS,
     "gracePeriod": "params.data.?terminationGracePeriodSeconds.orValue('')",
     "labels": _pairs("labels"),
     "annotations": _pairs("annotations"),
@@ -206,15 +187,15 @@ def profile_policy(version: str) -> dict[str, Any]:
     return {
         "apiVersion": f"{API_GROUP}/{version}",
         "kind": POLICY_KIND,
-        "metadata": _metadata(PREFIX),
+        "metadata": metadata(PREFIX),
         "spec": {
             "failurePolicy": "Ignore",
             # LimitRanger adds its defaults again after the policy.
             "reinvocationPolicy": "IfNeeded",
             "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
-            "matchConstraints": {"resourceRules": [_NEW_PODS]},
-            "matchConditions": _named(_CONDITIONS),
-            "variables": _named(_VARIABLES),
+            "matchConstraints": {"resourceRules": [NEW_PODS]},
+            "matchConditions": named(_CONDITIONS),
+            "variables": named(_VARIABLES),
             # One mutation, so that a pod is changed as a whole or not at all.
             "mutations": [{"patchType": "JSONPatch", "jsonPatch": {"expression": "\n+ ".join(_PATCHES)}}],
         },
@@ -229,12 +210,12 @@ def warning_policy(version: str) -> dict[str, Any]:
     return {
         "apiVersion": f"{API_GROUP}/v1",
         "kind": "ValidatingAdmissionPolicy",
-        "metadata": _metadata(WARNING_POLICY),
+        "metadata": metadata(WARNING_POLICY),
         "spec": {
             "failurePolicy": "Ignore",
             "paramKind": {"apiVersion": f"{API_GROUP}/{version}", "kind": f"{POLICY_KIND}Binding"},
-            "matchConstraints": {"resourceRules": [_NEW_PODS]},
-            "matchConditions": _named(_CANDIDATES | {"percent": _percent(f"params.metadata.annotations['{PERCENT}']")}),
+            "matchConstraints": {"resourceRules": [NEW_PODS]},
+            "matchConditions": named(_CANDIDATES | {"percent": _percent(f"params.metadata.annotations['{PERCENT}']")}),
             "validations": [
                 {
                     "expression": f"'{PROFILE_LABEL}' in object.metadata.?labels.orValue({{}})",
@@ -247,163 +228,3 @@ def warning_policy(version: str) -> dict[str, Any]:
             ],
         },
     }
-
-
-def classes_policy(version: str) -> dict[str, Any]:
-    """Keeps the PriorityClasses of profiles: without its class, every new pod of a profile would be refused."""
-    rule = {"apiGroups": ["scheduling.k8s.io"], "apiVersions": ["v1"], "operations": ["DELETE"]}
-    used = f"params.metadata.?annotations[?'{PRIORITY_CLASS}'].orValue('')"
-    return {
-        "apiVersion": f"{API_GROUP}/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": _metadata(CLASSES_POLICY),
-        "spec": {
-            "failurePolicy": "Ignore",
-            "paramKind": {"apiVersion": f"{API_GROUP}/{version}", "kind": f"{POLICY_KIND}Binding"},
-            "matchConstraints": {"resourceRules": [rule | {"resources": ["priorityclasses"]}]},
-            "validations": [
-                {
-                    "expression": f"{used} != oldObject.metadata.name",
-                    "messageExpression": f"""\
-'new pods would be refused: first delete the {POLICY_KIND}Binding ' + params.metadata.name
-+ ', which gives them this class'""",
-                }
-            ],
-        },
-    }
-
-
-def classes_binding() -> dict[str, Any]:
-    """The manifest; with the bindings of all profiles as parameters."""
-    profiles = {"matchExpressions": [{"key": PROFILE_LABEL, "operator": "Exists"}]}
-    return {
-        "apiVersion": f"{API_GROUP}/v1",
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": CLASSES_POLICY},
-        "spec": {
-            "policyName": CLASSES_POLICY,
-            "validationActions": ["Deny"],
-            "paramRef": {"selector": profiles, "parameterNotFoundAction": "Allow"},
-        },
-    }
-
-
-_CLASSES = ", ".join(f"'{name}'" for name in KOORDINATOR_QOS)
-_BAND_REQUESTS = "(name.startsWith('kubernetes.io/batch-') || name.startsWith('kubernetes.io/mid-'))"
-_PRIORITY = "object.spec.?priority.orValue(0)"
-
-
-def _labeled_qos(pod: str) -> str:
-    """The known value of our label, else of Koordinator's, else ''."""
-    labels = ", ".join(f"{pod}.metadata.?labels[?'{label}'].orValue('')" for label in (QOS, QOS_LABEL))
-    return f"([{labels}].filter(name, name in [{_CLASSES}]) + [''])[0]"
-
-
-_QOS_VARIABLES = {
-    "qos": _labeled_qos("object"),
-    # Koordinator's label counts more than the priority.
-    "band": f"{PRIORITY_CLASSES}[?object.metadata.?labels[?'{PRIORITY_CLASS_LABEL}'].orValue('')].orValue(\n"
-    + "\n".join(f"{_PRIORITY} >= {low} && {_PRIORITY} <= {high} ? '{band}' :" for low, high, band in PRIORITY_BANDS)
-    + " 'none')",
-    "requests": """\
-(object.spec.containers + object.spec.?initContainers.orValue([]))
-.map(container, container.?resources.?requests.orValue({}))""",
-}
-
-_QOS_RULES = (
-    (
-        f"object.metadata.?labels[?'{QOS}'].orValue('') in ['', {_CLASSES}]",
-        f"'{QOS} must be one of {', '.join(KOORDINATOR_QOS)}, and is ' + object.metadata.labels['{QOS}']",
-    ),
-    (
-        "variables.qos != 'BE' || variables.band in ['mid', 'batch', 'free']",
-        "'the QoS class BE needs a priority of the bands mid, batch or free, and has one of: ' + variables.band",
-    ),
-    (
-        "variables.qos != 'LSR' || variables.band == 'prod'",
-        "'the QoS class LSR needs a priority of the band prod, and has one of: ' + variables.band",
-    ),
-    (
-        "variables.qos == 'BE'\n"
-        "|| !variables.requests.exists(each, each.exists(name, name.startsWith('kubernetes.io/batch-')))",
-        f"'kubernetes.io/batch-cpu and batch-memory need the label {QOS}=BE'",
-    ),
-    (
-        f"variables.requests.all(each, !each.exists(name, {_BAND_REQUESTS}) || !('cpu' in each || 'memory' in each))",
-        "'a container requests either cpu and memory, or amounts of a band'",
-    ),
-    (
-        # The API server writes fractions with one of these suffixes. isInteger() is false for 7Ei in bytes.
-        f"variables.requests.all(each, each.all(name, !{_BAND_REQUESTS} || !string(each[name]).matches('[num]$')))",
-        "'amounts of a band are whole numbers: milli-cores and bytes'",
-    ),
-    (
-        f"!(variables.qos in ['LSR', 'LSE'])\n|| {_WHOLE_CORES}",
-        "'the QoS classes LSR and LSE need whole cores'",
-    ),
-)
-"""Of new pods: a pod from before the policy must still be updated, for example to remove a finalizer."""
-
-_IMMUTABLE = (
-    f"oldObject == null || variables.qos == {_labeled_qos('oldObject')}",
-    f"'the QoS class of a pod ({QOS}, {QOS_LABEL}) cannot be changed'",
-)
-
-
-def qos_policy() -> dict[str, Any]:
-    """Refuses pods whose QoS class, band and amounts contradict each other: only such as use one of these at all."""
-    labels = f"['{QOS}', '{QOS_LABEL}'].exists(label, label in"
-    selected = f"""\
-{labels} object.metadata.?labels.orValue({{}}))
-|| (oldObject != null && {labels} oldObject.metadata.?labels.orValue({{}})))
-|| object.spec.containers.exists(container,
-  container.?resources.?requests.orValue({{}}).exists(name, {_BAND_REQUESTS}))"""
-    return {
-        "apiVersion": f"{API_GROUP}/v1",
-        "kind": "ValidatingAdmissionPolicy",
-        "metadata": _metadata(QOS_POLICY),
-        "spec": {
-            "failurePolicy": "Ignore",
-            "matchConstraints": {"resourceRules": [{**_NEW_PODS, "operations": ["CREATE", "UPDATE"]}]},
-            "matchConditions": [{"name": "uses-a-qos-class-or-a-band", "expression": selected}],
-            "variables": _named(_QOS_VARIABLES),
-            "validations": [
-                {"expression": rule, "messageExpression": message}
-                for rule, message in (_IMMUTABLE, *((f"oldObject != null || ({new})", why) for new, why in _QOS_RULES))
-            ],
-        },
-    }
-
-
-def qos_binding() -> dict[str, Any]:
-    """The manifest; for all namespaces."""
-    return {
-        "apiVersion": f"{API_GROUP}/v1",
-        "kind": "ValidatingAdmissionPolicyBinding",
-        "metadata": {"name": QOS_POLICY},
-        "spec": {"policyName": QOS_POLICY, "validationActions": ["Deny"]},
-    }
-
-
-def priority_classes() -> list[dict[str, Any]]:
-    """One for each band, with the values of Koordinator's. Only the band prod preempts."""
-    values = {"prod": 9000, "mid": 7000, "batch": 5000, "free": 3000}
-    return [
-        {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": f"equipoise-{band}"},
-            "value": value,
-            "preemptionPolicy": "PreemptLowerPriority" if band == "prod" else "Never",
-            "description": f"Pods of the band {band} of co-location.",
-        }
-        for band, value in values.items()
-    ]
-
-
-def _metadata(name: str) -> dict[str, Any]:
-    return {"name": name, "annotations": {POLICY_VERSION: str(VERSION)}}
-
-
-def _named(expressions: dict[str, str]) -> list[dict[str, str]]:
-    return [{"name": name, "expression": text} for name, text in expressions.items()]

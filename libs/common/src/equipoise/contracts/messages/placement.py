@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from equipoise.contracts.colocation.bands import OFFERED_BANDS, OfferedBand
+from equipoise.contracts.colocation.bands import OfferedBand, offered_band
 from equipoise.contracts.kubernetes.objects import NodeSelector, Taint, Toleration
 from equipoise.contracts.kubernetes.taints import CONTROL_PLANE
 from equipoise.contracts.kubernetes.workload import Workload
@@ -100,9 +100,7 @@ class PlacedPod(Value, frozen=True, kw_only=True):
     @property
     def band(self) -> OfferedBand | None:
         """The band that it requests amounts of."""
-        if self.reclaimed_requests == Resources():
-            return None
-        return next((band for band in OFFERED_BANDS if band == self.priority_class), None)
+        return offered_band(self.priority_class, self.reclaimed_requests)
 
 
 class GonePod(Value, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """A pod that waits for a node, as the scorer knows it."""
 
-from equipoise.contracts.colocation.bands import OFFERED_BANDS, OfferedBand
+from equipoise.contracts.colocation.bands import OfferedBand, offered_band
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos, is_batch_work
 from equipoise.contracts.messages.example import POD, POD_UID, REQUESTS, WORKLOAD
@@ -32,9 +32,7 @@ class PodDemand(Message, frozen=True, kw_only=True):
     @property
     def band(self) -> OfferedBand | None:
         """The band that it requests amounts of."""
-        if self.reclaimed_requests == Resources():
-            return None
-        return next((band for band in OFFERED_BANDS if band == self.priority_class), None)
+        return offered_band(self.priority_class, self.reclaimed_requests)
 
 
 POD_DEMAND = PodDemand(namespace="shop", name=POD, uid=POD_UID, workload=WORKLOAD, requests=REQUESTS)

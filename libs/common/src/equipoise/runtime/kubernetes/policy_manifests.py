@@ -8,15 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from equipoise.contracts.colocation.profile_policy import (
-    classes_binding,
-    classes_policy,
-    priority_classes,
-    profile_policy,
-    qos_binding,
-    qos_policy,
-    warning_policy,
-)
+from equipoise.contracts.colocation.priority_classes import classes_binding, classes_policy, priority_classes
+from equipoise.contracts.colocation.profile_policy import profile_policy, warning_policy
+from equipoise.contracts.colocation.qos_policy import qos_binding, qos_policy
 from equipoise.contracts.hints.definition import definition
 from equipoise.contracts.hints.policy import binding, policy
 from equipoise.contracts.kubernetes.mutating_policy import API_VERSIONS

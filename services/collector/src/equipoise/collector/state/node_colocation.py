@@ -9,7 +9,13 @@ from contextlib import suppress
 
 import msgspec
 
-from equipoise.contracts.colocation.bands import OFFERED_BANDS, RESOURCE_NAMES, OfferedBand, amounts_of_band
+from equipoise.contracts.colocation.bands import (
+    OFFERED_BANDS,
+    OFFERED_NAMES,
+    RESOURCE_NAMES,
+    OfferedBand,
+    amounts_of_band,
+)
 from equipoise.contracts.kubernetes.objects import Node
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.load.pod_priority import PRIORITY_CLASSES
@@ -37,7 +43,7 @@ class _ThirdParty(msgspec.Struct, frozen=True):
 def node_colocation(node: Node) -> NodeColocation:
     """Of a node without reclaimed resources and annotations: empty."""
     status, annotations = node.status, node.metadata.annotations
-    offers = any(name in status.allocatable or name in status.capacity for name in _NAMES)
+    offers = any(name in status.allocatable or name in status.capacity for name in OFFERED_NAMES)
     if not offers and RESERVATION not in annotations and THIRD_PARTY not in annotations:
         return _NONE
     reserved, third_party = Resources(), _NOTHING
@@ -59,7 +65,6 @@ def node_colocation(node: Node) -> NodeColocation:
     )
 
 
-_NAMES = tuple(name for band in OFFERED_BANDS for name in RESOURCE_NAMES[band])
 _NONE = NodeColocation()
 _NOTHING: dict[OfferedBand, Resources] = {}
 
@@ -67,7 +72,7 @@ _NOTHING: dict[OfferedBand, Resources] = {}
 def _bands(quantities: Mapping[str, str]) -> dict[OfferedBand, Resources]:
     """The bands of which there is at least one amount. One that cannot be parsed is unknown."""
     amounts = {}
-    for name in _NAMES:
+    for name in OFFERED_NAMES:
         if name in quantities:
             with suppress(ValueError):
                 amounts[name] = parse_quantity(quantities[name])

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from equipoise.contracts.colocation.bands import OFFERED_BANDS, RESOURCE_NAMES, Band, OfferedBand
+from equipoise.contracts.colocation.bands import OFFERED_BANDS, OFFERED_NAMES, RESOURCE_NAMES, Band, OfferedBand
 from equipoise.contracts.load.correction import RESOURCES, amounts
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.placement import NodePlacement
@@ -314,8 +314,7 @@ def _offers(node: ObservedNode, target: Amounts, requested: Amounts, settings: O
 
 def _contested(node: ObservedNode) -> dict[str, Offer]:
     """What the status contains, whoever wrote it."""
-    names = (name for band in OFFERED_BANDS for name in RESOURCE_NAMES[band])
-    return {name: Offer(amount=node.existing.get(name, 0), due=False) for name in names}
+    return {name: Offer(amount=node.existing.get(name, 0), due=False) for name in OFFERED_NAMES}
 
 
 def _terms(node: ObservedNode, usage: NodeUsage, strategy: ReclaimStrategy) -> dict[str, ReclaimedTerms]:

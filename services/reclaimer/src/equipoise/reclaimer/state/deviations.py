@@ -16,7 +16,7 @@ STEPS_PER_HOUR = 4
 """Deviations are recorded every 15 minutes."""
 
 LEVELS = 40
-"""Levels of the error: each stands for 2.5 % of what happened."""
+"""Levels of the error: each is the middle of 2.5 % of what happened."""
 
 REMEMBERED_HOURS = 4
 """A deviation counts until it has been lower for this time: a short dip of usage is not offered for hours."""

@@ -91,7 +91,7 @@ def requested_by_band(placement: NodePlacement) -> dict[OfferedBand, Array]:
     """Per band and resource, cores and bytes: what its bound pods request of it."""
     total = {band: np.zeros(len(RESOURCES)) for band in OFFERED_BANDS}
     for pod in placement.pods:
-        if pod.reclaimed_requests != _UNKNOWN and (band := pod.priority_class) in ("mid", "batch"):
+        if (band := pod.band) is not None:
             total[band] += _requested(pod)
     return total
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from equipoise.contracts.colocation.bands import RESOURCE_NAMES, amounts_of_band, band_of
+from equipoise.contracts.colocation.bands import OFFERED_NAMES, amounts_of_band, band_of
 from equipoise.contracts.kubernetes.objects import Container, Pod, ResourceRequirements
 from equipoise.contracts.kubernetes.owners import workload_from_pod
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
@@ -38,7 +38,7 @@ def pod_demand(pod: Pod) -> PodDemand:
     )
 
 
-_RESOURCES = ("cpu", "memory", *(name for names in RESOURCE_NAMES.values() for name in names))
+_RESOURCES = ("cpu", "memory", *OFFERED_NAMES)
 
 
 def _without_other_resources(pod: Pod) -> Pod:

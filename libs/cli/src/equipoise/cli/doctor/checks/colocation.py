@@ -9,9 +9,10 @@ import msgspec
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.terminal import count
 from equipoise.cli.whole_objects import WholeObject, whole
-from equipoise.contracts.colocation.bands import RESOURCE_NAMES
+from equipoise.contracts.colocation.bands import OFFERED_NAMES, RESOURCE_NAMES
+from equipoise.contracts.colocation.policy_parts import POLICY_VERSION, VERSION
 from equipoise.contracts.colocation.profile import PREFIX, PRIORITY_CLASS, PROFILE_LABEL, stored_profile_faults
-from equipoise.contracts.colocation.profile_policy import POLICY_VERSION, VERSION, profile_policy
+from equipoise.contracts.colocation.profile_policy import profile_policy
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, REQUIREMENT, supported_version
 from equipoise.contracts.kubernetes.objects import ConfigMap, LabelSelector, Namespace, Node
@@ -39,7 +40,7 @@ PRIORITY_CLASSES = Resource(
 )  # fmt: skip
 
 _EXTENDED = re.compile(r"(?!kubernetes\.io/)[^/]+/(batch|mid)-(cpu|memory)")
-_OFFERED = {name for names in RESOURCE_NAMES.values() for name in names}
+_OFFERED = frozenset(OFFERED_NAMES)
 _NATIVE = re.compile(r"(requests\.|limits\.)?(cpu|memory)")
 
 
