@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 from bench.output import progress, report
-from equipoise.lab.capacity.batch_work import SUPPRESSED
 from equipoise.lab.formats import load_trace
 from equipoise.lab.model.batch_demand import (
     BatchFigures,
@@ -22,6 +21,7 @@ from equipoise.lab.model.batch_demand import (
     run_batch,
 )
 from equipoise.lab.model.node_days import cluster_days
+from equipoise.reclaimer.decisions.forecast import SUPPRESSED
 
 HOURS = 6
 _POD_CORES = {"bitbrains": 0.1}

@@ -21,6 +21,7 @@ from equipoise.lab.model.batch_demand import (
 from equipoise.lab.model.cluster_usage import MIB
 from equipoise.lab.model.node_days import NOISE, cluster_days
 from equipoise.lab.model.trace import Trace
+from equipoise.reclaimer.decisions.forecast import SUPPRESSED
 from equipoise.reclaimer.state.deviations import STEPS_PER_HOUR
 
 Rule = Literal["now", "last_day", "lasting"]
@@ -34,9 +35,6 @@ RULES: dict[Rule, str] = {
 }
 
 STILL_THERE_HOURS = (1, 6, 24)
-SUPPRESSED = 0.03
-"""Of the reclaimer: the last core may be suppressed for this share of the hours."""
-
 _SHARES = (0.005, 0.01, 0.02, 0.06, 0.1)
 """Other shares of the frontier."""
 

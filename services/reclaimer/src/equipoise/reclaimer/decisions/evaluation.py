@@ -13,7 +13,7 @@ from equipoise.contracts.messages.reclaimed import ReclaimedBand, ReclaimedNode,
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.numeric import Array, np
 from equipoise.reclaimer.decisions.degradation import DegradeSettings, share_kept
-from equipoise.reclaimer.decisions.forecast import NodesAhead, hours_ahead, lasting, lowest_reclaimable
+from equipoise.reclaimer.decisions.forecast import SUPPRESSED, NodesAhead, hours_ahead, lasting, lowest_reclaimable
 from equipoise.reclaimer.decisions.formula import HighPriorityPods, mid_amount, reclaimed, terms_of
 from equipoise.reclaimer.decisions.offer import Offer, OfferSettings, offer
 from equipoise.reclaimer.decisions.strategy import (
@@ -37,9 +37,6 @@ _UNITS = (1_000.0, 1.0)
 DISABLED = "its strategy offers nothing"
 """`degraded` of a node that is to offer nothing."""
 
-
-SUPPRESSED = 0.03
-"""Share of its hours for which the last core of batch resources may be suppressed (docs/decisions/0036)."""
 
 CONTESTED = f"""another program changes the mid and batch resources of its status. Run only one of them; writes go on \
 when nobody else has changed them for {QUIET_PERIOD / 60:.0f} minutes"""

@@ -11,6 +11,9 @@ import msgspec
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.numeric import Array, np
 
+SUPPRESSED = 0.03
+"""Share of its hours for which the last core of batch resources may be suppressed (docs/decisions/0036)."""
+
 
 def lowest_reclaimable(
     limit: Array, expected: Array, recent_worst: Array, now_hour: int, hours: int, margin: Array

@@ -16,6 +16,7 @@ from equipoise.contracts.colocation.profile_policy import profile_policy
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, REQUIREMENT, supported_version
 from equipoise.contracts.kubernetes.objects import ConfigMap, LabelSelector, Namespace, Node
+from equipoise.reclaimer.shell.status_writer import FENCE
 from equipoise.runtime.kubernetes.client import (
     ADMISSION_POLICIES,
     CONFIG_MAPS,
@@ -30,7 +31,6 @@ from equipoise.runtime.kubernetes.client import (
 
 SUBJECT = "co-location"
 INSTALL = "apply k8s/colocation/profiles"
-FENCE = "equipoise-reclaimer-fence"
 
 LIMIT_RANGES = Resource(group="", version="v1", plural="limitranges", kind="LimitRange", model=WholeObject)
 QUOTAS = Resource(group="", version="v1", plural="resourcequotas", kind="ResourceQuota", model=WholeObject)
