@@ -167,6 +167,15 @@ def test_above_the_threshold_best_effort_pods_get_what_is_left_below_it() -> Non
     assert limit == CpuLimit(cores=2.5, reason="threshold")
 
 
+def test_what_is_reserved_for_the_system_counts_as_used() -> None:
+    """Programs outside of pods use less than their reservation only for now."""
+    rules = CpuSuppression(cpu_threshold=65)
+
+    limit = next_limit(msgspec.structs.replace(rules, reserved_cpu=FULL.node - FULL.pods + 1.0), FULL, CpuLimit())
+
+    assert limit == CpuLimit(cores=1.5, reason="threshold")
+
+
 @pytest.mark.parametrize(
     ("cores", "before", "found"), [(1, 8, 2), (2.1, 8, 3), (8, 2, 3), (20, 10, 10)], ids=["least", "up", "step", "all"]
 )

@@ -5,20 +5,32 @@ from typing import Any
 import pytest
 
 from equipoise.cli.doctor.checks.colocation import (
+    agent_finding,
     colocation,
     extended_name_findings,
     policy_finding,
     profile_findings,
     refusal_findings,
     selected_namespaces,
+    setting_findings,
 )
 from equipoise.cli.doctor.environment import Environment
-from equipoise.cli.service_settings import AllSettings
+from equipoise.cli.service_settings import AllSettings, all_settings
 from equipoise.cli.whole_objects import WholeObject
 from equipoise.contracts.colocation.policy_parts import POLICY_VERSION, VERSION
 from equipoise.contracts.colocation.profile import Profile, manifests
 from equipoise.contracts.colocation.profile_policy import profile_policy
-from equipoise.contracts.kubernetes.objects import ConfigMap, Namespace, Node, NodeStatus, ObjectMeta
+from equipoise.contracts.kubernetes.objects import (
+    Condition,
+    ConfigMap,
+    Namespace,
+    Node,
+    NodeStatus,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    PodStatus,
+)
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -127,3 +139,35 @@ def test_extended_names_are_a_warning() -> None:
 
     assert "1 node offer example.com/batch-cpu" in finding.message.replace("offers", "offer")
     assert [] == list(extended_name_findings([node("kubernetes.io/mid-memory")]))
+
+
+def test_nodes_that_offer_resources_without_a_ready_agent_are_a_warning() -> None:
+    """A node that offers nothing needs none."""
+
+    def node(name: str, *resources: str) -> Node:
+        return Node(metadata=ObjectMeta(name=name), status=NodeStatus(allocatable=dict.fromkeys(resources, "1")))
+
+    def agent(name: str, ready: str) -> Pod:
+        conditions = [Condition(type="Ready", status=ready)]
+        return Pod(spec=PodSpec(node_name=name), status=PodStatus(conditions=conditions))
+
+    nodes = [node("node-1", "kubernetes.io/batch-cpu"), node("node-2", "kubernetes.io/mid-cpu"), node("node-3", "cpu")]
+
+    none = agent_finding(nodes, [])
+    some = agent_finding(nodes, [agent("node-1", "True"), agent("node-2", "False")])
+    everywhere = agent_finding(nodes, [agent("node-1", "True"), agent("node-2", "True")])
+
+    assert ["warning", "warning", "ok"] == [each.state for each in (none, some, everywhere)]
+    assert "on 1 of 2 nodes that offer resources, for example on node-2" in some.message
+    assert "agent.enabled" in none.fix
+
+
+def test_settings_that_need_the_reclaimer_are_a_warning_without_it() -> None:
+    """A scorer would otherwise silently score batch pods as any others."""
+    document = {"scorer": {"reclaimed": {"enabled": True}}}
+
+    [alone] = setting_findings(all_settings(document))
+    together = list(setting_findings(all_settings(document | {"reclaimer": {"enabled": True}})))
+
+    assert "scorer.reclaimed.enabled has no effect: reclaimer.enabled is false" == alone.message
+    assert not together

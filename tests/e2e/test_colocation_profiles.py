@@ -13,6 +13,7 @@ from cluster_fixtures import StartCluster
 from deployment.base import ROOT
 from deployment.kustomize import read_kustomization
 
+from equipoise.contracts.colocation.profile import stored_profile_faults
 from equipoise.testbed.api import ApiError
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.objects import namespace, pod
@@ -76,11 +77,16 @@ class Namespaces:
         async with self._session.post(url, json=body, headers=headers) as response:
             return Created(response.status, await response.json(), response.headers.getall("Warning", []))
 
-    async def until(self, body: Document, *, changed: bool) -> Created:
-        """Repeated until the API server uses what was just applied, for example a ConfigMap."""
+    async def until(self, body: Document, *, changed: bool, label: str = "") -> Created:
+        """Repeated until the API server uses what was just applied, for example a ConfigMap.
+
+        `label`: that the pod then has, as key=value.
+        """
+        key, _, value = label.partition("=")
         for _ in range(600):
             created = await self.create(body)
-            if (created.profile is not None) == changed:
+            found = created.pod["metadata"].get("labels", {}) if created.status == 201 else {}
+            if (created.profile is not None) == changed and (not label or found.get(key) == value):
                 return created
         raise AssertionError(f"the pod is {created.pod}")
 
@@ -292,13 +298,42 @@ async def test_a_profile_that_cannot_be_read_leaves_pods_as_they_are(
         await cluster.request("DELETE", OFFLINE)
     else:
         async with cluster.api() as api:
-            await api.patch(OFFLINE, {"data": data})
+            stored = await api.patch(OFFLINE, {"data": data})
+        # `equipoise doctor` finds the same faults.
+        assert list(stored_profile_faults(stored["data"]))
     created = await pods.until(a_pod(), changed=False)
     assert created.status == 201
     assert created.resources()["requests"] == {"cpu": "100m", "memory": "64Mi"}
     (warning,) = created.warnings
     assert "the co-location profile offline did not change this pod" in warning
     assert "ConfigMap equipoise-system/equipoise-colocation-offline" in warning
+    await cluster.apply([{key: before[key] for key in ("apiVersion", "kind", "data")} | {"metadata": METADATA}])
+    await pods.until(a_pod(), changed=True)
+
+
+VALID: dict[str, Document] = {
+    "class of Koordinator": {"priorityClassName": "koord-batch"},
+    "empty lines": {"labels": "\na=b\n\n", "annotations": "\n"},
+    "names with a prefix": {"labels": "example.com/a.b_c=d", "annotations": "example.com/a=b=c d"},
+    "label of the band": {"labels": "koordinator.sh/priority-class=koord-batch"},
+    "label without characters": {"labels": "a="},
+    "grace period": {"terminationGracePeriodSeconds": "000000005"},
+}
+
+
+@pytest.mark.parametrize("name", VALID)
+async def test_a_profile_without_faults_changes_pods(cluster: Cluster, pods: Namespaces, name: str) -> None:
+    """The conditions of the policy and those that `equipoise doctor` checks are two programs for the same rules."""
+    before = await cluster.request("GET", OFFLINE)
+    mark = f"example.com/case={list(VALID).index(name)}"
+    data = VALID[name] | {"labels": f"{mark}\n{VALID[name].get('labels', '')}"}
+    async with cluster.api() as api:
+        stored = await api.patch(OFFLINE, {"data": data})
+
+    assert not list(stored_profile_faults(stored["data"]))
+    created = await pods.until(a_pod(), changed=True, label=mark)
+    assert created.status == 201
+
     await cluster.apply([{key: before[key] for key in ("apiVersion", "kind", "data")} | {"metadata": METADATA}])
     await pods.until(a_pod(), changed=True)
 

@@ -17,6 +17,7 @@ def test_cpu_suppress(case: Case) -> None:
         node=inputs["node_used_m"] / 1_000,
         high_priority=sum(pod["used_m"] for pod in pods if not pod["best_effort"]) / 1_000,
         best_effort=sum(pod["used_m"] for pod in pods if pod["best_effort"]) / 1_000,
+        reserved=inputs["reserved_m"] / 1_000,
     )
 
     case.check(be_allowed_m=allowed * 1_000)

@@ -56,6 +56,10 @@ class CpuSuppression(Section, frozen=True, kw_only=True):
     min_cpu: Percent = 5.0
     """Percent of the node that best-effort pods always keep, or they would hold memory and never end."""
 
+    reserved_cpu: Annotated[float, Meta(ge=0)] = 0.0
+    """Cores that are reserved for programs outside of pods (`systemReserved` and `kubeReserved` of the kubelet): below
+    cpuThreshold they count as used."""
+
 
 class CpuUsage(msgspec.Struct, frozen=True, kw_only=True):
     """Of the last round, in cores."""
@@ -86,13 +90,20 @@ class CpuLimit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def cpu_allowance(
-    *, capacity: float, threshold: float, minimum: float, node: float, high_priority: float, best_effort: float
+    *,
+    capacity: float,
+    threshold: float,
+    minimum: float,
+    node: float,
+    high_priority: float,
+    best_effort: float,
+    reserved: float = 0.0,
 ) -> float:
     """Cores: what is left below the threshold. Percent in `threshold` and `minimum`.
 
-    Usage outside of pods counts as the node's system. As in Koordinator.
+    Usage outside of pods counts as the node's system, or what is reserved for it, whichever is more. As in Koordinator.
     """
-    system = max(node - high_priority - best_effort, 0.0)
+    system = max(node - high_priority - best_effort, reserved)
     return max(capacity * threshold / 100 - high_priority - system, capacity * minimum / 100)
 
 
@@ -121,6 +132,7 @@ def _wanted(rules: CpuSuppression, usage: CpuUsage, before: CpuLimit) -> CpuLimi
             node=usage.node,
             high_priority=usage.pods - usage.best_effort,
             best_effort=usage.best_effort,
+            reserved=rules.reserved_cpu,
         )
         needed = before.cores is not None and usage.best_effort >= NEEDED_SHARE * min(before.cores, allowance)
         if above or needed:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from equipoise.cli.doctor.environment import Environment, Finding
+from equipoise.cli.service_settings import AllSettings
 from equipoise.cli.terminal import count
 from equipoise.cli.whole_objects import WholeObject, whole
 from equipoise.contracts.colocation.bands import OFFERED_NAMES, RESOURCE_NAMES
@@ -15,12 +16,13 @@ from equipoise.contracts.colocation.profile import PREFIX, PRIORITY_CLASS, PROFI
 from equipoise.contracts.colocation.profile_policy import profile_policy
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, REQUIREMENT, supported_version
-from equipoise.contracts.kubernetes.objects import ConfigMap, LabelSelector, Namespace, Node
+from equipoise.contracts.kubernetes.objects import ConfigMap, LabelSelector, Namespace, Node, Pod, is_ready
 from equipoise.reclaimer.shell.status_writer import FENCE
 from equipoise.runtime.kubernetes.client import (
     ADMISSION_POLICIES,
     CONFIG_MAPS,
     NAMESPACES,
+    PODS,
     Kube,
     KubeError,
     NotFound,
@@ -31,6 +33,9 @@ from equipoise.runtime.kubernetes.client import (
 
 SUBJECT = "co-location"
 INSTALL = "apply k8s/colocation/profiles"
+
+AGENTS = "app.kubernetes.io/name=equipoise,app.kubernetes.io/component=agent"
+"""Selects the pods of the agent, in whatever namespace it is installed."""
 
 LIMIT_RANGES = Resource(group="", version="v1", plural="limitranges", kind="LimitRange", model=WholeObject)
 QUOTAS = Resource(group="", version="v1", plural="resourcequotas", kind="ResourceQuota", model=WholeObject)
@@ -46,23 +51,33 @@ _NATIVE = re.compile(r"(requests\.|limits\.)?(cpu|memory)")
 
 async def colocation(environment: Environment) -> list[Finding]:
     """Nothing is checked where co-location is not used."""
+    findings = list(setting_findings(environment.settings))
     try:
         kube = environment.api()
         nodes = await environment.nodes()
         version = supported_version(await kube.served_versions(API_GROUP, POLICY_KIND))
         bindings = [] if version is None else await _bindings(kube, version)
         offered = any(not _OFFERED.isdisjoint(node.status.allocatable) for node in nodes)
-        findings = list(extended_name_findings(nodes))
+        findings += extended_name_findings(nodes)
         if offered:
             findings += await _fence(kube)
+            findings.append(agent_finding(nodes, await kube.list(PODS, "", AGENTS)))
         if version is None or not bindings:
             why = f"no profiles: they need {REQUIREMENT}" if version is None else "there are no profiles"
             return findings or [Finding("ok", SUBJECT, f"not used: {why}")]
         findings.append(await _policy(kube, version))
         findings += await _profiles(kube, bindings)
     except KubeError as error:
-        return [Finding("unknown", SUBJECT, f"not checked: {error}")]
+        return [*findings, Finding("unknown", SUBJECT, f"not checked: {error}")]
     return findings
+
+
+def setting_findings(settings: AllSettings) -> Iterator[Finding]:
+    """Services that wait for messages of a reclaimer that is not part of the installation."""
+    for service, section in (("scorer", settings.scorer.reclaimed), ("annotator", settings.annotator.reclaimed)):
+        if section.enabled and not settings.reclaimer.enabled:
+            message = f"{service}.reclaimed.enabled has no effect: reclaimer.enabled is false"
+            yield Finding("warning", SUBJECT, message, f"set both to true, or {service}.reclaimed.enabled to false")
 
 
 async def _bindings(kube: Kube, version: str) -> list[WholeObject]:
@@ -77,6 +92,21 @@ async def _fence(kube: Kube) -> list[Finding]:
         message = f"there is no ValidatingAdmissionPolicy {FENCE}: the reclaimer may write every field of nodes/status"
         return [Finding("error", SUBJECT, message, "apply k8s/colocation/reclaimer-fence.yaml")]
     return []
+
+
+def agent_finding(nodes: Sequence[Node], agents: Sequence[Pod]) -> Finding:
+    """Whether an agent is ready on each node that offers amounts."""
+    ready = {each.spec.node_name for each in agents if is_ready(each.status.conditions)}
+    offering = sorted(node.metadata.name for node in nodes if not _OFFERED.isdisjoint(node.status.allocatable))
+    without = [name for name in offering if name not in ready]
+    if not without:
+        return Finding("ok", SUBJECT, f"an agent is ready on every node that offers resources ({len(offering)})")
+    message = (
+        f"no agent is ready on {len(without)} of {count(len(offering), 'node')} that offer resources, for example on "
+        f"{without[0]}: only the weights of the kubelet limit batch pods there"
+    )
+    fix = "its /readyz has the reason" if agents else "apply k8s/colocation (Helm: agent.enabled: true)"
+    return Finding("warning", SUBJECT, message, fix)
 
 
 async def _policy(kube: Kube, version: str) -> Finding:
