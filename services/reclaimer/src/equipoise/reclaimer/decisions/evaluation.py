@@ -83,10 +83,11 @@ def evaluate(
         strategy_of(node.placement.node, node.placement.labels, settings.strategy, settings.pools, settings.nodes)
         for node in nodes
     ]
-    lowest = _lowest(nodes, strategies, settings, now)
-    batch = _lasting(nodes, strategies, settings.forecast, now)
+    reserved = [_reserved(node.placement) for node in nodes]
+    lowest = _lowest(nodes, strategies, reserved, settings, now)
+    batch = _lasting(nodes, strategies, reserved, settings.forecast, now)
     return [
-        _evaluate(node, strategy, _at(lowest, index), batch[index], settings, max_age=max_age, now=now)
+        _evaluate(node, strategy, reserved[index], _at(lowest, index), batch[index], settings, max_age=max_age, now=now)
         for index, (node, strategy) in enumerate(zip(nodes, strategies, strict=True))
     ]
 
@@ -96,7 +97,11 @@ def _at(lowest: Amounts, index: int) -> Amounts:
 
 
 def _lowest(
-    nodes: Sequence[ObservedNode], strategies: Sequence[ReclaimStrategy], settings: ReclaimEvaluation, now: float
+    nodes: Sequence[ObservedNode],
+    strategies: Sequence[ReclaimStrategy],
+    reserved: Sequence[Array],
+    settings: ReclaimEvaluation,
+    now: float,
 ) -> Amounts:
     """nodes × resources, by band: what high-priority pods and the system leave in all of the band's hours."""
     shape = (len(nodes), len(RESOURCES))
@@ -108,8 +113,7 @@ def _lowest(
         limit[index] = capacity[index] * [strategy.cpu_threshold / 100, strategy.memory_threshold / 100]
         if node.usage is not None:
             # What is reserved for the node counts as used by the system.
-            reserved = _reserved(node.placement)
-            unused = np.maximum(reserved - node.usage.system, 0.0)
+            unused = np.maximum(reserved[index] - node.usage.system, 0.0)
             margin[index] = capacity[index] * settings.forecast.margin / 100
             typical[index] = node.usage.typical + unused[:, np.newaxis]
             highest[index] += unused[:, np.newaxis]
@@ -118,7 +122,7 @@ def _lowest(
                     typical[index, row] = node.usage.typical_or_requested[row] + unused[row]
                 elif policy == "request":
                     # Requests contain nothing of the system, and are the same all day.
-                    typical[index, row] = node.usage.requests[row].sum() + reserved[row]
+                    typical[index, row] = node.usage.requests[row].sum() + reserved[index][row]
                     highest[index, row], margin[index, row] = np.nan, 0.0
     hour = int(now // (settings.forecast.day / SLOTS)) % SLOTS
     return {
@@ -134,7 +138,11 @@ def _lowest(
 
 
 def _lasting(
-    nodes: Sequence[ObservedNode], strategies: Sequence[ReclaimStrategy], forecast: ForecastSettings, now: float
+    nodes: Sequence[ObservedNode],
+    strategies: Sequence[ReclaimStrategy],
+    reserved: Sequence[Array],
+    forecast: ForecastSettings,
+    now: float,
 ) -> Array:
     """nodes × resources: batch resources that last for their hours, by the errors of earlier forecasts.
 
@@ -157,7 +165,7 @@ def _lasting(
         third_party = _or_zero(node.placement.colocation.third_party.get("batch", _UNKNOWN))
         threshold = np.array([strategy.cpu_threshold, strategy.memory_threshold]) / 100
         limit[place] = capacity * threshold - usage.mid - third_party
-        unused = np.maximum(_reserved(node.placement) - usage.system, 0.0)
+        unused = np.maximum(reserved[index] - usage.system, 0.0)
         typical[place] = usage.typical + (outlook.constant * capacity - usage.constant + unused)[:, np.newaxis]
         if len(usage.batch_pods):
             running[place] = usage.batch_pods[:, 1:].sum(axis=0)
@@ -222,6 +230,7 @@ def _or_zero(found: Resources) -> Array:
 def _evaluate(
     node: ObservedNode,
     strategy: ReclaimStrategy,
+    reserved: Array,
     lowest: Amounts,
     batch: Array,
     settings: ReclaimEvaluation,
@@ -240,7 +249,7 @@ def _evaluate(
     elif node.usage is None or node.age > max_age:
         target, degraded = _reduced(node, last, settings.degrade)
     else:
-        terms = _terms(node, node.usage, strategy)
+        terms = _terms(node, node.usage, strategy, reserved)
         target = last = _amounts(node, node.usage, strategy, terms, lowest, batch)
         idle = {resource: reclaimed(each) for resource, each in terms.items()}
         bands["free"] = ReclaimedBand(reclaimed=Resources(cpu=idle.get("cpu"), memory=idle.get("memory")))
@@ -314,11 +323,13 @@ def _contested(node: ObservedNode) -> dict[str, Offer]:
     return {name: Offer(amount=node.existing.get(name, 0), due=False) for name in OFFERED_NAMES}
 
 
-def _terms(node: ObservedNode, usage: NodeUsage, strategy: ReclaimStrategy) -> dict[str, ReclaimedTerms]:
+def _terms(
+    node: ObservedNode, usage: NodeUsage, strategy: ReclaimStrategy, reserved: Array
+) -> dict[str, ReclaimedTerms]:
     """Of the resources whose capacity is known."""
     thresholds = (strategy.cpu_threshold, strategy.memory_threshold)
     policies = (strategy.cpu_policy, strategy.memory_policy)
-    reserved, capacity = _reserved(node.placement), amounts(node.placement.capacity)
+    capacity = amounts(node.placement.capacity)
     return {
         resource: terms_of(
             capacity=capacity[row],
