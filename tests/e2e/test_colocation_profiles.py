@@ -312,7 +312,6 @@ async def test_a_profile_that_cannot_be_read_leaves_pods_as_they_are(
 
 
 VALID: dict[str, Document] = {
-    "class of Koordinator": {"priorityClassName": "koord-batch"},
     "empty lines": {"labels": "\na=b\n\n", "annotations": "\n"},
     "names with a prefix": {"labels": "example.com/a.b_c=d", "annotations": "example.com/a=b=c d"},
     "label of the band": {"labels": "koordinator.sh/priority-class=koord-batch"},
