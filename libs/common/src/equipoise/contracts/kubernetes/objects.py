@@ -96,10 +96,18 @@ class NodeSpec(ApiValue, frozen=True, kw_only=True):
     taints: list[Taint] = []
 
 
+class ContainerImage(ApiValue, frozen=True, kw_only=True):
+    """An image that a node has."""
+
+    names: list[str] = []
+    size_bytes: int = 0
+
+
 class NodeStatus(ApiValue, frozen=True, kw_only=True):
     allocatable: dict[str, str] = {}
     capacity: dict[str, str] = {}
     conditions: list[Condition] = []
+    images: list[ContainerImage] = []
 
 
 class Node(Object, frozen=True, kw_only=True):
@@ -120,6 +128,7 @@ class ContainerPort(ApiValue, frozen=True, kw_only=True):
 
 class Container(ApiValue, frozen=True, kw_only=True):
     name: str = ""
+    image: str = ""
     resources: ResourceRequirements = ResourceRequirements()
     ports: list[ContainerPort] = []
     restart_policy: str = ""
@@ -160,6 +169,12 @@ class PodAffinityTerm(ApiValue, frozen=True, kw_only=True):
     namespace_selector: LabelSelector | None = None
     topology_key: str = ""
     match_label_keys: list[str] = []
+    mismatch_label_keys: list[str] = []
+
+
+class WeightedPodAffinityTerm(ApiValue, frozen=True, kw_only=True):
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
 class PodAffinity(ApiValue, frozen=True, kw_only=True):
@@ -167,6 +182,9 @@ class PodAffinity(ApiValue, frozen=True, kw_only=True):
 
     required: list[PodAffinityTerm] = msgspec.field(
         name="requiredDuringSchedulingIgnoredDuringExecution", default_factory=list
+    )
+    preferred: list[WeightedPodAffinityTerm] = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default_factory=list
     )
 
 
@@ -205,8 +223,14 @@ class Volume(ApiValue, frozen=True, kw_only=True):
         return self.persistent_volume_claim.claim_name if self.persistent_volume_claim is not None else ""
 
 
+class SchedulingGate(ApiValue, frozen=True, kw_only=True):
+    name: str = ""
+
+
 class PodSpec(ApiValue, frozen=True, kw_only=True):
     node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    scheduling_gates: list[SchedulingGate] = []
     containers: list[Container] | None = None
     """None only in a bookmark, which is not a Pod."""
 
@@ -221,6 +245,7 @@ class PodSpec(ApiValue, frozen=True, kw_only=True):
     topology_spread_constraints: list[TopologySpreadConstraint] = []
     priority: int = 0
     priority_class_name: str = ""
+    preemption_policy: str = "PreemptLowerPriority"
     volumes: list[Volume] = []
     restart_policy: str = "Always"
     resource_claims: list[dict[str, Any]] = []

@@ -25,16 +25,16 @@ def _sum(parts: Iterable[Amounts]) -> Amounts:
     return total
 
 
-def _with_starting(pod: Pod, running: Amounts) -> Amounts:
+def _with_starting(pod: Pod, running: Amounts, missing: Mapping[str, str]) -> Amounts:
     """The highest requests at any time: while the init containers run one after another, or after them."""
     sidecars: Amounts = {}
     starting: Amounts = {}
     for container in pod.spec.init_containers:
         if container.restart_policy == "Always":
-            sidecars = _sum((sidecars, _requested(container)))
+            sidecars = _sum((sidecars, _requested(container, missing)))
             starting = _highest(starting, sidecars)
         else:
-            starting = _highest(starting, _sum((sidecars, _requested(container))))
+            starting = _highest(starting, _sum((sidecars, _requested(container, missing))))
     return _highest(_sum((running, sidecars)), starting)
 
 
@@ -42,19 +42,22 @@ def _highest(left: Amounts, right: Amounts) -> Amounts:
     return {resource: max(left.get(resource, 0.0), right.get(resource, 0.0)) for resource in {**left, **right}}
 
 
-def _requested(container: Container) -> Amounts:
-    return amounts_of(container.resources.requests)
+def _requested(container: Container, missing: Mapping[str, str]) -> Amounts:
+    return amounts_of({**missing, **container.resources.requests} if missing else container.resources.requests)
 
 
-def pod_requests(pod: Pod) -> Amounts:
+_NONE: Mapping[str, str] = {}
+
+
+def pod_requests(pod: Pod, *, missing: Mapping[str, str] = _NONE) -> Amounts:
     """max(Σ containers + Σ sidecars, each init container + the sidecars before it), pod-level values, + overhead.
 
-    A sidecar is an init container with restartPolicy Always. Source: `PodRequests` of kubernetes
-    component-helpers/resource.
+    `missing`: the requests of a container that does not have them. A sidecar is an init container with restartPolicy
+    Always. Source: `PodRequests` of kubernetes component-helpers/resource.
     """
-    total = _sum(_requested(container) for container in pod.spec.containers or ())
+    total = _sum(_requested(container, missing) for container in pod.spec.containers or ())
     if pod.spec.init_containers:
-        total = _with_starting(pod, total)
+        total = _with_starting(pod, total, missing)
     if pod.spec.resources is not None:
         whole = amounts_of(pod.spec.resources.requests)
         total |= {resource: amount for resource, amount in whole.items() if resource.startswith(_POD_LEVEL)}

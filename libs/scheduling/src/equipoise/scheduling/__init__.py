@@ -1,0 +1,1 @@
+"""kube-scheduler as a library: its framework, its default plugins and its preemption, on pods and nodes in memory."""

@@ -1,0 +1,39 @@
+"""What plugins keep during one attempt to schedule a pod."""
+
+from typing import Any, Protocol, TypeVar
+
+
+class StateData(Protocol):
+    """A value of a plugin. Preemption changes clones of it."""
+
+    def clone(self) -> "StateData":
+        """A copy that add_pod and remove_pod may change. Values that never change may return themselves."""
+        ...
+
+
+T = TypeVar("T")
+
+
+class CycleState:
+    """Values by key; a plugin uses its name."""
+
+    def __init__(self, values: dict[str, Any] | None = None) -> None:
+        self._values: dict[str, Any] = {} if values is None else values
+        self.skipped_filters: frozenset[str] = frozenset()
+        """Plugins whose Filter, add_pod and remove_pod are not called for this pod."""
+
+        self.skipped_scores: frozenset[str] = frozenset()
+
+    def write(self, key: str, value: StateData) -> None:
+        self._values[key] = value
+
+    def read(self, key: str, kind: type[T]) -> T:
+        """Raises KeyError if the plugin has not written it."""
+        value: T = self._values[key]
+        return value
+
+    def clone(self) -> "CycleState":
+        """A copy whose values may be changed without an effect on this one."""
+        copy = CycleState({key: value.clone() for key, value in self._values.items()})
+        copy.skipped_filters, copy.skipped_scores = self.skipped_filters, self.skipped_scores
+        return copy

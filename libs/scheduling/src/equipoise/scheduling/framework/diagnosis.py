@@ -1,0 +1,84 @@
+"""Which nodes refuse a pod, and why."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+
+from equipoise.scheduling.framework.plugin import Refusal
+from equipoise.scheduling.framework.status import Code, Status
+from equipoise.scheduling.model.arrays import Flags, Ints, Rows
+
+
+class Diagnosis(msgspec.Struct, kw_only=True):
+    """The result of all filters for these rows."""
+
+    rows: Rows
+    passed: Flags
+    """Per row."""
+
+    codes: Ints
+    """Per row: the Code of the plugin that refused it, or SUCCESS."""
+
+    refusals: list[tuple[str, Refusal]] = []
+    """Plugin and refusal, with the nodes that no earlier plugin refused."""
+
+    status: Status | None = None
+    """Of a plugin that refused all nodes before any was examined, or that failed."""
+
+    def add(self, plugin: str, refusals: list[Refusal]) -> None:
+        """Those of the next plugin, of nodes that passed the earlier ones."""
+        refused = np.zeros(len(self.rows), dtype=np.bool_)
+        for refusal in refusals:
+            nodes = refusal.nodes & self.passed
+            if not nodes.any():
+                continue
+            self.refusals.append((plugin, msgspec.structs.replace(refusal, nodes=nodes)))
+            if refusal.code == Code.UNSCHEDULABLE:
+                self.codes[nodes & (self.codes == Code.SUCCESS)] = refusal.code
+            else:
+                self.codes[nodes] = refusal.code
+            refused |= nodes
+        self.passed &= ~refused
+
+    def replace(self, place: int, other: "Diagnosis") -> None:
+        """The node at this place gets the result of `other`, which is about this node only."""
+        for _, refusal in self.refusals:
+            refusal.nodes[place] = False
+        for plugin, refusal in other.refusals:
+            nodes = np.zeros(len(self.rows), dtype=np.bool_)
+            nodes[place] = refusal.nodes[0]
+            self.refusals.append((plugin, msgspec.structs.replace(refusal, nodes=nodes)))
+        self.passed[place], self.codes[place] = other.passed[0], other.codes[0]
+
+    def reasons(self) -> dict[str, int]:
+        """Number of nodes by reason. A node counts once for each of its reasons."""
+        counted: Counter[str] = Counter()
+        for _, refusal in self.refusals:
+            counted[refusal.reason] += int(refusal.nodes.sum())
+        return dict(counted)
+
+    def by_node(self) -> Mapping[int, Status]:
+        """By row, of those that were refused."""
+        found: dict[int, Status] = {}
+        for plugin, refusal in self.refusals:
+            for place in refusal.nodes.nonzero()[0].tolist():
+                row = int(self.rows[place])
+                earlier = found[row].reasons if row in found else ()
+                code = Code(int(self.codes[place]))
+                found[row] = Status(code=code, reasons=(*earlier, refusal.reason), plugin=plugin)
+        return found
+
+    @property
+    def plugins(self) -> frozenset[str]:
+        """That refused some node."""
+        names = {plugin for plugin, _ in self.refusals}
+        return frozenset(names | ({self.status.plugin} if self.status else set()))
+
+
+def passed_all(rows: Rows) -> Diagnosis:
+    """Before any plugin was called."""
+    return Diagnosis(
+        rows=rows, passed=np.ones(len(rows), dtype=np.bool_), codes=np.zeros(len(rows), dtype=np.int64), refusals=[]
+    )

@@ -1,0 +1,65 @@
+"""The result of a plugin, with the codes of kube-scheduler 1.36."""
+
+from enum import IntEnum
+
+import msgspec
+
+
+class Code(IntEnum):
+    """As in pkg/scheduler/framework (staging kube-scheduler/framework) of Kubernetes 1.36."""
+
+    SUCCESS = 0
+    ERROR = 1
+    """The plugin failed. The attempt ends, and the pod is tried again."""
+
+    UNSCHEDULABLE = 2
+    """Not on this node now. Preemption may help."""
+
+    UNSCHEDULABLE_AND_UNRESOLVABLE = 3
+    """Not on this node, whichever pods are removed."""
+
+    WAIT = 4
+    """Only of Permit: another plugin or program decides later."""
+
+    SKIP = 5
+    """Of PreFilter: its Filter is not called. Of PreScore: its Score. Of Bind: another plugin binds."""
+
+    PENDING = 6
+    """Something outside of the scheduler is required first, for example a device."""
+
+
+REJECTED = (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING)
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plugin decided, and why."""
+
+    code: Code = Code.SUCCESS
+    reasons: tuple[str, ...] = ()
+    plugin: str = ""
+    """Set by the framework."""
+
+    @property
+    def is_success(self) -> bool:
+        return self.code == Code.SUCCESS
+
+    @property
+    def is_rejected(self) -> bool:
+        """The pod does not fit, and nothing failed."""
+        return self.code in REJECTED
+
+
+SUCCESS = Status()
+SKIP = Status(code=Code.SKIP)
+
+
+def unschedulable(*reasons: str) -> Status:
+    return Status(code=Code.UNSCHEDULABLE, reasons=reasons)
+
+
+def unresolvable(*reasons: str) -> Status:
+    return Status(code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons=reasons)
+
+
+def failed(reason: str) -> Status:
+    return Status(code=Code.ERROR, reasons=(reason,))

@@ -1,0 +1,1 @@
+"""Pods, nodes and the state of a cluster, as plugins read them."""

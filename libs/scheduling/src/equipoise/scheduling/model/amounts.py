@@ -1,0 +1,48 @@
+"""Requests of pods and capacities of nodes as whole numbers: millicores of cpu, the base unit of everything else.
+
+kube-scheduler rounds up a sum, not its parts (`Resource.Add` of pkg/scheduler/framework).
+"""
+
+import math
+from collections.abc import Mapping
+
+from equipoise.contracts.kubernetes.objects import Node, Pod
+from equipoise.contracts.kubernetes.requests import amounts_of, pod_requests
+
+Amounts = dict[str, int]
+"""By resource name."""
+
+CPU, MEMORY, STORAGE, PODS = "cpu", "memory", "ephemeral-storage", "pods"
+
+MISSING: Mapping[str, str] = {CPU: "100m", MEMORY: "200Mi"}
+"""What scores assume for a container that requests none. A request of 0 remains 0."""
+
+
+def requested(pod: Pod) -> Amounts:
+    """Raises ValueError for an invalid quantity."""
+    return whole(pod_requests(pod))
+
+
+def requested_or_assumed(pod: Pod) -> tuple[int, int]:
+    """Millicores and bytes, with MISSING for containers without a request."""
+    amounts = whole(pod_requests(pod, missing=MISSING))
+    return amounts.get(CPU, 0), amounts.get(MEMORY, 0)
+
+
+def allocatable(node: Node) -> Amounts:
+    """Raises ValueError for an invalid quantity."""
+    return whole(amounts_of(node.status.allocatable))
+
+
+def whole(amounts: Mapping[str, float]) -> Amounts:
+    # A float of 1.1 cores is 1100.0000000000002 millicores.
+    return {
+        name: math.ceil(round(amount * 1_000, 6)) if name == CPU else math.ceil(round(amount, 6))
+        for name, amount in amounts.items()
+    }
+
+
+def truncated(numerator: int, denominator: int) -> int:
+    """The division of Go: towards zero."""
+    quotient = abs(numerator) // abs(denominator)
+    return quotient if (numerator < 0) == (denominator < 0) else -quotient

@@ -1,0 +1,226 @@
+"""The nodes of a cluster and the pods on them, as arrays with one column per node.
+
+The scheduler changes it between two attempts (`put_node`, `add_pod`, …). During an attempt nothing changes it: what
+would happen after other placements is tried in a `clone`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from equipoise.contracts.kubernetes.objects import Namespace, Node, Taint
+from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS, STORAGE, allocatable
+from equipoise.scheduling.model.arrays import Flags, Ints, Rows
+from equipoise.scheduling.model.node_labels import NodeLabels
+from equipoise.scheduling.model.pod_groups import PodGroups
+from equipoise.scheduling.model.pod_info import HostPort, PodInfo
+
+Taints = tuple[Taint, ...]
+
+_SPARE = 8
+"""Columns that are added at a time."""
+
+
+class Snapshot:
+    """A node has the same row as long as it exists. A row without a node is free, and is in no result."""
+
+    def __init__(self, nodes: Iterable[Node] = (), pods: Iterable[PodInfo] = (), *, size: int = 0) -> None:
+        """`pods` without a node of the cluster are left out. `size`: expected number of nodes."""
+        nodes = list(nodes)
+        columns = max(len(nodes), size)
+        self.resources: dict[str, int] = {CPU: 0, MEMORY: 1, STORAGE: 2, PODS: 3}
+        """Index in `allocatable` and `requested` by name."""
+
+        self.allocatable: Ints = np.zeros((len(self.resources), columns), dtype=np.int64)
+        """resources × nodes: millicores of cpu, the base unit of others."""
+
+        self.requested: Ints = np.zeros_like(self.allocatable)
+        """resources × nodes: requests of its pods."""
+
+        self.assumed: Ints = np.zeros((2, columns), dtype=np.int64)
+        """(cpu, memory) × nodes: as `requested`, with assumptions for containers that request none."""
+
+        self.nodes: list[Node | None] = [None] * columns
+        self.labels = NodeLabels(self.nodes)
+        self.groups = PodGroups()
+        self.namespaces: dict[str, Mapping[str, str]] = {}
+        """Labels by name."""
+
+        self._pods: list[dict[str, PodInfo]] = [{} for _ in range(columns)]
+        self._owned: set[int] | None = None
+        """Rows of `_pods` that are no longer shared with the original; None: all."""
+
+        self._row_by_name: dict[str, int] = {}
+        self._free = list(range(columns - 1, -1, -1))
+        self._rows: Rows | None = None
+        self._cordoned: Flags | None = None
+        self._taints: tuple[list[Taints], Rows] | None = None
+        for node in nodes:
+            self.put_node(node)
+        for pod in pods:
+            if (row := self._row_by_name.get(pod.pod.spec.node_name)) is not None:
+                self.add_pod(pod, row)
+
+    # Read
+
+    @property
+    def columns(self) -> int:
+        """Length of all arrays: nodes and free rows."""
+        return len(self.nodes)
+
+    @property
+    def rows(self) -> Rows:
+        """Of all nodes, in the order in which they are searched."""
+        if self._rows is None:
+            self._rows = np.fromiter(self._row_by_name.values(), np.intp, len(self._row_by_name))
+        return self._rows
+
+    def row(self, name: str) -> int | None:
+        return self._row_by_name.get(name)
+
+    def name(self, row: int) -> str:
+        return self.node(row).metadata.name
+
+    def node(self, row: int) -> Node:
+        """Raises KeyError for a free row."""
+        node = self.nodes[row]
+        if node is None:
+            raise KeyError(row)
+        return node
+
+    def pods_on(self, row: int) -> Iterator[PodInfo]:
+        return iter(self._pods[row].values())
+
+    def has_pod(self, pod: PodInfo, row: int) -> bool:
+        return pod.uid in self._pods[row]
+
+    def resource(self, array: Ints, name: str) -> Ints | int:
+        """The row of `allocatable` or `requested` with this resource; 0 if no node and no pod has it."""
+        index = self.resources.get(name)
+        return 0 if index is None else array[index]
+
+    def ports_on(self, row: int) -> Iterator[HostPort]:
+        """That its pods occupy."""
+        return (port for pod in self._pods[row].values() for port in pod.host_ports)
+
+    @property
+    def cordoned(self) -> Flags:
+        """Per node."""
+        if self._cordoned is None:
+            self._cordoned = np.array([node is not None and node.spec.unschedulable for node in self.nodes], np.bool_)
+        return self._cordoned
+
+    @property
+    def taints(self) -> tuple[Sequence[Taints], Rows]:
+        """Each set of taints once, and the index of each node's set."""
+        if self._taints is None:
+            index: dict[Taints, int] = {(): 0}
+            each = [() if node is None else tuple(node.spec.taints) for node in self.nodes]
+            codes = np.array([index.setdefault(taints, len(index)) for taints in each], dtype=np.intp)
+            self._taints = (list(index), codes)
+        return self._taints
+
+    # Change
+
+    def put_node(self, node: Node) -> int:
+        """Adds it, or replaces the node of this name; its pods stay. Raises ValueError for an invalid quantity."""
+        amounts = allocatable(node)
+        name = node.metadata.name
+        row = self._row_by_name.get(name)
+        if row is None:
+            row = self._free_row()
+            self._row_by_name[name] = row
+            self._rows = None
+        before = self.nodes[row]
+        self.nodes[row] = node
+        for resource in amounts:
+            self._index(resource)
+        for resource, index in self.resources.items():
+            self.allocatable[index, row] = amounts.get(resource, 0)
+        if before is None or _decides(before) != _decides(node):
+            self._changed()
+        return row
+
+    def remove_node(self, name: str) -> None:
+        """With its pods. Raises KeyError if there is none."""
+        row = self._row_by_name[name]
+        for pod in list(self.pods_on(row)):
+            self.remove_pod(pod, row)
+        del self._row_by_name[name]
+        self._free.append(row)
+        self.nodes[row] = None
+        self.allocatable[:, row] = 0
+        self._rows = None
+        self._changed()
+
+    def put_namespace(self, namespace: Namespace) -> None:
+        self.namespaces[namespace.metadata.name] = namespace.metadata.labels
+
+    def add_pod(self, pod: PodInfo, row: int) -> None:
+        """Even if it does not fit. Raises ValueError if the node already has it."""
+        pods = self._writable(row)
+        if pod.uid in pods:
+            raise ValueError(f"{pod!r} is on node {self.name(row)} already")
+        pods[pod.uid] = pod
+        self._count(pod, row, 1)
+        self.groups.add(pod, row)
+
+    def remove_pod(self, pod: PodInfo, row: int) -> None:
+        """Raises KeyError if the node does not have it."""
+        # A pod of this uid that has changed since is removed as it was added.
+        found = self._writable(row).pop(pod.uid)
+        self._count(found, row, -1)
+        self.groups.remove(found, row)
+
+    def clone(self) -> "Snapshot":
+        """A copy whose pods can be changed without an effect on this one. Its nodes must not be changed."""
+        copy = object.__new__(Snapshot)
+        copy.__dict__.update(self.__dict__)
+        copy.requested, copy.assumed = self.requested.copy(), self.assumed.copy()
+        copy.groups = self.groups.clone()
+        copy.resources = dict(self.resources)
+        copy._pods = list(self._pods)
+        copy._owned = set()
+        return copy
+
+    def _writable(self, row: int) -> dict[str, PodInfo]:
+        if self._owned is not None and row not in self._owned:
+            self._pods[row] = dict(self._pods[row])
+            self._owned.add(row)
+        return self._pods[row]
+
+    def _count(self, pod: PodInfo, row: int, sign: int) -> None:
+        for resource, amount in pod.requests.items():
+            self.requested[self._index(resource), row] += sign * amount
+        self.requested[3, row] += sign
+        self.assumed[0, row] += sign * pod.assumed_cpu
+        self.assumed[1, row] += sign * pod.assumed_memory
+
+    def _index(self, resource: str) -> int:
+        index = self.resources.get(resource)
+        if index is None:
+            index = self.resources[resource] = len(self.resources)
+            self.allocatable, self.requested = (
+                np.vstack([each, np.zeros((1, self.columns), dtype=np.int64)])
+                for each in (self.allocatable, self.requested)
+            )
+        return index
+
+    def _free_row(self) -> int:
+        if not self._free:
+            self._free += range(self.columns + _SPARE - 1, self.columns - 1, -1)
+            self.nodes += [None] * _SPARE
+            self._pods += [{} for _ in range(_SPARE)]
+            self.allocatable, self.requested, self.assumed = (
+                np.hstack([each, np.zeros((len(each), _SPARE), dtype=np.int64)])
+                for each in (self.allocatable, self.requested, self.assumed)
+            )
+        return self._free.pop()
+
+    def _changed(self) -> None:
+        self.labels.forget()
+        self._taints = self._cordoned = None
+
+
+def _decides(node: Node) -> tuple[object, ...]:
+    return node.metadata.labels, node.spec

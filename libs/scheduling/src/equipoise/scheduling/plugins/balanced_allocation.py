@@ -1,0 +1,55 @@
+"""NodeResourcesBalancedAllocation: nodes whose resources would be used to equal shares, as of Kubernetes 1.36."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.plugin import MAX_SCORE
+from equipoise.scheduling.framework.status import SKIP, SUCCESS, Status
+from equipoise.scheduling.model.arrays import Floats, Ints, Rows
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.plugins.node_resources_fit import is_extended
+from equipoise.scheduling.plugins.resource_allocation import CPU_AND_MEMORY, ResourceWeight
+
+
+class NodeResourcesBalancedAllocation:
+    name = "NodeResourcesBalancedAllocation"
+
+    def __init__(self, resources: Sequence[ResourceWeight] = CPU_AND_MEMORY) -> None:
+        self._resources = resources
+
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
+        """A pod that requests none of the resources changes no balance."""
+        return SUCCESS if any(pod.request(each.name) for each in self._resources) else SKIP
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ints:
+        """About 75: the pod changes nothing; 100: the node becomes much better balanced."""
+        names = [
+            each.name
+            for each in self._resources
+            if each.name in snapshot.resources and (not is_extended(each.name) or pod.request(each.name))
+        ]
+        index = [snapshot.resources[name] for name in names]
+        capacity = snapshot.allocatable[index][:, rows]
+        requested = snapshot.requested[index][:, rows]
+        own = np.array([[pod.request(name)] for name in names], dtype=np.int64).reshape(-1, 1)
+        balanced = _balance(requested + own, capacity)
+        # 50..150 // 2: never negative, so that numpy divides as Go.
+        found: Ints = MAX_SCORE // 2 + (MAX_SCORE // 2 + balanced - _balance(requested, capacity)) // 2
+        return found
+
+
+def _balance(requested: Ints, capacity: Ints) -> Ints:
+    """resources × nodes. 100: equal shares. Resources that a node does not have do not count."""
+    has = capacity > 0
+    shares = np.where(has, np.minimum(requested / np.maximum(capacity, 1), 1.0), 0.0)
+    count = has.sum(axis=0)
+    mean = shares.sum(axis=0) / np.maximum(count, 1)
+    deviation: Floats = np.sqrt((np.where(has, shares - mean, 0.0) ** 2).sum(axis=0) / np.maximum(count, 1))
+    if len(shares) == 2:
+        # kube-scheduler's own formula for two: another one differs in the last bit, which truncation shows.
+        deviation = np.where(count == 2, np.abs(shares[0] - shares[1]) / 2, 0.0)
+    found: Ints = ((1.0 - deviation) * MAX_SCORE).astype(np.int64)
+    return found

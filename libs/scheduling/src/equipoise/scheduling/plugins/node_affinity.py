@@ -1,0 +1,90 @@
+"""NodeAffinity: the node selector and the node affinity of a pod, and those that the configuration adds."""
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from equipoise.contracts.kubernetes.objects import NodeAffinity as Affinity
+from equipoise.contracts.kubernetes.objects import NodeSelector, PreferredNodes
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
+from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, Status
+from equipoise.scheduling.model.arrays import Flags, Ints, Rows
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.plugins.normalization import normalized
+
+REASON = "node(s) didn't match Pod's node affinity/selector"
+REASON_ADDED = "node(s) didn't match scheduler-enforced node affinity"
+
+
+class NodeAffinity:
+    name = "NodeAffinity"
+
+    def __init__(self, added: Affinity | None = None) -> None:
+        """`added`: applies to every pod (`addedAffinity`)."""
+        self._added_required = added.required if added else None
+        self._added_preferred = added.preferred if added else []
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+        """Names of nodes that every term requires leave only these nodes."""
+        required = pod.required_nodes
+        if required is None and self._added_required is None:
+            return PreFiltered(status=SKIP)
+        affinity = pod.pod.spec.affinity
+        own = affinity.node_affinity.required if affinity and affinity.node_affinity else None
+        return PreFiltered(nodes=_named(own) if own is not None else None)
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+        refusals: list[Refusal] = []
+        for selector, reason in ((self._added_required, REASON_ADDED), (pod.required_nodes, REASON)):
+            if selector is None:
+                continue
+            others = ~_selected(snapshot, selector)[rows]
+            for earlier in refusals:
+                others &= ~earlier.nodes
+            refusals.append(Refusal(nodes=others, reason=reason, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
+        return refusals
+
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
+        return SUCCESS if self._preferred(pod) else SKIP
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ints:
+        """The sum of the weights of the preferred terms that match."""
+        total = np.zeros(len(rows), dtype=np.int64)
+        for each in self._preferred(pod):
+            if each.weight:
+                total += each.weight * _preferred_nodes(snapshot, each)[rows]
+        return total
+
+    def normalize(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows, scores: Ints) -> Ints:
+        return normalized(scores)
+
+    def _preferred(self, pod: PodInfo) -> Sequence[PreferredNodes]:
+        affinity = pod.pod.spec.affinity
+        own = affinity.node_affinity.preferred if affinity and affinity.node_affinity else []
+        return [*self._added_preferred, *own] if self._added_preferred else own
+
+
+def _selected(snapshot: Snapshot, selector: NodeSelector) -> Flags:
+    return snapshot.labels.selected(selector, msgspec.json.encode(selector))
+
+
+def _preferred_nodes(snapshot: Snapshot, preferred: PreferredNodes) -> Flags:
+    return _selected(snapshot, NodeSelector(node_selector_terms=[preferred.preference]))
+
+
+def _named(selector: NodeSelector) -> frozenset[str] | None:
+    """Names of nodes, if each term requires some; None: other nodes may match, too."""
+    names: set[str] = set()
+    for term in selector.node_selector_terms:
+        found: frozenset[str] | None = None
+        for rule in term.match_fields:
+            if rule.key == "metadata.name" and rule.operator == "In":
+                values = frozenset(rule.values)
+                found = values if found is None else found & values
+        if found is None:
+            return None
+        names |= found
+    return frozenset(names) if selector.node_selector_terms else None

@@ -1,0 +1,25 @@
+"""NodeName: a pod that names its node fits on no other one."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.plugin import Refusal
+from equipoise.scheduling.framework.status import Code
+from equipoise.scheduling.model.arrays import Rows
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import Snapshot
+
+REASON = "node(s) didn't match the requested node name"
+
+
+class NodeName:
+    name = "NodeName"
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+        wanted = pod.pod.spec.node_name
+        if not wanted:
+            return ()
+        others = np.array([snapshot.name(row) != wanted for row in rows.tolist()], dtype=np.bool_)
+        return (Refusal(nodes=others, reason=REASON, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)

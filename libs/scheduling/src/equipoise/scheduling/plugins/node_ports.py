@@ -1,0 +1,28 @@
+"""NodePorts: a host port can be occupied by one pod of a node."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
+from equipoise.scheduling.framework.status import SKIP
+from equipoise.scheduling.model.arrays import Rows
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import Snapshot
+
+REASON = "node(s) didn't have free ports for the requested pod ports"
+
+
+class NodePorts:
+    name = "NodePorts"
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+        return PreFiltered() if pod.host_ports else PreFiltered(status=SKIP)
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+        occupied = [
+            any(wanted.conflicts(used) for used in snapshot.ports_on(row) for wanted in pod.host_ports)
+            for row in rows.tolist()
+        ]
+        return (Refusal(nodes=np.array(occupied, dtype=np.bool_), reason=REASON),)

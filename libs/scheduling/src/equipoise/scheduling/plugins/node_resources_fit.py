@@ -1,0 +1,100 @@
+"""NodeResourcesFit: the requests of a pod must fit into what is left; nodes are scored by how full they would be."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.plugin import Refusal
+from equipoise.scheduling.framework.status import Code
+from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS
+from equipoise.scheduling.model.arrays import Flags, Ints, Rows
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.plugins.resource_allocation import (
+    CPU_AND_MEMORY,
+    ResourceWeight,
+    Strategy,
+    least_allocated,
+)
+
+TOO_MANY_PODS = "Too many pods"
+
+
+class NodeResourcesFit:
+    name = "NodeResourcesFit"
+
+    def __init__(
+        self,
+        strategy: Strategy = least_allocated,
+        resources: Sequence[ResourceWeight] = CPU_AND_MEMORY,
+        *,
+        ignored_resources: Sequence[str] = (),
+        ignored_groups: Sequence[str] = (),
+    ) -> None:
+        """`ignored_resources`: extended ones that another program checks; `ignored_groups`: all with this prefix."""
+        self._strategy = strategy
+        self._resources = resources
+        self._ignored = frozenset(ignored_resources)
+        self._ignored_groups = frozenset(ignored_groups)
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+        """One refusal per resource that is short. A request that exceeds what the node has is unresolvable."""
+        refusals = []
+        full = snapshot.requested[3, rows] + 1 > snapshot.allocatable[3, rows]
+        refusals.append(Refusal(nodes=full, reason=TOO_MANY_PODS))
+        for resource, amount in pod.requests.items():
+            if not amount or self._is_ignored(resource) or resource == PODS:
+                continue
+            allocatable = _of(snapshot, snapshot.allocatable, resource, rows)
+            short = amount > allocatable - _of(snapshot, snapshot.requested, resource, rows)
+            if not short.any():
+                continue
+            never = short & (amount > allocatable)
+            reason = f"Insufficient {resource}"
+            refusals.append(Refusal(nodes=short & ~never, reason=reason))
+            refusals.append(Refusal(nodes=never, reason=reason, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
+        return refusals
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ints:
+        requested, capacity, counts, weights = [], [], [], []
+        for resource in self._resources:
+            size = _of(snapshot, snapshot.allocatable, resource.name, rows)
+            own = pod.container_requests.get(resource.name, 0)
+            requested.append(_assumed(snapshot, resource.name, rows) + own)
+            capacity.append(size)
+            counts.append(_counting(size, resource.name, own))
+            weights.append(resource.weight)
+        return self._strategy(requested, capacity, counts, weights)
+
+    def _is_ignored(self, resource: str) -> bool:
+        prefix, slash, _ = resource.partition("/")
+        return resource in self._ignored or (bool(slash) and prefix in self._ignored_groups)
+
+
+def _of(snapshot: Snapshot, array: Ints, resource: str, rows: Rows) -> Ints:
+    index = snapshot.resources.get(resource)
+    if index is None:
+        return np.zeros(len(rows), dtype=np.int64)
+    found: Ints = array[index, rows]
+    return found
+
+
+def _assumed(snapshot: Snapshot, resource: str, rows: Rows) -> Ints:
+    """Requests of the pods of each node, with assumptions for those without cpu or memory."""
+    if resource in (CPU, MEMORY):
+        found: Ints = snapshot.assumed[0 if resource == CPU else 1, rows]
+        return found
+    return _of(snapshot, snapshot.requested, resource, rows)
+
+
+def is_extended(resource: str) -> bool:
+    """As `IsScalarResourceName` of kube-scheduler for the resources that may be scored: not native ones."""
+    return "/" in resource
+
+
+def _counting(capacity: Ints, resource: str, own: int) -> Flags:
+    """A node without the resource is not scored by it. Extended resources count only if the pod requests them."""
+    if is_extended(resource) and not own:
+        return np.zeros(len(capacity), dtype=np.bool_)
+    return capacity > 0

@@ -1,0 +1,25 @@
+"""NodeUnschedulable: cordoned nodes, unless the pod tolerates the taint that they get."""
+
+from collections.abc import Sequence
+
+from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.taints import tolerates
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.plugin import Refusal
+from equipoise.scheduling.framework.status import Code
+from equipoise.scheduling.model.arrays import Rows
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import Snapshot
+
+REASON = "node(s) were unschedulable"
+TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+class NodeUnschedulable:
+    name = "NodeUnschedulable"
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+        if not snapshot.cordoned.any() or tolerates(pod.pod.spec.tolerations, TAINT):
+            return ()
+        cordoned = snapshot.cordoned[rows]
+        return (Refusal(nodes=cordoned, reason=REASON, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)

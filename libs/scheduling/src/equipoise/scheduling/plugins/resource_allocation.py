@@ -1,0 +1,101 @@
+"""The three scoring strategies of NodeResourcesFit: how full the requested resources would be."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+
+from equipoise.scheduling.framework.plugin import MAX_SCORE
+from equipoise.scheduling.model.arrays import Flags, Ints
+
+
+class ResourceWeight(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource that is scored. The weight is 1..100."""
+
+    name: str
+    weight: int = 1
+
+
+CPU_AND_MEMORY = (ResourceWeight(name="cpu"), ResourceWeight(name="memory"))
+
+
+class ShapePoint(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the function of RequestedToCapacityRatio: percent used (0..100), and a score of 0..10."""
+
+    utilization: int
+    score: int
+
+
+MAX_SHAPE_SCORE = 10
+
+Strategy = Callable[[Sequence[Ints], Sequence[Ints], Sequence[Flags], Sequence[int]], Ints]
+"""Requested with the pod, capacity, whether the resource counts (per node), and the weight: of each resource."""
+
+
+def least_allocated(
+    requested: Sequence[Ints], capacity: Sequence[Ints], counts: Sequence[Flags], weights: Sequence[int]
+) -> Ints:
+    """What is left, in percent: the emptier the better."""
+    scores = [
+        np.where(used > size, 0, (size - used) * MAX_SCORE // np.maximum(size, 1))
+        for used, size in zip(requested, capacity, strict=True)
+    ]
+    return _weighted_mean(scores, counts, weights)
+
+
+def most_allocated(
+    requested: Sequence[Ints], capacity: Sequence[Ints], counts: Sequence[Flags], weights: Sequence[int]
+) -> Ints:
+    """What is used, in percent: the fuller the better."""
+    scores = [
+        np.minimum(used, size) * MAX_SCORE // np.maximum(size, 1)
+        for used, size in zip(requested, capacity, strict=True)
+    ]
+    return _weighted_mean(scores, counts, weights)
+
+
+def requested_to_capacity_ratio(shape: Sequence[ShapePoint]) -> Strategy:
+    """The score of what is used, by a piecewise linear function. A resource that scores 0 does not count."""
+
+    def strategy(
+        requested: Sequence[Ints], capacity: Sequence[Ints], counts: Sequence[Flags], weights: Sequence[int]
+    ) -> Ints:
+        total = np.zeros(len(requested[0]), dtype=np.int64)
+        weight = np.zeros_like(total)
+        for used, size, counting, each in zip(requested, capacity, counts, weights, strict=True):
+            percent = np.where((used > size) | (size == 0), MAX_SCORE, used * MAX_SCORE // np.maximum(size, 1))
+            scores = broken_linear(shape, percent)
+            counted = counting & (scores > 0)
+            total += np.where(counted, scores * each, 0)
+            weight += np.where(counted, each, 0)
+        # math.Round of Go: halves away from zero.
+        mean: Ints = np.floor(total / np.maximum(weight, 1) + 0.5).astype(np.int64)
+        return mean
+
+    return strategy
+
+
+def broken_linear(shape: Sequence[ShapePoint], percent: Ints) -> Ints:
+    """0..100. Constant outside of the points; between two of them with the division of Go, towards zero."""
+    factor = MAX_SCORE // MAX_SHAPE_SCORE
+    result = np.full_like(percent, shape[-1].score * factor)
+    for right in range(len(shape) - 1, 0, -1):
+        left_point, right_point = shape[right - 1], shape[right]
+        rise = (right_point.score - left_point.score) * factor
+        steps = (percent - left_point.utilization) * abs(rise) // (right_point.utilization - left_point.utilization)
+        inside = percent <= right_point.utilization
+        result = np.where(inside, left_point.score * factor + np.sign(rise) * steps, result)
+    result = np.where(percent <= shape[0].utilization, shape[0].score * factor, result)
+    found: Ints = result.astype(np.int64)
+    return found
+
+
+def _weighted_mean(scores: Sequence[Ints], counts: Sequence[Flags], weights: Sequence[int]) -> Ints:
+    """0 where no resource counts."""
+    total = np.zeros(len(scores[0]), dtype=np.int64)
+    weight = np.zeros_like(total)
+    for score, counting, each in zip(scores, counts, weights, strict=True):
+        total += np.where(counting, score * each, 0)
+        weight += np.where(counting, each, 0)
+    mean: Ints = np.where(weight > 0, total // np.maximum(weight, 1), 0)
+    return mean

@@ -1,0 +1,46 @@
+"""TaintToleration: NoSchedule and NoExecute taints refuse pods, PreferNoSchedule ones count against their nodes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS, tolerates
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.plugin import Refusal
+from equipoise.scheduling.framework.status import Code
+from equipoise.scheduling.model.arrays import Ints, Rows
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.plugins.normalization import normalized
+
+REASON = "node(s) had untolerated taint(s)"
+PREFERRED = "PreferNoSchedule"
+
+
+class TaintToleration:
+    name = "TaintToleration"
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+        taints, codes = snapshot.taints
+        tolerations = pod.pod.spec.tolerations
+        refused = [
+            any(each.effect in BLOCKING_EFFECTS and not tolerates(tolerations, each) for each in group)
+            for group in taints
+        ]
+        if not any(refused):
+            return ()
+        nodes = np.array(refused, dtype=np.bool_)[codes[rows]]
+        return (Refusal(nodes=nodes, reason=REASON, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ints:
+        """Number of PreferNoSchedule taints that the pod does not tolerate."""
+        taints, codes = snapshot.taints
+        tolerations = [each for each in pod.pod.spec.tolerations if each.effect in ("", PREFERRED)]
+        counts = [
+            sum(each.effect == PREFERRED and not tolerates(tolerations, each) for each in group) for group in taints
+        ]
+        found: Ints = np.array(counts, dtype=np.int64)[codes[rows]]
+        return found
+
+    def normalize(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows, scores: Ints) -> Ints:
+        return normalized(scores, reverse=True)

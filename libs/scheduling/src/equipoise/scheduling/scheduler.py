@@ -1,0 +1,225 @@
+"""One attempt to schedule a pod: filter, score, select, or preempt."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.diagnosis import Diagnosis, passed_all
+from equipoise.scheduling.framework.framework import Framework, NodeScores, PluginFailed
+from equipoise.scheduling.framework.nominated import Nominated
+from equipoise.scheduling.framework.plugin import PostFiltered
+from equipoise.scheduling.framework.status import Code, Status, unschedulable
+from equipoise.scheduling.model.arrays import Flags, Ints, Rows
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import Snapshot
+
+NO_NODES = "no nodes available to schedule pods"
+
+
+class RandomSource(Protocol):
+    """numpy's Generator, or Python's random.Random."""
+
+    def random(self) -> float:
+        """0 ≤ … < 1."""
+        ...
+
+
+class Extender(msgspec.Struct, frozen=True, kw_only=True):
+    """A scheduler extender with a prioritize verb."""
+
+    scores: Callable[[Rows], Ints | None]
+    """The score of each of these nodes; None: the request failed, which is ignored."""
+
+    weight: int
+    max_score: int = 10
+    """The highest possible score: 10 for the extenders of kube-scheduler."""
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do with a pod, and why."""
+
+    node: str = ""
+    """Where it is to run; empty: on no node now."""
+
+    feasible: Sequence[str] = ()
+    """Nodes that were scored, in the order in which they were found."""
+
+    scores: NodeScores | None = None
+    """None: there was no choice."""
+
+    diagnosis: Diagnosis | None = None
+    """Which nodes were refused, and why."""
+
+    status: Status | None = None
+    """Without a node: why not."""
+
+    preemption: PostFiltered | None = None
+    """Without a node: what the PostFilter plugins decided."""
+
+    def message(self, nodes: int) -> str:
+        """The text of kube-scheduler's event FailedScheduling, in a cluster of this many nodes."""
+        if self.node:
+            return ""
+        if self.diagnosis is None:
+            return "; ".join(self.status.reasons) if self.status else ""
+        reasons = self.diagnosis.reasons() | self._unexamined(nodes)
+        text = f"0/{nodes} nodes are available:"
+        if self.diagnosis.status is not None:
+            text += f" {', '.join(self.diagnosis.status.reasons)}."
+        elif reasons:
+            text += f" {', '.join(sorted(f'{count} {reason}' for reason, count in reasons.items()))}."
+        if self.preemption is not None and (why := ", ".join(self.preemption.status.reasons)):
+            text += f" {why}"
+        return text
+
+    def _unexamined(self, nodes: int) -> dict[str, int]:
+        """Nodes that a PreFilter excluded by name."""
+        assert self.diagnosis is not None
+        excluded = nodes - len(self.diagnosis.rows)
+        return {self.status.reasons[0]: excluded} if self.status and self.status.reasons and excluded else {}
+
+
+def feasible_nodes_to_find(nodes: int, percentage: int = 0) -> int:
+    """Number of feasible nodes that ends the search, of `nodes` in total. `percentage`: percentageOfNodesToScore."""
+    if nodes < 100:
+        return nodes
+    return min(nodes, max(100, nodes * (percentage or max(5, 50 - nodes // 125)) // 100))
+
+
+class Scheduler:
+    """Decides for one pod after the other. Its only state is the node at which the next search starts."""
+
+    def __init__(self, framework: Framework, *, percentage_of_nodes_to_score: int = 0) -> None:
+        self.framework = framework
+        self.percentage = percentage_of_nodes_to_score
+        self.next_start = 0
+        """Place of the node, in the order of the snapshot, at which the next search starts."""
+
+    def schedule(
+        self,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        generator: RandomSource,
+        *,
+        nominated: Nominated | None = None,
+        extenders: Sequence[Extender] = (),
+    ) -> Decision:
+        """Changes nothing: the caller adds the pod to the node, or carries out the preemption.
+
+        A plugin that fails ends the attempt (status ERROR), as in kube-scheduler.
+        """
+        nominated = nominated if nominated is not None else Nominated()
+        try:
+            return self._schedule(pod, snapshot, generator, nominated, extenders)
+        except PluginFailed as error:
+            return Decision(status=Status(code=Code.ERROR, reasons=(str(error),), plugin=error.plugin))
+
+    def _schedule(
+        self,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        generator: RandomSource,
+        nominated: Nominated,
+        extenders: Sequence[Extender],
+    ) -> Decision:
+        if not len(snapshot.rows):
+            return Decision(status=unschedulable(NO_NODES))
+        state = CycleState()
+        status, names = self.framework.pre_filter(state, pod, snapshot)
+        if not status.is_success:
+            diagnosis = msgspec.structs.replace(passed_all(snapshot.rows[:0]), status=status)
+            refused = {} if status.code != Code.UNSCHEDULABLE else dict.fromkeys(snapshot.rows.tolist(), status)
+            return self._preempt(pod, snapshot, state, diagnosis, refused, status)
+        diagnosis, feasible = self._feasible(pod, snapshot, state, names, nominated)
+        if not len(feasible):
+            absent = Status()
+            if names is not None:
+                restricting = sorted(self._restricting(pod, snapshot))
+                reason = f"node(s) didn't satisfy plugin(s) [{' '.join(restricting)}]"
+                absent = Status(code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons=(reason,))
+            return self._preempt(pod, snapshot, state, diagnosis, diagnosis.by_node(), absent)
+        found = [snapshot.name(row) for row in feasible.tolist()]
+        if len(feasible) == 1:
+            return Decision(node=found[0], feasible=found, diagnosis=diagnosis)
+        scores = self.framework.score(state, pod, snapshot, feasible)
+        total, scored = self._with_extenders(scores.total, feasible, extenders)
+        best = (total == total.max()).nonzero()[0]
+        # Without an extender kube-scheduler breaks ties by the order of a heap; the first is as good as any.
+        place = int(best[int(generator.random() * len(best))]) if scored else int(best[0])
+        return Decision(node=found[place], feasible=found, scores=scores, diagnosis=diagnosis)
+
+    def _feasible(
+        self,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        state: CycleState,
+        names: frozenset[str] | None,
+        nominated: Nominated,
+    ) -> tuple[Diagnosis, Rows]:
+        """The diagnosis of all nodes that may be searched, and the feasible ones that the search finds."""
+        rows = snapshot.rows
+        if names is not None:
+            rows = np.array([row for row in map(snapshot.row, names) if row is not None], dtype=np.intp)
+            rows.sort()
+        own = snapshot.row(nominated.node_of(pod) or pod.pod.status.nominated_node_name)
+        if own is not None and own in rows:
+            # The node that was nominated for this pod is tried first, and alone.
+            alone = np.array([own], dtype=np.intp)
+            diagnosis = self.framework.filter_with_nominated(state, pod, snapshot, alone, nominated)
+            if diagnosis.passed[0]:
+                return diagnosis, alone
+        diagnosis = self.framework.filter_with_nominated(state, pod, snapshot, rows, nominated)
+        return diagnosis, self._searched(rows, diagnosis.passed)
+
+    def _searched(self, rows: Rows, passed: Flags) -> Rows:
+        """In the order of the search, which begins behind the last one and ends when enough nodes are found."""
+        count = len(rows)
+        if not count:
+            return rows
+        start = self.next_start % count
+        order = np.concatenate((np.arange(start, count), np.arange(start)))
+        found = order[passed[order]]
+        limit = feasible_nodes_to_find(count, self.percentage)
+        if len(found) > limit:
+            # The search ends at the first feasible node above the limit; otherwise it examines all nodes.
+            self.next_start = int(found[limit])
+            found = found[:limit]
+        else:
+            self.next_start = start
+        return rows[found]
+
+    def _with_extenders(self, total: Ints, rows: Rows, extenders: Sequence[Extender]) -> tuple[Ints, bool]:
+        """And whether one of them scored the nodes."""
+        scored = False
+        for extender in extenders:
+            scores = extender.scores(rows)
+            if scores is not None:
+                total = total + np.asarray(scores, dtype=np.int64) * extender.weight * 100 // extender.max_score
+                scored = True
+        return total, scored
+
+    def _restricting(self, pod: PodInfo, snapshot: Snapshot) -> Sequence[str]:
+        """Plugins whose PreFilter leaves only nodes with certain names."""
+        names = []
+        for plugin in self.framework.plugins("preFilter"):
+            found = plugin.pre_filter(CycleState(), pod, snapshot)  # type: ignore[attr-defined]
+            if found.nodes is not None:
+                names.append(plugin.name)
+        return names
+
+    def _preempt(
+        self,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        state: CycleState,
+        diagnosis: Diagnosis,
+        refused: Mapping[int, Status],
+        status: Status,
+    ) -> Decision:
+        preemption = None
+        if self.framework.plugins("postFilter"):
+            preemption = self.framework.post_filter(state, pod, snapshot, refused)
+        return Decision(diagnosis=diagnosis, status=status, preemption=preemption)
