@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.diagnosis import Diagnosis, passed_all
+from equipoise.scheduling.framework.diagnosis import Diagnosis, counted, passed_all
 from equipoise.scheduling.framework.framework import Framework, NodeScores, PluginFailed
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.framework.plugin import PostFiltered
@@ -65,12 +65,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
             return ""
         if self.diagnosis is None:
             return "; ".join(self.status.reasons) if self.status else ""
-        reasons = self.diagnosis.reasons() | self._unexamined(nodes)
+        reasons = self.diagnosis.reasons()
+        reasons.update(self._unexamined(nodes))
         text = f"0/{nodes} nodes are available:"
         if self.diagnosis.status is not None:
             text += f" {', '.join(self.diagnosis.status.reasons)}."
         elif reasons:
-            text += f" {', '.join(sorted(f'{count} {reason}' for reason, count in reasons.items()))}."
+            text += f" {counted(reasons)}."
         if self.preemption is not None and (why := ", ".join(self.preemption.status.reasons)):
             text += f" {why}"
         return text

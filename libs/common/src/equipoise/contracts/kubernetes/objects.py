@@ -323,6 +323,9 @@ class PodDisruptionBudgetSpec(ApiValue, frozen=True, kw_only=True):
 
 class PodDisruptionBudgetStatus(ApiValue, frozen=True, kw_only=True):
     disruptions_allowed: int = 0
+    disrupted_pods: dict[str, str] = {}
+    """By name of a pod: when its eviction was accepted."""
+
     expected_pods: int = 0
     observed_generation: int = 0
 

@@ -1,7 +1,7 @@
 """Which nodes refuse a pod, and why."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 import numpy as np
@@ -52,12 +52,12 @@ class Diagnosis(msgspec.Struct, kw_only=True):
             self.refusals.append((plugin, msgspec.structs.replace(refusal, nodes=nodes)))
         self.passed[place], self.codes[place] = other.passed[0], other.codes[0]
 
-    def reasons(self) -> dict[str, int]:
+    def reasons(self) -> Counter[str]:
         """Number of nodes by reason. A node counts once for each of its reasons."""
-        counted: Counter[str] = Counter()
+        found: Counter[str] = Counter()
         for _, refusal in self.refusals:
-            counted[refusal.reason] += int(refusal.nodes.sum())
-        return dict(counted)
+            found[refusal.reason] += int(refusal.nodes.sum())
+        return +found
 
     def by_node(self) -> Mapping[int, Status]:
         """By row, of those that were refused."""
@@ -82,3 +82,8 @@ def passed_all(rows: Rows) -> Diagnosis:
     return Diagnosis(
         rows=rows, passed=np.ones(len(rows), dtype=np.bool_), codes=np.zeros(len(rows), dtype=np.int64), refusals=[]
     )
+
+
+def counted(reasons: Iterable[str] | Mapping[str, int]) -> str:
+    """As kube-scheduler writes them: `1 Insufficient cpu, 2 node(s) were unschedulable`."""
+    return ", ".join(sorted(f"{count} {reason}" for reason, count in Counter(reasons).items()))

@@ -107,7 +107,7 @@ class PodInfo:
 
     @cached_property
     def container_requests(self) -> Amounts:
-        """As NodeResourcesFit scores the pod: with MISSING for containers, without the resources of the pod as a whole."""
+        """As NodeResourcesFit scores the pod: with MISSING for containers, without pod-level resources."""
         spec = msgspec.structs.replace(self.pod.spec, resources=None)
         return whole(pod_requests(msgspec.structs.replace(self.pod, spec=spec), missing=MISSING))
 

@@ -1,0 +1,36 @@
+"""Which pods cannot be removed without a violation of their PodDisruptionBudgets."""
+
+from collections.abc import Iterable, Sequence
+
+from equipoise.contracts.kubernetes.labels import selects
+from equipoise.contracts.kubernetes.objects import LabelSelector, PodDisruptionBudget
+from equipoise.scheduling.model.pod_info import PodInfo
+
+
+def split_by_budgets(
+    pods: Sequence[PodInfo], budgets: Iterable[PodDisruptionBudget]
+) -> tuple[list[PodInfo], list[PodInfo]]:
+    """Those whose removal violates a budget, and the others, both in the given order.
+
+    Each pod uses one of the disruptions that are allowed now. Unlike for the eviction API, an empty selector selects
+    nothing, and neither does any selector a pod without labels.
+    """
+    budgets = [each for each in budgets if _selects_something(each.spec.selector)]
+    allowed = [each.status.disruptions_allowed for each in budgets]
+    violating: list[PodInfo] = []
+    others: list[PodInfo] = []
+    for pod in pods:
+        violates = False
+        for index, budget in enumerate(budgets if pod.labels else ()):
+            if budget.metadata.namespace != pod.namespace or not selects(budget.spec.selector, pod.labels):
+                continue
+            if pod.name in budget.status.disrupted_pods:
+                continue  # its eviction was accepted, and is counted already
+            allowed[index] -= 1
+            violates |= allowed[index] < 0
+        (violating if violates else others).append(pod)
+    return violating, others
+
+
+def _selects_something(selector: LabelSelector | None) -> bool:
+    return selector is not None and bool(selector.match_labels or selector.match_expressions)

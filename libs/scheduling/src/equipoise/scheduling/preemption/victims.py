@@ -1,0 +1,98 @@
+"""The pods to remove from one node so that a pod of higher priority fits."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from equipoise.contracts.kubernetes.objects import PodDisruptionBudget
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.framework import Framework
+from equipoise.scheduling.framework.nominated import Nominated
+from equipoise.scheduling.framework.status import Status, unresolvable
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.preemption.budgets import split_by_budgets
+from equipoise.scheduling.preemption.candidate import Candidate, importance
+
+NO_VICTIMS = "No preemption victims found for incoming pod"
+
+
+class Trial:
+    """One node with some of its pods removed. It changes the snapshot that it is given; `undo` restores it."""
+
+    def __init__(
+        self,
+        framework: Framework,
+        state: CycleState,
+        pod: PodInfo,
+        snapshot: Snapshot,
+        row: int,
+        nominated: Nominated,
+    ) -> None:
+        self._framework = framework
+        self._state = state.clone()
+        self._pod = pod
+        self._snapshot = snapshot
+        self._row = row
+        self._nominated = nominated
+        self._removed: dict[str, PodInfo] = {}
+
+    def remove(self, pod: PodInfo) -> None:
+        self._snapshot.remove_pod(pod, self._row)
+        self._framework.remove_pod(self._state, self._pod, pod, self._row, self._snapshot)
+        self._removed[pod.uid] = pod
+
+    def put_back(self, pod: PodInfo) -> None:
+        del self._removed[pod.uid]
+        self._snapshot.add_pod(pod, self._row)
+        self._framework.add_pod(self._state, self._pod, pod, self._row, self._snapshot)
+
+    def refusal(self) -> Status | None:
+        """Why the pod does not fit now; None: it does."""
+        rows = np.array([self._row], dtype=np.intp)
+        diagnosis = self._framework.filter_with_nominated(self._state, self._pod, self._snapshot, rows, self._nominated)
+        return diagnosis.by_node().get(self._row)
+
+    def undo(self) -> None:
+        for pod in self._removed.values():
+            self._snapshot.add_pod(pod, self._row)
+
+
+def victims_on_node(
+    framework: Framework,
+    state: CycleState,
+    pod: PodInfo,
+    snapshot: Snapshot,
+    row: int,
+    *,
+    nominated: Nominated,
+    budgets: Sequence[PodDisruptionBudget],
+) -> Candidate | Status:
+    """Which pods must be removed, or why that does not help. The snapshot is changed meanwhile, and restored.
+
+    All pods of lower priority are removed. Then, one after the other, each is put back if the pod still fits: first
+    those with a violated PodDisruptionBudget, and always the more important ones first.
+    """
+    lower = sorted((each for each in snapshot.pods_on(row) if each.priority < pod.priority), key=importance)
+    if not lower:
+        return unresolvable(NO_VICTIMS)
+    trial = Trial(framework, state, pod, snapshot, row, nominated)
+    try:
+        for each in lower:
+            trial.remove(each)
+        if (refusal := trial.refusal()) is not None:
+            return refusal
+        violating, others = split_by_budgets(lower, budgets)
+        victims: list[PodInfo] = []
+        violations = 0
+        for group in (violating, others):
+            for each in group:
+                trial.put_back(each)
+                if trial.refusal() is not None:
+                    trial.remove(each)
+                    victims.append(each)
+                    violations += group is violating
+    finally:
+        trial.undo()
+    victims.sort(key=importance)
+    return Candidate(node=snapshot.name(row), victims=tuple(victims), violations=violations)
