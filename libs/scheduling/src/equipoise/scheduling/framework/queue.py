@@ -1,0 +1,228 @@
+"""The pods that wait for a node: ready to be tried, in backoff, or until something in the cluster changes.
+
+Source: pkg/scheduler/backend/queue of Kubernetes 1.36. Times are seconds of any one clock.
+"""
+
+import heapq
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from equipoise.scheduling.framework.events import ClusterEvent, QueueingHint
+from equipoise.scheduling.framework.status import Status
+from equipoise.scheduling.model.pod_info import PodInfo
+
+
+class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds."""
+
+    initial_backoff: float = 1.0
+    """After the first attempt that failed; doubled after each further one."""
+
+    max_backoff: float = 10.0
+    longest_wait: float = 300.0
+    """After that a pod is tried again although nothing changed."""
+
+
+class QueuedPod(msgspec.Struct, kw_only=True):
+    """A pod in the queue, or one that is being scheduled."""
+
+    pod: PodInfo
+    added_at: float
+    """When the queue received it first."""
+
+    attempts: int = 0
+    failed_at: float = 0.0
+    refused_by: frozenset[str] = frozenset()
+    """Plugins that refused it in the last attempt. Empty: it failed for another reason, and every event counts."""
+
+
+Hold = Callable[[PodInfo], Status]
+"""`Framework.pre_enqueue`."""
+
+SortKey = Callable[[PodInfo, float], tuple[float, ...]]
+"""`sort_key` of the QueueSort plugin."""
+
+
+class SchedulingQueue:
+    """Each pod is in one place. A pod that was popped is in flight until `done` or `add_unschedulable`."""
+
+    def __init__(
+        self,
+        sort_key: SortKey,
+        hold: Hold,
+        plugins: Mapping[str, object],
+        settings: QueueSettings | None = None,
+    ) -> None:
+        """`plugins`: by name, for their queueing hints."""
+        self._sort_key = sort_key
+        self._hold = hold
+        self._plugins = plugins
+        self._settings = settings or QueueSettings()
+        self._numbers = itertools.count()
+        self._active: list[tuple[tuple[float, ...], int, str]] = []
+        self._backoff: list[tuple[float, int, str]] = []
+        self._place: dict[str, tuple[str, int]] = {}
+        """By uid: active, backoff, unschedulable or gated, and the number of its entry. Others are outdated."""
+
+        self._pods: dict[str, QueuedPod] = {}
+        self._in_flight: dict[str, tuple[QueuedPod, list[ClusterEvent]]] = {}
+        """With the events since it was popped."""
+
+    def __len__(self) -> int:
+        """Pods that wait, without those in flight."""
+        return len(self._pods)
+
+    def waiting(self) -> Mapping[str, int]:
+        """Number of pods by place: active, backoff, unschedulable, gated."""
+        found = dict.fromkeys(("active", "backoff", "unschedulable", "gated"), 0)
+        for place, _ in self._place.values():
+            found[place] += 1
+        return found
+
+    def add(self, pod: PodInfo, now: float) -> Status:
+        """A new pod. Success, or why it is not tried yet: then it waits until it is updated."""
+        return self._put(QueuedPod(pod=pod, added_at=now))
+
+    def update(self, pod: PodInfo, now: float) -> None:
+        """Of a pod that waits. Its own change may be what it waits for. Pods in flight are updated when they return."""
+        queued = self._pods.get(pod.uid)
+        if queued is None:
+            if pod.uid not in self._in_flight:
+                self.add(pod, now)
+            return
+        event = ClusterEvent(kind="UnscheduledPod", action="update", old=queued.pod, new=pod)
+        queued.pod = pod
+        place = self._place[pod.uid][0]
+        if place == "gated":
+            self._put(queued)
+        elif place == "unschedulable" and self._may_help(queued, event):
+            self._retry(queued, now)
+        elif place == "active":
+            self._activate(queued)
+
+    def remove(self, pod: PodInfo) -> None:
+        """It was deleted, or has a node. Does nothing if it is unknown."""
+        self._pods.pop(pod.uid, None)
+        self._place.pop(pod.uid, None)
+        self._in_flight.pop(pod.uid, None)
+
+    def pop(self, now: float) -> QueuedPod | None:
+        """The next pod to schedule; None: none is ready. With nothing else to do, backoff ends early."""
+        self._flush(now)
+        queued = self._pop_active() or self._pop_backoff()
+        if queued is None:
+            return None
+        queued.attempts += 1
+        self._in_flight[queued.pod.uid] = (queued, [])
+        return queued
+
+    def done(self, pod: PodInfo) -> None:
+        """It has a node."""
+        self._in_flight.pop(pod.uid, None)
+
+    def add_unschedulable(
+        self, queued: QueuedPod, refused_by: Iterable[str], now: float, *, failed: bool = False
+    ) -> None:
+        """After an attempt without a node. Events since it was popped count. `failed`: by an error, not a refusal."""
+        found = self._in_flight.pop(queued.pod.uid, None)
+        if found is None:
+            return  # removed meanwhile
+        queued.failed_at, queued.refused_by = now, frozenset(refused_by)
+        self._pods[queued.pod.uid] = queued
+        if failed or any(self._may_help(queued, event) for event in found[1]):
+            self._retry(queued, now)
+        else:
+            self._place[queued.pod.uid] = ("unschedulable", next(self._numbers))
+
+    def on_event(self, event: ClusterEvent, now: float) -> int:
+        """Pods that it may help are tried again. Returns their number."""
+        for _, events in self._in_flight.values():
+            events.append(event)
+        waiting = [self._pods[uid] for uid, (place, _) in self._place.items() if place == "unschedulable"]
+        helped = [each for each in waiting if self._may_help(each, event)]
+        for each in helped:
+            self._retry(each, now)
+        return len(helped)
+
+    def next_at(self) -> float | None:
+        """When a pod leaves backoff, or has waited for the longest time; None: nothing is due by time alone."""
+        times = [queued.failed_at + self._settings.longest_wait for queued in self._at("unschedulable")]
+        times += [self._backoff_end(queued) for queued in self._at("backoff")]
+        return min(times, default=None)
+
+    def _at(self, place: str) -> Sequence[QueuedPod]:
+        return [self._pods[uid] for uid, (found, _) in self._place.items() if found == place]
+
+    def _put(self, queued: QueuedPod) -> Status:
+        self._pods[queued.pod.uid] = queued
+        status = self._hold(queued.pod)
+        if status.is_success:
+            self._activate(queued)
+        else:
+            self._place[queued.pod.uid] = ("gated", next(self._numbers))
+        return status
+
+    def _activate(self, queued: QueuedPod) -> None:
+        number = next(self._numbers)
+        self._place[queued.pod.uid] = ("active", number)
+        heapq.heappush(self._active, (self._sort_key(queued.pod, queued.added_at), number, queued.pod.uid))
+
+    def _retry(self, queued: QueuedPod, now: float) -> None:
+        end = self._backoff_end(queued)
+        if end <= now:
+            self._put(queued)
+            return
+        number = next(self._numbers)
+        self._place[queued.pod.uid] = ("backoff", number)
+        heapq.heappush(self._backoff, (end, number, queued.pod.uid))
+
+    def _backoff_end(self, queued: QueuedPod) -> float:
+        if not queued.attempts:
+            return queued.failed_at
+        length = self._settings.initial_backoff * 2.0 ** min(queued.attempts - 1, 32)
+        return queued.failed_at + min(length, self._settings.max_backoff)
+
+    def _flush(self, now: float) -> None:
+        while self._backoff and (self._backoff[0][0] <= now or not self._is_current("backoff", self._backoff[0])):
+            entry = heapq.heappop(self._backoff)
+            if self._is_current("backoff", entry):
+                self._put(self._pods[entry[2]])
+        for queued in self._at("unschedulable"):
+            if now - queued.failed_at >= self._settings.longest_wait:
+                self._retry(queued, now)
+
+    def _pop_active(self) -> QueuedPod | None:
+        while self._active:
+            entry = heapq.heappop(self._active)
+            if self._is_current("active", entry):
+                return self._taken(entry[2])
+        return None
+
+    def _pop_backoff(self) -> QueuedPod | None:
+        """As kube-scheduler with SchedulerPopFromBackoffQ."""
+        while self._backoff:
+            entry = heapq.heappop(self._backoff)
+            if not self._is_current("backoff", entry):
+                continue
+            if self._hold(self._pods[entry[2]].pod).is_success:
+                return self._taken(entry[2])
+            self._place[entry[2]] = ("gated", next(self._numbers))
+        return None
+
+    def _taken(self, uid: str) -> QueuedPod:
+        del self._place[uid]
+        return self._pods.pop(uid)
+
+    def _is_current(self, place: str, entry: tuple[object, int, str]) -> bool:
+        return self._place.get(entry[2]) == (place, entry[1])
+
+    def _may_help(self, queued: QueuedPod, event: ClusterEvent) -> bool:
+        if not queued.refused_by:
+            return True
+        for name in queued.refused_by:
+            plugin = self._plugins.get(name)
+            if not isinstance(plugin, QueueingHint) or plugin.may_help(queued.pod, event):
+                return True
+        return False
