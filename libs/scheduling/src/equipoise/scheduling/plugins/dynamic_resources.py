@@ -1,0 +1,25 @@
+"""DynamicResources as far as pods without resource claims go; claims are not allocated."""
+
+from collections.abc import Mapping
+
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.plugin import PostFiltered, PreFiltered
+from equipoise.scheduling.framework.status import SKIP, Status, unresolvable, unschedulable
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import Snapshot
+
+NOT_SUPPORTED = "the pod has resource claims, which are not supported"
+NOTHING_TO_DEALLOCATE = "no new claims to deallocate"
+
+
+class DynamicResources:
+    name = "DynamicResources"
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+        return PreFiltered(status=unresolvable(NOT_SUPPORTED) if pod.pod.spec.resource_claims else SKIP)
+
+    def post_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, refused: Mapping[int, Status]
+    ) -> PostFiltered:
+        """kube-scheduler calls it before DefaultPreemption; its reason is part of the message of FailedScheduling."""
+        return PostFiltered(status=unschedulable(NOTHING_TO_DEALLOCATE))
