@@ -7,12 +7,14 @@ import numpy as np
 
 from bench.parity.real_scheduler import Outcome, State
 from equipoise.contracts.kubernetes.objects import LabelSelector
+from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.framework import Framework
 from equipoise.scheduling.framework.nominated import Nominated
-from equipoise.scheduling.framework.plugin import PostFiltered
-from equipoise.scheduling.framework.status import SUCCESS
+from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.plugins.default_preemption import DefaultPreemption
+from equipoise.scheduling.preemption.candidate import Candidate, cost
 from equipoise.scheduling.scheduler import Decision, Scheduler
 
 
@@ -31,10 +33,13 @@ class First:
         return 0.0
 
 
-def decide(framework: Framework, state: State, outcome: Outcome) -> tuple[Decision, Snapshot]:
-    """What the library decides in the state before the pod was placed."""
-    snapshot = snapshot_of(state)
-    return Scheduler(framework).schedule(PodInfo(outcome.pod), snapshot, First(), nominated=Nominated()), snapshot
+def compare(framework: Framework, state: State, outcome: Outcome) -> list[Difference]:
+    """What the library decides in the state before the pod was placed, and kube-scheduler did not."""
+    snapshot, pod = snapshot_of(state), PodInfo(outcome.pod)
+    decision = Scheduler(framework).schedule(pod, snapshot, First(), nominated=Nominated())
+    preempts = decision.preemption is not None and bool(decision.preemption.node)
+    candidates = equal_candidates(framework, snapshot, pod, decision) if preempts else ()
+    return list(differences(decision, outcome, state, candidates))
 
 
 def snapshot_of(state: State) -> Snapshot:
@@ -49,13 +54,29 @@ def no_selector(_: PodInfo) -> LabelSelector | None:
     return None
 
 
-def differences(decision: Decision, outcome: Outcome, state: State) -> Iterator[Difference]:
+def equal_candidates(framework: Framework, snapshot: Snapshot, pod: PodInfo, decision: Decision) -> Sequence[Candidate]:
+    """Those that preemption could choose as well as the one that it chose."""
+    assert decision.diagnosis is not None
+    state = CycleState()
+    framework.pre_filter(state, pod, snapshot)
+    rows = [row for row, status in decision.diagnosis.by_node().items() if status.code == Code.UNSCHEDULABLE]
+    found = [
+        each
+        for plugin in framework.plugins("postFilter")
+        if isinstance(plugin, DefaultPreemption)
+        for each in plugin.candidates(state, pod, snapshot, rows)
+    ]
+    least = min(map(cost, found))
+    return [each for each in found if cost(each) == least]
+
+
+def differences(
+    decision: Decision, outcome: Outcome, state: State, candidates: Sequence[Candidate]
+) -> Iterator[Difference]:
     """Nothing if both agree. Of several equal nodes or victims any is right."""
     preemption = decision.preemption
-    if preemption is not None and preemption.status == msgspec.structs.replace(
-        SUCCESS, plugin=preemption.status.plugin
-    ):
-        yield from _of_preemption(preemption, outcome, state)
+    if preemption is not None and preemption.node:
+        yield from _of_preemption(candidates, outcome, state)
         return
     if not decision.node or not outcome.node:
         if bool(decision.node) != bool(outcome.node):
@@ -99,14 +120,15 @@ def _of_scores(decision: Decision, outcome: Outcome) -> Iterator[Difference]:
                 )
 
 
-def _of_preemption(preemption: PostFiltered, outcome: Outcome, state: State) -> Iterator[Difference]:
+def _of_preemption(candidates: Sequence[Candidate], outcome: Outcome, state: State) -> Iterator[Difference]:
+    nodes = sorted(each.node for each in candidates)
+    if outcome.node not in nodes:
+        yield Difference(what="node after preemption", library=nodes, real=outcome.node or outcome.message)
+        return
     priorities = {pod.metadata.uid: pod.spec.priority for pod in state.pods}
-    if outcome.node != preemption.node:
-        real = outcome.node or outcome.message
-        yield Difference(what="node after preemption", library=preemption.node, real=real)
-    mine = sorted(pod.priority for pod in preemption.victims)
     theirs = sorted(priorities[uid] for uid in outcome.removed)
-    if mine != theirs:
+    mine = [sorted(pod.priority for pod in each.victims) for each in candidates if each.node == outcome.node]
+    if theirs not in mine:
         yield Difference(what="priorities of the victims", library=mine, real=theirs)
 
 

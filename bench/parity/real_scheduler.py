@@ -136,7 +136,12 @@ class RealScheduler:
         await self._api.request("DELETE", f"{path}?gracePeriodSeconds=0")
 
     async def _settled(self, pods: int, budgets: int) -> None:
-        """All pods run, and the controller has counted them for the budgets."""
+        """The nodes are ready, all pods run, and the controller has counted them for the budgets."""
+        await self._api.wait(
+            "/api/v1/nodes",
+            lambda found: not any(map(_has_not_ready_taint, found["items"])),
+            what="the nodes are ready",
+        )
         await self._api.wait(
             "/api/v1/pods",
             lambda found: len(found["items"]) == pods and all(map(_runs, found["items"])),
@@ -185,6 +190,11 @@ class RealScheduler:
             if match["pod"] == pod:
                 found.setdefault(match["plugin"], {})[match["node"]] = int(match["score"])
         return found
+
+
+def _has_not_ready_taint(node: Document) -> bool:
+    """The API server adds it to every new node, and a controller removes it."""
+    return any(taint["key"] == "node.kubernetes.io/not-ready" for taint in node["spec"].get("taints", ()))
 
 
 def _runs(pod: Document) -> bool:

@@ -33,10 +33,11 @@ def best_candidate(candidates: Sequence[Candidate]) -> Candidate | None:
     1. fewest violations of PodDisruptionBudgets; 2. lowest priority of the most important victim; 3. lowest sum of
     priorities; 4. fewest victims; 5. latest start of the victims with the highest priority; 6. the first one.
     """
-    return min(candidates, key=_cost, default=None)
+    return min(candidates, key=cost, default=None)
 
 
-def _cost(candidate: Candidate) -> tuple[float, ...]:
+def cost(candidate: Candidate) -> tuple[float, ...]:
+    """What the rules 1 to 5 compare, in their order."""
     victims = candidate.victims
     return (
         candidate.violations,
