@@ -191,7 +191,8 @@ class Snapshot:
 
     def _count(self, pod: PodInfo, row: int, sign: int) -> None:
         for resource, amount in pod.requests.items():
-            self.requested[self._index(resource), row] += sign * amount
+            index = self._index(resource)  # may replace the array
+            self.requested[index, row] += sign * amount
         self.requested[3, row] += sign
         self.assumed[0, row] += sign * pod.assumed_cpu
         self.assumed[1, row] += sign * pod.assumed_memory
