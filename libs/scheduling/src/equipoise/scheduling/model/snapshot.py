@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from equipoise.contracts.kubernetes.objects import Namespace, Node, Taint
+from equipoise.contracts.kubernetes.objects import Namespace, Node, Taint, Toleration
+from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS, tolerates
 from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS, STORAGE, allocatable
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.node_labels import NodeLabels
@@ -119,6 +120,16 @@ class Snapshot:
             codes = np.array([index.setdefault(taints, len(index)) for taints in each], dtype=np.intp)
             self._taints = (list(index), codes)
         return self._taints
+
+    def untolerated(self, tolerations: Sequence[Toleration]) -> Flags:
+        """Per node: whether it has a NoSchedule or NoExecute taint that none of them tolerates."""
+        groups, codes = self.taints
+        refused = [
+            any(each.effect in BLOCKING_EFFECTS and not tolerates(tolerations, each) for each in group)
+            for group in groups
+        ]
+        found: Flags = np.array(refused, dtype=np.bool_)[codes]
+        return found
 
     # Change
 
