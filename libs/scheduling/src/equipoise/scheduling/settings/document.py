@@ -98,8 +98,7 @@ class Section:
 
     def sections(self, name: str) -> "list[Section]":
         return [
-            Section(value, self.place(f"{name}[{index}]"), self.faults)
-            for index, value in enumerate(self._list(name))
+            Section(value, self.place(f"{name}[{index}]"), self.faults) for index, value in enumerate(self._list(name))
         ]
 
     def end(self) -> None:
@@ -142,7 +141,7 @@ def read_yaml(text: str) -> Any:
 
 class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]  # type: ignore[no-untyped-call]  # PyYAML
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         if twice := next((key for key in keys if keys.count(key) > 1), None):
             raise yaml.constructor.ConstructorError(None, None, f"the key {twice!r} is given twice", node.start_mark)
         return super().construct_mapping(node, deep)
