@@ -209,12 +209,50 @@ class ClaimSource(ApiValue, frozen=True, kw_only=True):
     claim_name: str = ""
 
 
+class PersistentDisk(ApiValue, frozen=True, kw_only=True):
+    """gcePersistentDisk."""
+
+    pd_name: str = ""
+    read_only: bool = False
+
+
+class BlockStore(ApiValue, frozen=True, kw_only=True):
+    """awsElasticBlockStore."""
+
+    volume_id: str = msgspec.field(name="volumeID", default="")
+
+
+class IscsiDisk(ApiValue, frozen=True, kw_only=True):
+    iqn: str = ""
+    read_only: bool = False
+
+
+class RbdImage(ApiValue, frozen=True, kw_only=True):
+    """An image of Ceph."""
+
+    monitors: list[str] = []
+    pool: str = "rbd"
+    image: str = ""
+    read_only: bool = False
+
+
+class ImageSource(ApiValue, frozen=True, kw_only=True):
+    """An image that is mounted as a volume."""
+
+    reference: str = ""
+
+
 class Volume(ApiValue, frozen=True, kw_only=True):
     name: str = ""
     empty_dir: dict[str, Any] | None = None
     host_path: dict[str, Any] | None = None
     persistent_volume_claim: ClaimSource | None = None
     ephemeral: dict[str, Any] | None = None
+    image: ImageSource | None = None
+    gce_persistent_disk: PersistentDisk | None = None
+    aws_elastic_block_store: BlockStore | None = None
+    iscsi: IscsiDisk | None = None
+    rbd: RbdImage | None = None
 
     def claim_of(self, pod: str) -> str:
         """The name of its PersistentVolumeClaim, for a pod of this name; "" when it has none."""
@@ -411,22 +449,104 @@ class Event(Object, frozen=True, kw_only=True, omit_defaults=False):
 
 class PersistentVolumeClaimSpec(ApiValue, frozen=True, kw_only=True):
     volume_name: str = ""
+    storage_class_name: str = ""
+    """Absent and empty mean the same once the API server has set a default class."""
+
+    access_modes: list[str] = []
+    resources: ResourceRequirements = ResourceRequirements()
+    selector: LabelSelector | None = None
+    volume_mode: str = "Filesystem"
+    volume_attributes_class_name: str = ""
+
+
+class PersistentVolumeClaimStatus(ApiValue, frozen=True, kw_only=True):
+    phase: str = ""
 
 
 class PersistentVolumeClaim(Object, frozen=True, kw_only=True):
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
 
 
 class VolumeNodeAffinity(ApiValue, frozen=True, kw_only=True):
     required: NodeSelector | None = None
 
 
+class CsiVolume(ApiValue, frozen=True, kw_only=True):
+    driver: str = ""
+    volume_handle: str = ""
+
+
 class PersistentVolumeSpec(ApiValue, frozen=True, kw_only=True):
     node_affinity: VolumeNodeAffinity | None = None
+    storage_class_name: str = ""
+    capacity: dict[str, str] = {}
+    access_modes: list[str] = []
+    claim_ref: ObjectReference | None = None
+    volume_mode: str = "Filesystem"
+    volume_attributes_class_name: str = ""
+    csi: CsiVolume | None = None
+
+
+class PersistentVolumeStatus(ApiValue, frozen=True, kw_only=True):
+    phase: str = ""
 
 
 class PersistentVolume(Object, frozen=True, kw_only=True):
     spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+
+class TopologyRequirement(ApiValue, frozen=True, kw_only=True):
+    """A label of nodes and the values that are allowed."""
+
+    key: str = ""
+    values: list[str] = []
+
+
+class TopologyTerm(ApiValue, frozen=True, kw_only=True):
+    match_label_expressions: list[TopologyRequirement] = []
+
+
+class StorageClass(Object, frozen=True, kw_only=True):
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: list[TopologyTerm] = []
+
+
+class VolumeCount(ApiValue, frozen=True, kw_only=True):
+    count: int | None = None
+
+
+class CSINodeDriver(ApiValue, frozen=True, kw_only=True):
+    name: str = ""
+    allocatable: VolumeCount | None = None
+
+
+class CSINodeSpec(ApiValue, frozen=True, kw_only=True):
+    drivers: list[CSINodeDriver] = []
+
+
+class CSINode(Object, frozen=True, kw_only=True):
+    """What a node's storage drivers can attach. It has the name of the node."""
+
+    spec: CSINodeSpec = CSINodeSpec()
+
+
+class AttachmentSource(ApiValue, frozen=True, kw_only=True):
+    persistent_volume_name: str = ""
+
+
+class VolumeAttachmentSpec(ApiValue, frozen=True, kw_only=True):
+    attacher: str = ""
+    node_name: str = ""
+    source: AttachmentSource = AttachmentSource()
+
+
+class VolumeAttachment(Object, frozen=True, kw_only=True):
+    """A volume that is attached to a node, or is to be."""
+
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()
 
 
 class ResourceAttributes(ApiValue, frozen=True, kw_only=True):

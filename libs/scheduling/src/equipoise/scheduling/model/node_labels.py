@@ -18,7 +18,7 @@ class Column:
         self.values: list[str] = []
         """Each once."""
 
-        codes: dict[str, int] = {}
+        self._index = codes = dict[str, int]()
         self.codes: Rows = np.full(len(values), MISSING, dtype=np.intp)
         """Per node: index in `values`, or MISSING."""
 
@@ -32,6 +32,11 @@ class Column:
     def satisfying(self, operator: str, values: Sequence[str]) -> Flags:
         """Per node."""
         # The last entry is that of nodes without the label: their code is -1.
+        if operator == "In":  # what most selectors are, on labels with as many values as there are nodes
+            named = np.zeros(len(self.values) + 1, dtype=np.bool_)
+            named[[self._index[value] for value in values if value in self._index]] = True
+            selected: Flags = named[self.codes]
+            return selected
         verdicts = [satisfies(value, operator, values) for value in self.values]
         verdicts.append(satisfies(None, operator, values))
         found: Flags = np.array(verdicts, dtype=np.bool_)[self.codes]

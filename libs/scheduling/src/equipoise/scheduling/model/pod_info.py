@@ -15,6 +15,7 @@ from equipoise.contracts.kubernetes.objects import (
     PodAffinity,
     PodAffinityTerm,
     SelectorRequirement,
+    Volume,
 )
 from equipoise.contracts.kubernetes.requests import pod_requests
 from equipoise.scheduling.model.amounts import (
@@ -126,6 +127,15 @@ class PodInfo:
         """All that run at the same time: containers and sidecars."""
         sidecars = (each for each in self.pod.spec.init_containers if each.restart_policy == "Always")
         return (*(self.pod.spec.containers or ()), *sidecars)
+
+    @cached_property
+    def claim_volumes(self) -> tuple[Volume, ...]:
+        """Its volumes with a PersistentVolumeClaim, ephemeral ones included."""
+        return tuple(
+            each
+            for each in self.pod.spec.volumes
+            if each.persistent_volume_claim is not None or each.ephemeral is not None
+        )
 
     @cached_property
     def host_ports(self) -> tuple[HostPort, ...]:

@@ -12,6 +12,7 @@ from equipoise.contracts.kubernetes.objects import Namespace, Node, Taint, Toler
 from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS, tolerates
 from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS, STORAGE, allocatable
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
+from equipoise.scheduling.model.node_images import NodeImages
 from equipoise.scheduling.model.node_labels import NodeLabels
 from equipoise.scheduling.model.pod_groups import PodGroups
 from equipoise.scheduling.model.pod_info import HostPort, PodInfo
@@ -43,6 +44,7 @@ class Snapshot:
 
         self.nodes: list[Node | None] = [None] * columns
         self.labels = NodeLabels(self.nodes)
+        self.images = NodeImages(self.nodes)
         self.groups = PodGroups()
         self.namespaces: dict[str, Mapping[str, str]] = {}
         """Labels by name."""
@@ -144,6 +146,7 @@ class Snapshot:
             self._rows = None
         before = self.nodes[row]
         self.nodes[row] = node
+        self.images.changed(row, before, node)
         for resource in amounts:
             self._index(resource)
         for resource, index in self.resources.items():
@@ -159,6 +162,7 @@ class Snapshot:
             self.remove_pod(pod, row)
         del self._row_by_name[name]
         self._free.append(row)
+        self.images.changed(row, self.nodes[row], None)
         self.nodes[row] = None
         self.allocatable[:, row] = 0
         self._rows = None

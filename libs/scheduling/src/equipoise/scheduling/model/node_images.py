@@ -1,0 +1,46 @@
+"""The images that nodes have, by name."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from equipoise.contracts.kubernetes.objects import Node
+
+_NOWHERE: Mapping[int, int] = MappingProxyType({})
+
+
+class NodeImages:
+    """The index is made when it is read first, and kept up to date from then on."""
+
+    def __init__(self, nodes: Sequence[Node | None]) -> None:
+        """`nodes` may change, see `changed`; None is a free row."""
+        self._nodes = nodes
+        self._sizes: dict[str, dict[int, int]] | None = None
+
+    def sizes(self, name: str) -> Mapping[int, int]:
+        """Bytes of the image with this name, by row of the nodes that have it."""
+        if self._sizes is None:
+            self._sizes = {}
+            for row, node in enumerate(self._nodes):
+                self._add(row, node)
+        return self._sizes.get(name, _NOWHERE)
+
+    def changed(self, row: int, before: Node | None, after: Node | None) -> None:
+        """The node of this row was replaced, added or removed."""
+        if self._sizes is None or (before and after and before.status.images == after.status.images):
+            return
+        for name in _names(before):
+            rows = self._sizes[name]
+            rows.pop(row, None)
+            if not rows:
+                del self._sizes[name]
+        self._add(row, after)
+
+    def _add(self, row: int, node: Node | None) -> None:
+        assert self._sizes is not None
+        for name, size in _names(node).items():
+            self._sizes.setdefault(name, {})[row] = size
+
+
+def _names(node: Node | None) -> dict[str, int]:
+    """Size by name. Of two images with one name the last one counts."""
+    return {} if node is None else {name: image.size_bytes for image in node.status.images for name in image.names}

@@ -1,0 +1,125 @@
+"""NodeVolumeLimits: a node can attach a limited number of volumes of each CSI driver (`CSINode`).
+
+Left out: volumes of drivers that were part of Kubernetes once, which a node counts as those of their CSI driver
+(a volume with gcePersistentDisk as its source, for example). Claims that are not bound yet do count, also those of a
+class with such a provisioner.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from equipoise.contracts.kubernetes.objects import CSINode, PersistentVolumeClaim
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
+from equipoise.scheduling.framework.status import SKIP, Code
+from equipoise.scheduling.model.arrays import Rows
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.volumes import Volumes, claim_key, claim_name, claim_not_found, class_of, wrong_owner
+
+REASON = "node(s) exceed max volume count"
+
+MIGRATED: Mapping[str, str] = {
+    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    "kubernetes.io/azure-file": "",
+    "kubernetes.io/cinder": "cinder.csi.openstack.org",
+    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "kubernetes.io/portworx-volume": "pxd.portworx.com",
+    "kubernetes.io/vsphere-volume": "",
+}
+"""CSI driver by former provisioner; empty: its volumes are not counted."""
+
+Attached = dict[tuple[str, str], str]
+"""Driver of each volume, which is identified by its driver and handle."""
+
+
+class NodeVolumeLimits:
+    name = "NodeVolumeLimits"
+
+    def __init__(self, volumes: Volumes) -> None:
+        self._volumes = volumes
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+        return PreFiltered() if pod.claim_volumes else PreFiltered(status=SKIP)
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+        """Raises ValueError for a claim of an ephemeral volume that belongs to another pod."""
+        if missing := self._missing(pod):
+            reason = f"looking up PVC {pod.namespace}/{missing}: {claim_not_found(missing)}"
+            everywhere = np.ones(len(rows), dtype=np.bool_)
+            return (Refusal(nodes=everywhere, reason=reason, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)
+        wanted = self._attached_by(pod)
+        if not wanted:
+            return ()
+        attachments = self._attachments(set(wanted.values()))
+        exceeded = [self._exceeds(wanted, attachments, snapshot, row) for row in rows.tolist()]
+        return (Refusal(nodes=np.array(exceeded, dtype=np.bool_), reason=REASON),)
+
+    def _exceeds(self, wanted: Attached, attachments: Mapping[str, Attached], snapshot: Snapshot, row: int) -> bool:
+        name = snapshot.name(row)
+        limits = _limits(self._volumes.csi_nodes.get(name))
+        if limits.keys().isdisjoint(wanted.values()):
+            return False
+        attached: Attached = {}
+        for other in snapshot.pods_on(row):
+            attached |= self._attached_by(other)
+        added = [driver for volume, driver in wanted.items() if volume not in attached]
+        # A volume may still be attached after its pod has gone.
+        present = [*(attached | attachments.get(name, {})).values()]
+        return any(
+            driver in limits and present.count(driver) + added.count(driver) > limits[driver] for driver in set(added)
+        )
+
+    def _missing(self, pod: PodInfo) -> str | None:
+        """The name of the first claim of the pod that does not exist."""
+        names = (claim_name(pod, each) for each in pod.claim_volumes)
+        return next((name for name in names if (pod.namespace, name) not in self._volumes.claims), None)
+
+    def _attached_by(self, pod: PodInfo) -> Attached:
+        """Claims that do not exist are not counted."""
+        found: Attached = {}
+        for volume in pod.claim_volumes:
+            claim = self._volumes.claim_of(pod, volume)
+            if claim is None:
+                continue
+            if volume.persistent_volume_claim is None and (why := wrong_owner(pod, claim)):
+                raise ValueError(why)
+            driver, handle = self._identity(claim)
+            if driver and handle:
+                found[driver, handle] = driver
+        return found
+
+    def _identity(self, claim: PersistentVolumeClaim) -> tuple[str, str]:
+        """Driver and handle of its volume, or of the one that will be provisioned; empty: it is not counted."""
+        volume = self._volumes.volumes.get(claim.spec.volume_name) if claim.spec.volume_name else None
+        if volume is not None:
+            return (volume.spec.csi.driver, volume.spec.csi.volume_handle) if volume.spec.csi else ("", "")
+        storage_class = self._volumes.classes.get(class_of(claim))
+        if storage_class is None:
+            return "", ""
+        # No volume has such a handle: it begins with a character that no driver uses.
+        handle = "\0" + "/".join(claim_key(claim))
+        return MIGRATED.get(storage_class.provisioner, storage_class.provisioner), handle
+
+    def _attachments(self, drivers: set[str]) -> Mapping[str, Attached]:
+        """By node, of these drivers."""
+        found: dict[str, Attached] = {}
+        for attachment in self._volumes.attachments.values():
+            spec = attachment.spec
+            volume = self._volumes.volumes.get(spec.source.persistent_volume_name)
+            if spec.attacher in drivers and volume is not None and volume.spec.csi is not None:
+                found.setdefault(spec.node_name, {})[spec.attacher, volume.spec.csi.volume_handle] = spec.attacher
+        return found
+
+
+def _limits(node: CSINode | None) -> Mapping[str, int]:
+    """By driver. A driver that is missing has no limit."""
+    if node is None:
+        return {}
+    return {
+        each.name: each.allocatable.count
+        for each in node.spec.drivers
+        if each.allocatable is not None and each.allocatable.count is not None
+    }

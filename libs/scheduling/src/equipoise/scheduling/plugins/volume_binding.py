@@ -1,0 +1,309 @@
+"""VolumeBinding: the volumes of a pod must be usable on the node, or there must be volumes for its claims.
+
+A bound claim leads to a volume, whose node affinity decides. A claim whose class waits for the first consumer gets a
+volume that exists and fits (the smallest), or one that is provisioned if the class allows it in the node's topology.
+What was chosen for a pod counts as taken from `reserve` until the API objects say it, or until `unreserve`.
+
+Left out: the capacity that drivers report (`CSIStorageCapacity`), volumes of drivers that were part of Kubernetes once
+(their node affinity is read as it is), and writing the bindings: `chosen` says what is to be written. Nodes are not
+scored: the gate StorageCapacityScoring is off in 1.36. Unlike in kube-scheduler, a claim that a pod mounts twice is
+looked at once.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from equipoise.contracts.kubernetes.labels import selects, selects_node
+from equipoise.contracts.kubernetes.objects import (
+    NodeSelector,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+    Volume,
+)
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
+from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, Status, unresolvable
+from equipoise.scheduling.model.arrays import Flags, Rows
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.volumes import (
+    SELECTED_NODE,
+    ClaimKey,
+    Volumes,
+    capacity_bytes,
+    claim_key,
+    claim_name,
+    claim_not_found,
+    class_of,
+    is_fully_bound,
+    refers_to,
+    requested_bytes,
+    wrong_owner,
+)
+
+NODE_CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
+NOTHING_TO_BIND = "node(s) didn't find available persistent volumes to bind"
+VOLUME_MISSING = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
+
+NO_PROVISIONER = "kubernetes.io/no-provisioner"
+
+
+class ChosenVolumes(msgspec.Struct, frozen=True, kw_only=True):
+    """What becomes of the claims of a pod on one node."""
+
+    bound: Mapping[ClaimKey, str] = {}
+    """Name of the volume by claim."""
+
+    provisioned: tuple[ClaimKey, ...] = ()
+    """Claims for which a volume is created."""
+
+
+class ClaimsOfPod:
+    """Of one attempt. Preemption changes none of it: which pods a node has does not matter here."""
+
+    def __init__(self, bound: list[PersistentVolumeClaim], waiting: list[PersistentVolumeClaim]) -> None:
+        self.bound = bound
+        self.waiting = waiting
+        """In the order of their size: the smallest claim takes the smallest volume."""
+
+        self.candidates: dict[ClaimKey, list[PersistentVolume]] = {}
+        """By waiting claim: volumes that it may be bound to, the best one first."""
+
+        self.matched: dict[str, dict[ClaimKey, str]] = {}
+        """By node: name of the volume by claim."""
+
+    def clone(self) -> "ClaimsOfPod":
+        return self
+
+
+class VolumeBinding:
+    name = "VolumeBinding"
+
+    def __init__(self, volumes: Volumes) -> None:
+        self._volumes = volumes
+        self._taken: dict[str, ClaimKey] = {}
+        """By name of a volume: the claim that will be bound to it."""
+
+        self._selected: dict[ClaimKey, str] = {}
+        """By claim: the node for which its volume will be provisioned."""
+
+        self._reserved: dict[str, ChosenVolumes] = {}
+        """By uid of the pod."""
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+        """Claims must exist, and those that do not wait for a consumer must be bound."""
+        if not pod.claim_volumes:
+            return PreFiltered(status=SKIP)
+        claims: dict[ClaimKey, PersistentVolumeClaim] = {}
+        for volume in pod.claim_volumes:
+            claim = self._volumes.claim_of(pod, volume)
+            if claim is None:
+                return PreFiltered(status=unresolvable(_not_found(pod, volume)))
+            if why := _unusable(pod, volume, claim):
+                return PreFiltered(status=unresolvable(why))
+            claims[claim_key(claim)] = claim
+        bound = [claim for claim in claims.values() if is_fully_bound(claim)]
+        waiting = [claim for claim in claims.values() if not is_fully_bound(claim)]
+        if any(claim.spec.volume_name or not self._volumes.waits_for_consumer(claim) for claim in waiting):
+            return PreFiltered(status=unresolvable(UNBOUND))
+        self._forget_written()
+        found = ClaimsOfPod(bound, sorted(waiting, key=requested_bytes))
+        found.candidates = {claim_key(claim): self._candidates(claim) for claim in waiting}
+        state.write(self.name, found)
+        return PreFiltered()
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+        claims = state.read(self.name, ClaimsOfPod)
+        conflict, missing = self._check_bound(claims.bound, snapshot, rows)
+        unmatched = np.zeros(len(rows), dtype=np.bool_)
+        if claims.waiting:
+            unmatched = ~self._match(claims, snapshot, rows)
+        return [
+            Refusal(nodes=nodes, reason=reason, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+            for nodes, reason in ((conflict, NODE_CONFLICT), (unmatched, NOTHING_TO_BIND), (missing, VOLUME_MISSING))
+        ]
+
+    def chosen(self, state: CycleState, node: str) -> ChosenVolumes:
+        """What has to be written before the pod is bound to this node, which `filter` did not refuse."""
+        try:
+            claims = state.read(self.name, ClaimsOfPod)
+        except KeyError:  # the pod has no claims
+            return ChosenVolumes()
+        bound = claims.matched.get(node, {})
+        return ChosenVolumes(
+            bound=bound, provisioned=tuple(key for key in map(claim_key, claims.waiting) if key not in bound)
+        )
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        chosen = self.chosen(state, node)
+        self._reserved[pod.uid] = chosen
+        for key, name in chosen.bound.items():
+            self._taken[name] = key
+        for key in chosen.provisioned:
+            self._selected[key] = node
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        chosen = self._reserved.pop(pod.uid, ChosenVolumes())
+        for name in chosen.bound.values():
+            self._taken.pop(name, None)
+        for key in chosen.provisioned:
+            self._selected.pop(key, None)
+
+    def _forget_written(self) -> None:
+        """What the objects say themselves by now."""
+        claims, volumes = self._volumes.claims, self._volumes.volumes
+        for name, key in list(self._taken.items()):
+            if key not in claims or name not in volumes or volumes[name].spec.claim_ref is not None:
+                del self._taken[name]
+        for key in list(self._selected):
+            if key not in claims or is_fully_bound(claims[key]) or SELECTED_NODE in claims[key].metadata.annotations:
+                del self._selected[key]
+
+    # Bound claims
+
+    def _check_bound(
+        self, claims: Iterable[PersistentVolumeClaim], snapshot: Snapshot, rows: Rows
+    ) -> tuple[Flags, Flags]:
+        """Nodes that a volume cannot be used on, and those refused because a volume does not exist."""
+        conflict = np.zeros(len(rows), dtype=np.bool_)
+        for claim in claims:
+            volume = self._volumes.volumes.get(claim.spec.volume_name)
+            if volume is None:
+                # The first claim with a fault is the reason.
+                return conflict, ~conflict
+            conflict |= ~_usable_on(volume, snapshot, rows)
+        return conflict, np.zeros(len(rows), dtype=np.bool_)
+
+    # Claims that wait for a consumer
+
+    def _candidates(self, claim: PersistentVolumeClaim) -> list[PersistentVolume]:
+        """Volumes that are reserved for it, and then free ones by size."""
+        size = requested_bytes(claim)
+        reserved, free = [], []
+        for volume in self._volumes.of_class(class_of(claim)):
+            if not _matches(volume, claim, size):
+                continue
+            if self._is_reserved(volume, claim):
+                reserved.append(volume)
+            elif self._is_free(volume) and _offers(volume, claim):
+                free.append(volume)
+        return [*reserved, *sorted(free, key=capacity_bytes)]
+
+    def _is_free(self, volume: PersistentVolume) -> bool:
+        return volume.spec.claim_ref is None and volume.metadata.name not in self._taken
+
+    def _is_reserved(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+        return refers_to(volume, claim) or self._taken.get(volume.metadata.name) == claim_key(claim)
+
+    def _match(self, claims: ClaimsOfPod, snapshot: Snapshot, rows: Rows) -> Flags:
+        """Per node: whether each claim gets a volume. Stores which."""
+        satisfied = np.ones(len(rows), dtype=np.bool_)
+        chosen: list[dict[ClaimKey, str]] = [{} for _ in rows]
+        taken: dict[str, Flags] = {}
+        for claim in claims.waiting:
+            key = claim_key(claim)
+            provisioned = self._provisioned(claim, snapshot, rows)
+            node = claim.metadata.annotations.get(SELECTED_NODE, self._selected.get(key))
+            if node is not None:
+                row = snapshot.row(node)
+                satisfied &= provisioned & (rows == (-1 if row is None else row))
+                continue
+            undecided = np.ones(len(rows), dtype=np.bool_)
+            matched = np.zeros(len(rows), dtype=np.bool_)
+            for volume in claims.candidates[key]:
+                name = volume.metadata.name
+                here = undecided & ~taken[name] if name in taken else undecided
+                takes = here & _usable_on(volume, snapshot, rows)
+                # A volume that is reserved for the claim is the only one possible.
+                undecided = undecided & ~(here if self._is_reserved(volume, claim) else takes)
+                matched |= takes
+                taken[name] = taken[name] | takes if name in taken else takes
+                for place in takes.nonzero()[0].tolist():
+                    chosen[place][key] = name
+                if not undecided.any():
+                    break
+            satisfied &= matched | provisioned
+        for row, found in zip(rows.tolist(), chosen, strict=True):
+            claims.matched[snapshot.name(row)] = found
+        return satisfied
+
+    def _provisioned(self, claim: PersistentVolumeClaim, snapshot: Snapshot, rows: Rows) -> Flags:
+        """Per node: whether a volume can be created for the claim."""
+        storage_class = self._volumes.classes[class_of(claim)]
+        if storage_class.provisioner in ("", NO_PROVISIONER):
+            return np.zeros(len(rows), dtype=np.bool_)
+        return _in_topology(storage_class, snapshot)[rows]
+
+
+def _not_found(pod: PodInfo, volume: Volume) -> str:
+    name = claim_name(pod, volume)
+    if volume.persistent_volume_claim is None:
+        return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
+    return claim_not_found(name)
+
+
+def _unusable(pod: PodInfo, volume: Volume, claim: PersistentVolumeClaim) -> str | None:
+    name = claim.metadata.name
+    if claim.status.phase == "Lost":
+        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.spec.volume_name}"'
+    if claim.metadata.deletion_timestamp is not None:
+        return f'persistentvolumeclaim "{name}" is being deleted'
+    return wrong_owner(pod, claim) if volume.persistent_volume_claim is None else None
+
+
+def _matches(volume: PersistentVolume, claim: PersistentVolumeClaim, size: float) -> bool:
+    """What holds for a volume that is reserved for the claim, too."""
+    wanted, offered = claim.spec, volume.spec
+    return (
+        capacity_bytes(volume) >= size
+        and wanted.volume_mode == offered.volume_mode
+        and wanted.volume_attributes_class_name == offered.volume_attributes_class_name
+        and volume.metadata.deletion_timestamp is None
+    )
+
+
+def _offers(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+    """What else a free volume needs."""
+    selector = claim.spec.selector
+    return (
+        volume.status.phase == "Available"
+        and (selector is None or selects(selector, volume.metadata.labels))
+        and set(claim.spec.access_modes) <= set(volume.spec.access_modes)
+    )
+
+
+def _usable_on(volume: PersistentVolume, snapshot: Snapshot, rows: Rows) -> Flags:
+    """Per node: whether the volume's node affinity matches."""
+    affinity = volume.spec.node_affinity
+    if affinity is None or affinity.required is None:
+        return np.ones(len(rows), dtype=np.bool_)
+    if len(rows) == 1:
+        labels = snapshot.node(int(rows[0])).metadata.labels
+        return np.array([selects_node(affinity.required, "", labels)], dtype=np.bool_)
+    return _matching_nodes(affinity.required, snapshot)[rows]
+
+
+def _matching_nodes(selector: NodeSelector, snapshot: Snapshot) -> Flags:
+    # Not `selected`, whose results are kept: there may be as many volumes as nodes.
+    terms = [snapshot.labels.term(term) for term in selector.node_selector_terms]
+    found: Flags = np.logical_or.reduce(terms) if terms else np.zeros(snapshot.columns, dtype=np.bool_)
+    return found
+
+
+def _in_topology(storage_class: StorageClass, snapshot: Snapshot) -> Flags:
+    """Per node: whether the class allows it. Without topologies it allows all."""
+    if not storage_class.allowed_topologies:
+        return np.ones(snapshot.columns, dtype=np.bool_)
+    found = np.zeros(snapshot.columns, dtype=np.bool_)
+    for term in storage_class.allowed_topologies:
+        rules = term.match_label_expressions
+        if rules:
+            found |= np.logical_and.reduce(
+                [snapshot.labels.column(rule.key).satisfying("In", rule.values) for rule in rules]
+            )
+    return found

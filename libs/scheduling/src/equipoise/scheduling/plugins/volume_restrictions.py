@@ -1,0 +1,127 @@
+"""VolumeRestrictions: volumes that only one pod, or only one pod of a node, may use.
+
+Claims with the access mode ReadWriteOncePod, and disks that a pod names without a claim (gcePersistentDisk,
+awsElasticBlockStore, iscsi, rbd).
+
+Unlike in kube-scheduler, pods of other namespaces do not count when preemption tries their removal: kube-scheduler
+compares the names of claims only.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from equipoise.contracts.kubernetes.objects import Volume
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
+from equipoise.scheduling.framework.status import SKIP, unresolvable
+from equipoise.scheduling.model.arrays import Rows
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.volumes import Volumes, claim_not_found
+
+DISK_IN_USE = "node(s) had no available disk"
+CLAIM_IN_USE = (
+    "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod"
+)
+READ_WRITE_ONCE_POD = "ReadWriteOncePod"
+
+
+class ExclusiveClaims:
+    """The claims of the pod that no other pod may use."""
+
+    def __init__(self, namespace: str, names: frozenset[str], used: int) -> None:
+        self.namespace = namespace
+        self.names = names
+        self.used = used
+        """How often other pods use them."""
+
+    def clone(self) -> "ExclusiveClaims":
+        return ExclusiveClaims(self.namespace, self.names, self.used)
+
+    def uses_of(self, pod: PodInfo) -> int:
+        return 0 if pod.namespace != self.namespace else sum(name in self.names for name in _claims(pod))
+
+
+class VolumeRestrictions:
+    name = "VolumeRestrictions"
+
+    def __init__(self, volumes: Volumes) -> None:
+        self._volumes = volumes
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+        exclusive = set()
+        for name in _claims(pod):
+            claim = self._volumes.claims.get((pod.namespace, name))
+            if claim is None:
+                return PreFiltered(status=unresolvable(claim_not_found(name)))
+            if READ_WRITE_ONCE_POD in claim.spec.access_modes:
+                exclusive.add(name)
+        found = ExclusiveClaims(pod.namespace, frozenset(exclusive), 0)
+        if exclusive:
+            found.used = len(exclusive & _claims_in_use(pod.namespace, snapshot))
+        if not found.used and not any(map(_is_disk, pod.pod.spec.volumes)):
+            return PreFiltered(status=SKIP)
+        state.write(self.name, found)
+        return PreFiltered()
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, row: int, snapshot: Snapshot) -> None:
+        exclusive = state.read(self.name, ExclusiveClaims)
+        exclusive.used += exclusive.uses_of(added)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, row: int, snapshot: Snapshot) -> None:
+        exclusive = state.read(self.name, ExclusiveClaims)
+        exclusive.used -= exclusive.uses_of(removed)
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+        disks = [each for each in pod.pod.spec.volumes if _is_disk(each)]
+        occupied = np.array(
+            [bool(disks) and any(_shares(disks, other) for other in snapshot.pods_on(row)) for row in rows.tolist()],
+            dtype=np.bool_,
+        )
+        refusals = [Refusal(nodes=occupied, reason=DISK_IN_USE)]
+        if state.read(self.name, ExclusiveClaims).used > 0:
+            refusals.append(Refusal(nodes=~occupied, reason=CLAIM_IN_USE))
+        return refusals
+
+
+def _claims(pod: PodInfo) -> list[str]:
+    """Without those of ephemeral volumes, which no other pod can use."""
+    return [each.persistent_volume_claim.claim_name for each in pod.claim_volumes if each.persistent_volume_claim]
+
+
+def _claims_in_use(namespace: str, snapshot: Snapshot) -> set[str]:
+    return {
+        name
+        for row in snapshot.rows.tolist()
+        for pod in snapshot.pods_on(row)
+        if pod.namespace == namespace
+        for name in _claims(pod)
+    }
+
+
+def _is_disk(volume: Volume) -> bool:
+    disks = (volume.gce_persistent_disk, volume.aws_elastic_block_store, volume.iscsi, volume.rbd)
+    return any(each is not None for each in disks)
+
+
+def _shares(disks: Sequence[Volume], other: PodInfo) -> bool:
+    return any(_conflict(mine, theirs) for mine in disks for theirs in other.pod.spec.volumes)
+
+
+def _conflict(mine: Volume, theirs: Volume) -> bool:
+    """The same disk, unless both only read it; one of AWS belongs to one pod in any case."""
+    if mine.gce_persistent_disk and theirs.gce_persistent_disk:
+        disk, other = mine.gce_persistent_disk, theirs.gce_persistent_disk
+        return disk.pd_name == other.pd_name and not (disk.read_only and other.read_only)
+    if mine.aws_elastic_block_store and theirs.aws_elastic_block_store:
+        return mine.aws_elastic_block_store.volume_id == theirs.aws_elastic_block_store.volume_id
+    if mine.iscsi and theirs.iscsi:
+        return mine.iscsi.iqn == theirs.iscsi.iqn and not (mine.iscsi.read_only and theirs.iscsi.read_only)
+    if mine.rbd and theirs.rbd:
+        image, used = mine.rbd, theirs.rbd
+        same = (image.pool, image.image) == (used.pool, used.image) and not set(image.monitors).isdisjoint(
+            used.monitors
+        )
+        return same and not (image.read_only and used.read_only)
+    return False

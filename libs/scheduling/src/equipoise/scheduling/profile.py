@@ -1,0 +1,126 @@
+"""From a profile of the configuration to the framework with its plugins.
+
+Source: `NewFramework` and `expandMultiPointPlugins` of pkg/scheduler/framework/runtime.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from equipoise.scheduling.configuration import Configuration, Profile, known_plugins
+from equipoise.scheduling.framework.framework import POINTS, Framework
+from equipoise.scheduling.framework.plugin import Bind, Permit, Plugin, PostBind, PreBind, Reserve
+from equipoise.scheduling.plugins.handle import Handle
+from equipoise.scheduling.plugins.table import NOT_BUILT, PLUGINS, Factory
+from equipoise.scheduling.settings.document import InvalidConfiguration
+from equipoise.scheduling.settings.plugin_sets import ALL, MULTI_POINT, EnabledPlugin, unknown_plugin
+
+PROTOCOLS: Mapping[str, tuple[type, ...]] = {
+    **POINTS,
+    "reserve": (Reserve,),
+    "permit": (Permit,),
+    "preBind": (PreBind,),
+    "bind": (Bind,),
+    "postBind": (PostBind,),
+}
+"""What a plugin implements, any of them, at an extension point."""
+
+_NONE: Mapping[str, Factory] = {}
+
+
+class ProfilePlugins(msgspec.Struct, frozen=True, kw_only=True):
+    """Made for one framework."""
+
+    points: Mapping[str, Sequence[Plugin]]
+    """By extension point, in the order of calls; those of the binding cycle, too."""
+
+    weights: Mapping[str, int]
+    """Of scores, by plugin."""
+
+
+def build_framework(
+    profile: Profile,
+    handle: Handle,
+    registered: Mapping[str, Factory] = _NONE,
+    *,
+    measure: Callable[[str, str, Callable[[], Any]], Any] | None = None,
+) -> Framework:
+    """`registered`: plugins of the program, which the configuration may enable. `measure`: see Framework.
+
+    Raises InvalidConfiguration for plugins that cannot be used as the profile says.
+    """
+    built: list[Framework] = []
+    plugins = build_plugins(profile, msgspec.structs.replace(handle, framework=lambda: built[0]), registered)
+    built.append(Framework(plugins.points, plugins.weights, measure=measure))
+    return built[0]
+
+
+def build_frameworks(
+    configuration: Configuration, handle: Handle, registered: Mapping[str, Factory] = _NONE
+) -> Mapping[str, Framework]:
+    """By `schedulerName`. Raises InvalidConfiguration as `build_framework`, and for different orders of the queue."""
+    found = {each.scheduler_name: build_framework(each, handle, registered) for each in configuration.profiles}
+    orders = {name: framework.plugins("queueSort")[0].name for name, framework in found.items()}
+    if len(set(orders.values())) > 1:
+        each = ", ".join(f"{name}: {order}" for name, order in orders.items())
+        raise InvalidConfiguration([f"profiles: all pods are in one queue, which one plugin must order ({each})"])
+    return found
+
+
+def build_plugins(profile: Profile, handle: Handle, registered: Mapping[str, Factory] = _NONE) -> ProfilePlugins:
+    """`build_framework` makes a framework of them."""
+    if taken := sorted(registered.keys() & known_plugins()):
+        raise InvalidConfiguration(
+            [f"the plugin {name} exists already: register yours by another name" for name in taken]
+        )
+    factories = {**PLUGINS, **registered}
+    faults: list[str] = []
+    instances: dict[str, Plugin] = {}
+    for name in dict.fromkeys(plugin.name for each in profile.plugins.values() for plugin in each.enabled):
+        if name in factories:
+            instances[name] = factories[name](profile.arguments.get(name), handle)
+        elif name not in NOT_BUILT:
+            faults.append(unknown_plugin(name, known_plugins(registered.keys())))
+    points = {point: _at_point(point, profile, instances, faults) for point in PROTOCOLS}
+    if len(points["queueSort"]) != 1:
+        names = [plugin.name for plugin in points["queueSort"]]
+        faults.append(
+            f"plugins.queueSort: one plugin orders the queue, not {len(names)} ({', '.join(names) or 'none'})"
+        )
+    if faults:
+        raise InvalidConfiguration([f"profile {profile.scheduler_name}: {fault}" for fault in faults])
+    return ProfilePlugins(points=points, weights=_weights(profile, instances))
+
+
+def _at_point(point: str, profile: Profile, instances: Mapping[str, Plugin], faults: list[str]) -> Sequence[Plugin]:
+    """In this order: those of MULTI_POINT that are also given at the point, the others of MULTI_POINT, the rest."""
+    given = profile.plugins[point]
+    own = [plugin.name for plugin in given.enabled if plugin.name in instances]
+    for name in own:
+        if not isinstance(instances[name], PROTOCOLS[point]):
+            faults.append(f"plugins.{point}: the plugin {name} has no {point}")
+    if ALL in given.disabled:
+        return [instances[name] for name in own]
+    everywhere = [
+        plugin.name
+        for plugin in profile.plugins[MULTI_POINT].enabled
+        if plugin.name in instances
+        and plugin.name not in given.disabled
+        and isinstance(instances[plugin.name], PROTOCOLS[point])
+    ]
+    first = [name for name in own if name in everywhere]
+    then = [name for name in everywhere if name not in own]
+    last = [name for name in own if name not in everywhere]
+    return [instances[name] for name in (*first, *then, *last)]
+
+
+def _weights(profile: Profile, instances: Mapping[str, Plugin]) -> Mapping[str, int]:
+    """A weight at the extension point score takes precedence."""
+    found: dict[str, int] = {}
+    enabled: Sequence[EnabledPlugin] = (*profile.plugins["score"].enabled, *profile.plugins[MULTI_POINT].enabled)
+    for plugin in enabled:
+        instance = instances.get(plugin.name)
+        if instance is not None and isinstance(instance, PROTOCOLS["score"]):
+            found.setdefault(instance.name, plugin.weight or 1)
+    return found

@@ -1,0 +1,1 @@
+"""The parts of a KubeSchedulerConfiguration. `configuration.py` beside this folder reads the whole."""

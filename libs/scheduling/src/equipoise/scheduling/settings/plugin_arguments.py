@@ -1,0 +1,287 @@
+"""The arguments of plugins (`pluginConfig`), with the defaults and limits of kube-scheduler 1.36.
+
+Sources: pkg/scheduler/apis/config/v1/defaults.go and pkg/scheduler/apis/config/validation of Kubernetes.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from equipoise.contracts.kubernetes.objects import (
+    NodeAffinity,
+    NodeSelectorTerm,
+    SelectorRequirement,
+    TopologySpreadConstraint,
+)
+from equipoise.scheduling.plugins.resource_allocation import CPU_AND_MEMORY, ResourceWeight, ShapePoint
+from equipoise.scheduling.settings.document import Section, near, show
+
+API_VERSION = "kubescheduler.config.k8s.io/v1"
+
+LEAST_ALLOCATED, MOST_ALLOCATED, RATIO = "LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"
+
+
+class NodeResourcesFitArgs(msgspec.Struct, frozen=True, kw_only=True):
+    ignored_resources: tuple[str, ...] = ()
+    ignored_resource_groups: tuple[str, ...] = ()
+    strategy: str = LEAST_ALLOCATED
+    resources: tuple[ResourceWeight, ...] = CPU_AND_MEMORY
+    shape: tuple[ShapePoint, ...] = ()
+    """Of RequestedToCapacityRatio only."""
+
+
+class BalancedAllocationArgs(msgspec.Struct, frozen=True, kw_only=True):
+    resources: tuple[ResourceWeight, ...] = CPU_AND_MEMORY
+
+
+class NodeAffinityArgs(msgspec.Struct, frozen=True, kw_only=True):
+    added_affinity: NodeAffinity | None = None
+
+
+class InterPodAffinityArgs(msgspec.Struct, frozen=True, kw_only=True):
+    hard_pod_affinity_weight: int = 1
+    ignore_preferred_terms_of_existing_pods: bool = False
+
+
+class PodTopologySpreadArgs(msgspec.Struct, frozen=True, kw_only=True):
+    default_constraints: tuple[TopologySpreadConstraint, ...] | None = None
+    """Of pods without constraints; None: those of the system (`defaultingType: System`)."""
+
+
+class VolumeBindingArgs(msgspec.Struct, frozen=True, kw_only=True):
+    bind_timeout: float = 600.0
+    """Seconds."""
+
+
+class DefaultPreemptionArgs(msgspec.Struct, frozen=True, kw_only=True):
+    min_candidate_nodes_percentage: int = 10
+    min_candidate_nodes_absolute: int = 100
+
+
+def read_arguments(plugin: str, section: Section) -> object:
+    """Of a plugin in ARGUMENTS."""
+    section.text("apiVersion", API_VERSION, allowed=(API_VERSION,))
+    section.text("kind", f"{plugin}Args", allowed=(f"{plugin}Args",))
+    found = ARGUMENTS[plugin](section)
+    section.end()
+    return found
+
+
+def _node_resources_fit(section: Section) -> NodeResourcesFitArgs:
+    for name, slash in (("ignoredResources", True), ("ignoredResourceGroups", False)):
+        for index, value in enumerate(section.texts(name)):
+            if not is_label_key(value) or (not slash and "/" in value):
+                expected = "the name of an extended resource" if slash else "the group of extended resources, without /"
+                section.wrong(f"{name}[{index}]", value, expected)
+    strategy = section.section("scoringStrategy")
+    kinds = (LEAST_ALLOCATED, MOST_ALLOCATED, RATIO)
+    kind = strategy.text("type", LEAST_ALLOCATED, allowed=kinds)
+    if section.value("scoringStrategy") is not None and strategy.value("type") is None:
+        strategy.wrong("type", None, f"one of {', '.join(kinds)}")
+    ratio = strategy.value("requestedToCapacityRatio")
+    shape: tuple[ShapePoint, ...] = ()
+    if kind == RATIO:
+        inner = strategy.section("requestedToCapacityRatio")
+        shape = _shape(inner)
+        inner.end()
+    elif ratio is not None:
+        strategy.wrong("requestedToCapacityRatio", ratio, f"no such field unless type is {RATIO}")
+    found = NodeResourcesFitArgs(
+        ignored_resources=section.texts("ignoredResources"),
+        ignored_resource_groups=section.texts("ignoredResourceGroups"),
+        strategy=kind,
+        resources=_resources(strategy, highest=100),
+        shape=shape,
+    )
+    strategy.end()
+    return found
+
+
+def _balanced_allocation(section: Section) -> BalancedAllocationArgs:
+    return BalancedAllocationArgs(resources=_resources(section, highest=1))
+
+
+def _node_affinity(section: Section) -> NodeAffinityArgs:
+    value = section.value("addedAffinity")
+    if value is None:
+        return NodeAffinityArgs()
+    found = _converted(section, "addedAffinity", value, NodeAffinity)
+    if found is None:
+        return NodeAffinityArgs()
+    place = "addedAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
+    terms = found.required.node_selector_terms if found.required is not None else ()
+    for index, term in enumerate(terms):
+        _check_term(section, f"{place}[{index}]", term)
+    for index, preferred in enumerate(found.preferred):
+        place = f"addedAffinity.preferredDuringSchedulingIgnoredDuringExecution[{index}].preference"
+        _check_term(section, place, preferred.preference)
+    return NodeAffinityArgs(added_affinity=found)
+
+
+def _inter_pod_affinity(section: Section) -> InterPodAffinityArgs:
+    return InterPodAffinityArgs(
+        hard_pod_affinity_weight=section.integer("hardPodAffinityWeight", 1, lowest=0, highest=100),
+        ignore_preferred_terms_of_existing_pods=section.flag("ignorePreferredTermsOfExistingPods"),
+    )
+
+
+def _pod_topology_spread(section: Section) -> PodTopologySpreadArgs:
+    kind = section.text("defaultingType", "System", allowed=("System", "List"))
+    value = section.value("defaultConstraints")
+    if kind == "System":
+        if value:
+            section.wrong("defaultConstraints", value, "none, unless defaultingType is List")
+        return PodTopologySpreadArgs()
+    constraints: list[TopologySpreadConstraint] = []
+    for each in section.sections("defaultConstraints"):
+        key = each.text("topologyKey")
+        if not is_label_key(key):
+            each.wrong("topologyKey", key, "the key of a label of nodes")
+        actions = ("DoNotSchedule", "ScheduleAnyway")
+        if (action := each.text("whenUnsatisfiable", allowed=actions)) == "" and each.value(
+            "whenUnsatisfiable"
+        ) is None:
+            each.wrong("whenUnsatisfiable", None, f"one of {', '.join(actions)}")
+        if each.value("labelSelector") is not None:
+            each.wrong(
+                "labelSelector", each.value("labelSelector"), "none: it is that of the pod's Service or workload"
+            )
+        constraint = TopologySpreadConstraint(
+            max_skew=each.integer("maxSkew", 0, lowest=1),
+            topology_key=key,
+            when_unsatisfiable=action,
+            min_domains=each.optional_integer("minDomains", lowest=1),
+            node_affinity_policy=each.text("nodeAffinityPolicy", "Honor", allowed=("Honor", "Ignore")),
+            node_taints_policy=each.text("nodeTaintsPolicy", "Ignore", allowed=("Honor", "Ignore")),
+            match_label_keys=list(each.texts("matchLabelKeys")),
+        )
+        if each.value("maxSkew") is None:
+            each.wrong("maxSkew", None, "1 or more")
+        if (key, action) in {(other.topology_key, other.when_unsatisfiable) for other in constraints}:
+            each.fault("topologyKey", f"{show(key)} with {action} is given twice")
+        constraints.append(constraint)
+        each.end()
+    return PodTopologySpreadArgs(default_constraints=tuple(constraints))
+
+
+def _volume_binding(section: Section) -> VolumeBindingArgs:
+    if (shape := section.value("shape")) is not None:
+        section.wrong("shape", shape, "no such field: the gate StorageCapacityScoring is off")
+    return VolumeBindingArgs(bind_timeout=float(section.integer("bindTimeoutSeconds", 600, lowest=0)))
+
+
+def _default_preemption(section: Section) -> DefaultPreemptionArgs:
+    found = DefaultPreemptionArgs(
+        min_candidate_nodes_percentage=section.integer("minCandidateNodesPercentage", 10, lowest=0, highest=100),
+        min_candidate_nodes_absolute=section.integer("minCandidateNodesAbsolute", 100, lowest=0),
+    )
+    if not found.min_candidate_nodes_percentage and not found.min_candidate_nodes_absolute:
+        section.wrong("minCandidateNodesPercentage", 0, "more than 0 here or in minCandidateNodesAbsolute")
+    return found
+
+
+ARGUMENTS: Mapping[str, Callable[[Section], object]] = {
+    "NodeResourcesFit": _node_resources_fit,
+    "NodeResourcesBalancedAllocation": _balanced_allocation,
+    "NodeAffinity": _node_affinity,
+    "InterPodAffinity": _inter_pod_affinity,
+    "PodTopologySpread": _pod_topology_spread,
+    "VolumeBinding": _volume_binding,
+    "DefaultPreemption": _default_preemption,
+}
+"""How the arguments of a plugin are read."""
+
+
+def _resources(section: Section, highest: int) -> tuple[ResourceWeight, ...]:
+    """The default if there are none. A weight of 0 is as 1."""
+    found: dict[str, ResourceWeight] = {}
+    for each in section.sections("resources"):
+        name = each.text("name")
+        if not name:
+            each.wrong("name", name, "the name of a resource")
+        if name in found:
+            each.fault("name", f"{show(name)} is given twice")
+        weight = each.integer("weight", 1, lowest=0, highest=highest) or 1
+        found[name] = ResourceWeight(name=name, weight=weight)
+        each.end()
+    return tuple(found.values()) or CPU_AND_MEMORY
+
+
+def _shape(section: Section) -> tuple[ShapePoint, ...]:
+    points: list[ShapePoint] = []
+    for each in section.sections("shape"):
+        utilization = each.integer("utilization", 0, lowest=0, highest=100)
+        if points and utilization <= points[-1].utilization:
+            each.wrong("utilization", utilization, f"more than {points[-1].utilization}, that of the point before it")
+        points.append(ShapePoint(utilization=utilization, score=each.integer("score", 0, lowest=0, highest=10)))
+        each.end()
+    if not points:
+        section.wrong("shape", section.value("shape"), "at least one point")
+        return (ShapePoint(utilization=0, score=0),)
+    return tuple(points)
+
+
+T = TypeVar("T")
+
+
+def _converted(section: Section, name: str, value: object, kind: type[T]) -> T | None:
+    """None after a fault."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).partition(" - at `$")
+        section.fault(name + path.rstrip("`"), f"{what.replace('`', '')} in {show(value)}")
+        return None
+
+
+OPERATORS: Mapping[str, str] = {
+    "In": "at least one value",
+    "NotIn": "at least one value",
+    "Exists": "no values",
+    "DoesNotExist": "no values",
+    "Gt": "one whole number",
+    "Lt": "one whole number",
+}
+"""What the values of a requirement must be."""
+
+
+def _check_term(section: Section, place: str, term: NodeSelectorTerm) -> None:
+    for index, rule in enumerate(term.match_expressions):
+        where = f"{place}.matchExpressions[{index}]"
+        if not is_label_key(rule.key):
+            section.wrong(f"{where}.key", rule.key, "the key of a label")
+        if rule.operator not in OPERATORS:
+            known = f"{near(rule.operator, OPERATORS)}one of {', '.join(OPERATORS)}"
+            section.wrong(f"{where}.operator", rule.operator, known)
+        elif not _has_values(rule):
+            section.wrong(f"{where}.values", rule.values, f"{OPERATORS[rule.operator]} with {rule.operator}")
+    for index, rule in enumerate(term.match_fields):
+        where = f"{place}.matchFields[{index}]"
+        if rule.key != "metadata.name":
+            section.wrong(f"{where}.key", rule.key, "metadata.name")
+        if rule.operator not in ("In", "NotIn"):
+            section.wrong(f"{where}.operator", rule.operator, "one of In, NotIn")
+        elif len(rule.values) != 1:
+            section.wrong(f"{where}.values", rule.values, "one name")
+
+
+def _has_values(rule: SelectorRequirement) -> bool:
+    match OPERATORS[rule.operator]:
+        case "no values":
+            return not rule.values
+        case "at least one value":
+            return bool(rule.values)
+        case _:
+            return len(rule.values) == 1 and re.fullmatch("[+-]?[0-9]+", rule.values[0]) is not None
+
+
+_NAME = re.compile("[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+_PREFIX = re.compile("(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+
+
+def is_label_key(text: str) -> bool:
+    """A name, or a DNS subdomain, a slash and a name: a qualified name of Kubernetes."""
+    prefix, slash, name = text.rpartition("/")
+    return bool(_NAME.fullmatch(name)) and (not slash or bool(_PREFIX.fullmatch(prefix)))
