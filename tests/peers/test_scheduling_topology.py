@@ -37,9 +37,7 @@ def the_scores(
     state = CycleState()
     if plugin.pre_score(state, pod, snapshot, rows).code == Code.SKIP:
         return None
-    scores: list[int] = plugin.normalize(
-        state, pod, snapshot, rows, plugin.score(state, pod, snapshot, rows)
-    ).tolist()
+    scores: list[int] = plugin.normalize(state, pod, snapshot, rows, plugin.score(state, pod, snapshot, rows)).tolist()
     return scores
 
 
