@@ -22,6 +22,7 @@ ANY_NAMESPACE = ""
 class GroupIndex:
     def __init__(self) -> None:
         self._known: set[GroupKey] = set()
+        self._by_namespace: dict[str, _Groups] = {}
         self._by_label: dict[tuple[str, Label], _Groups] = {}
         """By namespace and label of its pods."""
 
@@ -37,20 +38,25 @@ class GroupIndex:
         if key in self._known:
             return
         self._known.add(key)
+        self._by_namespace.setdefault(pod.namespace, {})[key] = None
         for label in pod.labels.items():
             self._by_label.setdefault((pod.namespace, label), {})[key] = None
         for term in pod.terms:
             for place in self._places(term):
                 self._by_term.setdefault(place, {})[key] = None
 
-    def selected(self, namespace: str, selector: LabelSelector) -> Iterable[GroupKey] | None:
-        """Of this namespace, among others. None: the selector requires no label of a certain value."""
+    @property
+    def namespaces(self) -> Iterable[str]:
+        return self._by_namespace.keys()
+
+    def selected(self, namespace: str, selector: LabelSelector) -> Iterable[GroupKey]:
+        """Groups of this namespace that the selector may select."""
         found: list[_Groups] | None = None
         for labels in _required(selector):
             groups = [self._by_label[namespace, label] for label in labels if (namespace, label) in self._by_label]
             if found is None or _size(groups) < _size(found):
                 found = groups
-        return None if found is None else _union(found)
+        return list(self._by_namespace.get(namespace, ())) if found is None else _union(found)
 
     def selecting(self, pod: PodInfo) -> Iterable[GroupKey]:
         """Groups with a term that may select the pod."""

@@ -3,7 +3,7 @@
 The pods of a workload are one group, so that a selector is evaluated once per workload and not once per pod.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -53,7 +53,6 @@ class PodGroups:
 
     def __init__(self) -> None:
         self._groups: dict[GroupKey, PodGroup] = {}
-        self._by_namespace: dict[str, dict[GroupKey, PodGroup]] = {}
         self._index = GroupIndex()
         """Shared with clones. Also knows groups that no longer exist here."""
 
@@ -62,21 +61,19 @@ class PodGroups:
     def clone(self) -> "PodGroups":
         copy = PodGroups()
         copy._groups, copy._index = dict(self._groups), self._index
-        copy._by_namespace = {name: dict(groups) for name, groups in self._by_namespace.items()}
         self._owner = object()
         return copy
 
     @property
     def namespaces(self) -> Iterable[str]:
-        """Those with pods."""
-        return self._by_namespace.keys()
+        """Those that have pods, or had some."""
+        return self._index.namespaces
 
     def selected(self, namespace: str, selector: LabelSelector | None) -> Sequence[PodGroup]:
         """The groups of a namespace that the selector selects."""
         if selector is None:
             return ()
-        keys = self._index.selected(namespace, selector)
-        groups = self._by_namespace.get(namespace, _NOTHING).values() if keys is None else self._existing(keys)
+        groups = self._existing(self._index.selected(namespace, selector))
         return [group for group in groups if selects(selector, group.pod.labels)]
 
     def selecting(self, pod: PodInfo) -> Sequence[PodGroup]:
@@ -91,7 +88,7 @@ class PodGroups:
         group = self._writable(pod)
         group.add(row, -1)
         if not group.by_row:
-            self._remove_group(pod)
+            del self._groups[pod.group_key]
 
     def _existing(self, keys: Iterable[GroupKey]) -> list[PodGroup]:
         return [group for key in keys if (group := self._groups.get(key)) is not None]
@@ -104,7 +101,6 @@ class PodGroups:
                 self._add_to_index(pod)
             group = PodGroup(pod, {} if group is None else dict(group.by_row), self._owner)
             self._groups[key] = group
-            self._by_namespace.setdefault(pod.namespace, {})[key] = group
         return group
 
     def _add_to_index(self, pod: PodInfo) -> None:
@@ -115,14 +111,6 @@ class PodGroups:
                 self._index.add(group.pod)
         self._index.add(pod)
 
-    def _remove_group(self, pod: PodInfo) -> None:
-        del self._groups[pod.group_key]
-        del self._by_namespace[pod.namespace][pod.group_key]
-        if not self._by_namespace[pod.namespace]:
-            del self._by_namespace[pod.namespace]
-
-
-_NOTHING: Mapping[GroupKey, PodGroup] = {}
 
 _MOST_FORGOTTEN = 100
 """Groups that no longer exist and may remain in the index, besides as many as there are groups."""

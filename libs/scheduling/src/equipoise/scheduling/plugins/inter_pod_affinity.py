@@ -77,10 +77,10 @@ class InterPodAffinity:
         if self._ignore_preferred and not pod.preferred:
             return SKIP
         by_key: dict[str, Ints] = {}
-        for term, weight, groups in self._weighted(pod, snapshot):
-            pods = weight * count_by_node(groups, snapshot.columns)
-            if (pods[snapshot.labels.column(term.topology_key).codes >= 0] != 0).any():
-                by_key[term.topology_key] = by_key.get(term.topology_key, 0) + pods
+        for key, weight, groups in self._weighted(pod, snapshot):
+            pods = count_by_node(groups, snapshot.columns)
+            if pods[snapshot.labels.column(key).codes >= 0].any():
+                by_key[key] = by_key.get(key, 0) + weight * pods
         if not by_key:
             return SKIP
         counts = {key: count_by_domain(snapshot.labels.column(key), by_node) for key, by_node in by_key.items()}
@@ -106,19 +106,21 @@ class InterPodAffinity:
     def _score_key(self) -> str:
         return f"{self.name}.score"
 
-    def _weighted(self, pod: PodInfo, snapshot: Snapshot) -> Iterator[tuple[AffinityTerm, int, Sequence[PodGroup]]]:
-        """Each term that counts, its weight, and the groups whose pods it counts."""
+    def _weighted(self, pod: PodInfo, snapshot: Snapshot) -> Iterator[tuple[str, int, Sequence[PodGroup]]]:
+        """Topology key and weight of terms, and the groups whose pods they count."""
         for term in pod.preferred:
-            yield term, term.weight, _selected_groups(term, snapshot)
-        together: dict[tuple[str, int], tuple[AffinityTerm, list[PodGroup]]] = {}
+            yield term.topology_key, term.weight, _selected_groups(term, snapshot)
+        existing: dict[tuple[str, int], list[PodGroup]] = {}
         labels = snapshot.namespaces.get(pod.namespace, {})
         for group in snapshot.groups.selecting(pod):
-            hard = ((term, self._hard_weight) for term in group.pod.required_affinity if self._hard_weight > 0)
-            for term, weight in (*hard, *((term, term.weight) for term in group.pod.preferred)):
+            terms = [(term, term.weight) for term in group.pod.preferred]
+            if self._hard_weight:
+                terms += [(term, self._hard_weight) for term in group.pod.required_affinity]
+            for term, weight in terms:
                 if term.selects(pod.namespace, labels, pod.labels):
-                    together.setdefault((term.topology_key, weight), (term, []))[1].append(group)
-        for (_, weight), (term, groups) in together.items():
-            yield term, weight, groups
+                    existing.setdefault((term.topology_key, weight), []).append(group)
+        for (key, weight), groups in existing.items():
+            yield key, weight, groups
 
 
 class _FilterState:

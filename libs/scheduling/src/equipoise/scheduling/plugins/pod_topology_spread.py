@@ -57,7 +57,10 @@ class PodTopologySpread:
         if not constraints:
             return PreFiltered(status=SKIP)
         labelled = _with_all_keys(constraints, snapshot)
-        spreads = [_spread(pod, each, labelled, snapshot) for each in constraints]
+        counted = _selected_pods(pod, constraints, snapshot)
+        spreads = [
+            _spread(pod, each, by_node, labelled, snapshot) for each, by_node in zip(constraints, counted, strict=True)
+        ]
         state.write(self.name, _FilterState(spreads))
         return PreFiltered()
 
@@ -92,8 +95,9 @@ class PodTopologySpread:
             labelled = _with_all_keys(constraints, snapshot)
         total = np.zeros(snapshot.columns, dtype=np.float64)
         scored = rows[labelled[rows]]
-        for each in constraints:
-            total[scored] += _score(pod, each, labelled, snapshot, scored)
+        counted = _selected_pods(pod, constraints, snapshot)
+        for each, by_node in zip(constraints, counted, strict=True):
+            total[scored] += _score(pod, each, by_node, labelled, snapshot, scored)
         state.write(self._score_key, _ScoreState(_rounded(total), labelled))
         return SUCCESS
 
@@ -208,15 +212,17 @@ class _ScoreState:
         return self
 
 
-def _spread(pod: PodInfo, constraint: TopologySpreadConstraint, labelled: Flags, snapshot: Snapshot) -> _Spread:
+def _spread(
+    pod: PodInfo, constraint: TopologySpreadConstraint, by_node: Ints, labelled: Flags, snapshot: Snapshot
+) -> _Spread:
+    """`by_node`: the pods that it selects; `labelled`: nodes with the topology keys of all constraints."""
     eligible = labelled & _included(pod, constraint, snapshot)
     column = snapshot.labels.column(constraint.topology_key)
-    by_node = np.where(eligible, _selected_pods(pod, constraint, snapshot), 0)
     has_nodes = np.zeros(len(column.values), dtype=np.bool_)
     has_nodes[column.codes[eligible]] = True
     return _Spread(
         constraint,
-        count_by_domain(column, by_node),
+        count_by_domain(column, np.where(eligible, by_node, 0)),
         eligible,
         has_nodes.nonzero()[0],
         selects(constraint.label_selector, pod.labels),
@@ -224,13 +230,17 @@ def _spread(pod: PodInfo, constraint: TopologySpreadConstraint, labelled: Flags,
 
 
 def _score(
-    pod: PodInfo, constraint: TopologySpreadConstraint, labelled: Flags, snapshot: Snapshot, rows: Rows
+    pod: PodInfo,
+    constraint: TopologySpreadConstraint,
+    by_node: Ints,
+    labelled: Flags,
+    snapshot: Snapshot,
+    rows: Rows,
 ) -> Floats:
     """Per row: count · ln(size + 2) + maxSkew − 1, where size is the number of domains of these nodes.
 
     For `kubernetes.io/hostname`, each node is a domain of its own.
     """
-    by_node = _selected_pods(pod, constraint, snapshot)
     column = snapshot.labels.column(constraint.topology_key)
     codes = column.codes[rows]
     if constraint.topology_key == HOSTNAME:
@@ -260,13 +270,19 @@ def _included(pod: PodInfo, constraint: TopologySpreadConstraint, snapshot: Snap
     return found
 
 
-def _selected_pods(pod: PodInfo, constraint: TopologySpreadConstraint, snapshot: Snapshot) -> Ints:
-    """Per node: pods that the selector selects, without terminating ones. An empty selector counts none."""
-    selector = constraint.label_selector
-    if selector is None or _is_empty(selector):
-        return np.zeros(snapshot.columns, dtype=np.int64)
-    groups = snapshot.groups.selected(pod.namespace, selector)
-    return count_by_node([group for group in groups if not group.pod.terminating], snapshot.columns)
+def _selected_pods(pod: PodInfo, constraints: Sequence[TopologySpreadConstraint], snapshot: Snapshot) -> Sequence[Ints]:
+    """Per constraint, per node: pods that it selects, without terminating ones. An empty selector counts none."""
+    found: list[tuple[LabelSelector | None, Ints]] = []
+    for constraint in constraints:
+        selector = constraint.label_selector
+        # Constraints of a pod mostly differ in the topology key only.
+        counts = next((counts for other, counts in found if other == selector), None)
+        if counts is None:
+            empty = selector is None or _is_empty(selector)
+            groups = [] if empty else snapshot.groups.selected(pod.namespace, selector)
+            counts = count_by_node([group for group in groups if not group.pod.terminating], snapshot.columns)
+        found.append((selector, counts))
+    return [counts for _, counts in found]
 
 
 def _is_empty(selector: LabelSelector) -> bool:
