@@ -3,18 +3,21 @@
 The pods of a workload are one group, so that a selector is evaluated once per workload and not once per pod.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from equipoise.scheduling.model.arrays import Ints
+from equipoise.contracts.kubernetes.labels import selects
+from equipoise.contracts.kubernetes.objects import LabelSelector
+from equipoise.scheduling.model.arrays import Ints, Rows
+from equipoise.scheduling.model.group_index import GroupIndex
 from equipoise.scheduling.model.pod_info import GroupKey, PodInfo
 
 
 class PodGroup:
     """`by_row`: number of its pods by node."""
 
-    __slots__ = ("by_row", "owner", "pod")
+    __slots__ = ("_arrays", "by_row", "owner", "pod")
 
     def __init__(self, pod: PodInfo, by_row: dict[int, int], owner: object) -> None:
         self.pod = pod
@@ -24,6 +27,26 @@ class PodGroup:
         self.owner = owner
         """Who may change it."""
 
+        self._arrays: tuple[Rows, Ints] | None = None
+
+    @property
+    def arrays(self) -> tuple[Rows, Ints]:
+        """`by_row` as nodes, each once, and the numbers of pods."""
+        if self._arrays is None:
+            length = len(self.by_row)
+            rows = np.fromiter(self.by_row, np.intp, length)
+            self._arrays = (rows, np.fromiter(self.by_row.values(), np.int64, length))
+        return self._arrays
+
+    def add(self, row: int, pods: int) -> None:
+        """Raises KeyError if pods are removed from a node without any."""
+        left = (self.by_row[row] if pods < 0 else self.by_row.get(row, 0)) + pods
+        if left:
+            self.by_row[row] = left
+        else:
+            del self.by_row[row]
+        self._arrays = None
+
 
 class PodGroups:
     """A clone shares the groups with its original: whoever changes a group first copies it."""
@@ -31,69 +54,88 @@ class PodGroups:
     def __init__(self) -> None:
         self._groups: dict[GroupKey, PodGroup] = {}
         self._by_namespace: dict[str, dict[GroupKey, PodGroup]] = {}
-        self._with_terms: dict[GroupKey, PodGroup] = {}
+        self._index = GroupIndex()
+        """Shared with clones. Also knows groups that no longer exist here."""
+
         self._owner = object()
 
     def clone(self) -> "PodGroups":
         copy = PodGroups()
-        copy._groups, copy._with_terms = dict(self._groups), dict(self._with_terms)
+        copy._groups, copy._index = dict(self._groups), self._index
         copy._by_namespace = {name: dict(groups) for name, groups in self._by_namespace.items()}
         self._owner = object()
         return copy
-
-    def in_namespace(self, namespace: str) -> Iterable[PodGroup]:
-        return self._by_namespace.get(namespace, _NOTHING).values()
 
     @property
     def namespaces(self) -> Iterable[str]:
         """Those with pods."""
         return self._by_namespace.keys()
 
-    def with_terms(self) -> Iterable[PodGroup]:
-        """Those whose pods have any term of affinity or anti-affinity to other pods."""
-        return self._with_terms.values()
+    def selected(self, namespace: str, selector: LabelSelector | None) -> Sequence[PodGroup]:
+        """The groups of a namespace that the selector selects."""
+        if selector is None:
+            return ()
+        keys = self._index.selected(namespace, selector)
+        groups = self._by_namespace.get(namespace, _NOTHING).values() if keys is None else self._existing(keys)
+        return [group for group in groups if selects(selector, group.pod.labels)]
+
+    def selecting(self, pod: PodInfo) -> Sequence[PodGroup]:
+        """All groups with a term of affinity or anti-affinity that selects the pod, and others."""
+        return self._existing(self._index.selecting(pod))
 
     def add(self, pod: PodInfo, row: int) -> None:
-        by_row = self._writable(pod).by_row
-        by_row[row] = by_row.get(row, 0) + 1
+        self._writable(pod).add(row, 1)
 
     def remove(self, pod: PodInfo, row: int) -> None:
         """Raises KeyError if there is none."""
-        by_row = self._writable(pod).by_row
-        left = by_row[row] - 1
-        if left:
-            by_row[row] = left
-            return
-        del by_row[row]
-        if not by_row:
+        group = self._writable(pod)
+        group.add(row, -1)
+        if not group.by_row:
             self._remove_group(pod)
+
+    def _existing(self, keys: Iterable[GroupKey]) -> list[PodGroup]:
+        return [group for key in keys if (group := self._groups.get(key)) is not None]
 
     def _writable(self, pod: PodInfo) -> PodGroup:
         key = pod.group_key
         group = self._groups.get(key)
         if group is None or group.owner is not self._owner:
+            if group is None:
+                self._add_to_index(pod)
             group = PodGroup(pod, {} if group is None else dict(group.by_row), self._owner)
             self._groups[key] = group
             self._by_namespace.setdefault(pod.namespace, {})[key] = group
-            if pod.affinity_key:
-                self._with_terms[key] = group
         return group
+
+    def _add_to_index(self, pod: PodInfo) -> None:
+        if len(self._index) > 2 * len(self._groups) + _MOST_FORGOTTEN:
+            # A new one, because clones use the old one.
+            self._index = GroupIndex()
+            for group in self._groups.values():
+                self._index.add(group.pod)
+        self._index.add(pod)
 
     def _remove_group(self, pod: PodInfo) -> None:
         del self._groups[pod.group_key]
         del self._by_namespace[pod.namespace][pod.group_key]
         if not self._by_namespace[pod.namespace]:
             del self._by_namespace[pod.namespace]
-        self._with_terms.pop(pod.group_key, None)
 
 
 _NOTHING: Mapping[GroupKey, PodGroup] = {}
 
+_MOST_FORGOTTEN = 100
+"""Groups that no longer exist and may remain in the index, besides as many as there are groups."""
 
-def count_by_node(groups: Iterable[PodGroup], nodes: int) -> Ints:
-    """Per node: pods of all these groups."""
+
+def count_by_node(groups: Sequence[PodGroup], nodes: int) -> Ints:
+    """Per node: pods of all these groups. A group that is given twice counts twice."""
     found = np.zeros(nodes, dtype=np.int64)
-    for group in groups:
-        rows = np.fromiter(group.by_row, np.intp, len(group.by_row))
-        found[rows] += np.fromiter(group.by_row.values(), np.int64, len(group.by_row))
+    if len(groups) == 1:
+        rows, counts = groups[0].arrays
+        found[rows] = counts
+    elif groups:
+        arrays = [group.arrays for group in groups]
+        rows, counts = (np.concatenate(parts) for parts in zip(*arrays, strict=True))
+        np.add.at(found, rows, counts)
     return found

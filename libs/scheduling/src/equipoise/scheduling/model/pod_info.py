@@ -167,6 +167,11 @@ class PodInfo:
             *self._preferred(self._affinity.pod_anti_affinity, -1),
         )
 
+    @property
+    def terms(self) -> tuple[AffinityTerm, ...]:
+        """All of them."""
+        return (*self.required_affinity, *self.required_anti_affinity, *self.preferred)
+
     @cached_property
     def affinity_key(self) -> bytes:
         """Equal for pods whose terms mean the same; empty without terms."""

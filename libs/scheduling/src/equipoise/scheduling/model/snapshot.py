@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from equipoise.contracts.kubernetes.objects import Namespace, Node, Taint
+from equipoise.contracts.kubernetes.objects import Namespace, Node, Taint, Toleration
+from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS, tolerates
 from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS, STORAGE, allocatable
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.node_images import NodeImages
@@ -122,6 +123,16 @@ class Snapshot:
             self._taints = (list(index), codes)
         return self._taints
 
+    def untolerated(self, tolerations: Sequence[Toleration]) -> Flags:
+        """Per node: whether it has a NoSchedule or NoExecute taint that none of them tolerates."""
+        groups, codes = self.taints
+        refused = [
+            any(each.effect in BLOCKING_EFFECTS and not tolerates(tolerations, each) for each in group)
+            for group in groups
+        ]
+        found: Flags = np.array(refused, dtype=np.bool_)[codes]
+        return found
+
     # Change
 
     def put_node(self, node: Node) -> int:
@@ -195,7 +206,8 @@ class Snapshot:
 
     def _count(self, pod: PodInfo, row: int, sign: int) -> None:
         for resource, amount in pod.requests.items():
-            self.requested[self._index(resource), row] += sign * amount
+            index = self._index(resource)  # may replace the array
+            self.requested[index, row] += sign * amount
         self.requested[3, row] += sign
         self.assumed[0, row] += sign * pod.assumed_cpu
         self.assumed[1, row] += sign * pod.assumed_memory

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS, tolerates
+from equipoise.contracts.kubernetes.taints import tolerates
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.plugin import Refusal
 from equipoise.scheduling.framework.status import Code
@@ -21,15 +21,9 @@ class TaintToleration:
     name = "TaintToleration"
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
-        taints, codes = snapshot.taints
-        tolerations = pod.pod.spec.tolerations
-        refused = [
-            any(each.effect in BLOCKING_EFFECTS and not tolerates(tolerations, each) for each in group)
-            for group in taints
-        ]
-        if not any(refused):
+        nodes = snapshot.untolerated(pod.pod.spec.tolerations)[rows]
+        if not nodes.any():
             return ()
-        nodes = np.array(refused, dtype=np.bool_)[codes[rows]]
         return (Refusal(nodes=nodes, reason=REASON, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ints:

@@ -1,0 +1,96 @@
+"""Which groups of pods a label selector may select, and which have terms that may select a pod.
+
+Only requirements for the value of a label are looked up: whoever asks checks the selector itself. The index knows at
+least the groups that exist. It is shared by a snapshot and its clones, which create and remove groups of their own.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from equipoise.contracts.kubernetes.objects import LabelSelector
+from equipoise.scheduling.model.pod_info import AffinityTerm, GroupKey, PodInfo
+
+Label = tuple[str, str]
+"""Key and value."""
+
+_Groups = dict[GroupKey, None]
+"""In the order in which they were added, so that results do not depend on hashes."""
+
+ANY_NAMESPACE = ""
+"""Of terms with a selector of namespaces."""
+
+
+class GroupIndex:
+    def __init__(self) -> None:
+        self._known: set[GroupKey] = set()
+        self._by_label: dict[tuple[str, Label], _Groups] = {}
+        """By namespace and label of its pods."""
+
+        self._by_term: dict[tuple[str, Label | None], _Groups] = {}
+        """By namespace and label that a term of its pods requires of other pods; None: it requires no value."""
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def add(self, pod: PodInfo) -> None:
+        """The group of this pod."""
+        key = pod.group_key
+        if key in self._known:
+            return
+        self._known.add(key)
+        for label in pod.labels.items():
+            self._by_label.setdefault((pod.namespace, label), {})[key] = None
+        for term in pod.terms:
+            for place in self._places(term):
+                self._by_term.setdefault(place, {})[key] = None
+
+    def selected(self, namespace: str, selector: LabelSelector) -> Iterable[GroupKey] | None:
+        """Of this namespace, among others. None: the selector requires no label of a certain value."""
+        found: list[_Groups] | None = None
+        for labels in _required(selector):
+            groups = [self._by_label[namespace, label] for label in labels if (namespace, label) in self._by_label]
+            if found is None or _size(groups) < _size(found):
+                found = groups
+        return None if found is None else _union(found)
+
+    def selecting(self, pod: PodInfo) -> Iterable[GroupKey]:
+        """Groups with a term that may select the pod."""
+        labels: list[Label | None] = [*pod.labels.items(), None]
+        places = [(namespace, label) for namespace in (pod.namespace, ANY_NAMESPACE) for label in labels]
+        return _union([self._by_term[place] for place in places if place in self._by_term])
+
+    def _places(self, term: AffinityTerm) -> Iterator[tuple[str, Label | None]]:
+        if term.selector is None:
+            return
+        namespaces = term.namespaces if term.namespace_selector is None else (ANY_NAMESPACE,)
+        for namespace in namespaces:
+            found: Sequence[Label | None] | None = None
+            size = 0
+            for labels in _required(term.selector):
+                # The label with the fewest groups so far distinguishes them best.
+                others = sum(len(self._by_term.get((namespace, label), ())) for label in labels)
+                if found is None or others < size:
+                    found, size = labels, others
+            for label in (None,) if found is None else found:
+                yield namespace, label
+
+
+def _required(selector: LabelSelector) -> Iterator[Sequence[Label]]:
+    """For each requirement of a value: the labels that meet it."""
+    for label in selector.match_labels.items():
+        yield (label,)
+    for rule in selector.match_expressions:
+        if rule.operator == "In":
+            yield [(rule.key, value) for value in rule.values]
+
+
+def _size(groups: Iterable[_Groups]) -> int:
+    return sum(map(len, groups))
+
+
+def _union(groups: Sequence[_Groups]) -> Iterable[GroupKey]:
+    if len(groups) == 1:
+        return list(groups[0])
+    union: _Groups = {}
+    for each in groups:
+        union |= each
+    return union

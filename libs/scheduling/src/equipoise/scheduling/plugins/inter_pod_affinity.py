@@ -1,0 +1,247 @@
+"""InterPodAffinity: affinity and anti-affinity between pods, of the new pod and of those that run.
+
+Formulas: pkg/scheduler/framework/plugins/interpodaffinity of Kubernetes 1.36.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from equipoise.contracts.kubernetes.labels import selects
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.plugin import MAX_SCORE, PreFiltered, Refusal
+from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, Status
+from equipoise.scheduling.model.arrays import Flags, Ints, Rows
+from equipoise.scheduling.model.pod_groups import PodGroup, count_by_node
+from equipoise.scheduling.model.pod_info import AffinityTerm, PodInfo
+from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.plugins.topology_counts import TopologyCounts, count_by_domain
+
+REASON_AFFINITY = "node(s) didn't match pod affinity rules"
+REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
+REASON_EXISTING = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+Counts = dict[str, TopologyCounts]
+"""By topology key."""
+
+
+class InterPodAffinity:
+    name = "InterPodAffinity"
+
+    def __init__(
+        self, hard_pod_affinity_weight: int = 1, *, ignore_preferred_terms_of_existing_pods: bool = False
+    ) -> None:
+        """`hard_pod_affinity_weight`: 0..100, of required affinity terms of existing pods.
+
+        `ignore_preferred_terms_of_existing_pods`: pods without preferred terms are not scored by those of others.
+        """
+        self._hard_weight = hard_pod_affinity_weight
+        self._ignore_preferred = ignore_preferred_terms_of_existing_pods
+
+    # Filter
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+        existing = _existing_anti_affinity(pod, snapshot)
+        if not (existing or pod.required_affinity or pod.required_anti_affinity):
+            return PreFiltered(status=SKIP)
+        state.write(
+            self.name,
+            _FilterState(
+                _affinity(pod, snapshot), _anti_affinity(pod, snapshot), existing, _selects_itself(pod, snapshot)
+            ),
+        )
+        return PreFiltered()
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, row: int, snapshot: Snapshot) -> None:
+        state.read(self.name, _FilterState).change(pod, added, row, snapshot, 1)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, row: int, snapshot: Snapshot) -> None:
+        state.read(self.name, _FilterState).change(pod, removed, row, snapshot, -1)
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+        """A node is refused for the first of its affinity, its anti-affinity and that of existing pods."""
+        found = state.read(self.name, _FilterState)
+        without = ~found.satisfies_affinity(rows)
+        against = ~without & _any(found.anti_affinity, rows)
+        refused = ~without & ~against & _any(found.existing, rows)
+        return (
+            Refusal(nodes=without, reason=REASON_AFFINITY, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),
+            Refusal(nodes=against, reason=REASON_ANTI_AFFINITY),
+            Refusal(nodes=refused, reason=REASON_EXISTING),
+        )
+
+    # Score
+
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
+        """SKIP if no preferred term selects a pod."""
+        if self._ignore_preferred and not pod.preferred:
+            return SKIP
+        by_key: dict[str, Ints] = {}
+        for term, weight, groups in self._weighted(pod, snapshot):
+            pods = weight * count_by_node(groups, snapshot.columns)
+            if (pods[snapshot.labels.column(term.topology_key).codes >= 0] != 0).any():
+                by_key[term.topology_key] = by_key.get(term.topology_key, 0) + pods
+        if not by_key:
+            return SKIP
+        counts = {key: count_by_domain(snapshot.labels.column(key), by_node) for key, by_node in by_key.items()}
+        state.write(self._score_key, _ScoreState(counts))
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ints:
+        """The sum of the weights of the terms; negative for anti-affinity."""
+        total = np.zeros(len(rows), dtype=np.int64)
+        for counts in state.read(self._score_key, _ScoreState).counts.values():
+            total += counts.of(rows)
+        return total
+
+    def normalize(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows, scores: Ints) -> Ints:
+        """From the lowest, 0, to the highest, 100. All 0 if they are equal."""
+        lowest, highest = (int(scores.min()), int(scores.max())) if len(scores) else (0, 0)
+        if lowest == highest:
+            return np.zeros_like(scores)
+        found: Ints = (float(MAX_SCORE) * ((scores - lowest) / float(highest - lowest))).astype(np.int64)
+        return found
+
+    @property
+    def _score_key(self) -> str:
+        return f"{self.name}.score"
+
+    def _weighted(self, pod: PodInfo, snapshot: Snapshot) -> Iterator[tuple[AffinityTerm, int, Sequence[PodGroup]]]:
+        """Each term that counts, its weight, and the groups whose pods it counts."""
+        for term in pod.preferred:
+            yield term, term.weight, _selected_groups(term, snapshot)
+        together: dict[tuple[str, int], tuple[AffinityTerm, list[PodGroup]]] = {}
+        labels = snapshot.namespaces.get(pod.namespace, {})
+        for group in snapshot.groups.selecting(pod):
+            hard = ((term, self._hard_weight) for term in group.pod.required_affinity if self._hard_weight > 0)
+            for term, weight in (*hard, *((term, term.weight) for term in group.pod.preferred)):
+                if term.selects(pod.namespace, labels, pod.labels):
+                    together.setdefault((term.topology_key, weight), (term, []))[1].append(group)
+        for (_, weight), (term, groups) in together.items():
+            yield term, weight, groups
+
+
+class _FilterState:
+    def __init__(self, affinity: Counts, anti_affinity: Counts, existing: Counts, selects_itself: bool) -> None:
+        self.affinity = affinity
+        """Of pods that all terms of the pod's affinity select."""
+
+        self.anti_affinity = anti_affinity
+        """Of pods that a term of its anti-affinity selects, once for each term."""
+
+        self.existing = existing
+        """Of pods with a term of anti-affinity that selects the pod, once for each term."""
+
+        self.selects_itself = selects_itself
+        """All terms of its affinity select the pod itself."""
+
+    def satisfies_affinity(self, rows: Rows) -> Flags:
+        """The first pod of a group that has affinity to itself may run on every node with the topology keys."""
+        first = self.selects_itself and all(counts.empty for counts in self.affinity.values())
+        found = np.ones(len(rows), dtype=np.bool_)
+        for counts in self.affinity.values():
+            found &= counts.codes[rows] >= 0 if first else counts.of(rows) > 0
+        return found
+
+    def change(self, pod: PodInfo, other: PodInfo, row: int, snapshot: Snapshot, pods: int) -> None:
+        if pod.required_affinity and all(_selects(term, other, snapshot) for term in pod.required_affinity):
+            for counts in self.affinity.values():
+                counts.add(row, pods)
+        for term in pod.required_anti_affinity:
+            if _selects(term, other, snapshot):
+                self.anti_affinity[term.topology_key].add(row, pods)
+        labels = snapshot.namespaces.get(pod.namespace, {})
+        for term in other.required_anti_affinity:
+            if term.selects(pod.namespace, labels, pod.labels):
+                if term.topology_key not in self.existing:
+                    self.existing[term.topology_key] = _counts(term.topology_key, (), snapshot)
+                self.existing[term.topology_key].add(row, pods)
+
+    def clone(self) -> "_FilterState":
+        affinity, anti_affinity, existing = (
+            {key: counts.clone() for key, counts in each.items()}
+            for each in (self.affinity, self.anti_affinity, self.existing)
+        )
+        return _FilterState(affinity, anti_affinity, existing, self.selects_itself)
+
+
+class _ScoreState:
+    def __init__(self, counts: Counts) -> None:
+        self.counts = counts
+        """Sums of weights."""
+
+    def clone(self) -> "_ScoreState":
+        return self
+
+
+def _affinity(pod: PodInfo, snapshot: Snapshot) -> Counts:
+    terms = pod.required_affinity
+    if not terms:
+        return {}
+    first, *others = terms
+    groups = [
+        group
+        for group in _selected_groups(first, snapshot)
+        if all(_selects(term, group.pod, snapshot) for term in others)
+    ]
+    return {key: _counts(key, groups, snapshot) for key in dict.fromkeys(term.topology_key for term in terms)}
+
+
+def _anti_affinity(pod: PodInfo, snapshot: Snapshot) -> Counts:
+    groups: dict[str, list[PodGroup]] = {}
+    for term in pod.required_anti_affinity:
+        groups.setdefault(term.topology_key, []).extend(_selected_groups(term, snapshot))
+    return {key: _counts(key, each, snapshot) for key, each in groups.items()}
+
+
+def _existing_anti_affinity(pod: PodInfo, snapshot: Snapshot) -> Counts:
+    """Without keys that no node of such a pod has."""
+    labels = snapshot.namespaces.get(pod.namespace, {})
+    groups: dict[str, list[PodGroup]] = {}
+    for group in snapshot.groups.selecting(pod):
+        for term in group.pod.required_anti_affinity:
+            if term.selects(pod.namespace, labels, pod.labels):
+                groups.setdefault(term.topology_key, []).append(group)
+    found = {key: _counts(key, each, snapshot) for key, each in groups.items()}
+    return {key: counts for key, counts in found.items() if not counts.empty}
+
+
+def _counts(key: str, groups: Sequence[PodGroup], snapshot: Snapshot) -> TopologyCounts:
+    return count_by_domain(snapshot.labels.column(key), count_by_node(groups, snapshot.columns))
+
+
+def _selected_groups(term: AffinityTerm, snapshot: Snapshot) -> Sequence[PodGroup]:
+    """The groups that a term of the new pod selects."""
+    namespaces: Iterable[str] = term.namespaces
+    if term.namespace_selector is not None:
+        namespaces = [each for each in snapshot.groups.namespaces if _covers(term, each, snapshot.namespaces)]
+    return [group for each in namespaces for group in snapshot.groups.selected(each, term.selector)]
+
+
+def _selects(term: AffinityTerm, other: PodInfo, snapshot: Snapshot) -> bool:
+    """Whether a term of the new pod selects the other one."""
+    return _covers(term, other.namespace, snapshot.namespaces) and selects(term.selector, other.labels)
+
+
+def _selects_itself(pod: PodInfo, snapshot: Snapshot) -> bool:
+    return all(_selects(term, pod, snapshot) for term in pod.required_affinity)
+
+
+def _covers(term: AffinityTerm, namespace: str, known: Mapping[str, Mapping[str, str]]) -> bool:
+    """Whether a term of the new pod is about this namespace.
+
+    A selector finds the namespaces that exist; an empty one also others. (A term of an existing pod is compared with
+    the labels of the new pod's namespace, which has none if it is unknown.)
+    """
+    selector = term.namespace_selector
+    if selector is not None and (selector.match_labels or selector.match_expressions) and namespace not in known:
+        return namespace in term.namespaces
+    return term.in_namespace(namespace, known.get(namespace, {}))
+
+
+def _any(counts: Counts, rows: Rows) -> Flags:
+    """Per row: whether its domain of any topology key has pods."""
+    found = np.zeros(len(rows), dtype=np.bool_)
+    for each in counts.values():
+        found |= each.of(rows) > 0
+    return found

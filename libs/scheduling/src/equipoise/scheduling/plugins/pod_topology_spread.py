@@ -1,0 +1,280 @@
+"""PodTopologySpread: the pods that a selector selects are spread evenly over topology domains.
+
+Formulas: pkg/scheduler/framework/plugins/podtopologyspread of Kubernetes 1.36.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+
+from equipoise.contracts.kubernetes.labels import HOSTNAME, selects
+from equipoise.contracts.kubernetes.objects import LabelSelector, TopologySpreadConstraint
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.plugin import MAX_SCORE, PreFiltered, Refusal
+from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, Status
+from equipoise.scheduling.model.arrays import Flags, Floats, Ints, Rows
+from equipoise.scheduling.model.pod_groups import count_by_node
+from equipoise.scheduling.model.pod_info import PodInfo, with_label_keys
+from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.plugins.topology_counts import TopologyCounts, count_by_domain
+
+REASON = "node(s) didn't match pod topology spread constraints"
+REASON_LABEL = f"{REASON} (missing required label)"
+
+DO_NOT_SCHEDULE, SCHEDULE_ANYWAY = "DoNotSchedule", "ScheduleAnyway"
+ZONE = "topology.kubernetes.io/zone"
+
+SYSTEM_CONSTRAINTS = (
+    TopologySpreadConstraint(topology_key=HOSTNAME, when_unsatisfiable=SCHEDULE_ANYWAY, max_skew=3),
+    TopologySpreadConstraint(topology_key=ZONE, when_unsatisfiable=SCHEDULE_ANYWAY, max_skew=5),
+)
+"""Of pods without constraints, if the configuration lists none either (`defaultingType: System`)."""
+
+
+class PodTopologySpread:
+    name = "PodTopologySpread"
+
+    def __init__(
+        self,
+        default_selector: Callable[[PodInfo], LabelSelector | None],
+        default_constraints: Sequence[TopologySpreadConstraint] | None = None,
+    ) -> None:
+        """`default_constraints`: of pods without constraints (`defaultingType: List`); None: SYSTEM_CONSTRAINTS.
+
+        They count the pods that `default_selector` selects: the union of the selectors of the pod's Services and of
+        its ReplicaSet, StatefulSet or ReplicationController. Without a selector the pod has no constraints.
+        """
+        self._default_selector = default_selector
+        self._default_constraints = SYSTEM_CONSTRAINTS if default_constraints is None else default_constraints
+        self._system = default_constraints is None
+
+    # Filter
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+        constraints = self._constraints(pod, DO_NOT_SCHEDULE)
+        if not constraints:
+            return PreFiltered(status=SKIP)
+        labelled = _with_all_keys(constraints, snapshot)
+        spreads = [_spread(pod, each, labelled, snapshot) for each in constraints]
+        state.write(self.name, _FilterState(spreads))
+        return PreFiltered()
+
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, row: int, snapshot: Snapshot) -> None:
+        state.read(self.name, _FilterState).change(pod, added, row, 1)
+
+    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, row: int, snapshot: Snapshot) -> None:
+        state.read(self.name, _FilterState).change(pod, removed, row, -1)
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+        """A node is refused for the first constraint that it does not meet."""
+        refusals = []
+        left = np.ones(len(rows), dtype=np.bool_)
+        for spread in state.read(self.name, _FilterState).spreads:
+            unlabelled = left & (spread.counts.codes[rows] < 0)
+            left &= ~unlabelled
+            skewed = left & (spread.skew(rows) > spread.constraint.max_skew)
+            left &= ~skewed
+            refusals.append(Refusal(nodes=unlabelled, reason=REASON_LABEL, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
+            refusals.append(Refusal(nodes=skewed, reason=REASON))
+        return refusals
+
+    # Score
+
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
+        constraints = self._constraints(pod, SCHEDULE_ANYWAY)
+        if not constraints:
+            return SKIP
+        labelled = np.zeros(snapshot.columns, dtype=np.bool_)
+        labelled[snapshot.rows] = True
+        if pod.pod.spec.topology_spread_constraints or not self._system:
+            labelled = _with_all_keys(constraints, snapshot)
+        total = np.zeros(snapshot.columns, dtype=np.float64)
+        scored = rows[labelled[rows]]
+        for each in constraints:
+            total[scored] += _score(pod, each, labelled, snapshot, scored)
+        state.write(self._score_key, _ScoreState(_rounded(total), labelled))
+        return SUCCESS
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ints:
+        """The higher, the more pods there are. 0 for nodes that lack a topology key."""
+        found: Ints = state.read(self._score_key, _ScoreState).scores[rows]
+        return found
+
+    def normalize(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows, scores: Ints) -> Ints:
+        """100 · (highest + lowest − score) / highest, and 0 for nodes that lack a topology key."""
+        scored = state.read(self._score_key, _ScoreState).labelled[rows]
+        compared = scores[scored]
+        highest = int(compared.max()) if len(compared) else 0
+        found = np.zeros_like(scores)
+        if highest == 0:
+            found[scored] = MAX_SCORE
+        else:
+            found[scored] = MAX_SCORE * (highest + int(compared.min()) - compared) // highest
+        return found
+
+    @property
+    def _score_key(self) -> str:
+        return f"{self.name}.score"
+
+    def _constraints(self, pod: PodInfo, when_unsatisfiable: str) -> Sequence[TopologySpreadConstraint]:
+        """Of the pod, with the selectors that apply; default ones if the pod has none of either kind."""
+        own = pod.pod.spec.topology_spread_constraints
+        found = [each for each in own or self._default_constraints if each.when_unsatisfiable == when_unsatisfiable]
+        if own:
+            return [
+                msgspec.structs.replace(
+                    each, label_selector=with_label_keys(each.label_selector, pod.labels, each.match_label_keys)
+                )
+                for each in found
+            ]
+        selector = self._default_selector(pod) if found else None
+        if selector is None or _is_empty(selector):
+            return ()
+        return [msgspec.structs.replace(each, label_selector=selector) for each in found]
+
+
+class _Spread:
+    """A DoNotSchedule constraint, and the pods that it counts."""
+
+    def __init__(
+        self,
+        constraint: TopologySpreadConstraint,
+        counts: TopologyCounts,
+        eligible: Flags,
+        domains: Rows,
+        selects_pod: bool,
+    ) -> None:
+        self.constraint = constraint
+        self.counts = counts
+        """Of pods on eligible nodes."""
+
+        self.eligible = eligible
+        """Per node: whether its pods count."""
+
+        self.domains = domains
+        """Those with an eligible node."""
+
+        self.selects_pod = selects_pod
+        self._minimum: int | None = None
+
+    @property
+    def minimum(self) -> int:
+        """The number of pods of the domain with the fewest; 0 if there are fewer domains than `minDomains`."""
+        if self._minimum is None:
+            enough = len(self.domains) >= (self.constraint.min_domains or 1)
+            self._minimum = self.counts.lowest(self.domains) if enough else 0
+        return self._minimum
+
+    def skew(self, rows: Rows) -> Ints:
+        """Per row: pods in its domain with the new one, above the minimum."""
+        return self.counts.of(rows) + int(self.selects_pod) - self.minimum
+
+    def change(self, other: PodInfo, row: int, pods: int) -> None:
+        selector = self.constraint.label_selector
+        if self.eligible[row] and selector is not None and not _is_empty(selector) and selects(selector, other.labels):
+            self.counts.add(row, pods)
+            self._minimum = None
+
+    def clone(self) -> "_Spread":
+        copy = _Spread(self.constraint, self.counts.clone(), self.eligible, self.domains, self.selects_pod)
+        copy._minimum = self._minimum
+        return copy
+
+
+class _FilterState:
+    def __init__(self, spreads: Sequence[_Spread]) -> None:
+        self.spreads = spreads
+
+    def change(self, pod: PodInfo, other: PodInfo, row: int, pods: int) -> None:
+        if other.namespace == pod.namespace and not other.terminating:
+            for spread in self.spreads:
+                spread.change(other, row, pods)
+
+    def clone(self) -> "_FilterState":
+        return _FilterState([each.clone() for each in self.spreads])
+
+
+class _ScoreState:
+    def __init__(self, scores: Ints, labelled: Flags) -> None:
+        self.scores = scores
+        """Per node; 0 for those that are not feasible."""
+
+        self.labelled = labelled
+        """Per node: whether it has the topology keys that it needs."""
+
+    def clone(self) -> "_ScoreState":
+        return self
+
+
+def _spread(pod: PodInfo, constraint: TopologySpreadConstraint, labelled: Flags, snapshot: Snapshot) -> _Spread:
+    eligible = labelled & _included(pod, constraint, snapshot)
+    column = snapshot.labels.column(constraint.topology_key)
+    by_node = np.where(eligible, _selected_pods(pod, constraint, snapshot), 0)
+    has_nodes = np.zeros(len(column.values), dtype=np.bool_)
+    has_nodes[column.codes[eligible]] = True
+    return _Spread(
+        constraint,
+        count_by_domain(column, by_node),
+        eligible,
+        has_nodes.nonzero()[0],
+        selects(constraint.label_selector, pod.labels),
+    )
+
+
+def _score(
+    pod: PodInfo, constraint: TopologySpreadConstraint, labelled: Flags, snapshot: Snapshot, rows: Rows
+) -> Floats:
+    """Per row: count · ln(size + 2) + maxSkew − 1, where size is the number of domains of these nodes.
+
+    For `kubernetes.io/hostname`, each node is a domain of its own.
+    """
+    by_node = _selected_pods(pod, constraint, snapshot)
+    column = snapshot.labels.column(constraint.topology_key)
+    codes = column.codes[rows]
+    if constraint.topology_key == HOSTNAME:
+        counts, size = by_node[rows], len(rows)
+    else:
+        counted = np.where(labelled & _included(pod, constraint, snapshot), by_node, 0)
+        counts = count_by_domain(column, counted).of(rows)
+        # Nodes without the label are one more domain: they are scored unless all keys are required.
+        size = len(np.unique(codes))
+    found: Floats = np.where(codes < 0, 0.0, counts * math.log(size + 2) + (constraint.max_skew - 1))
+    return found
+
+
+def _with_all_keys(constraints: Sequence[TopologySpreadConstraint], snapshot: Snapshot) -> Flags:
+    """Per node."""
+    found: Flags = np.logical_and.reduce([snapshot.labels.column(each.topology_key).codes >= 0 for each in constraints])
+    return found
+
+
+def _included(pod: PodInfo, constraint: TopologySpreadConstraint, snapshot: Snapshot) -> Flags:
+    """Per node: whether `nodeAffinityPolicy` and `nodeTaintsPolicy` let its pods count."""
+    found = np.ones(snapshot.columns, dtype=np.bool_)
+    if constraint.node_affinity_policy == "Honor" and (required := pod.required_nodes) is not None:
+        found &= snapshot.labels.selected(required, msgspec.json.encode(required))
+    if constraint.node_taints_policy == "Honor":
+        found &= ~snapshot.untolerated(pod.pod.spec.tolerations)
+    return found
+
+
+def _selected_pods(pod: PodInfo, constraint: TopologySpreadConstraint, snapshot: Snapshot) -> Ints:
+    """Per node: pods that the selector selects, without terminating ones. An empty selector counts none."""
+    selector = constraint.label_selector
+    if selector is None or _is_empty(selector):
+        return np.zeros(snapshot.columns, dtype=np.int64)
+    groups = snapshot.groups.selected(pod.namespace, selector)
+    return count_by_node([group for group in groups if not group.pod.terminating], snapshot.columns)
+
+
+def _is_empty(selector: LabelSelector) -> bool:
+    return not selector.match_labels and not selector.match_expressions
+
+
+def _rounded(values: Floats) -> Ints:
+    """math.Round of Go, of values that are not negative: halves are rounded up."""
+    whole = np.floor(values)
+    found: Ints = (whole + (values - whole >= 0.5)).astype(np.int64)
+    return found

@@ -1,0 +1,193 @@
+"""The nodes of a cluster and the pods on them."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scheduling.pods import a_node, a_pod
+
+from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorTerm, SelectorRequirement
+from equipoise.scheduling.model.pod_groups import count_by_node
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import Snapshot
+
+NODES = 4
+
+
+def contents(snapshot: Snapshot) -> object:
+    """Everything that a plugin can read of the pods. Resources that nobody requests any more are 0."""
+    return (
+        {
+            name: (snapshot.allocatable[index].tolist(), snapshot.requested[index].tolist())
+            for name, index in snapshot.resources.items()
+            if snapshot.allocatable[index].any() or snapshot.requested[index].any()
+        },
+        snapshot.assumed.tolist(),
+        [sorted(pod.uid for pod in snapshot.pods_on(row)) for row in snapshot.rows.tolist()],
+        {
+            name: count_by_node(snapshot.groups.in_namespace(name), NODES).tolist()
+            for name in snapshot.groups.namespaces
+        },
+        sorted(group.pod.affinity_key for group in snapshot.groups.with_terms()),
+    )
+
+
+@st.composite
+def pods(draw: Callable[[st.SearchStrategy[object]], object]) -> PodInfo:
+    requests = draw(
+        st.dictionaries(st.sampled_from(["cpu", "memory", "example.com/gpu"]), st.sampled_from(["1", "2", "0"]))
+    )
+    labels = draw(st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["a", "b"])))
+    name = f"pod-{draw(st.integers(0, 10**9))}"
+    namespace = draw(st.sampled_from(["alpha", "beta"]))
+    return a_pod(name, requests, labels=labels, namespace=str(namespace))  # type: ignore[arg-type]
+
+
+placed = st.lists(st.tuples(pods(), st.integers(0, NODES - 1)), max_size=12, unique_by=lambda pair: pair[0].uid)
+
+
+def a_snapshot() -> Snapshot:
+    return Snapshot([a_node(f"node-{number}") for number in range(NODES)])
+
+
+@given(before=placed, more=placed)
+def test_removing_what_was_added_restores_the_snapshot(
+    before: list[tuple[PodInfo, int]], more: list[tuple[PodInfo, int]]
+) -> None:
+    snapshot = a_snapshot()
+    for pod, row in before:
+        snapshot.add_pod(pod, row)
+    expected = contents(snapshot)
+    known = {pod.uid for pod, _ in before}
+    added = [(pod, row) for pod, row in more if pod.uid not in known]
+    for pod, row in added:
+        snapshot.add_pod(pod, row)
+    for pod, row in added:
+        snapshot.remove_pod(pod, row)
+
+    assert contents(snapshot) == expected
+
+
+@given(before=placed, more=placed)
+def test_a_change_of_a_clone_does_not_change_the_original(
+    before: list[tuple[PodInfo, int]], more: list[tuple[PodInfo, int]]
+) -> None:
+    snapshot = a_snapshot()
+    for pod, row in before:
+        snapshot.add_pod(pod, row)
+    expected = contents(snapshot)
+    clone = snapshot.clone()
+    for pod, row in before[::2]:
+        clone.remove_pod(pod, row)
+    known = {pod.uid for pod, _ in before}
+    for pod, row in more:
+        if pod.uid not in known:
+            clone.add_pod(pod, row)
+
+    assert contents(snapshot) == expected
+    assert contents(snapshot.clone()) == expected
+
+
+@given(placed)
+def test_the_sums_are_those_of_the_pods(pairs: list[tuple[PodInfo, int]]) -> None:
+    snapshot = a_snapshot()
+    for pod, row in pairs:
+        snapshot.add_pod(pod, row)
+
+    for resource, index in snapshot.resources.items():
+        for row in range(NODES):
+            assert snapshot.requested[index, row] == sum(pod.request(resource) for pod in snapshot.pods_on(row))
+
+
+def test_a_container_without_requests_is_assumed_to_use_a_little() -> None:
+    snapshot = Snapshot(
+        [a_node()], [a_pod(node_name="node-1"), a_pod("zero", {"cpu": "0", "memory": "0"}, node_name="node-1")]
+    )
+
+    assert snapshot.requested[:2, 0].tolist() == [0, 0]
+    assert snapshot.assumed[:, 0].tolist() == [100, 200 * 2**20]
+
+
+def test_a_changed_node_keeps_its_row_and_its_pods() -> None:
+    snapshot = Snapshot([a_node("a"), a_node("b", labels={"disk": "ssd"})], [a_pod(node_name="b")])
+    row = snapshot.row("b")
+    assert row is not None
+    ssd = selector("disk", "ssd")
+    assert snapshot.labels.selected(ssd, b"ssd")[row]
+
+    assert snapshot.put_node(a_node("b", labels={"disk": "hdd"}, cpu="8")) == row
+
+    assert snapshot.allocatable[0, row] == 8_000
+    assert [pod.name for pod in snapshot.pods_on(row)] == ["pod-1"]
+    assert not snapshot.labels.selected(ssd, b"ssd")[row]
+
+
+def test_the_row_of_a_removed_node_is_used_again_without_its_pods() -> None:
+    snapshot = Snapshot([a_node("a"), a_node("b")], [a_pod(node_name="a")])
+    snapshot.remove_node("a")
+
+    assert [snapshot.name(row) for row in snapshot.rows.tolist()] == ["b"]
+    row = snapshot.put_node(a_node("c"))
+    assert snapshot.columns == 2
+    assert not list(snapshot.pods_on(row))
+    assert snapshot.requested[:, row].tolist() == [0, 0, 0, 0]
+
+
+def test_nodes_can_be_added_to_a_full_snapshot() -> None:
+    snapshot = Snapshot([a_node("a")], [a_pod(requests={"cpu": "1"}, node_name="a")])
+    for number in range(20):
+        snapshot.put_node(a_node(f"more-{number}", cpu="2"))
+
+    assert len(snapshot.rows) == 21
+    assert snapshot.allocatable[0, snapshot.rows].tolist() == [4_000, *[2_000] * 20]
+    assert snapshot.requested[0, snapshot.rows].tolist() == [1_000, *[0] * 20]
+
+
+def test_a_pod_cannot_be_added_twice_or_removed_from_another_node() -> None:
+    snapshot = Snapshot([a_node("a"), a_node("b")], [a_pod(node_name="a")])
+
+    with pytest.raises(ValueError, match="is on node a already"):
+        snapshot.add_pod(a_pod(), 0)
+    with pytest.raises(KeyError):
+        snapshot.remove_pod(a_pod(), 1)
+
+
+@pytest.mark.parametrize(
+    ("operator", "values", "expected"),
+    [
+        ("In", ["ssd"], [True, False, False]),
+        ("NotIn", ["ssd"], [False, True, True]),
+        ("Exists", [], [True, True, False]),
+        ("DoesNotExist", [], [False, False, True]),
+    ],
+)
+def test_selectors_of_nodes(operator: str, values: list[str], expected: list[bool]) -> None:
+    nodes = [a_node("a", labels={"disk": "ssd"}), a_node("b", labels={"disk": "hdd"}), a_node("c")]
+    rule = SelectorRequirement(key="disk", operator=operator, values=values)
+    term = NodeSelectorTerm(match_expressions=[rule])
+
+    assert Snapshot(nodes).labels.term(term).tolist() == expected
+
+
+def test_numbers_of_labels_are_compared() -> None:
+    nodes = [a_node(str(number), labels={"number": str(number)}) for number in range(4)]
+    rule = SelectorRequirement(key="number", operator="Gt", values=["1"])
+
+    found = Snapshot(nodes).labels.term(NodeSelectorTerm(match_expressions=[rule]))
+
+    assert np.flatnonzero(found).tolist() == [2, 3]
+
+
+def selector(key: str, *values: str) -> NodeSelector:
+    rule = SelectorRequirement(key=key, operator="In", values=list(values))
+    return NodeSelector(node_selector_terms=[NodeSelectorTerm(match_expressions=[rule])])
+
+
+def test_pods_of_one_workload_are_one_group() -> None:
+    alike = [a_pod(f"web-{number}", labels={"app": "web"}, node_name="a") for number in range(3)]
+    other = a_pod("db", labels={"app": "db"}, node_name="a")
+    snapshot = Snapshot([a_node("a")], [*alike, other])
+
+    assert len(list(snapshot.groups.in_namespace("default"))) == 2
