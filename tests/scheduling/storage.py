@@ -112,7 +112,7 @@ def a_volume(
         namespace, claim_name = claim_key(claim)
         reference = ObjectReference(namespace=namespace, name=claim_name, uid=claim.metadata.uid)
     return PersistentVolume(
-        metadata=ObjectMeta(**{"name": name, "labels": dict(labels or {}), **(metadata or {})}),  # type: ignore[arg-type]
+        metadata=ObjectMeta(**{"name": name, "labels": dict(labels or {}), **(metadata or {})}),  # type: ignore[arg-type]  # the test says which
         spec=PersistentVolumeSpec(
             **{  # type: ignore[arg-type]  # the test says which
                 "storage_class_name": storage_class,

@@ -439,7 +439,7 @@ SHAPE = "scoringStrategy.requestedToCapacityRatio.shape"
         (
             "NodeResourcesFit",
             {"scoringStrategy": {"type": "LeastAllocated", "requestedToCapacityRatio": {}}},
-            "scoringStrategy.requestedToCapacityRatio: {} is not allowed: expected no such field unless type is Requested",
+            "scoringStrategy.requestedToCapacityRatio: {} is not allowed: expected no such field unless type is ",
         ),
         ("NodeResourcesFit", ratio(), f"{SHAPE}: [] is not allowed: expected at least one point"),
         (
@@ -461,8 +461,8 @@ SHAPE = "scoringStrategy.requestedToCapacityRatio.shape"
         ),
         (
             "NodeAffinity",
-            required(key="a", operator="Im"),
-            f'{RULE}.operator: "Im" is not allowed: did you mean In? expected one of In,',
+            required(key="a", operator="in"),
+            f'{RULE}.operator: "in" is not allowed: did you mean In? expected one of In,',
         ),
         (
             "NodeAffinity",

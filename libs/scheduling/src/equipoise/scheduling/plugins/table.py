@@ -9,12 +9,14 @@ from equipoise.scheduling.plugins.default_preemption import DefaultPreemption
 from equipoise.scheduling.plugins.dynamic_resources import DynamicResources
 from equipoise.scheduling.plugins.handle import Handle
 from equipoise.scheduling.plugins.image_locality import ImageLocality
+from equipoise.scheduling.plugins.inter_pod_affinity import InterPodAffinity
 from equipoise.scheduling.plugins.node_affinity import NodeAffinity
 from equipoise.scheduling.plugins.node_name import NodeName
 from equipoise.scheduling.plugins.node_ports import NodePorts
 from equipoise.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from equipoise.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from equipoise.scheduling.plugins.node_volume_limits import NodeVolumeLimits
+from equipoise.scheduling.plugins.pod_topology_spread import PodTopologySpread
 from equipoise.scheduling.plugins.priority_sort import PrioritySort
 from equipoise.scheduling.plugins.resource_allocation import (
     Strategy,
@@ -32,6 +34,7 @@ from equipoise.scheduling.settings.plugin_arguments import (
     MOST_ALLOCATED,
     BalancedAllocationArgs,
     DefaultPreemptionArgs,
+    InterPodAffinityArgs,
     NodeAffinityArgs,
     NodeResourcesFitArgs,
 )
@@ -62,6 +65,13 @@ def _node_affinity(args: NodeAffinityArgs, handle: Handle) -> NodeAffinity:
     return NodeAffinity(args.added_affinity)
 
 
+def _inter_pod_affinity(args: InterPodAffinityArgs, handle: Handle) -> InterPodAffinity:
+    return InterPodAffinity(
+        args.hard_pod_affinity_weight,
+        ignore_preferred_terms_of_existing_pods=args.ignore_preferred_terms_of_existing_pods,
+    )
+
+
 def _preemption(args: DefaultPreemptionArgs, handle: Handle) -> DefaultPreemption:
     return DefaultPreemption(
         handle.framework,
@@ -86,21 +96,15 @@ PLUGINS: Mapping[str, Factory] = {
     "NodeVolumeLimits": lambda args, handle: NodeVolumeLimits(handle.volumes),
     "VolumeBinding": lambda args, handle: VolumeBinding(handle.volumes),
     "VolumeZone": lambda args, handle: VolumeZone(handle.volumes),
-    # "PodTopologySpread": lambda args, handle: PodTopologySpread(handle.default_selector, args.default_constraints),
-    # "InterPodAffinity": lambda args, handle: InterPodAffinity(
-    #     args.hard_pod_affinity_weight,
-    #     ignore_preferred_terms_of_existing_pods=args.ignore_preferred_terms_of_existing_pods,
-    # ),
+    "PodTopologySpread": lambda args, handle: PodTopologySpread(handle.default_selector, args.default_constraints),
+    "InterPodAffinity": _inter_pod_affinity,
     "DynamicResources": lambda args, handle: DynamicResources(),
     "DefaultPreemption": _preemption,
     "NodeResourcesBalancedAllocation": _balanced,
     "ImageLocality": lambda args, handle: ImageLocality(),
 }
 
-NOT_YET = frozenset({"PodTopologySpread", "InterPodAffinity"})
-"""To be removed with the comments in PLUGINS once these plugins are there."""
-
-NOT_BUILT = NOT_YET | frozenset(
+NOT_BUILT = frozenset(
     {"DefaultBinder", "NodeDeclaredFeatures", "GangScheduling", "TopologyPlacementGenerator", "PodGroupPodsCount"}
 )
 """Plugins that a configuration may name, without an effect. Binding a pod is the task of the program."""

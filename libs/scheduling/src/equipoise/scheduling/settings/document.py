@@ -122,8 +122,9 @@ class Section:
 
 def near(name: object, known: Iterable[str]) -> str:
     """A question that names the most similar one; empty: none is."""
-    found = difflib.get_close_matches(str(name), list(known), n=1)
-    return f"did you mean {found[0]}? " if found else ""
+    by_letters = {each.lower(): each for each in known}
+    found = difflib.get_close_matches(str(name).lower(), by_letters, n=1)
+    return f"did you mean {by_letters[found[0]]}? " if found else ""
 
 
 def show(value: object) -> str:
