@@ -36,8 +36,10 @@ MODULES = {
     "first_insight": "first_insight",
     "lab_replay": "lab",
     "lab_memory": "lab",
+    "scheduling_library": "scheduling_library",
+    "scheduling_parity": "scheduling_parity",
 }
-LONG = ("level_vs_descheduler", "scheduling_cost")
+LONG = ("level_vs_descheduler", "scheduling_cost", "scheduling_parity")
 """Take half an hour or longer, and build programs of others: run only if named."""
 
 

@@ -6,16 +6,15 @@ import msgspec
 import numpy as np
 
 from bench.parity.real_scheduler import Outcome, State
-from equipoise.contracts.kubernetes.objects import LabelSelector
+from equipoise.scheduling.cluster_scheduler import ClusterScheduler
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.framework import Framework
-from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import Snapshot
 from equipoise.scheduling.plugins.default_preemption import DefaultPreemption
 from equipoise.scheduling.preemption.candidate import Candidate, cost
-from equipoise.scheduling.scheduler import Decision, Scheduler
+from equipoise.scheduling.scheduler import Decision
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,25 +32,16 @@ class First:
         return 0.0
 
 
-def compare(framework: Framework, state: State, outcome: Outcome) -> list[Difference]:
+def compare(state: State, outcome: Outcome) -> list[Difference]:
     """What the library decides in the state before the pod was placed, and kube-scheduler did not."""
-    snapshot, pod = snapshot_of(state), PodInfo(outcome.pod)
-    decision = Scheduler(framework).schedule(pod, snapshot, First(), nominated=Nominated())
+    cluster, pod = ClusterScheduler(First()), PodInfo(outcome.pod)
+    for each in (*state.nodes, *state.pods, *state.namespaces, *state.budgets):
+        cluster.put(each)
+    decision = cluster.decide(pod)
     preempts = decision.preemption is not None and bool(decision.preemption.node)
-    candidates = equal_candidates(framework, snapshot, pod, decision) if preempts else ()
+    framework = cluster.schedulers[pod.pod.spec.scheduler_name].framework
+    candidates = equal_candidates(framework, cluster.snapshot, pod, decision) if preempts else ()
     return list(differences(decision, outcome, state, candidates))
-
-
-def snapshot_of(state: State) -> Snapshot:
-    snapshot = Snapshot(state.nodes, [PodInfo(pod) for pod in state.pods])
-    for namespace in state.namespaces:
-        snapshot.put_namespace(namespace)
-    return snapshot
-
-
-def no_selector(_: PodInfo) -> LabelSelector | None:
-    """There are no Services and no workloads."""
-    return None
 
 
 def equal_candidates(framework: Framework, snapshot: Snapshot, pod: PodInfo, decision: Decision) -> Sequence[Candidate]:

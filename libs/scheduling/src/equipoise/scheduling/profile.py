@@ -57,10 +57,17 @@ def build_framework(
 
 
 def build_frameworks(
-    configuration: Configuration, handle: Handle, registered: Mapping[str, Factory] = _NONE
+    configuration: Configuration,
+    handle: Handle,
+    registered: Mapping[str, Factory] = _NONE,
+    *,
+    measure: Callable[[str, str, Callable[[], Any]], Any] | None = None,
 ) -> Mapping[str, Framework]:
     """By `schedulerName`. Raises InvalidConfiguration as `build_framework`, and for different orders of the queue."""
-    found = {each.scheduler_name: build_framework(each, handle, registered) for each in configuration.profiles}
+    found = {
+        each.scheduler_name: build_framework(each, handle, registered, measure=measure)
+        for each in configuration.profiles
+    }
     orders = {name: framework.plugins("queueSort")[0].name for name, framework in found.items()}
     if len(set(orders.values())) > 1:
         each = ", ".join(f"{name}: {order}" for name, order in orders.items())

@@ -381,6 +381,24 @@ class Namespace(Object, frozen=True, kw_only=True):
     status: NamespaceStatus = NamespaceStatus()
 
 
+class ServiceSpec(ApiValue, frozen=True, kw_only=True):
+    selector: dict[str, str] = {}
+
+
+class Service(Object, frozen=True, kw_only=True):
+    spec: ServiceSpec = ServiceSpec()
+
+
+class ReplicationControllerSpec(ApiValue, frozen=True, kw_only=True):
+    selector: dict[str, str] = {}
+
+
+class ReplicationController(Object, frozen=True, kw_only=True):
+    """Its selector is a set of labels, unlike that of newer workloads."""
+
+    spec: ReplicationControllerSpec = ReplicationControllerSpec()
+
+
 class ConfigMap(Object, frozen=True, kw_only=True):
     data: dict[str, str] = {}
 

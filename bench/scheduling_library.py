@@ -1,0 +1,111 @@
+"""The scheduling library on 5,000 nodes and 150,000 pods: one pod with the default plugins, and the snapshot."""
+
+import time
+from random import Random
+from statistics import median
+from typing import Any
+
+from bench.memory import resident_mb
+from bench.output import progress, report
+from equipoise.contracts.kubernetes.objects import (
+    Affinity,
+    Container,
+    LabelSelector,
+    Node,
+    NodeStatus,
+    ObjectMeta,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PodSpec,
+    ResourceRequirements,
+    TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
+)
+from equipoise.scheduling.cluster_scheduler import ClusterScheduler
+from equipoise.scheduling.model.pod_info import PodInfo
+
+NODES, PODS, WORKLOADS = 5_000, 150_000, 5_000
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+ATTEMPTS = 200
+
+
+def a_node(number: int) -> Node:
+    name = f"node-{number}"
+    size = {"cpu": "32", "memory": "128Gi", "pods": "110"}
+    labels = {HOST: name, ZONE: f"zone-{number % 3}"}
+    return Node(metadata=ObjectMeta(name=name, labels=labels), status=NodeStatus(allocatable=size, capacity=size))
+
+
+def a_pod(number: int, workload: int, node: str = "", **spec: Any) -> PodInfo:
+    requests = {"cpu": f"{100 + 50 * (workload % 9)}m", "memory": f"{256 + 64 * (workload % 7)}Mi"}
+    container = Container(name="main", image="app:1", resources=ResourceRequirements(requests=requests))
+    labels = {"app": f"app-{workload}", "pod-template-hash": "5d4f"}
+    namespace = f"team-{workload % 50}"
+    metadata = ObjectMeta(name=f"pod-{number}", namespace=namespace, uid=str(number), labels=labels)
+    return PodInfo(Pod(metadata=metadata, spec=PodSpec(node_name=node, containers=[container], **spec)))
+
+
+def spread_and_affinity(workload: int) -> dict[str, Any]:
+    """Spread over zones and hosts, away from its own, and near another workload."""
+    own = LabelSelector(match_labels={"app": f"app-{workload}"})
+    other = LabelSelector(match_labels={"app": f"app-{(workload + 50) % WORKLOADS}"})
+    return {
+        "topology_spread_constraints": [
+            TopologySpreadConstraint(max_skew=1, topology_key=ZONE, label_selector=own),
+            TopologySpreadConstraint(
+                max_skew=2, topology_key=HOST, label_selector=own, when_unsatisfiable="ScheduleAnyway"
+            ),
+        ],
+        "affinity": Affinity(
+            pod_affinity=PodAffinity(
+                preferred=[
+                    WeightedPodAffinityTerm(
+                        weight=50, pod_affinity_term=PodAffinityTerm(label_selector=other, topology_key=ZONE)
+                    )
+                ]
+            ),
+            pod_anti_affinity=PodAffinity(required=[PodAffinityTerm(label_selector=own, topology_key=HOST)]),
+        ),
+    }
+
+
+def main() -> None:
+    generator = Random(1)
+    begin = resident_mb()
+    progress("nodes and pods")
+    cluster = ClusterScheduler(generator)
+    snapshot = cluster.snapshot
+    for number in range(NODES):
+        cluster.put(a_node(number))
+    started = time.perf_counter()
+    for number in range(PODS):
+        workload = number % WORKLOADS
+        # A tenth of the workloads has terms: every new pod is compared with theirs.
+        spec = spread_and_affinity(workload) if workload % 10 == 0 else {}
+        snapshot.add_pod(a_pod(number, workload, **spec), generator.randrange(NODES))
+    each = (time.perf_counter() - started) / PODS
+    report("scheduling_add_pod", 1e6 * each, "us to read a pod and add it", target=None)
+    report("scheduling_memory", resident_mb() - begin, "MB for the snapshot", target=None)
+    for name, constrained, target in (("plain", False, 3.0), ("affinity", True, 20.0)):
+        times = []
+        for number in range(ATTEMPTS):
+            workload = generator.randrange(WORKLOADS)
+            spec = spread_and_affinity(workload) if constrained else {}
+            pod = a_pod(PODS + number, workload, **spec)
+            started = time.perf_counter()
+            cluster.decide(pod)
+            times.append(time.perf_counter() - started)
+        report(f"scheduling_{name}", 1e3 * median(times), "ms for one pod", target=("<=", target),
+            p99_milliseconds=round(1e3 * sorted(times)[int(0.99 * len(times))], 1))  # fmt: skip
+    changes = []
+    for number in range(ATTEMPTS):
+        pod, row = a_pod(2 * PODS + number, number), generator.randrange(NODES)
+        started = time.perf_counter()
+        snapshot.add_pod(pod, row)
+        changes.append(time.perf_counter() - started)
+    report("scheduling_snapshot", 1e3 * median(changes), "ms for one change", target=("<=", 0.2))
+
+
+if __name__ == "__main__":
+    main()

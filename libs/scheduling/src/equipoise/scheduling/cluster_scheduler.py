@@ -1,0 +1,200 @@
+"""A cluster in memory, and what kube-scheduler would do with a pod: the shortest way to an answer."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from equipoise.contracts.kubernetes.objects import (
+    CSINode,
+    Namespace,
+    Node,
+    Object,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    ReplicationController,
+    Service,
+    StorageClass,
+    VolumeAttachment,
+    WorkloadObject,
+)
+from equipoise.scheduling.configuration import Configuration, default_configuration
+from equipoise.scheduling.framework.nominated import Nominated
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.volumes import ClaimKey, Volumes
+from equipoise.scheduling.model.workloads import ObjectKey, SpreadSelectors
+from equipoise.scheduling.plugins.handle import Handle
+from equipoise.scheduling.plugins.table import Factory
+from equipoise.scheduling.profile import build_frameworks
+from equipoise.scheduling.scheduler import Decision, RandomSource, Scheduler
+
+KINDS: Mapping[str, type[Object]] = {
+    "Node": Node,
+    "Pod": Pod,
+    "Namespace": Namespace,
+    "PodDisruptionBudget": PodDisruptionBudget,
+    "PersistentVolumeClaim": PersistentVolumeClaim,
+    "PersistentVolume": PersistentVolume,
+    "StorageClass": StorageClass,
+    "CSINode": CSINode,
+    "VolumeAttachment": VolumeAttachment,
+    "Service": Service,
+    "ReplicaSet": WorkloadObject,
+    "StatefulSet": WorkloadObject,
+    "ReplicationController": ReplicationController,
+}
+"""What decides where pods run. Objects of other kinds are ignored."""
+
+FINISHED = ("Succeeded", "Failed")
+"""Phases of pods that occupy nothing any more."""
+
+_NONE: Mapping[str, Factory] = {}
+
+
+def read_pod(document: Mapping[str, Any]) -> PodInfo:
+    """From a manifest. Raises msgspec.ValidationError or ValueError for one that cannot be read."""
+    return PodInfo(msgspec.convert(document, Pod, strict=False))
+
+
+class ClusterScheduler:
+    """Objects are put in any order; pods without a node wait for `place`."""
+
+    def __init__(
+        self,
+        random: RandomSource,
+        configuration: Configuration | None = None,
+        registered: Mapping[str, Factory] = _NONE,
+        *,
+        measure: Callable[[str, str, Callable[[], Any]], Any] | None = None,
+    ) -> None:
+        """`random` decides between equal nodes. `registered`: plugins that the configuration enables.
+
+        Raises InvalidConfiguration.
+        """
+        self._random = random
+        self.snapshot = Snapshot()
+        self.nominated = Nominated()
+        self.budgets: dict[ClaimKey, PodDisruptionBudget] = {}
+        """By namespace and name."""
+
+        self._claims: dict[ClaimKey, PersistentVolumeClaim] = {}
+        self._volumes: dict[str, PersistentVolume] = {}
+        self._classes: dict[str, StorageClass] = {}
+        self._csi_nodes: dict[str, CSINode] = {}
+        self._attachments: dict[str, VolumeAttachment] = {}
+        self._workloads: dict[ObjectKey, Object] = {}
+        self._waiting: dict[str, PodInfo] = {}
+        """Pods whose node is not known yet, by uid."""
+
+        handle = Handle(
+            volumes=Volumes(
+                claims=self._claims,
+                volumes=self._volumes,
+                classes=self._classes,
+                csi_nodes=self._csi_nodes,
+                attachments=self._attachments,
+            ),
+            nominated=self.nominated,
+            budgets=lambda: list(self.budgets.values()),
+            default_selector=SpreadSelectors(self._workloads),
+            random=random.random,
+        )
+        configuration = configuration or default_configuration()
+        self.schedulers = {
+            profile.scheduler_name: Scheduler(
+                framework, percentage_of_nodes_to_score=configuration.percentage_of(profile)
+            )
+            for profile, framework in zip(
+                configuration.profiles,
+                build_frameworks(configuration, handle, registered, measure=measure).values(),
+                strict=True,
+            )
+        }
+        """By `schedulerName`."""
+
+    def put_documents(self, documents: Iterable[Mapping[str, Any]]) -> None:
+        """Manifests, or the lists that `kubectl get -o json` prints. Kinds that decide nothing are ignored."""
+        for document in documents:
+            if str(document.get("kind", "")).endswith("List"):
+                self.put_documents(document.get("items") or ())
+            elif (kind := KINDS.get(document.get("kind", ""))) is not None:
+                self.put(msgspec.convert(document, kind, strict=False))
+
+    def put(self, item: Object) -> None:
+        """Adds or replaces an object. Raises ValueError for an invalid quantity."""
+        key = (item.metadata.namespace, item.metadata.name)
+        match item:
+            case Node():
+                self.snapshot.put_node(item)
+                for uid, pod in list(self._waiting.items()):
+                    if pod.pod.spec.node_name == item.metadata.name:
+                        del self._waiting[uid]
+                        self._put_pod(pod)
+            case Pod():
+                self._put_pod(PodInfo(item))
+            case Namespace():
+                self.snapshot.put_namespace(item)
+            case PodDisruptionBudget():
+                self.budgets[key] = item
+            case PersistentVolumeClaim():
+                self._claims[key] = item
+            case PersistentVolume():
+                self._volumes[item.metadata.name] = item
+            case StorageClass():
+                self._classes[item.metadata.name] = item
+            case CSINode():
+                self._csi_nodes[item.metadata.name] = item
+            case VolumeAttachment():
+                self._attachments[item.metadata.name] = item
+            case _:
+                self._workloads[item.kind, *key] = item
+
+    def decide(self, pod: PodInfo) -> Decision:
+        """What would be done with the pod. Changes nothing but the node at which the next search begins.
+
+        Raises KeyError for a pod of another scheduler.
+        """
+        scheduler = self.schedulers[pod.pod.spec.scheduler_name or "default-scheduler"]
+        return scheduler.schedule(pod, self.snapshot, self._random, nominated=self.nominated)
+
+    def place(self, pod: PodInfo) -> Decision:
+        """Decides, and carries it out: the pod is on its node, or its victims are gone and it is nominated."""
+        decision = self.decide(pod)
+        preemption = decision.preemption
+        if decision.node:
+            row = self.snapshot.row(decision.node)
+            assert row is not None
+            self.nominated.remove(pod)
+            self.snapshot.add_pod(pod, row)
+        elif preemption is not None and preemption.node:
+            row = self.snapshot.row(preemption.node)
+            assert row is not None
+            for victim in preemption.victims:
+                self.snapshot.remove_pod(victim, row)
+            for other in self.nominated.on(preemption.node):
+                if other.priority < pod.priority:
+                    self.nominated.remove(other)
+            self.nominated.add(pod, preemption.node)
+        elif preemption is not None and preemption.clear_nomination:
+            self.nominated.remove(pod)
+        return decision
+
+    def _put_pod(self, pod: PodInfo) -> None:
+        """A changed pod replaces the one of its uid."""
+        self._remove_pod(pod)
+        if not pod.pod.spec.node_name or pod.pod.status.phase in FINISHED:
+            return
+        row = self.snapshot.row(pod.pod.spec.node_name)
+        if row is None:
+            self._waiting[pod.uid] = pod
+        else:
+            self.snapshot.add_pod(pod, row)
+
+    def _remove_pod(self, pod: PodInfo) -> None:
+        self._waiting.pop(pod.uid, None)
+        row = self.snapshot.row(pod.pod.spec.node_name)
+        if row is not None and self.snapshot.has_pod(pod, row):
+            self.snapshot.remove_pod(pod, row)

@@ -1,0 +1,53 @@
+"""Which pods belong together: those of the same Services and of the same workload."""
+
+from collections.abc import Mapping
+
+from equipoise.contracts.kubernetes.objects import (
+    LabelSelector,
+    Object,
+    ReplicationController,
+    SelectorRequirement,
+    Service,
+    WorkloadObject,
+)
+from equipoise.scheduling.model.pod_info import PodInfo
+
+ObjectKey = tuple[str, str, str]
+"""Kind, namespace and name."""
+
+_KINDS = {("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")}
+
+
+class SpreadSelectors:
+    """Services, ReplicaSets, StatefulSets and ReplicationControllers. `objects` may change."""
+
+    def __init__(self, objects: Mapping[ObjectKey, Object]) -> None:
+        self._objects = objects
+
+    def __call__(self, pod: PodInfo) -> LabelSelector | None:
+        """What PodTopologySpread selects by default: None without such an object.
+
+        Source: `DefaultSelector` of pkg/scheduler/framework/plugins/helper.
+        """
+        labels = dict(self._services(pod))
+        rules: list[SelectorRequirement] = []
+        owner = pod.pod.metadata.controller
+        workload = None
+        if owner is not None and (owner.api_version, owner.kind) in _KINDS:
+            workload = self._objects.get((owner.kind, pod.namespace, owner.name))
+        if isinstance(workload, ReplicationController):
+            labels |= workload.spec.selector
+        elif isinstance(workload, WorkloadObject) and workload.spec.selector is not None:
+            labels |= workload.spec.selector.match_labels
+            rules = workload.spec.selector.match_expressions
+        return LabelSelector(match_labels=labels, match_expressions=rules) if labels or rules else None
+
+    def _services(self, pod: PodInfo) -> Mapping[str, str]:
+        """The labels by which the pod's Services select it."""
+        found: dict[str, str] = {}
+        for (kind, namespace, _), each in self._objects.items():
+            if kind == "Service" and namespace == pod.namespace and isinstance(each, Service):
+                selector = each.spec.selector
+                if selector and selector.items() <= pod.labels.items():
+                    found |= selector
+        return found
