@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scheduling.pods import a_node, a_pod
 
-from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorTerm, SelectorRequirement
+from equipoise.contracts.kubernetes.objects import LabelSelector, NodeSelector, NodeSelectorTerm, SelectorRequirement
 from equipoise.scheduling.model.pod_groups import count_by_node
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import Snapshot
@@ -27,10 +27,9 @@ def contents(snapshot: Snapshot) -> object:
         snapshot.assumed.tolist(),
         [sorted(pod.uid for pod in snapshot.pods_on(row)) for row in snapshot.rows.tolist()],
         {
-            name: count_by_node(snapshot.groups.in_namespace(name), NODES).tolist()
+            name: count_by_node(snapshot.groups.selected(name, LabelSelector()), NODES).tolist()
             for name in snapshot.groups.namespaces
         },
-        sorted(group.pod.affinity_key for group in snapshot.groups.with_terms()),
     )
 
 
@@ -190,4 +189,4 @@ def test_pods_of_one_workload_are_one_group() -> None:
     other = a_pod("db", labels={"app": "db"}, node_name="a")
     snapshot = Snapshot([a_node("a")], [*alike, other])
 
-    assert len(list(snapshot.groups.in_namespace("default"))) == 2
+    assert len(snapshot.groups.selected("default", LabelSelector())) == 2
