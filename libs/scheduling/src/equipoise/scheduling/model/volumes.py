@@ -27,6 +27,8 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
 
+DEFAULT_NAMESPACE = "default"
+
 ClaimKey = tuple[str, str]
 """Namespace and name."""
 
@@ -69,7 +71,8 @@ def class_of(value: PersistentVolume | PersistentVolumeClaim) -> str:
 
 
 def claim_key(claim: PersistentVolumeClaim) -> ClaimKey:
-    return claim.metadata.namespace, claim.metadata.name
+    """A manifest without a namespace is one of the default namespace, as for a pod."""
+    return claim.metadata.namespace or DEFAULT_NAMESPACE, claim.metadata.name
 
 
 def requested_bytes(claim: PersistentVolumeClaim) -> float:
@@ -91,7 +94,7 @@ def refers_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     reference = volume.spec.claim_ref
     return (
         reference is not None
-        and (reference.namespace, reference.name) == claim_key(claim)
+        and (reference.namespace or DEFAULT_NAMESPACE, reference.name) == claim_key(claim)
         and reference.uid in ("", claim.metadata.uid)
     )
 

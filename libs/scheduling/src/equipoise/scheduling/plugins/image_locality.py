@@ -34,7 +34,7 @@ class ImageLocality:
         found = np.zeros(snapshot.columns, dtype=np.int64)
         images = [container.image for container in containers]
         images += [volume.image.reference for volume in spec.volumes if volume.image is not None]
-        nodes = len(snapshot.rows)
+        nodes = max(len(snapshot.rows), 1)
         for image in images:
             sizes = snapshot.images.sizes(with_tag(image))
             bytes_on = np.fromiter(sizes.values(), np.float64, len(sizes))

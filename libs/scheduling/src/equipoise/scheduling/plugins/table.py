@@ -34,6 +34,7 @@ from equipoise.scheduling.settings.plugin_arguments import (
     MOST_ALLOCATED,
     BalancedAllocationArgs,
     DefaultPreemptionArgs,
+    InterPodAffinityArgs,
     NodeAffinityArgs,
     NodeResourcesFitArgs,
 )
@@ -64,6 +65,13 @@ def _node_affinity(args: NodeAffinityArgs, handle: Handle) -> NodeAffinity:
     return NodeAffinity(args.added_affinity)
 
 
+def _inter_pod_affinity(args: InterPodAffinityArgs, handle: Handle) -> InterPodAffinity:
+    return InterPodAffinity(
+        args.hard_pod_affinity_weight,
+        ignore_preferred_terms_of_existing_pods=args.ignore_preferred_terms_of_existing_pods,
+    )
+
+
 def _preemption(args: DefaultPreemptionArgs, handle: Handle) -> DefaultPreemption:
     return DefaultPreemption(
         handle.framework,
@@ -89,10 +97,7 @@ PLUGINS: Mapping[str, Factory] = {
     "VolumeBinding": lambda args, handle: VolumeBinding(handle.volumes),
     "VolumeZone": lambda args, handle: VolumeZone(handle.volumes),
     "PodTopologySpread": lambda args, handle: PodTopologySpread(handle.default_selector, args.default_constraints),
-    "InterPodAffinity": lambda args, handle: InterPodAffinity(
-        args.hard_pod_affinity_weight,
-        ignore_preferred_terms_of_existing_pods=args.ignore_preferred_terms_of_existing_pods,
-    ),
+    "InterPodAffinity": _inter_pod_affinity,
     "DynamicResources": lambda args, handle: DynamicResources(),
     "DefaultPreemption": _preemption,
     "NodeResourcesBalancedAllocation": _balanced,

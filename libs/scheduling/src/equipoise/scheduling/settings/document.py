@@ -39,6 +39,10 @@ class Section:
     def wrong(self, name: str, value: object, expected: str) -> None:
         self.fault(name, f"{show(value)} is not allowed: expected {expected}")
 
+    def not_one_of(self, name: str, value: object, allowed: Iterable[str]) -> None:
+        text = f"is not allowed: {near(value, allowed)}expected one of {', '.join(allowed)}"
+        self.fault(name, f"{show(value)} {text}")
+
     def value(self, name: str) -> Any:
         """As it is in the document; None: it is missing or null."""
         self._known.add(name)
@@ -56,7 +60,7 @@ class Section:
         if not isinstance(value, str):
             self.wrong(name, value, "a text")
         elif allowed and value not in allowed:
-            self.wrong(name, value, f"{near(value, allowed)}one of {', '.join(allowed)}")
+            self.not_one_of(name, value, allowed)
         else:
             return value
         return default
@@ -118,8 +122,9 @@ class Section:
 
 def near(name: object, known: Iterable[str]) -> str:
     """A question that names the most similar one; empty: none is."""
-    found = difflib.get_close_matches(str(name), list(known), n=1)
-    return f"did you mean {found[0]}? " if found else ""
+    by_letters = {each.lower(): each for each in known}
+    found = difflib.get_close_matches(str(name).lower(), by_letters, n=1)
+    return f"did you mean {by_letters[found[0]]}? " if found else ""
 
 
 def show(value: object) -> str:

@@ -16,7 +16,7 @@ from equipoise.contracts.kubernetes.objects import (
     TopologySpreadConstraint,
 )
 from equipoise.scheduling.plugins.resource_allocation import CPU_AND_MEMORY, ResourceWeight, ShapePoint
-from equipoise.scheduling.settings.document import Section, near, show
+from equipoise.scheduling.settings.document import Section, show
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 
@@ -79,7 +79,7 @@ def _node_resources_fit(section: Section) -> NodeResourcesFitArgs:
     kinds = (LEAST_ALLOCATED, MOST_ALLOCATED, RATIO)
     kind = strategy.text("type", LEAST_ALLOCATED, allowed=kinds)
     if section.value("scoringStrategy") is not None and strategy.value("type") is None:
-        strategy.wrong("type", None, f"one of {', '.join(kinds)}")
+        strategy.not_one_of("type", None, kinds)
     ratio = strategy.value("requestedToCapacityRatio")
     shape: tuple[ShapePoint, ...] = ()
     if kind == RATIO:
@@ -143,7 +143,7 @@ def _pod_topology_spread(section: Section) -> PodTopologySpreadArgs:
         if (action := each.text("whenUnsatisfiable", allowed=actions)) == "" and each.value(
             "whenUnsatisfiable"
         ) is None:
-            each.wrong("whenUnsatisfiable", None, f"one of {', '.join(actions)}")
+            each.not_one_of("whenUnsatisfiable", None, actions)
         if each.value("labelSelector") is not None:
             each.wrong(
                 "labelSelector", each.value("labelSelector"), "none: it is that of the pod's Service or workload"
@@ -253,8 +253,7 @@ def _check_term(section: Section, place: str, term: NodeSelectorTerm) -> None:
         if not is_label_key(rule.key):
             section.wrong(f"{where}.key", rule.key, "the key of a label")
         if rule.operator not in OPERATORS:
-            known = f"{near(rule.operator, OPERATORS)}one of {', '.join(OPERATORS)}"
-            section.wrong(f"{where}.operator", rule.operator, known)
+            section.not_one_of(f"{where}.operator", rule.operator, OPERATORS)
         elif not _has_values(rule):
             section.wrong(f"{where}.values", rule.values, f"{OPERATORS[rule.operator]} with {rule.operator}")
     for index, rule in enumerate(term.match_fields):
@@ -262,7 +261,7 @@ def _check_term(section: Section, place: str, term: NodeSelectorTerm) -> None:
         if rule.key != "metadata.name":
             section.wrong(f"{where}.key", rule.key, "metadata.name")
         if rule.operator not in ("In", "NotIn"):
-            section.wrong(f"{where}.operator", rule.operator, "one of In, NotIn")
+            section.not_one_of(f"{where}.operator", rule.operator, ("In", "NotIn"))
         elif len(rule.values) != 1:
             section.wrong(f"{where}.values", rule.values, "one name")
 
