@@ -14,7 +14,7 @@ from equipoise.scheduling.configuration import (
     read_configuration,
 )
 from equipoise.scheduling.plugins.resource_allocation import ResourceWeight, ShapePoint
-from equipoise.scheduling.settings.extenders import ExtenderSettings, ManagedResource, TlsSettings
+from equipoise.scheduling.settings.extenders import HttpExtender, ManagedResource, TlsSettings
 from equipoise.scheduling.settings.plugin_arguments import (
     ARGUMENTS,
     BalancedAllocationArgs,
@@ -592,7 +592,7 @@ def test_extenders_are_read_in_the_order_of_calls() -> None:
     found = read(extenders=document)
 
     assert found.extenders == (
-        ExtenderSettings(
+        HttpExtender(
             url_prefix="http://b/",
             filter_verb="filter",
             prioritize_verb="prioritize",
@@ -608,7 +608,7 @@ def test_extenders_are_read_in_the_order_of_calls() -> None:
                 ManagedResource(name="example.com/nic"),
             ),
         ),
-        ExtenderSettings(url_prefix="http://a", ignorable=True, http_timeout=5),
+        HttpExtender(url_prefix="http://a", ignorable=True, http_timeout=5),
     )
 
 

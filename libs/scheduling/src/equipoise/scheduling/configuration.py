@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from equipoise.scheduling.plugins.table import NOT_BUILT, PLUGINS
-from equipoise.scheduling.settings.document import InvalidConfiguration, Section, read_yaml, show
-from equipoise.scheduling.settings.extenders import ExtenderSettings, ignored_resources, read_extenders
+from equipoise.scheduling.settings.document import Fields, InvalidConfiguration, read_yaml, show
+from equipoise.scheduling.settings.extenders import HttpExtender, ignored_resources, read_extenders
 from equipoise.scheduling.settings.plugin_arguments import (
     API_VERSION,
     ARGUMENTS,
@@ -53,7 +53,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     max_backoff: float = 10.0
     """Seconds."""
 
-    extenders: tuple[ExtenderSettings, ...] = ()
+    extenders: tuple[HttpExtender, ...] = ()
     """In the order of calls."""
 
     def profile(self, scheduler_name: str) -> Profile | None:
@@ -72,7 +72,7 @@ def read_configuration(document: Mapping[str, Any] | str, registered: Set[str] =
     Raises InvalidConfiguration, which names all faults.
     """
     faults: list[str] = []
-    section = Section(read_yaml(document) if isinstance(document, str) else document, "", faults)
+    section = Fields(read_yaml(document) if isinstance(document, str) else document, "", faults)
     for name, expected in (("apiVersion", API_VERSION), ("kind", KIND)):
         if section.text(name, allowed=(expected,)) != expected and section.value(name) is None:
             section.wrong(name, None, expected)
@@ -101,9 +101,9 @@ def default_configuration() -> Configuration:
     return read_configuration({"apiVersion": API_VERSION, "kind": KIND})
 
 
-def _profiles(section: Section, registered: Set[str], ignored: tuple[str, ...]) -> tuple[Profile, ...]:
+def _profiles(section: Fields, registered: Set[str], ignored: tuple[str, ...]) -> tuple[Profile, ...]:
     known = known_plugins(registered)
-    places = section.sections("profiles") or [Section({}, "profiles[0]", section.faults)]
+    places = section.sections("profiles") or [Fields({}, "profiles[0]", section.faults)]
     found: dict[str, Profile] = {}
     for place in places:
         name = place.text("schedulerName", DEFAULT_SCHEDULER if len(places) == 1 else "")
@@ -127,7 +127,7 @@ def known_plugins(registered: Set[str] = frozenset()) -> Set[str]:
     return PLUGINS.keys() | NOT_BUILT | registered
 
 
-def _arguments(profile: Section, ignored: tuple[str, ...]) -> Arguments:
+def _arguments(profile: Fields, ignored: tuple[str, ...]) -> Arguments:
     """Of all plugins that have arguments, and of others that are in the document."""
     found: dict[str, Any] = {}
     for each in profile.sections("pluginConfig"):
@@ -142,7 +142,7 @@ def _arguments(profile: Section, ignored: tuple[str, ...]) -> Arguments:
         found[name] = read_arguments(name, each.section("args")) if name in ARGUMENTS else value
         each.end()
     for name in ARGUMENTS:
-        found.setdefault(name, read_arguments(name, Section({}, "", profile.faults)))
+        found.setdefault(name, read_arguments(name, Fields({}, "", profile.faults)))
     if ignored:
         # As kube-scheduler does: they replace those of the document.
         fit = found["NodeResourcesFit"]

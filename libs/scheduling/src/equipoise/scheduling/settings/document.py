@@ -16,7 +16,7 @@ class InvalidConfiguration(ValueError):
         self.faults = tuple(faults)
 
 
-class Section:
+class Fields:
     """A mapping in the document. `end` finds fields that nothing has read."""
 
     def __init__(self, value: Any, path: str, faults: list[str]) -> None:
@@ -97,12 +97,12 @@ class Section:
             return value
         return None
 
-    def section(self, name: str) -> "Section":
-        return Section(self.value(name), self.place(name), self.faults)
+    def section(self, name: str) -> "Fields":
+        return Fields(self.value(name), self.place(name), self.faults)
 
-    def sections(self, name: str) -> "list[Section]":
+    def sections(self, name: str) -> "list[Fields]":
         return [
-            Section(value, self.place(f"{name}[{index}]"), self.faults) for index, value in enumerate(self._list(name))
+            Fields(value, self.place(f"{name}[{index}]"), self.faults) for index, value in enumerate(self._list(name))
         ]
 
     def end(self) -> None:

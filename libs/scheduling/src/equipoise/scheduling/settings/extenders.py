@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from equipoise.scheduling.settings.document import Section, show
+from equipoise.scheduling.settings.document import Fields, show
 from equipoise.scheduling.settings.plugin_arguments import is_label_key
 
 DEFAULT_TIMEOUT = 5.0
@@ -32,7 +32,7 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     ca_data: str = ""
 
 
-class ExtenderSettings(msgspec.Struct, frozen=True, kw_only=True):
+class HttpExtender(msgspec.Struct, frozen=True, kw_only=True):
     """A verb that is empty is not called."""
 
     url_prefix: str
@@ -58,7 +58,7 @@ class ExtenderSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Its failure does not fail the attempt."""
 
 
-def read_extenders(document: Section) -> tuple[ExtenderSettings, ...]:
+def read_extenders(document: Fields) -> tuple[HttpExtender, ...]:
     """In the order of calls: those that are ignorable come last."""
     found = [_read(section) for section in document.sections("extenders")]
     if sum(bool(each.bind_verb) for each in found) > 1:
@@ -73,12 +73,12 @@ def read_extenders(document: Section) -> tuple[ExtenderSettings, ...]:
     return tuple(sorted(found, key=lambda extender: extender.ignorable))
 
 
-def ignored_resources(extenders: Sequence[ExtenderSettings]) -> tuple[str, ...]:
+def ignored_resources(extenders: Sequence[HttpExtender]) -> tuple[str, ...]:
     """Resources that NodeResourcesFit does not check because an extender does."""
     return tuple(each.name for one in extenders for each in one.managed_resources if each.ignored_by_scheduler)
 
 
-def _read(section: Section) -> ExtenderSettings:
+def _read(section: Fields) -> HttpExtender:
     url = section.text("urlPrefix")
     if not url:
         section.wrong("urlPrefix", url, "the URL of the extender")
@@ -87,7 +87,7 @@ def _read(section: Section) -> ExtenderSettings:
     weight = section.integer("weight", 0, lowest=1 if prioritize else 0)
     if prioritize and section.value("weight") is None:
         section.wrong("weight", None, "1 or more, as there is a prioritizeVerb")
-    found = ExtenderSettings(
+    found = HttpExtender(
         url_prefix=url,
         filter_verb=section.text("filterVerb"),
         prioritize_verb=prioritize,
@@ -105,7 +105,7 @@ def _read(section: Section) -> ExtenderSettings:
     return found
 
 
-def _tls(section: Section) -> TlsSettings:
+def _tls(section: Fields) -> TlsSettings:
     found = TlsSettings(
         insecure=section.flag("insecure"),
         server_name=section.text("serverName"),
@@ -120,7 +120,7 @@ def _tls(section: Section) -> TlsSettings:
     return found
 
 
-def _resource(section: Section) -> ManagedResource:
+def _resource(section: Fields) -> ManagedResource:
     name = section.text("name")
     native = "/" not in name or name.partition("/")[0].endswith("kubernetes.io") or name.startswith("requests.")
     if native or not is_label_key(name):
@@ -134,7 +134,7 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, 
 _PART = r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|ms|s|m|h)"
 
 
-def _timeout(section: Section) -> float:
+def _timeout(section: Fields) -> float:
     """A duration of Go, in seconds."""
     text = section.text("httpTimeout", "0s")
     if text == "0":

@@ -16,7 +16,7 @@ from equipoise.contracts.kubernetes.objects import (
     TopologySpreadConstraint,
 )
 from equipoise.scheduling.plugins.resource_allocation import CPU_AND_MEMORY, ResourceWeight, ShapePoint
-from equipoise.scheduling.settings.document import Section, show
+from equipoise.scheduling.settings.document import Fields, show
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"
 
@@ -60,7 +60,7 @@ class DefaultPreemptionArgs(msgspec.Struct, frozen=True, kw_only=True):
     min_candidate_nodes_absolute: int = 100
 
 
-def read_arguments(plugin: str, section: Section) -> object:
+def read_arguments(plugin: str, section: Fields) -> object:
     """Of a plugin in ARGUMENTS."""
     section.text("apiVersion", API_VERSION, allowed=(API_VERSION,))
     section.text("kind", f"{plugin}Args", allowed=(f"{plugin}Args",))
@@ -69,7 +69,7 @@ def read_arguments(plugin: str, section: Section) -> object:
     return found
 
 
-def _node_resources_fit(section: Section) -> NodeResourcesFitArgs:
+def _node_resources_fit(section: Fields) -> NodeResourcesFitArgs:
     for name, slash in (("ignoredResources", True), ("ignoredResourceGroups", False)):
         for index, value in enumerate(section.texts(name)):
             if not is_label_key(value) or (not slash and "/" in value):
@@ -99,11 +99,11 @@ def _node_resources_fit(section: Section) -> NodeResourcesFitArgs:
     return found
 
 
-def _balanced_allocation(section: Section) -> BalancedAllocationArgs:
+def _balanced_allocation(section: Fields) -> BalancedAllocationArgs:
     return BalancedAllocationArgs(resources=_resources(section, highest=1))
 
 
-def _node_affinity(section: Section) -> NodeAffinityArgs:
+def _node_affinity(section: Fields) -> NodeAffinityArgs:
     value = section.value("addedAffinity")
     if value is None:
         return NodeAffinityArgs()
@@ -120,14 +120,14 @@ def _node_affinity(section: Section) -> NodeAffinityArgs:
     return NodeAffinityArgs(added_affinity=found)
 
 
-def _inter_pod_affinity(section: Section) -> InterPodAffinityArgs:
+def _inter_pod_affinity(section: Fields) -> InterPodAffinityArgs:
     return InterPodAffinityArgs(
         hard_pod_affinity_weight=section.integer("hardPodAffinityWeight", 1, lowest=0, highest=100),
         ignore_preferred_terms_of_existing_pods=section.flag("ignorePreferredTermsOfExistingPods"),
     )
 
 
-def _pod_topology_spread(section: Section) -> PodTopologySpreadArgs:
+def _pod_topology_spread(section: Fields) -> PodTopologySpreadArgs:
     kind = section.text("defaultingType", "System", allowed=("System", "List"))
     value = section.value("defaultConstraints")
     if kind == "System":
@@ -166,13 +166,13 @@ def _pod_topology_spread(section: Section) -> PodTopologySpreadArgs:
     return PodTopologySpreadArgs(default_constraints=tuple(constraints))
 
 
-def _volume_binding(section: Section) -> VolumeBindingArgs:
+def _volume_binding(section: Fields) -> VolumeBindingArgs:
     if (shape := section.value("shape")) is not None:
         section.wrong("shape", shape, "no such field: the gate StorageCapacityScoring is off")
     return VolumeBindingArgs(bind_timeout=float(section.integer("bindTimeoutSeconds", 600, lowest=0)))
 
 
-def _default_preemption(section: Section) -> DefaultPreemptionArgs:
+def _default_preemption(section: Fields) -> DefaultPreemptionArgs:
     found = DefaultPreemptionArgs(
         min_candidate_nodes_percentage=section.integer("minCandidateNodesPercentage", 10, lowest=0, highest=100),
         min_candidate_nodes_absolute=section.integer("minCandidateNodesAbsolute", 100, lowest=0),
@@ -182,7 +182,7 @@ def _default_preemption(section: Section) -> DefaultPreemptionArgs:
     return found
 
 
-ARGUMENTS: Mapping[str, Callable[[Section], object]] = {
+ARGUMENTS: Mapping[str, Callable[[Fields], object]] = {
     "NodeResourcesFit": _node_resources_fit,
     "NodeResourcesBalancedAllocation": _balanced_allocation,
     "NodeAffinity": _node_affinity,
@@ -194,7 +194,7 @@ ARGUMENTS: Mapping[str, Callable[[Section], object]] = {
 """How the arguments of a plugin are read."""
 
 
-def _resources(section: Section, highest: int) -> tuple[ResourceWeight, ...]:
+def _resources(section: Fields, highest: int) -> tuple[ResourceWeight, ...]:
     """The default if there are none. A weight of 0 is as 1."""
     found: dict[str, ResourceWeight] = {}
     for each in section.sections("resources"):
@@ -209,7 +209,7 @@ def _resources(section: Section, highest: int) -> tuple[ResourceWeight, ...]:
     return tuple(found.values()) or CPU_AND_MEMORY
 
 
-def _shape(section: Section) -> tuple[ShapePoint, ...]:
+def _shape(section: Fields) -> tuple[ShapePoint, ...]:
     points: list[ShapePoint] = []
     for each in section.sections("shape"):
         utilization = each.integer("utilization", 0, lowest=0, highest=100)
@@ -226,7 +226,7 @@ def _shape(section: Section) -> tuple[ShapePoint, ...]:
 T = TypeVar("T")
 
 
-def _converted(section: Section, name: str, value: object, kind: type[T]) -> T | None:
+def _converted(section: Fields, name: str, value: object, kind: type[T]) -> T | None:
     """None after a fault."""
     try:
         return msgspec.convert(value, kind)
@@ -247,7 +247,7 @@ OPERATORS: Mapping[str, str] = {
 """What the values of a requirement must be."""
 
 
-def _check_term(section: Section, place: str, term: NodeSelectorTerm) -> None:
+def _check_term(section: Fields, place: str, term: NodeSelectorTerm) -> None:
     for index, rule in enumerate(term.match_expressions):
         where = f"{place}.matchExpressions[{index}]"
         if not is_label_key(rule.key):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Set
 
 import msgspec
 
-from equipoise.scheduling.settings.document import Section, near, show
+from equipoise.scheduling.settings.document import Fields, near, show
 
 MULTI_POINT = "multiPoint"
 """Enables a plugin at every extension point that it implements."""
@@ -76,7 +76,7 @@ DEFAULT_PLUGINS = (
 """At MULTI_POINT, in the order of calls."""
 
 
-def read_plugin_sets(section: Section, known: Set[str]) -> PluginSets:
+def read_plugin_sets(section: Fields, known: Set[str]) -> PluginSets:
     """With the defaults. `known`: names of all plugins that may be enabled."""
     found = {}
     for point in (*POINTS, MULTI_POINT):
@@ -101,7 +101,7 @@ def unknown_plugin(name: object, known: Set[str]) -> str:
     return f"{show(name)} is not a plugin: {near(name, known)}known are {', '.join(sorted(known))}"
 
 
-def _read(section: Section, known: Set[str]) -> PluginSet:
+def _read(section: Fields, known: Set[str]) -> PluginSet:
     enabled: dict[str, EnabledPlugin] = {}
     for each in section.sections("enabled"):
         name = each.text("name")
