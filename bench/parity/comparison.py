@@ -11,9 +11,9 @@ from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.framework import Framework
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.plugins.default_preemption import DefaultPreemption
-from equipoise.scheduling.preemption.candidate import Candidate, cost
+from equipoise.scheduling.preemption.candidate import PreemptionCandidate, cost
 from equipoise.scheduling.scheduler import Decision
 
 
@@ -44,7 +44,9 @@ def compare(state: State, outcome: Outcome) -> list[Difference]:
     return list(differences(decision, outcome, state, candidates))
 
 
-def equal_candidates(framework: Framework, snapshot: Snapshot, pod: PodInfo, decision: Decision) -> Sequence[Candidate]:
+def equal_candidates(
+    framework: Framework, snapshot: ClusterSnapshot, pod: PodInfo, decision: Decision
+) -> Sequence[PreemptionCandidate]:
     """Those that preemption could choose as well as the one that it chose."""
     assert decision.diagnosis is not None
     state = CycleState()
@@ -61,7 +63,7 @@ def equal_candidates(framework: Framework, snapshot: Snapshot, pod: PodInfo, dec
 
 
 def differences(
-    decision: Decision, outcome: Outcome, state: State, candidates: Sequence[Candidate]
+    decision: Decision, outcome: Outcome, state: State, candidates: Sequence[PreemptionCandidate]
 ) -> Iterator[Difference]:
     """Nothing if both agree. Of several equal nodes or victims any is right."""
     preemption = decision.preemption
@@ -110,7 +112,7 @@ def _of_scores(decision: Decision, outcome: Outcome) -> Iterator[Difference]:
                 )
 
 
-def _of_preemption(candidates: Sequence[Candidate], outcome: Outcome, state: State) -> Iterator[Difference]:
+def _of_preemption(candidates: Sequence[PreemptionCandidate], outcome: Outcome, state: State) -> Iterator[Difference]:
     nodes = sorted(each.node for each in candidates)
     if outcome.node not in nodes:
         yield Difference(what="node after preemption", library=nodes, real=outcome.node or outcome.message)

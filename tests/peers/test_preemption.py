@@ -18,15 +18,15 @@ from equipoise.contracts.kubernetes.objects import (
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.framework.plugin import PostFiltered
-from equipoise.scheduling.framework.status import Code, Status
+from equipoise.scheduling.framework.status import Code, PluginStatus
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.plugins.default_preemption import DefaultPreemption
-from equipoise.scheduling.plugins.inter_pod_affinity import InterPodAffinity
-from equipoise.scheduling.plugins.node_resources_fit import NodeResourcesFit
-from equipoise.scheduling.plugins.pod_topology_spread import PodTopologySpread
+from equipoise.scheduling.plugins.pods.inter_pod_affinity import InterPodAffinity
+from equipoise.scheduling.plugins.pods.pod_topology_spread import PodTopologySpread
+from equipoise.scheduling.plugins.resources.node_resources_fit import NodeResourcesFit
 from equipoise.scheduling.preemption.budgets import split_by_budgets
-from equipoise.scheduling.preemption.candidate import Candidate, candidates_wanted
+from equipoise.scheduling.preemption.candidate import PreemptionCandidate, candidates_wanted
 
 FILTERS = {
     "fit": NodeResourcesFit,
@@ -82,7 +82,7 @@ class Cluster:
             for each in inputs["nodes"]
         ]
         self.pod = the_pod(inputs["preemptor"])
-        self.snapshot = Snapshot(nodes, [the_pod(each) for each in inputs["pods"]])
+        self.snapshot = ClusterSnapshot(nodes, [the_pod(each) for each in inputs["pods"]])
         allowed = inputs.get("extender_allows")
         self.preemption = DefaultPreemption(
             lambda: self.framework,
@@ -95,12 +95,12 @@ class Cluster:
         )
         self.framework = a_framework(*(FILTERS[name]() for name in inputs["filters"]), self.preemption)
 
-    def candidates(self) -> list[Candidate]:
+    def candidates(self) -> list[PreemptionCandidate]:
         return self.preemption.candidates(self._state(), self.pod, self.snapshot, self.snapshot.rows.tolist())
 
     def preempt(self) -> PostFiltered:
         """As if every node had refused the pod, and preemption could help."""
-        refused = dict.fromkeys(self.snapshot.rows.tolist(), Status(code=Code.UNSCHEDULABLE))
+        refused = dict.fromkeys(self.snapshot.rows.tolist(), PluginStatus(code=Code.UNSCHEDULABLE))
         return self.preemption.post_filter(self._state(), self.pod, self.snapshot, refused)
 
     def _state(self) -> CycleState:
@@ -189,10 +189,10 @@ def test_eligible(case: Case) -> None:
         for number, each in enumerate(inputs["pods_on_nominated"])
     ]
     assert not any(each["preempted_by_scheduler_condition"] for each in inputs["pods_on_nominated"])
-    snapshot = Snapshot([a_node("node1")], others)
+    snapshot = ClusterSnapshot([a_node("node1")], others)
     preemption = DefaultPreemption(lambda: framework, Nominated(), lambda: [], lambda: 0.0)
     framework = a_framework(NodeResourcesFit(), preemption)
-    refused = {0: Status(code=Code.UNSCHEDULABLE if code is None else Code[code])}
+    refused = {0: PluginStatus(code=Code.UNSCHEDULABLE if code is None else Code[code])}
 
     found = preemption.post_filter(CycleState(), pod, snapshot, refused)
 

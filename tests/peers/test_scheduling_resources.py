@@ -12,10 +12,10 @@ from equipoise.scheduling.framework.framework import NodeScores
 from equipoise.scheduling.framework.plugin import Plugin
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
-from equipoise.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
-from equipoise.scheduling.plugins.node_resources_fit import NodeResourcesFit
-from equipoise.scheduling.plugins.resource_allocation import (
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.plugins.resources.balanced_allocation import NodeResourcesBalancedAllocation
+from equipoise.scheduling.plugins.resources.node_resources_fit import NodeResourcesFit
+from equipoise.scheduling.plugins.resources.resource_allocation import (
     ResourceWeight,
     ShapePoint,
     broken_linear,
@@ -52,8 +52,8 @@ def the_node(document: Inputs, name: str = "node") -> Node:
     return Node(metadata=ObjectMeta(name=name), status=NodeStatus(allocatable=amounts))
 
 
-def the_cluster(inputs: Inputs) -> Snapshot:
-    snapshot = Snapshot()
+def the_cluster(inputs: Inputs) -> ClusterSnapshot:
+    snapshot = ClusterSnapshot()
     for document in inputs["nodes"]:
         row = snapshot.put_node(the_node(document, document["name"]))
         for index, pod in enumerate(document["pods"]):
@@ -61,7 +61,7 @@ def the_cluster(inputs: Inputs) -> Snapshot:
     return snapshot
 
 
-def scores(plugin: Plugin, pod: PodInfo, snapshot: Snapshot) -> NodeScores:
+def scores(plugin: Plugin, pod: PodInfo, snapshot: ClusterSnapshot) -> NodeScores:
     return a_framework(plugin).score(CycleState(), pod, snapshot, snapshot.rows)
 
 
@@ -73,7 +73,7 @@ def shape(inputs: Inputs) -> list[ShapePoint]:
     return [ShapePoint(utilization=utilization, score=score) for utilization, score in inputs["shape"]]
 
 
-def amount(snapshot: Snapshot, resource: str) -> int:
+def amount(snapshot: ClusterSnapshot, resource: str) -> int:
     """What the only node has of it."""
     found = snapshot.resource(snapshot.allocatable, resource)
     return found if isinstance(found, int) else int(found[0])
@@ -84,7 +84,7 @@ def test_requests_fit(case: Case) -> None:
     """Every resource that is short is a reason; the code says whether preemption may help."""
     inputs = case.inputs
     pod, running = the_pod(inputs["pod"]), the_pod({"containers": [inputs["used"]]}, "running")
-    snapshot = Snapshot([the_node(inputs)])
+    snapshot = ClusterSnapshot([the_node(inputs)])
     snapshot.add_pod(running, 0)
     fit = NodeResourcesFit(ignored_resources=inputs.get("ignored", ()))
 

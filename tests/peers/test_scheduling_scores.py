@@ -25,15 +25,15 @@ from equipoise.contracts.kubernetes.objects import (
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.plugin import Plugin
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.plugins.image_locality import MIB, ImageLocality
-from equipoise.scheduling.plugins.node_affinity import NodeAffinity as NodeAffinityPlugin
+from equipoise.scheduling.plugins.node_affinity import NodeAffinityPlugin
 from equipoise.scheduling.plugins.normalization import normalized
 from equipoise.scheduling.plugins.taint_toleration import TaintToleration
 
 
 def scores(plugin: Plugin, pod: PodInfo, nodes: list[Node]) -> list[int]:
-    snapshot = Snapshot(nodes)
+    snapshot = ClusterSnapshot(nodes)
     found: list[int] = a_framework(plugin).score(CycleState(), pod, snapshot, snapshot.rows).total.tolist()
     return found
 

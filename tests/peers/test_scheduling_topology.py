@@ -20,9 +20,9 @@ from equipoise.contracts.kubernetes.objects import (
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
-from equipoise.scheduling.plugins.inter_pod_affinity import InterPodAffinity
-from equipoise.scheduling.plugins.pod_topology_spread import PodTopologySpread
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.plugins.pods.inter_pod_affinity import InterPodAffinity
+from equipoise.scheduling.plugins.pods.pod_topology_spread import PodTopologySpread
 
 
 def the_nodes(inputs: Inputs) -> list[Node]:
@@ -30,7 +30,7 @@ def the_nodes(inputs: Inputs) -> list[Node]:
 
 
 def the_scores(
-    plugin: PodTopologySpread | InterPodAffinity, pod: PodInfo, snapshot: Snapshot, names: Sequence[str]
+    plugin: PodTopologySpread | InterPodAffinity, pod: PodInfo, snapshot: ClusterSnapshot, names: Sequence[str]
 ) -> list[int] | None:
     """Of these nodes, after normalize; None: the plugin skips the pod."""
     rows = np.array([snapshot.row(name) for name in names], dtype=np.intp)
@@ -66,7 +66,7 @@ def test_spread_scores(case: Case) -> None:
 
     plugin = PodTopologySpread(default_selector=lambda pod: None)
 
-    case.check(scores=the_scores(plugin, pod, Snapshot(the_nodes(inputs), running), candidates))
+    case.check(scores=the_scores(plugin, pod, ClusterSnapshot(the_nodes(inputs), running), candidates))
 
 
 def preferring(terms: Sequence[Inputs]) -> Affinity | None:
@@ -106,6 +106,6 @@ def test_affinity_scores(case: Case) -> None:
     pod = a_pod_with("new", inputs["pod_labels"], inputs["pod_terms"])
     names = [node["name"] for node in inputs["nodes"]]
 
-    scores = the_scores(plugin, pod, Snapshot(the_nodes(inputs), running), names)
+    scores = the_scores(plugin, pod, ClusterSnapshot(the_nodes(inputs), running), names)
 
     case.check(prescore="skip" if scores is None else "scored", scores=scores)

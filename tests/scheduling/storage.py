@@ -30,9 +30,9 @@ from equipoise.contracts.kubernetes.objects import (
     VolumeNodeAffinity,
 )
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.status import Status
+from equipoise.scheduling.framework.status import PluginStatus
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import BIND_COMPLETED, Volumes, claim_key
 
 ZONE = "topology.kubernetes.io/zone"
@@ -173,7 +173,9 @@ def a_storage(
     )
 
 
-def refusals(plugin: object, pod: PodInfo, snapshot: Snapshot, state: CycleState | None = None) -> dict[str, Status]:
+def refusals(
+    plugin: object, pod: PodInfo, snapshot: ClusterSnapshot, state: CycleState | None = None
+) -> dict[str, PluginStatus]:
     """By name, of the nodes that the plugin refuses; of all nodes, if it refuses the pod as a whole."""
     framework = a_framework(plugin)  # type: ignore[arg-type]  # any plugin
     state = state or CycleState()

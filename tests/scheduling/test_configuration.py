@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from equipoise.contracts.kubernetes.objects import TopologySpreadConstraint
 from equipoise.scheduling.configuration import (
-    Configuration,
     InvalidConfiguration,
+    SchedulerConfiguration,
     default_configuration,
     read_configuration,
 )
-from equipoise.scheduling.plugins.resource_allocation import ResourceWeight, ShapePoint
+from equipoise.scheduling.plugins.resources.resource_allocation import ResourceWeight, ShapePoint
 from equipoise.scheduling.settings.extenders import HttpExtender, ManagedResource, TlsSettings
 from equipoise.scheduling.settings.plugin_arguments import (
     ARGUMENTS,
@@ -31,11 +31,11 @@ from equipoise.scheduling.settings.plugin_sets import EnabledPlugin, PluginSet, 
 HEAD: dict[str, Any] = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 
 
-def read(**fields: Any) -> Configuration:
+def read(**fields: Any) -> SchedulerConfiguration:
     return read_configuration(HEAD | fields)
 
 
-def read_profile(**fields: Any) -> Configuration:
+def read_profile(**fields: Any) -> SchedulerConfiguration:
     return read(profiles=[fields])
 
 

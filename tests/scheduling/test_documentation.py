@@ -10,7 +10,7 @@ from scheduling.pods import a_node, a_pod
 
 from equipoise.scheduling.configuration import read_configuration
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.settings.document import InvalidConfiguration
 
 TEXT = (Path(__file__).parents[2] / "docs" / "scheduling.md").read_text()
@@ -30,7 +30,7 @@ def test_both_forms_of_the_plugin_score_alike() -> None:
     exec(BLOCKS[1], names)
     exec(BLOCKS[2], names)
     nodes = [a_node("a", labels={"power": "renewable"}), a_node("b"), a_node("c", labels={"power": "renewable"})]
-    snapshot = Snapshot(nodes, [a_pod("old", {"cpu": "3500m"}, node_name="c")])
+    snapshot = ClusterSnapshot(nodes, [a_pod("old", {"cpu": "3500m"}, node_name="c")])
     each, arrays = names["RenewableFirst"](), names["RenewableFirstInArrays"]()
 
     together = arrays.score(CycleState(), a_pod(), snapshot, snapshot.rows)

@@ -11,15 +11,15 @@ from scheduling.storage import a_claim, a_class, a_storage, a_volume, uses
 
 from equipoise.contracts.kubernetes.objects import LabelSelector, TopologySpreadConstraint
 from equipoise.scheduling.configuration import (
-    Configuration,
     InvalidConfiguration,
+    SchedulerConfiguration,
     default_configuration,
     read_configuration,
 )
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.status import SUCCESS, Status
+from equipoise.scheduling.framework.status import SUCCESS, PluginStatus
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.plugins.handle import Handle
 from equipoise.scheduling.plugins.table import NOT_BUILT, PLUGINS, Factory
 from equipoise.scheduling.profile import PROTOCOLS, build_framework, build_frameworks, build_plugins
@@ -37,10 +37,10 @@ class Mine:
     def __init__(self, args: Any = None) -> None:
         self.args = args
 
-    def filter_node(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, row: int) -> Status:
+    def filter_node(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, row: int) -> PluginStatus:
         return SUCCESS
 
-    def score_node(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, row: int) -> int:
+    def score_node(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, row: int) -> int:
         return 100 if snapshot.name(row) == (self.args or {}).get("best") else 0
 
 
@@ -59,7 +59,7 @@ REGISTERED: Mapping[str, Factory] = {
 }
 
 
-def read(*profiles: dict[str, Any]) -> Configuration:
+def read(*profiles: dict[str, Any]) -> SchedulerConfiguration:
     head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     return read_configuration(head | {"profiles": list(profiles)}, registered=REGISTERED.keys())
 
@@ -232,14 +232,16 @@ def test_all_profiles_order_the_queue_alike() -> None:
 # What plugins are given
 
 
-def score_of(plugin: str, args: dict[str, Any], pod: PodInfo, snapshot: Snapshot, handle: Handle = HANDLE) -> list[int]:
+def score_of(
+    plugin: str, args: dict[str, Any], pod: PodInfo, snapshot: ClusterSnapshot, handle: Handle = HANDLE
+) -> list[int]:
     """Weighted scores of one plugin with these arguments."""
     profile = read({"pluginConfig": [{"name": plugin, "args": args}]}).profiles[0]
     found = build_framework(profile, handle).score(CycleState(), pod, snapshot, snapshot.rows)
     return found.raw[plugin].tolist() if plugin in found.raw else []
 
 
-A_CLUSTER = Snapshot([a_node("small", cpu="2", memory="8Gi"), a_node("large", cpu="4", memory="8Gi")])
+A_CLUSTER = ClusterSnapshot([a_node("small", cpu="2", memory="8Gi"), a_node("large", cpu="4", memory="8Gi")])
 
 
 @pytest.mark.parametrize(
@@ -286,7 +288,7 @@ def test_plugins_have_the_arguments_of_the_configuration() -> None:
 
 def test_spreading_has_the_constraints_of_the_configuration() -> None:
     """For pods without constraints, among those of their workload."""
-    snapshot = Snapshot([a_node("a", labels={"rack": "1"}), a_node("b", labels={"rack": "2"})])
+    snapshot = ClusterSnapshot([a_node("a", labels={"rack": "1"}), a_node("b", labels={"rack": "2"})])
     snapshot.add_pod(a_pod("other", labels={"app": "web"}), 0)
     constraint = {"maxSkew": 1, "topologyKey": "rack", "whenUnsatisfiable": "DoNotSchedule"}
     args = {"defaultingType": "List", "defaultConstraints": [constraint]}
@@ -308,7 +310,7 @@ class Zero:
 
 def test_preemption_uses_the_framework_that_it_is_part_of() -> None:
     """All of its filters."""
-    snapshot = Snapshot([a_node("a", cpu="1")])
+    snapshot = ClusterSnapshot([a_node("a", cpu="1")])
     snapshot.add_pod(a_pod("victim", {"cpu": "1"}), 0)
     framework = build_framework(default_configuration().profiles[0], HANDLE)
 
@@ -320,7 +322,7 @@ def test_preemption_uses_the_framework_that_it_is_part_of() -> None:
 
 def test_the_plugins_of_volumes_read_the_objects_of_the_handle() -> None:
     """A pod whose volume is on one node runs there."""
-    snapshot = Snapshot([a_node("a"), a_node("b")])
+    snapshot = ClusterSnapshot([a_node("a"), a_node("b")])
     storage = a_storage(
         claims=[a_claim(storage_class="local")],
         volumes=[a_volume(storage_class="local", node_labels={"kubernetes.io/hostname": ["b"]})],

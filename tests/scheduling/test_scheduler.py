@@ -20,12 +20,12 @@ from equipoise.scheduling.framework.framework import Framework
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
-from equipoise.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.plugins.default_preemption import DefaultPreemption
-from equipoise.scheduling.plugins.node_affinity import NodeAffinity as NodeAffinityPlugin
-from equipoise.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from equipoise.scheduling.plugins.node_affinity import NodeAffinityPlugin
 from equipoise.scheduling.plugins.node_unschedulable import NodeUnschedulable
+from equipoise.scheduling.plugins.resources.balanced_allocation import NodeResourcesBalancedAllocation
+from equipoise.scheduling.plugins.resources.node_resources_fit import NodeResourcesFit
 from equipoise.scheduling.plugins.taint_toleration import TaintToleration
 from equipoise.scheduling.scheduler import Decision, Extender, Scheduler, feasible_nodes_to_find
 
@@ -41,12 +41,12 @@ def plugins() -> Framework:
     )
 
 
-def decided(snapshot: Snapshot, pod: PodInfo, **options: object) -> Decision:
+def decided(snapshot: ClusterSnapshot, pod: PodInfo, **options: object) -> Decision:
     return Scheduler(plugins()).schedule(pod, snapshot, Random(1), **options)  # type: ignore[arg-type]
 
 
 def test_the_node_with_the_highest_score_is_selected() -> None:
-    snapshot = Snapshot([a_node("full"), a_node("empty")], [a_pod("old", {"cpu": "3"}, node_name="full")])
+    snapshot = ClusterSnapshot([a_node("full"), a_node("empty")], [a_pod("old", {"cpu": "3"}, node_name="full")])
 
     decision = decided(snapshot, a_pod("new", {"cpu": "500m"}))
 
@@ -55,13 +55,13 @@ def test_the_node_with_the_highest_score_is_selected() -> None:
 
 
 def test_a_single_feasible_node_is_not_scored() -> None:
-    decision = decided(Snapshot([a_node("small", cpu="1"), a_node("large")]), a_pod(requests={"cpu": "2"}))
+    decision = decided(ClusterSnapshot([a_node("small", cpu="1"), a_node("large")]), a_pod(requests={"cpu": "2"}))
 
     assert (decision.node, decision.scores) == ("large", None)
 
 
 def test_the_message_is_that_of_kube_scheduler() -> None:
-    snapshot = Snapshot(
+    snapshot = ClusterSnapshot(
         [
             a_node("tainted", taints=[Taint(key="a", effect="NoSchedule")]),
             a_node("cordoned", cordoned=True),
@@ -79,7 +79,7 @@ def test_the_message_is_that_of_kube_scheduler() -> None:
 def test_nodes_that_a_pod_excludes_by_name_are_counted() -> None:
     rule = SelectorRequirement(key="metadata.name", operator="In", values=["small"])
     required = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[rule])])
-    snapshot = Snapshot([a_node("small", cpu="1"), a_node("large"), a_node("larger")])
+    snapshot = ClusterSnapshot([a_node("small", cpu="1"), a_node("large"), a_node("larger")])
     pod = a_pod(requests={"cpu": "2"}, affinity=Affinity(node_affinity=NodeAffinity(required=required)))
 
     assert decided(snapshot, pod).message(3) == (
@@ -88,7 +88,7 @@ def test_nodes_that_a_pod_excludes_by_name_are_counted() -> None:
 
 
 def test_without_nodes_nothing_is_searched() -> None:
-    assert decided(Snapshot(), a_pod()).message(0) == "no nodes available to schedule pods"
+    assert decided(ClusterSnapshot(), a_pod()).message(0) == "no nodes available to schedule pods"
 
 
 def test_an_error_of_a_plugin_is_the_status_of_the_attempt() -> None:
@@ -98,7 +98,7 @@ def test_an_error_of_a_plugin_is_the_status_of_the_attempt() -> None:
         def score_node(self, *arguments: object) -> int:
             raise RuntimeError("no data")
 
-    snapshot = Snapshot([a_node("a"), a_node("b")])
+    snapshot = ClusterSnapshot([a_node("a"), a_node("b")])
 
     decision = Scheduler(a_framework(Broken())).schedule(a_pod(), snapshot, Random(1))
 
@@ -116,7 +116,7 @@ def test_how_many_feasible_nodes_are_searched(nodes: int, percentage: int, expec
 
 
 def test_the_next_search_begins_where_the_last_one_ended() -> None:
-    snapshot = Snapshot([a_node(f"node-{number}") for number in range(300)])
+    snapshot = ClusterSnapshot([a_node(f"node-{number}") for number in range(300)])
     scheduler = Scheduler(plugins(), percentage_of_nodes_to_score=50)
 
     first = scheduler.schedule(a_pod(), snapshot, Random(1)).feasible
@@ -129,7 +129,9 @@ def test_the_next_search_begins_where_the_last_one_ended() -> None:
 
 
 def test_the_nominated_node_is_tried_first() -> None:
-    snapshot = Snapshot([a_node("empty"), a_node("nominated")], [a_pod("old", {"cpu": "3"}, node_name="nominated")])
+    snapshot = ClusterSnapshot(
+        [a_node("empty"), a_node("nominated")], [a_pod("old", {"cpu": "3"}, node_name="nominated")]
+    )
     pod = a_pod("new", {"cpu": "1"})
     nominated = Nominated()
     nominated.add(pod, "nominated")
@@ -140,7 +142,7 @@ def test_the_nominated_node_is_tried_first() -> None:
 
 
 def test_an_extender_adds_its_scores_and_may_fail() -> None:
-    snapshot = Snapshot([a_node("full"), a_node("empty")], [a_pod("old", {"cpu": "3"}, node_name="full")])
+    snapshot = ClusterSnapshot([a_node("full"), a_node("empty")], [a_pod("old", {"cpu": "3"}, node_name="full")])
     prefers = Extender(scores=lambda rows: np.array([10, 0]), weight=5)
     fails = Extender(scores=lambda rows: None, weight=5)
 
@@ -160,7 +162,7 @@ def test_the_order_of_the_nodes_decides_between_equal_ones_only(
     pod = a_pod("new", {"cpu": str(request), "memory": "1Gi"})
     shuffled = data.draw(st.permutations(nodes))
 
-    first, second = decided(Snapshot(nodes, old), pod), decided(Snapshot(shuffled, old), pod)
+    first, second = decided(ClusterSnapshot(nodes, old), pod), decided(ClusterSnapshot(shuffled, old), pod)
 
     assert set(first.feasible) == set(second.feasible)
     assert first.message(len(nodes)) == second.message(len(nodes))
@@ -183,7 +185,7 @@ def test_no_victim_could_have_stayed(nodes: list[list[tuple[int, int]]], request
         for i, each in enumerate(nodes)
         for j, (priority, cores) in enumerate(each)
     ]
-    snapshot = Snapshot([a_node(f"node-{i}", cpu="4") for i in range(len(nodes))], pods)
+    snapshot = ClusterSnapshot([a_node(f"node-{i}", cpu="4") for i in range(len(nodes))], pods)
     preemption = DefaultPreemption(lambda: framework, Nominated(), lambda: [], lambda: 0.0)
     framework = a_framework(NodeResourcesFit(), preemption)
     before = snapshot.requested.tolist()

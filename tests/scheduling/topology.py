@@ -17,16 +17,16 @@ from equipoise.contracts.kubernetes.objects import (
     WeightedPodAffinityTerm,
 )
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.diagnosis import Diagnosis
+from equipoise.scheduling.framework.diagnosis import FilterDiagnosis
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
 ZONE, RACK, HOST = "topology.kubernetes.io/zone", "rack", "kubernetes.io/hostname"
 
 
-def a_cluster(*nodes: Node, pods: Sequence[PodInfo] = ()) -> Snapshot:
-    return Snapshot(nodes, pods)
+def a_cluster(*nodes: Node, pods: Sequence[PodInfo] = ()) -> ClusterSnapshot:
+    return ClusterSnapshot(nodes, pods)
 
 
 def in_zone(name: str, zone: str | None, **labels: str) -> Node:
@@ -69,16 +69,16 @@ Refusals = dict[str, tuple[Code, str]]
 """Code and reason by name of the node."""
 
 
-def prepared(plugin: Any, pod: PodInfo, snapshot: Snapshot) -> CycleState:
+def prepared(plugin: Any, pod: PodInfo, snapshot: ClusterSnapshot) -> CycleState:
     state = CycleState()
     a_framework(plugin).pre_filter(state, pod, snapshot)
     return state
 
 
-def refused(plugin: Any, pod: PodInfo, snapshot: Snapshot, state: CycleState | None = None) -> Refusals:
+def refused(plugin: Any, pod: PodInfo, snapshot: ClusterSnapshot, state: CycleState | None = None) -> Refusals:
     """`state`: after pre_filter and changes; None: pre_filter is called."""
     state = prepared(plugin, pod, snapshot) if state is None else state
-    diagnosis: Diagnosis = a_framework(plugin).filter(state, pod, snapshot, snapshot.rows)
+    diagnosis: FilterDiagnosis = a_framework(plugin).filter(state, pod, snapshot, snapshot.rows)
     found = {}
     for row, status in diagnosis.by_node().items():
         assert len(status.reasons) == 1
@@ -87,7 +87,7 @@ def refused(plugin: Any, pod: PodInfo, snapshot: Snapshot, state: CycleState | N
 
 
 def raw_and_normalized(
-    plugin: Any, pod: PodInfo, snapshot: Snapshot, *names: str
+    plugin: Any, pod: PodInfo, snapshot: ClusterSnapshot, *names: str
 ) -> tuple[dict[str, int], dict[str, int]] | None:
     """By name, of these nodes or of all; None: the plugin skips the pod."""
     names = names or tuple(snapshot.name(row) for row in snapshot.rows.tolist())
@@ -101,7 +101,7 @@ def raw_and_normalized(
     return raw, normalized
 
 
-def scores(plugin: Any, pod: PodInfo, snapshot: Snapshot, *names: str) -> dict[str, int] | None:
+def scores(plugin: Any, pod: PodInfo, snapshot: ClusterSnapshot, *names: str) -> dict[str, int] | None:
     """As `raw_and_normalized`, normalized."""
     found = raw_and_normalized(plugin, pod, snapshot, *names)
     return None if found is None else found[1]

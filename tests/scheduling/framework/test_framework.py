@@ -10,17 +10,17 @@ from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.framework import Framework, PluginFailed
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
-from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, Status, unresolvable, unschedulable
+from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus, unresolvable, unschedulable
 from equipoise.scheduling.model.arrays import Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
-from equipoise.scheduling.plugins.node_resources_fit import NodeResourcesFit
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.plugins.resources.node_resources_fit import NodeResourcesFit
 
 NODES = 3
 
 
-def three() -> Snapshot:
-    return Snapshot([a_node(f"node-{number}") for number in range(NODES)])
+def three() -> ClusterSnapshot:
+    return ClusterSnapshot([a_node(f"node-{number}") for number in range(NODES)])
 
 
 class Refuses:
@@ -32,7 +32,7 @@ class Refuses:
         self.code = code
         self.asked: list[list[int]] = []
 
-    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         self.asked.append(rows.tolist())
         return [Refusal(nodes=np.isin(rows, self.rows), reason=f"refused by {self.name}", code=self.code)]
 
@@ -42,10 +42,10 @@ class OneNode:
 
     name = "OneNode"
 
-    def filter_node(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, row: int) -> Status:
+    def filter_node(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, row: int) -> PluginStatus:
         return unschedulable("not the first") if snapshot.name(row) == "node-0" else SUCCESS
 
-    def score_node(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, row: int) -> int:
+    def score_node(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, row: int) -> int:
         return 10 * row
 
 
@@ -57,11 +57,11 @@ class PreFilters:
         self.result = result
         self.calls = 0
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
         self.calls += 1
         return self.result
 
-    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         return [Refusal(nodes=np.ones(len(rows), dtype=np.bool_), reason=f"refused by {self.name}")]
 
 
@@ -72,18 +72,18 @@ class Scores:
         self.name = name
         self.scores = scores
 
-    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ints:
+    def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
         return self.scores  # type: ignore[return-value]  # what a plugin of a user returns is not checked by types
 
 
 class Raises:
     name = "Raises"
 
-    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         raise ZeroDivisionError("oh")
 
 
-def filtered(framework: Framework, snapshot: Snapshot, pod: PodInfo | None = None) -> dict[int, Status]:
+def filtered(framework: Framework, snapshot: ClusterSnapshot, pod: PodInfo | None = None) -> dict[int, PluginStatus]:
     found = framework.filter(CycleState(), pod or a_pod(), snapshot, snapshot.rows)
     return dict(found.by_node())
 
@@ -94,8 +94,8 @@ def test_the_first_plugin_that_refuses_a_node_decides() -> None:
     found = filtered(framework, three())
 
     assert found == {
-        0: Status(code=Code.UNSCHEDULABLE, reasons=("refused by a",), plugin="a"),
-        1: Status(code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons=("refused by b",), plugin="b"),
+        0: PluginStatus(code=Code.UNSCHEDULABLE, reasons=("refused by a",), plugin="a"),
+        1: PluginStatus(code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons=("refused by b",), plugin="b"),
     }
 
 
@@ -107,7 +107,9 @@ def test_no_plugin_is_called_when_no_node_is_left() -> None:
 
 
 def test_several_reasons_of_a_plugin_are_kept_and_the_strictest_code_counts() -> None:
-    snapshot = Snapshot([a_node("small", cpu="1", memory="1Gi")], [a_pod("old", {"memory": "1Gi"}, node_name="small")])
+    snapshot = ClusterSnapshot(
+        [a_node("small", cpu="1", memory="1Gi")], [a_pod("old", {"memory": "1Gi"}, node_name="small")]
+    )
 
     [status] = filtered(a_framework(NodeResourcesFit()), snapshot, a_pod("new", {"cpu": "2", "memory": "1Gi"})).values()
 
@@ -146,7 +148,7 @@ def test_names_of_several_plugins_intersect() -> None:
 
 
 @pytest.mark.parametrize(("refusal", "calls"), [(unschedulable("no"), 1), (unresolvable("never"), 0)])
-def test_only_an_unresolvable_refusal_ends_pre_filter_at_once(refusal: Status, calls: int) -> None:
+def test_only_an_unresolvable_refusal_ends_pre_filter_at_once(refusal: PluginStatus, calls: int) -> None:
     """Preemption needs the state of all plugins."""
     later = PreFilters("later", PreFiltered())
     status, _ = a_framework(PreFilters("first", PreFiltered(status=refusal)), later).pre_filter(
@@ -203,7 +205,7 @@ def test_every_call_can_be_measured() -> None:
 @pytest.mark.parametrize(("priority", "passes"), [(5, False), (0, False), (-1, True)])
 def test_room_is_left_for_nominated_pods_of_at_least_the_same_priority(priority: int, passes: bool) -> None:
     """0 is the priority of the pod."""
-    snapshot = Snapshot([a_node("small", cpu="1"), a_node("other", cpu="1")])
+    snapshot = ClusterSnapshot([a_node("small", cpu="1"), a_node("other", cpu="1")])
     nominated = Nominated()
     nominated.add(a_pod("nominated", {"cpu": "1"}, priority=priority), "small")
     before = snapshot.requested.tolist()
@@ -223,7 +225,7 @@ def test_a_node_must_also_fit_without_the_nominated_pods() -> None:
     class NeedsCompany:
         name = "NeedsCompany"
 
-        def filter_node(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, row: int) -> Status:
+        def filter_node(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, row: int) -> PluginStatus:
             return SUCCESS if list(snapshot.pods_on(row)) else unschedulable("nobody is here")
 
     snapshot = three()

@@ -4,7 +4,7 @@ from scheduling.pods import a_pod
 
 from equipoise.scheduling.framework.events import ClusterEvent
 from equipoise.scheduling.framework.queue import SchedulingQueue
-from equipoise.scheduling.framework.status import SUCCESS, Status, unresolvable
+from equipoise.scheduling.framework.status import SUCCESS, PluginStatus, unresolvable
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.plugins.priority_sort import PrioritySort
 from equipoise.scheduling.plugins.scheduling_gates import SchedulingGates
@@ -25,7 +25,7 @@ class OnlyNodes:
 def a_queue() -> SchedulingQueue:
     gates = SchedulingGates()
 
-    def hold(pod: PodInfo) -> Status:
+    def hold(pod: PodInfo) -> PluginStatus:
         return unresolvable("held") if pod.labels.get("held") else gates.pre_enqueue(pod)
 
     return SchedulingQueue(PrioritySort().sort_key, hold, {"OnlyNodes": OnlyNodes()})

@@ -10,13 +10,13 @@ from scheduling.topology import apart, app, near, pods, selectors, term
 
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects import LabelSelector
-from equipoise.scheduling.model.pod_groups import PodGroups, count_by_node
+from equipoise.scheduling.model.pod_groups import SimilarPodsIndex, count_by_node
 from equipoise.scheduling.model.pod_info import PodInfo
 
 ROWS = 3
 
 
-def counts(groups: PodGroups, namespace: str, selector: LabelSelector | None) -> list[int]:
+def counts(groups: SimilarPodsIndex, namespace: str, selector: LabelSelector | None) -> list[int]:
     return [int(count) for count in count_by_node(groups.selected(namespace, selector), ROWS)]
 
 
@@ -34,7 +34,7 @@ placements = st.lists(st.tuples(pods(), st.integers(0, ROWS - 1)), max_size=8)
 def test_a_selector_finds_the_pods_that_are_there_in_a_clone_too(
     first: list[tuple[PodInfo, int]], second: list[tuple[PodInfo, int]], namespace: str, selector: LabelSelector | None
 ) -> None:
-    groups = PodGroups()
+    groups = SimilarPodsIndex()
     for pod, row in first:
         groups.add(pod, row)
     clone = groups.clone()
@@ -49,7 +49,7 @@ def test_a_selector_finds_the_pods_that_are_there_in_a_clone_too(
 
 @given(placements, pods())
 def test_no_group_with_a_term_that_selects_the_pod_is_missed(placed: list[tuple[PodInfo, int]], pod: PodInfo) -> None:
-    groups = PodGroups()
+    groups = SimilarPodsIndex()
     for other, row in placed:
         groups.add(other, row)
 
@@ -62,7 +62,7 @@ def test_no_group_with_a_term_that_selects_the_pod_is_missed(placed: list[tuple[
 
 def test_terms_are_found_by_the_label_that_distinguishes_them() -> None:
     """Of 50 workloads whose terms select their own pods by two labels, a pod meets one."""
-    groups = PodGroups()
+    groups = SimilarPodsIndex()
     for number in range(50):
         labels = {"tier": "front", "app": f"app-{number}"}
         own = apart(term(LabelSelector(match_labels=labels)))
@@ -75,7 +75,7 @@ def test_terms_are_found_by_the_label_that_distinguishes_them() -> None:
 
 
 def test_terms_of_another_namespace_are_not_looked_at() -> None:
-    groups = PodGroups()
+    groups = SimilarPodsIndex()
     groups.add(a_pod("1", namespace="shop", affinity=near(term(app("web")))), 0)
 
     assert groups.selecting(a_pod(labels={"app": "web"})) == []
@@ -83,7 +83,7 @@ def test_terms_of_another_namespace_are_not_looked_at() -> None:
 
 
 def test_groups_that_are_gone_are_forgotten() -> None:
-    groups = PodGroups()
+    groups = SimilarPodsIndex()
     for number in range(1000):
         pod = a_pod(labels={"pod": str(number)})
         groups.add(pod, 0)
@@ -94,4 +94,4 @@ def test_groups_that_are_gone_are_forgotten() -> None:
 
 def test_removing_a_pod_that_is_not_there_is_an_error() -> None:
     with pytest.raises(KeyError):
-        PodGroups().remove(a_pod(), 0)
+        SimilarPodsIndex().remove(a_pod(), 0)

@@ -11,12 +11,12 @@ from scheduling.pods import a_node, a_pod
 from equipoise.contracts.kubernetes.objects import LabelSelector, NodeSelector, NodeSelectorTerm, SelectorRequirement
 from equipoise.scheduling.model.pod_groups import count_by_node
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
 NODES = 4
 
 
-def contents(snapshot: Snapshot) -> object:
+def contents(snapshot: ClusterSnapshot) -> object:
     """Everything that a plugin can read of the pods. Resources that nobody requests any more are 0."""
     return (
         {
@@ -47,8 +47,8 @@ def pods(draw: Callable[[st.SearchStrategy[object]], object]) -> PodInfo:
 placed = st.lists(st.tuples(pods(), st.integers(0, NODES - 1)), max_size=12, unique_by=lambda pair: pair[0].uid)
 
 
-def a_snapshot() -> Snapshot:
-    return Snapshot([a_node(f"node-{number}") for number in range(NODES)])
+def a_snapshot() -> ClusterSnapshot:
+    return ClusterSnapshot([a_node(f"node-{number}") for number in range(NODES)])
 
 
 @given(before=placed, more=placed)
@@ -101,7 +101,7 @@ def test_the_sums_are_those_of_the_pods(pairs: list[tuple[PodInfo, int]]) -> Non
 
 
 def test_a_container_without_requests_is_assumed_to_use_a_little() -> None:
-    snapshot = Snapshot(
+    snapshot = ClusterSnapshot(
         [a_node()], [a_pod(node_name="node-1"), a_pod("zero", {"cpu": "0", "memory": "0"}, node_name="node-1")]
     )
 
@@ -110,7 +110,7 @@ def test_a_container_without_requests_is_assumed_to_use_a_little() -> None:
 
 
 def test_a_changed_node_keeps_its_row_and_its_pods() -> None:
-    snapshot = Snapshot([a_node("a"), a_node("b", labels={"disk": "ssd"})], [a_pod(node_name="b")])
+    snapshot = ClusterSnapshot([a_node("a"), a_node("b", labels={"disk": "ssd"})], [a_pod(node_name="b")])
     row = snapshot.row("b")
     assert row is not None
     ssd = selector("disk", "ssd")
@@ -124,7 +124,7 @@ def test_a_changed_node_keeps_its_row_and_its_pods() -> None:
 
 
 def test_the_row_of_a_removed_node_is_used_again_without_its_pods() -> None:
-    snapshot = Snapshot([a_node("a"), a_node("b")], [a_pod(node_name="a")])
+    snapshot = ClusterSnapshot([a_node("a"), a_node("b")], [a_pod(node_name="a")])
     snapshot.remove_node("a")
 
     assert [snapshot.name(row) for row in snapshot.rows.tolist()] == ["b"]
@@ -135,7 +135,7 @@ def test_the_row_of_a_removed_node_is_used_again_without_its_pods() -> None:
 
 
 def test_nodes_can_be_added_to_a_full_snapshot() -> None:
-    snapshot = Snapshot([a_node("a")], [a_pod(requests={"cpu": "1"}, node_name="a")])
+    snapshot = ClusterSnapshot([a_node("a")], [a_pod(requests={"cpu": "1"}, node_name="a")])
     for number in range(20):
         snapshot.put_node(a_node(f"more-{number}", cpu="2"))
 
@@ -145,7 +145,7 @@ def test_nodes_can_be_added_to_a_full_snapshot() -> None:
 
 
 def test_a_pod_cannot_be_added_twice_or_removed_from_another_node() -> None:
-    snapshot = Snapshot([a_node("a"), a_node("b")], [a_pod(node_name="a")])
+    snapshot = ClusterSnapshot([a_node("a"), a_node("b")], [a_pod(node_name="a")])
 
     with pytest.raises(ValueError, match="is on node a already"):
         snapshot.add_pod(a_pod(), 0)
@@ -167,14 +167,14 @@ def test_selectors_of_nodes(operator: str, values: list[str], expected: list[boo
     rule = SelectorRequirement(key="disk", operator=operator, values=values)
     term = NodeSelectorTerm(match_expressions=[rule])
 
-    assert Snapshot(nodes).labels.term(term).tolist() == expected
+    assert ClusterSnapshot(nodes).labels.term(term).tolist() == expected
 
 
 def test_numbers_of_labels_are_compared() -> None:
     nodes = [a_node(str(number), labels={"number": str(number)}) for number in range(4)]
     rule = SelectorRequirement(key="number", operator="Gt", values=["1"])
 
-    found = Snapshot(nodes).labels.term(NodeSelectorTerm(match_expressions=[rule]))
+    found = ClusterSnapshot(nodes).labels.term(NodeSelectorTerm(match_expressions=[rule]))
 
     assert np.flatnonzero(found).tolist() == [2, 3]
 
@@ -187,6 +187,6 @@ def selector(key: str, *values: str) -> NodeSelector:
 def test_pods_of_one_workload_are_one_group() -> None:
     alike = [a_pod(f"web-{number}", labels={"app": "web"}, node_name="a") for number in range(3)]
     other = a_pod("db", labels={"app": "db"}, node_name="a")
-    snapshot = Snapshot([a_node("a")], [*alike, other])
+    snapshot = ClusterSnapshot([a_node("a")], [*alike, other])
 
     assert len(snapshot.groups.selected("default", LabelSelector())) == 2

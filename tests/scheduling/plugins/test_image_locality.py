@@ -17,7 +17,7 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.plugins.image_locality import MIB, ImageLocality, with_tag
 
 
@@ -31,21 +31,21 @@ def a_pod_of(*images: str) -> PodInfo:
     return a_pod(containers=[Container(image=image) for image in images])
 
 
-def scores(pod: PodInfo, snapshot: Snapshot) -> list[int]:
+def scores(pod: PodInfo, snapshot: ClusterSnapshot) -> list[int]:
     found: list[int] = ImageLocality().score(CycleState(), pod, snapshot, snapshot.rows).tolist()
     return found
 
 
 def test_an_image_counts_in_proportion_to_the_nodes_that_have_it() -> None:
     """511.5 MiB lie in the middle of 23 MiB and 1,000 MiB: half of the nodes have an image of twice that size."""
-    snapshot = Snapshot([a_node("a", web=1_023), a_node("b")])
+    snapshot = ClusterSnapshot([a_node("a", web=1_023), a_node("b")])
 
     assert scores(a_pod_of("web"), snapshot) == [50, 0]
 
 
 def test_images_of_volumes_and_of_init_containers_count() -> None:
     """An image that is mounted has no container: the highest score needs as many bytes as without it."""
-    snapshot = Snapshot([a_node("a", web=400, setup=400, model=1_200)])
+    snapshot = ClusterSnapshot([a_node("a", web=400, setup=400, model=1_200)])
     volume = Volume(image=ImageSource(reference="model"))
     pod = a_pod(containers=[Container(image="web")], init_containers=[Container(image="setup")], volumes=[volume])
 
@@ -72,7 +72,7 @@ def test_the_index_of_changed_nodes_is_that_of_a_new_snapshot(
     pod: Sequence[str],
 ) -> None:
     """Nodes that are added, replaced or removed after it was first read; scores are within 0..100."""
-    snapshot = Snapshot()
+    snapshot = ClusterSnapshot()
     apply(before, snapshot)
     scores(a_pod_of(*pod), snapshot)
     apply(after, snapshot)
@@ -80,11 +80,11 @@ def test_the_index_of_changed_nodes_is_that_of_a_new_snapshot(
 
     found = scores(a_pod_of(*pod), snapshot)
 
-    assert found == scores(a_pod_of(*pod), Snapshot(nodes))
+    assert found == scores(a_pod_of(*pod), ClusterSnapshot(nodes))
     assert all(0 <= score <= 100 for score in found)
 
 
-def apply(steps: list[tuple[str, dict[str, int] | None]], snapshot: Snapshot) -> None:
+def apply(steps: list[tuple[str, dict[str, int] | None]], snapshot: ClusterSnapshot) -> None:
     for name, sizes in steps:
         if sizes is not None:
             snapshot.put_node(a_node(name, **sizes))

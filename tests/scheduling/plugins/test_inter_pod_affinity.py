@@ -32,8 +32,8 @@ from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects import Affinity, LabelSelector, Namespace, Node, ObjectMeta
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.pod_info import AffinityTerm, PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
-from equipoise.scheduling.plugins.inter_pod_affinity import InterPodAffinity
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.plugins.pods.inter_pod_affinity import InterPodAffinity
 
 WITHOUT = (Code.UNSCHEDULABLE_AND_UNRESOLVABLE, "node(s) didn't match pod affinity rules")
 AGAINST = (Code.UNSCHEDULABLE, "node(s) didn't match pod anti-affinity rules")
@@ -46,7 +46,7 @@ def new(affinity: Affinity | None = None, app: str = "web", **fields: Any) -> Po
     return a_pod("new", labels=fields.pop("labels", {"app": app}), affinity=affinity, **fields)
 
 
-def two_zones(*pods: PodInfo) -> Snapshot:
+def two_zones(*pods: PodInfo) -> ClusterSnapshot:
     """Nodes a1 and a2 in zone a, b1 in zone b, and one without a zone."""
     return a_cluster(in_zone("a1", "a"), in_zone("a2", "a"), in_zone("b1", "b"), in_zone("none", None), pods=pods)
 
@@ -254,7 +254,7 @@ LABELS = {"default": {"team": "blue"}}
 """Of namespaces; shop is not known."""
 
 
-def the_cluster(nodes: Sequence[Node], others: Sequence[PodInfo] = ()) -> Snapshot:
+def the_cluster(nodes: Sequence[Node], others: Sequence[PodInfo] = ()) -> ClusterSnapshot:
     cluster = a_cluster(*nodes, pods=others)
     cluster.put_namespace(namespace("default", **LABELS["default"]))
     return cluster
@@ -373,7 +373,7 @@ def test_a_pod_that_is_added_or_removed_counts_as_in_a_new_snapshot(
     assert refused(PLUGIN, pod, changed, changed_state) == refused(PLUGIN, pod, the_cluster(nodes))
 
 
-def row_of(cluster: Snapshot, name: str) -> int:
+def row_of(cluster: ClusterSnapshot, name: str) -> int:
     row = cluster.row(name)
     assert row is not None
     return row

@@ -20,9 +20,9 @@ from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.framework import PluginFailed
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import Volumes
-from equipoise.scheduling.plugins.node_volume_limits import REASON, NodeVolumeLimits
+from equipoise.scheduling.plugins.volumes.node_volume_limits import REASON, NodeVolumeLimits
 
 DRIVER = "disk.example"
 
@@ -48,9 +48,9 @@ def a_disks(*names: str, csi_nodes: list[CSINode] | None = None, attached: tuple
     )
 
 
-def a_cluster(*pods: PodInfo) -> Snapshot:
+def a_cluster(*pods: PodInfo) -> ClusterSnapshot:
     """Two nodes, with these pods on the first."""
-    snapshot = Snapshot([a_node("a"), a_node("b")])
+    snapshot = ClusterSnapshot([a_node("a"), a_node("b")])
     for pod in pods:
         snapshot.add_pod(pod, 0)
     return snapshot

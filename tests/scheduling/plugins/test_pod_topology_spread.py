@@ -31,8 +31,8 @@ from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects import LabelSelector, Node, Taint, Toleration, TopologySpreadConstraint
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
-from equipoise.scheduling.plugins.pod_topology_spread import PodTopologySpread
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.plugins.pods.pod_topology_spread import PodTopologySpread
 
 SKEWED = (Code.UNSCHEDULABLE, "node(s) didn't match pod topology spread constraints")
 UNLABELLED = (
@@ -55,7 +55,7 @@ def spread(*constraints: TopologySpreadConstraint, **fields: Any) -> PodInfo:
     return a_pod("new", **({"labels": WEB, "topology_spread_constraints": list(constraints)} | fields))
 
 
-def two_zones(*pods: PodInfo) -> Snapshot:
+def two_zones(*pods: PodInfo) -> ClusterSnapshot:
     """Nodes a1 and a2 in zone a, b1 in zone b."""
     return a_cluster(in_zone("a1", "a"), in_zone("a2", "a"), in_zone("b1", "b"), pods=pods)
 
@@ -289,7 +289,7 @@ new_pods = pods(
 )
 
 
-def expected(pod: PodInfo, cluster: Snapshot) -> dict[str, tuple[Code, str]]:
+def expected(pod: PodInfo, cluster: ClusterSnapshot) -> dict[str, tuple[Code, str]]:
     """Counts pod by pod."""
     rules = [each for each in pod.pod.spec.topology_spread_constraints if each.when_unsatisfiable == "DoNotSchedule"]
     found = {}
@@ -314,13 +314,13 @@ def expected(pod: PodInfo, cluster: Snapshot) -> dict[str, tuple[Code, str]]:
     return found
 
 
-def row_of(cluster: Snapshot, name: str) -> int:
+def row_of(cluster: ClusterSnapshot, name: str) -> int:
     row = cluster.row(name)
     assert row is not None
     return row
 
 
-def labels(cluster: Snapshot, name: str) -> dict[str, str]:
+def labels(cluster: ClusterSnapshot, name: str) -> dict[str, str]:
     return cluster.node(row_of(cluster, name)).metadata.labels
 
 

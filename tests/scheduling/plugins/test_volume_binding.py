@@ -18,10 +18,10 @@ from equipoise.contracts.kubernetes.objects import (
     Volume,
 )
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.status import Code, Status
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.framework.status import Code, PluginStatus
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import BETA_CLASS, SELECTED_NODE, Volumes
-from equipoise.scheduling.plugins.volume_binding import (
+from equipoise.scheduling.plugins.volumes.volume_binding import (
     NODE_CONFLICT,
     NOTHING_TO_BIND,
     UNBOUND,
@@ -30,17 +30,19 @@ from equipoise.scheduling.plugins.volume_binding import (
     VolumeBinding,
 )
 
-CLUSTER = Snapshot([a_node("a", labels={ZONE: "1"}), a_node("b", labels={ZONE: "2"}), a_node("c", labels={ZONE: "2"})])
+CLUSTER = ClusterSnapshot(
+    [a_node("a", labels={ZONE: "1"}), a_node("b", labels={ZONE: "2"}), a_node("c", labels={ZONE: "2"})]
+)
 NEVER = Code.UNSCHEDULABLE_AND_UNRESOLVABLE
 LOST = a_claim(volume="pv", phase="Lost")
 
 
-def reasons(found: Mapping[str, Status]) -> dict[str, tuple[str, ...]]:
+def reasons(found: Mapping[str, PluginStatus]) -> dict[str, tuple[str, ...]]:
     assert all(each.code == NEVER for each in found.values())
     return {name: each.reasons for name, each in found.items()}
 
 
-def of_pod(storage: Volumes, *claims: str, snapshot: Snapshot = CLUSTER) -> dict[str, tuple[str, ...]]:
+def of_pod(storage: Volumes, *claims: str, snapshot: ClusterSnapshot = CLUSTER) -> dict[str, tuple[str, ...]]:
     """Reasons by node, for a pod with these claims."""
     return reasons(refusals(VolumeBinding(storage), a_pod(volumes=uses(*claims)), snapshot))
 
@@ -361,7 +363,7 @@ def test_nodes_together_are_as_each_node_alone(
             assert plugin.chosen(state, node).bound == expected
         row = CLUSTER.row(node)
         assert row is not None
-        alone = Snapshot([CLUSTER.node(row)])
+        alone = ClusterSnapshot([CLUSTER.node(row)])
         assert refusals(plugin, pod, alone).keys() == together.keys() & {node}
 
 

@@ -16,8 +16,8 @@ from equipoise.contracts.kubernetes.objects import (
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
-from equipoise.scheduling.plugins.volume_restrictions import CLAIM_IN_USE, DISK_IN_USE, VolumeRestrictions
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.plugins.volumes.volume_restrictions import CLAIM_IN_USE, DISK_IN_USE, VolumeRestrictions
 
 EXCLUSIVE = a_storage(
     claims=[
@@ -28,9 +28,9 @@ EXCLUSIVE = a_storage(
 )
 
 
-def a_cluster(*pods: PodInfo) -> Snapshot:
+def a_cluster(*pods: PodInfo) -> ClusterSnapshot:
     """Two nodes, with these pods on the first."""
-    snapshot = Snapshot([a_node("a"), a_node("b")])
+    snapshot = ClusterSnapshot([a_node("a"), a_node("b")])
     for pod in pods:
         snapshot.add_pod(pod, 0)
     return snapshot

@@ -6,12 +6,12 @@ from scheduling.storage import ZONE, a_claim, a_class, a_storage, a_volume, refu
 
 from equipoise.contracts.kubernetes.objects import PersistentVolumeClaim, Volume
 from equipoise.scheduling.framework.status import Code
-from equipoise.scheduling.model.snapshot import Snapshot
-from equipoise.scheduling.plugins.volume_zone import REASON, VolumeZone
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.plugins.volumes.volume_zone import REASON, VolumeZone
 
 BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
 
-CLUSTER = Snapshot(
+CLUSTER = ClusterSnapshot(
     [
         a_node("in-a", labels={ZONE: "a"}),
         a_node("in-b", labels={ZONE: "b"}),

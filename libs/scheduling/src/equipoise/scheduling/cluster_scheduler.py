@@ -7,6 +7,7 @@ import msgspec
 
 from equipoise.contracts.kubernetes.objects import (
     CSINode,
+    KubernetesService,
     Namespace,
     Node,
     Object,
@@ -15,21 +16,20 @@ from equipoise.contracts.kubernetes.objects import (
     Pod,
     PodDisruptionBudget,
     ReplicationController,
-    Service,
     StorageClass,
     VolumeAttachment,
     WorkloadObject,
 )
-from equipoise.scheduling.configuration import Configuration, default_configuration
+from equipoise.scheduling.configuration import SchedulerConfiguration, default_configuration
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import ClaimKey, Volumes
 from equipoise.scheduling.model.workloads import ObjectKey, SpreadSelectors
 from equipoise.scheduling.plugins.handle import Handle
 from equipoise.scheduling.plugins.table import Factory
 from equipoise.scheduling.profile import build_frameworks
-from equipoise.scheduling.scheduler import Decision, RandomSource, Scheduler
+from equipoise.scheduling.scheduler import Decision, RandomNumbers, Scheduler
 
 KINDS: Mapping[str, type[Object]] = {
     "Node": Node,
@@ -41,7 +41,7 @@ KINDS: Mapping[str, type[Object]] = {
     "StorageClass": StorageClass,
     "CSINode": CSINode,
     "VolumeAttachment": VolumeAttachment,
-    "Service": Service,
+    "Service": KubernetesService,
     "ReplicaSet": WorkloadObject,
     "StatefulSet": WorkloadObject,
     "ReplicationController": ReplicationController,
@@ -64,8 +64,8 @@ class ClusterScheduler:
 
     def __init__(
         self,
-        random: RandomSource,
-        configuration: Configuration | None = None,
+        random: RandomNumbers,
+        configuration: SchedulerConfiguration | None = None,
         registered: Mapping[str, Factory] = _NONE,
         *,
         measure: Callable[[str, str, Callable[[], Any]], Any] | None = None,
@@ -75,7 +75,7 @@ class ClusterScheduler:
         Raises InvalidConfiguration.
         """
         self._random = random
-        self.snapshot = Snapshot()
+        self.snapshot = ClusterSnapshot()
         self.nominated = Nominated()
         self.budgets: dict[ClaimKey, PodDisruptionBudget] = {}
         """By namespace and name."""

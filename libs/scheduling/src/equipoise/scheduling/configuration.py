@@ -30,7 +30,7 @@ Arguments = Mapping[str, Any]
 """Of plugins, by name."""
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True):
+class SchedulerProfile(msgspec.Struct, frozen=True, kw_only=True):
     """The plugins of the pods with this `schedulerName`."""
 
     scheduler_name: str
@@ -42,8 +42,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     """As `settings.plugin_arguments` has them. Those of other plugins are as in the document, or missing."""
 
 
-class Configuration(msgspec.Struct, frozen=True, kw_only=True):
-    profiles: tuple[Profile, ...]
+class SchedulerConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+    profiles: tuple[SchedulerProfile, ...]
     percentage_of_nodes_to_score: int = 0
     """0: it depends on the number of nodes, see `feasible_nodes_to_find`."""
 
@@ -56,17 +56,17 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     extenders: tuple[HttpExtender, ...] = ()
     """In the order of calls."""
 
-    def profile(self, scheduler_name: str) -> Profile | None:
+    def profile(self, scheduler_name: str) -> SchedulerProfile | None:
         """That of the pods with this `schedulerName`; None: they are not to be scheduled here."""
         return next((each for each in self.profiles if each.scheduler_name == scheduler_name), None)
 
-    def percentage_of(self, profile: Profile) -> int:
+    def percentage_of(self, profile: SchedulerProfile) -> int:
         """The percentageOfNodesToScore of its pods."""
         own = profile.percentage_of_nodes_to_score
         return self.percentage_of_nodes_to_score if own is None else own
 
 
-def read_configuration(document: Mapping[str, Any] | str, registered: Set[str] = frozenset()) -> Configuration:
+def read_configuration(document: Mapping[str, Any] | str, registered: Set[str] = frozenset()) -> SchedulerConfiguration:
     """`document`: a mapping, or YAML. `registered`: names of plugins that the program has in addition.
 
     Raises InvalidConfiguration, which names all faults.
@@ -77,7 +77,7 @@ def read_configuration(document: Mapping[str, Any] | str, registered: Set[str] =
         if section.text(name, allowed=(expected,)) != expected and section.value(name) is None:
             section.wrong(name, None, expected)
     extenders = read_extenders(section)
-    configuration = Configuration(
+    configuration = SchedulerConfiguration(
         profiles=_profiles(section, registered, ignored_resources(extenders)),
         percentage_of_nodes_to_score=section.integer("percentageOfNodesToScore", 0, lowest=0, highest=100),
         initial_backoff=float(section.integer("podInitialBackoffSeconds", 1, lowest=1)),
@@ -96,15 +96,15 @@ def read_configuration(document: Mapping[str, Any] | str, registered: Set[str] =
     return configuration
 
 
-def default_configuration() -> Configuration:
+def default_configuration() -> SchedulerConfiguration:
     """That of a kube-scheduler without a configuration."""
     return read_configuration({"apiVersion": API_VERSION, "kind": KIND})
 
 
-def _profiles(section: Fields, registered: Set[str], ignored: tuple[str, ...]) -> tuple[Profile, ...]:
+def _profiles(section: Fields, registered: Set[str], ignored: tuple[str, ...]) -> tuple[SchedulerProfile, ...]:
     known = known_plugins(registered)
     places = section.sections("profiles") or [Fields({}, "profiles[0]", section.faults)]
-    found: dict[str, Profile] = {}
+    found: dict[str, SchedulerProfile] = {}
     for place in places:
         name = place.text("schedulerName", DEFAULT_SCHEDULER if len(places) == 1 else "")
         if not name:
@@ -112,7 +112,7 @@ def _profiles(section: Fields, registered: Set[str], ignored: tuple[str, ...]) -
         elif name in found:
             place.fault("schedulerName", f"{show(name)} is the name of two profiles")
         plugins = read_plugin_sets(place.section("plugins"), known)
-        found[name] = Profile(
+        found[name] = SchedulerProfile(
             scheduler_name=name,
             percentage_of_nodes_to_score=place.optional_integer("percentageOfNodesToScore", lowest=0, highest=100),
             plugins=plugins,

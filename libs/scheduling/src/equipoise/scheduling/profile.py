@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from equipoise.scheduling.configuration import Configuration, Profile, known_plugins
+from equipoise.scheduling.configuration import SchedulerConfiguration, SchedulerProfile, known_plugins
 from equipoise.scheduling.framework.framework import POINTS, Framework
 from equipoise.scheduling.framework.plugin import Bind, Permit, Plugin, PostBind, PreBind, Reserve
 from equipoise.scheduling.plugins.handle import Handle
@@ -40,7 +40,7 @@ class ProfilePlugins(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def build_framework(
-    profile: Profile,
+    profile: SchedulerProfile,
     handle: Handle,
     registered: Mapping[str, Factory] = _NONE,
     *,
@@ -57,7 +57,7 @@ def build_framework(
 
 
 def build_frameworks(
-    configuration: Configuration,
+    configuration: SchedulerConfiguration,
     handle: Handle,
     registered: Mapping[str, Factory] = _NONE,
     *,
@@ -75,7 +75,9 @@ def build_frameworks(
     return found
 
 
-def build_plugins(profile: Profile, handle: Handle, registered: Mapping[str, Factory] = _NONE) -> ProfilePlugins:
+def build_plugins(
+    profile: SchedulerProfile, handle: Handle, registered: Mapping[str, Factory] = _NONE
+) -> ProfilePlugins:
     """`build_framework` makes a framework of them."""
     if taken := sorted(registered.keys() & known_plugins()):
         raise InvalidConfiguration(
@@ -100,7 +102,9 @@ def build_plugins(profile: Profile, handle: Handle, registered: Mapping[str, Fac
     return ProfilePlugins(points=points, weights=_weights(profile, instances))
 
 
-def _at_point(point: str, profile: Profile, instances: Mapping[str, Plugin], faults: list[str]) -> Sequence[Plugin]:
+def _at_point(
+    point: str, profile: SchedulerProfile, instances: Mapping[str, Plugin], faults: list[str]
+) -> Sequence[Plugin]:
     """In this order: those of MULTI_POINT that are also given at the point, the others of MULTI_POINT, the rest."""
     given = profile.plugins[point]
     own = [plugin.name for plugin in given.enabled if plugin.name in instances]
@@ -122,7 +126,7 @@ def _at_point(point: str, profile: Profile, instances: Mapping[str, Plugin], fau
     return [instances[name] for name in (*first, *then, *last)]
 
 
-def _weights(profile: Profile, instances: Mapping[str, Plugin]) -> Mapping[str, int]:
+def _weights(profile: SchedulerProfile, instances: Mapping[str, Plugin]) -> Mapping[str, int]:
     """A weight at the extension point score takes precedence."""
     found: dict[str, int] = {}
     enabled: Sequence[EnabledPlugin] = (*profile.plugins["score"].enabled, *profile.plugins[MULTI_POINT].enabled)

@@ -7,19 +7,19 @@ import msgspec
 import numpy as np
 
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.diagnosis import Diagnosis, counted, passed_all
+from equipoise.scheduling.framework.diagnosis import FilterDiagnosis, counted, passed_all
 from equipoise.scheduling.framework.framework import Framework, NodeScores, PluginFailed
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.framework.plugin import PostFiltered
-from equipoise.scheduling.framework.status import Code, Status, unschedulable
+from equipoise.scheduling.framework.status import Code, PluginStatus, unschedulable
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
 NO_NODES = "no nodes available to schedule pods"
 
 
-class RandomSource(Protocol):
+class RandomNumbers(Protocol):
     """numpy's Generator, or Python's random.Random."""
 
     def random(self) -> float:
@@ -50,10 +50,10 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     scores: NodeScores | None = None
     """None: there was no choice."""
 
-    diagnosis: Diagnosis | None = None
+    diagnosis: FilterDiagnosis | None = None
     """Which nodes were refused, and why."""
 
-    status: Status | None = None
+    status: PluginStatus | None = None
     """Without a node: why not."""
 
     preemption: PostFiltered | None = None
@@ -102,8 +102,8 @@ class Scheduler:
     def schedule(
         self,
         pod: PodInfo,
-        snapshot: Snapshot,
-        generator: RandomSource,
+        snapshot: ClusterSnapshot,
+        generator: RandomNumbers,
         *,
         nominated: Nominated | None = None,
         extenders: Sequence[Extender] = (),
@@ -116,13 +116,13 @@ class Scheduler:
         try:
             return self._schedule(pod, snapshot, generator, nominated, extenders)
         except PluginFailed as error:
-            return Decision(status=Status(code=Code.ERROR, reasons=(str(error),), plugin=error.plugin))
+            return Decision(status=PluginStatus(code=Code.ERROR, reasons=(str(error),), plugin=error.plugin))
 
     def _schedule(
         self,
         pod: PodInfo,
-        snapshot: Snapshot,
-        generator: RandomSource,
+        snapshot: ClusterSnapshot,
+        generator: RandomNumbers,
         nominated: Nominated,
         extenders: Sequence[Extender],
     ) -> Decision:
@@ -136,11 +136,11 @@ class Scheduler:
             return self._preempt(pod, snapshot, state, diagnosis, refused, status)
         diagnosis, feasible = self._feasible(pod, snapshot, state, names, nominated)
         if not len(feasible):
-            absent = Status()
+            absent = PluginStatus()
             if names is not None:
                 restricting = sorted(self._restricting(pod, snapshot))
                 reason = f"node(s) didn't satisfy plugin(s) [{' '.join(restricting)}]"
-                absent = Status(code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons=(reason,))
+                absent = PluginStatus(code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons=(reason,))
             return self._preempt(pod, snapshot, state, diagnosis, diagnosis.by_node(), absent)
         found = [snapshot.name(row) for row in feasible.tolist()]
         if len(feasible) == 1:
@@ -155,11 +155,11 @@ class Scheduler:
     def _feasible(
         self,
         pod: PodInfo,
-        snapshot: Snapshot,
+        snapshot: ClusterSnapshot,
         state: CycleState,
         names: frozenset[str] | None,
         nominated: Nominated,
-    ) -> tuple[Diagnosis, Rows]:
+    ) -> tuple[FilterDiagnosis, Rows]:
         """The diagnosis of all nodes that may be searched, and the feasible ones that the search finds."""
         rows = snapshot.rows
         if names is not None:
@@ -202,7 +202,7 @@ class Scheduler:
                 scored = True
         return total, scored
 
-    def _restricting(self, pod: PodInfo, snapshot: Snapshot) -> Sequence[str]:
+    def _restricting(self, pod: PodInfo, snapshot: ClusterSnapshot) -> Sequence[str]:
         """Plugins whose PreFilter leaves only nodes with certain names."""
         names = []
         for plugin in self.framework.plugins("preFilter"):
@@ -214,11 +214,11 @@ class Scheduler:
     def _preempt(
         self,
         pod: PodInfo,
-        snapshot: Snapshot,
+        snapshot: ClusterSnapshot,
         state: CycleState,
-        diagnosis: Diagnosis,
-        refused: Mapping[int, Status],
-        status: Status,
+        diagnosis: FilterDiagnosis,
+        refused: Mapping[int, PluginStatus],
+        status: PluginStatus,
     ) -> Decision:
         preemption = None
         if self.framework.plugins("postFilter"):

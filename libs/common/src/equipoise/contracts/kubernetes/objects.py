@@ -381,12 +381,12 @@ class Namespace(Object, frozen=True, kw_only=True):
     status: NamespaceStatus = NamespaceStatus()
 
 
-class ServiceSpec(ApiValue, frozen=True, kw_only=True):
+class KubernetesServiceSpec(ApiValue, frozen=True, kw_only=True):
     selector: dict[str, str] = {}
 
 
-class Service(Object, frozen=True, kw_only=True):
-    spec: ServiceSpec = ServiceSpec()
+class KubernetesService(Object, frozen=True, kw_only=True):
+    spec: KubernetesServiceSpec = KubernetesServiceSpec()
 
 
 class ReplicationControllerSpec(ApiValue, frozen=True, kw_only=True):

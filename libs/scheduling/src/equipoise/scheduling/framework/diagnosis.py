@@ -7,11 +7,11 @@ import msgspec
 import numpy as np
 
 from equipoise.scheduling.framework.plugin import Refusal
-from equipoise.scheduling.framework.status import Code, Status
+from equipoise.scheduling.framework.status import Code, PluginStatus
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 
 
-class Diagnosis(msgspec.Struct, kw_only=True):
+class FilterDiagnosis(msgspec.Struct, kw_only=True):
     """The result of all filters for these rows."""
 
     rows: Rows
@@ -24,7 +24,7 @@ class Diagnosis(msgspec.Struct, kw_only=True):
     refusals: list[tuple[str, Refusal]] = []
     """Plugin and refusal, with the nodes that no earlier plugin refused."""
 
-    status: Status | None = None
+    status: PluginStatus | None = None
     """Of a plugin that refused all nodes before any was examined, or that failed."""
 
     def add(self, plugin: str, refusals: list[Refusal]) -> None:
@@ -42,7 +42,7 @@ class Diagnosis(msgspec.Struct, kw_only=True):
             refused |= nodes
         self.passed &= ~refused
 
-    def replace(self, place: int, other: "Diagnosis") -> None:
+    def replace(self, place: int, other: "FilterDiagnosis") -> None:
         """The node at this place gets the result of `other`, which is about this node only."""
         for _, refusal in self.refusals:
             refusal.nodes[place] = False
@@ -59,15 +59,15 @@ class Diagnosis(msgspec.Struct, kw_only=True):
             found[refusal.reason] += int(refusal.nodes.sum())
         return +found
 
-    def by_node(self) -> Mapping[int, Status]:
+    def by_node(self) -> Mapping[int, PluginStatus]:
         """By row, of those that were refused."""
-        found: dict[int, Status] = {}
+        found: dict[int, PluginStatus] = {}
         for plugin, refusal in self.refusals:
             for place in refusal.nodes.nonzero()[0].tolist():
                 row = int(self.rows[place])
                 earlier = found[row].reasons if row in found else ()
                 code = Code(int(self.codes[place]))
-                found[row] = Status(code=code, reasons=(*earlier, refusal.reason), plugin=plugin)
+                found[row] = PluginStatus(code=code, reasons=(*earlier, refusal.reason), plugin=plugin)
         return found
 
     @property
@@ -77,9 +77,9 @@ class Diagnosis(msgspec.Struct, kw_only=True):
         return frozenset(names | ({self.status.plugin} if self.status else set()))
 
 
-def passed_all(rows: Rows) -> Diagnosis:
+def passed_all(rows: Rows) -> FilterDiagnosis:
     """Before any plugin was called."""
-    return Diagnosis(
+    return FilterDiagnosis(
         rows=rows, passed=np.ones(len(rows), dtype=np.bool_), codes=np.zeros(len(rows), dtype=np.int64), refusals=[]
     )
 

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.diagnosis import Diagnosis, passed_all
+from equipoise.scheduling.framework.diagnosis import FilterDiagnosis, passed_all
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.framework.plugin import (
     MAX_SCORE,
@@ -27,10 +27,10 @@ from equipoise.scheduling.framework.plugin import (
     Score,
     ScoreNode,
 )
-from equipoise.scheduling.framework.status import SUCCESS, Code, Status, unresolvable
+from equipoise.scheduling.framework.status import SUCCESS, Code, PluginStatus, unresolvable
 from equipoise.scheduling.model.arrays import Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class Framework:
 
     # Queue
 
-    def pre_enqueue(self, pod: PodInfo) -> Status:
+    def pre_enqueue(self, pod: PodInfo) -> PluginStatus:
         """Success, or the status of the first plugin that holds the pod back."""
         for plugin in self._points["preEnqueue"]:
             assert isinstance(plugin, PreEnqueue)
@@ -104,7 +104,9 @@ class Framework:
 
     # Filter
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> tuple[Status, frozenset[str] | None]:
+    def pre_filter(
+        self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot
+    ) -> tuple[PluginStatus, frozenset[str] | None]:
         """Success, or why no node is possible; and the names of the only possible nodes (None: all).
 
         A plugin that returns UNSCHEDULABLE does not keep the others from being called: their state is needed for
@@ -137,7 +139,7 @@ class Framework:
         state.skipped_filters = frozenset(skipped)
         return status, nodes
 
-    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Diagnosis:
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> FilterDiagnosis:
         """Of these nodes, without regard to nominated pods. Stops when no node is left."""
         diagnosis = passed_all(rows)
         for plugin in self._points["filter"]:
@@ -153,8 +155,8 @@ class Framework:
         return diagnosis
 
     def filter_with_nominated(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows, nominated: Nominated
-    ) -> Diagnosis:
+        self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, nominated: Nominated
+    ) -> FilterDiagnosis:
         """A node passes if it does with and without the nominated pods that have at least this priority."""
         diagnosis = self.filter(state, pod, snapshot, rows)
         places = {int(row): place for place, row in enumerate(rows)} if nominated else {}
@@ -169,20 +171,22 @@ class Framework:
         return diagnosis
 
     def _with_pods(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, row: int, others: Iterable[PodInfo]
-    ) -> Diagnosis:
+        self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, row: int, others: Iterable[PodInfo]
+    ) -> FilterDiagnosis:
         state, snapshot = state.clone(), snapshot.clone()
         for other in others:
             snapshot.add_pod(other, row)
             self.add_pod(state, pod, other, row, snapshot)
         return self.filter(state, pod, snapshot, np.array([row], dtype=np.intp))
 
-    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, row: int, snapshot: Snapshot) -> None:
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, row: int, snapshot: ClusterSnapshot) -> None:
         """After the pod was added to the snapshot."""
         for plugin in self._extensions(state):
             self._call(plugin, "preFilter", plugin.add_pod, state, pod, added, row, snapshot)
 
-    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, row: int, snapshot: Snapshot) -> None:
+    def remove_pod(
+        self, state: CycleState, pod: PodInfo, removed: PodInfo, row: int, snapshot: ClusterSnapshot
+    ) -> None:
         """After the pod was removed from the snapshot."""
         for plugin in self._extensions(state):
             self._call(plugin, "preFilter", plugin.remove_pod, state, pod, removed, row, snapshot)
@@ -195,7 +199,7 @@ class Framework:
         ]
 
     def _each_node(
-        self, plugin: Plugin, state: CycleState, pod: PodInfo, snapshot: Snapshot, diagnosis: Diagnosis
+        self, plugin: Plugin, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, diagnosis: FilterDiagnosis
     ) -> list[Refusal]:
         """Of a plugin that answers for one node."""
         assert isinstance(plugin, FilterNode)
@@ -214,7 +218,7 @@ class Framework:
         return refusals
 
     def post_filter(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, refused: Mapping[int, Status]
+        self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, refused: Mapping[int, PluginStatus]
     ) -> PostFiltered:
         """Of the first plugin that succeeds; otherwise the reasons of all."""
         reasons: list[str] = []
@@ -229,11 +233,13 @@ class Framework:
                     status=status, node=found.node, victims=found.victims, clear_nomination=found.clear_nomination
                 )
             reasons += status.reasons
-        return PostFiltered(status=Status(code=Code.UNSCHEDULABLE, reasons=tuple(reasons)), clear_nomination=clear)
+        return PostFiltered(
+            status=PluginStatus(code=Code.UNSCHEDULABLE, reasons=tuple(reasons)), clear_nomination=clear
+        )
 
     # Score
 
-    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> NodeScores:
+    def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> NodeScores:
         """Of the feasible nodes. Raises PluginFailed for a score that is not within 0..100."""
         self._pre_score(state, pod, snapshot, rows)
         raw: dict[str, Ints] = {}
@@ -254,7 +260,7 @@ class Framework:
             total += weighted[plugin.name]
         return NodeScores(rows=rows, raw=raw, weighted=weighted, total=total)
 
-    def _pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> None:
+    def _pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> None:
         skipped = set()
         for plugin in self._points["preScore"]:
             assert isinstance(plugin, PreScore)
@@ -265,7 +271,7 @@ class Framework:
                 raise PluginFailed(plugin.name, "preScore", "; ".join(status.reasons))
         state.skipped_scores = frozenset(skipped)
 
-    def _scores(self, plugin: Plugin, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ints:
+    def _scores(self, plugin: Plugin, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
         if isinstance(plugin, Score):
             return _integers(plugin, self._call(plugin, "score", plugin.score, state, pod, snapshot, rows), len(rows))
         assert isinstance(plugin, ScoreNode)
@@ -285,7 +291,7 @@ class Framework:
         return result
 
 
-def _of(plugin: Plugin, status: Status) -> Status:
+def _of(plugin: Plugin, status: PluginStatus) -> PluginStatus:
     return msgspec.structs.replace(status, plugin=plugin.name)
 
 

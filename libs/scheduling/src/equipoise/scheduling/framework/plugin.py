@@ -11,10 +11,10 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.status import SUCCESS, Code, Status
+from equipoise.scheduling.framework.status import SUCCESS, Code, PluginStatus
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
 MAX_SCORE = 100
 """Of a node, after normalize. The lowest is 0."""
@@ -39,7 +39,7 @@ class Refusal(msgspec.Struct, frozen=True, kw_only=True):
 class PreFiltered(msgspec.Struct, frozen=True, kw_only=True):
     """The result of `pre_filter`."""
 
-    status: Status = SUCCESS
+    status: PluginStatus = SUCCESS
     """SKIP: `filter`, `add_pod` and `remove_pod` are not called for this pod."""
 
     nodes: frozenset[str] | None = None
@@ -50,7 +50,7 @@ class PreFiltered(msgspec.Struct, frozen=True, kw_only=True):
 class PreEnqueue(Protocol):
     """Before a pod enters the queue."""
 
-    def pre_enqueue(self, pod: PodInfo) -> Status:
+    def pre_enqueue(self, pod: PodInfo) -> PluginStatus:
         """Without success the pod waits outside of the queue until it is changed."""
         ...
 
@@ -68,18 +68,20 @@ class QueueSort(Protocol):
 class PreFilter(Protocol):
     """Once per attempt, before nodes are filtered."""
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFiltered: ...
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered: ...
 
 
 @runtime_checkable
 class PreFilterExtensions(Protocol):
     """Keeps what pre_filter wrote up to date while preemption tries other placements. Called on a clone."""
 
-    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, row: int, snapshot: Snapshot) -> None:
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, row: int, snapshot: ClusterSnapshot) -> None:
         """`added` is on the node already."""
         ...
 
-    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, row: int, snapshot: Snapshot) -> None:
+    def remove_pod(
+        self, state: CycleState, pod: PodInfo, removed: PodInfo, row: int, snapshot: ClusterSnapshot
+    ) -> None:
         """`removed` is no longer on the node."""
         ...
 
@@ -88,7 +90,7 @@ class PreFilterExtensions(Protocol):
 class Filter(Protocol):
     """Which nodes cannot run the pod."""
 
-    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         """Of these nodes. If several refusals contain a node, the last one that is not UNSCHEDULABLE has its code."""
         ...
 
@@ -97,7 +99,7 @@ class Filter(Protocol):
 class FilterNode(Protocol):
     """As Filter, for one node."""
 
-    def filter_node(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, row: int) -> Status: ...
+    def filter_node(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, row: int) -> PluginStatus: ...
 
 
 @runtime_checkable
@@ -105,14 +107,14 @@ class PostFilter(Protocol):
     """After no node was found."""
 
     def post_filter(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, refused: Mapping[int, Status]
+        self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, refused: Mapping[int, PluginStatus]
     ) -> "PostFiltered": ...
 
 
 class PostFiltered(msgspec.Struct, frozen=True, kw_only=True):
     """The result of `post_filter`."""
 
-    status: Status
+    status: PluginStatus
     node: str = ""
     """Nominated: the pod is expected there once the victims are gone. Empty: none."""
 
@@ -127,7 +129,7 @@ class PostFiltered(msgspec.Struct, frozen=True, kw_only=True):
 class PreScore(Protocol):
     """Once per attempt, before nodes are scored."""
 
-    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> PluginStatus:
         """`rows`: the feasible nodes. SKIP: `score` is not called, which is as 0 for every node."""
         ...
 
@@ -136,7 +138,7 @@ class PreScore(Protocol):
 class Score(Protocol):
     """How suitable the feasible nodes are."""
 
-    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ints:
+    def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
         """One for each of these nodes; 0..100 unless the plugin has `normalize`."""
         ...
 
@@ -145,21 +147,23 @@ class Score(Protocol):
 class ScoreNode(Protocol):
     """As Score, for one node."""
 
-    def score_node(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, row: int) -> int: ...
+    def score_node(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, row: int) -> int: ...
 
 
 @runtime_checkable
 class NormalizeScore(Protocol):
     """Converts the scores of the plugin to 0..100."""
 
-    def normalize(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows, scores: Ints) -> Ints: ...
+    def normalize(
+        self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, scores: Ints
+    ) -> Ints: ...
 
 
 @runtime_checkable
 class Reserve(Protocol):
     """After a node was selected."""
 
-    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status: ...
+    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> PluginStatus: ...
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
         """The pod is not bound after all. Also called for a plugin whose `reserve` failed; must not fail."""
@@ -170,7 +174,7 @@ class Reserve(Protocol):
 class Permit(Protocol):
     """Whether the pod may be bound now."""
 
-    def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[Status, float]:
+    def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[PluginStatus, float]:
         """WAIT: for at most these seconds, until somebody allows or rejects it."""
         ...
 
@@ -179,14 +183,14 @@ class Permit(Protocol):
 class PreBind(Protocol):
     """Work that has to be done before the pod is bound."""
 
-    async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status: ...
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> PluginStatus: ...
 
 
 @runtime_checkable
 class Bind(Protocol):
     """Binds the pod; the first plugin that does not return SKIP has done it."""
 
-    async def bind(self, state: CycleState, pod: PodInfo, node: str) -> Status: ...
+    async def bind(self, state: CycleState, pod: PodInfo, node: str) -> PluginStatus: ...
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import msgspec
 
 from equipoise.scheduling.framework.events import ClusterEvent, QueueingHint
-from equipoise.scheduling.framework.status import Status
+from equipoise.scheduling.framework.status import PluginStatus
 from equipoise.scheduling.model.pod_info import PodInfo
 
 
@@ -38,7 +38,7 @@ class QueuedPod(msgspec.Struct, kw_only=True):
     """Plugins that refused it in the last attempt. Empty: it failed for another reason, and every event counts."""
 
 
-Hold = Callable[[PodInfo], Status]
+Hold = Callable[[PodInfo], PluginStatus]
 """`Framework.pre_enqueue`."""
 
 SortKey = Callable[[PodInfo, float], tuple[float, ...]]
@@ -81,7 +81,7 @@ class SchedulingQueue:
             found[place] += 1
         return found
 
-    def add(self, pod: PodInfo, now: float) -> Status:
+    def add(self, pod: PodInfo, now: float) -> PluginStatus:
         """A new pod. Success, or why it is not tried yet: then it waits until it is updated."""
         return self._put(QueuedPod(pod=pod, added_at=now))
 
@@ -155,7 +155,7 @@ class SchedulingQueue:
     def _at(self, place: str) -> Sequence[QueuedPod]:
         return [self._pods[uid] for uid, (found, _) in self._place.items() if found == place]
 
-    def _put(self, queued: QueuedPod) -> Status:
+    def _put(self, queued: QueuedPod) -> PluginStatus:
         self._pods[queued.pod.uid] = queued
         status = self._hold(queued.pod)
         if status.is_success:

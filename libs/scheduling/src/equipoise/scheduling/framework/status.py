@@ -31,7 +31,7 @@ class Code(IntEnum):
 REJECTED = (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE, Code.PENDING)
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
+class PluginStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What a plugin decided, and why."""
 
     code: Code = Code.SUCCESS
@@ -49,17 +49,17 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
         return self.code in REJECTED
 
 
-SUCCESS = Status()
-SKIP = Status(code=Code.SKIP)
+SUCCESS = PluginStatus()
+SKIP = PluginStatus(code=Code.SKIP)
 
 
-def unschedulable(*reasons: str) -> Status:
-    return Status(code=Code.UNSCHEDULABLE, reasons=reasons)
+def unschedulable(*reasons: str) -> PluginStatus:
+    return PluginStatus(code=Code.UNSCHEDULABLE, reasons=reasons)
 
 
-def unresolvable(*reasons: str) -> Status:
-    return Status(code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons=reasons)
+def unresolvable(*reasons: str) -> PluginStatus:
+    return PluginStatus(code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons=reasons)
 
 
-def failed(reason: str) -> Status:
-    return Status(code=Code.ERROR, reasons=(reason,))
+def failed(reason: str) -> PluginStatus:
+    return PluginStatus(code=Code.ERROR, reasons=(reason,))

@@ -11,7 +11,7 @@ from equipoise.scheduling.model.arrays import Flags, Rows
 MISSING = -1
 
 
-class Column:
+class LabelColumn:
     """The values of one label (or of the name) of all nodes."""
 
     def __init__(self, values: Sequence[str | None]) -> None:
@@ -49,8 +49,8 @@ class NodeLabels:
     def __init__(self, nodes: Sequence[Node | None]) -> None:
         """`nodes` may change; None is a free row."""
         self._nodes = nodes
-        self._columns: dict[str, Column] = {}
-        self._names: Column | None = None
+        self._columns: dict[str, LabelColumn] = {}
+        self._names: LabelColumn | None = None
         self._selected: dict[bytes, Flags] = {}
 
     def forget(self) -> None:
@@ -59,10 +59,10 @@ class NodeLabels:
         self._selected.clear()
         self._names = None
 
-    def column(self, key: str) -> Column:
+    def column(self, key: str) -> LabelColumn:
         if key not in self._columns:
             values = [None if node is None else node.metadata.labels.get(key) for node in self._nodes]
-            self._columns[key] = Column(values)
+            self._columns[key] = LabelColumn(values)
         return self._columns[key]
 
     def selected(self, selector: NodeSelector, key: bytes) -> Flags:
@@ -84,14 +84,14 @@ class NodeLabels:
         all_met: Flags = np.logical_and.reduce(found)
         return all_met
 
-    def _satisfying(self, rule: SelectorRequirement, column: Callable[[str], Column]) -> Flags:
+    def _satisfying(self, rule: SelectorRequirement, column: Callable[[str], LabelColumn]) -> Flags:
         return column(rule.key).satisfying(rule.operator, rule.values)
 
-    def _name_column(self, field: str) -> Column:
+    def _name_column(self, field: str) -> LabelColumn:
         if field != "metadata.name":
-            return Column([None] * len(self._nodes))
+            return LabelColumn([None] * len(self._nodes))
         if self._names is None:
-            self._names = Column([None if node is None else node.metadata.name for node in self._nodes])
+            self._names = LabelColumn([None if node is None else node.metadata.name for node in self._nodes])
         return self._names
 
 

@@ -14,7 +14,7 @@ from equipoise.scheduling.model.group_index import GroupIndex
 from equipoise.scheduling.model.pod_info import GroupKey, PodInfo
 
 
-class PodGroup:
+class SimilarPods:
     """`by_row`: number of its pods by node."""
 
     __slots__ = ("_arrays", "by_row", "owner", "pod")
@@ -48,18 +48,18 @@ class PodGroup:
         self._arrays = None
 
 
-class PodGroups:
+class SimilarPodsIndex:
     """A clone shares the groups with its original: whoever changes a group first copies it."""
 
     def __init__(self) -> None:
-        self._groups: dict[GroupKey, PodGroup] = {}
+        self._groups: dict[GroupKey, SimilarPods] = {}
         self._index = GroupIndex()
         """Shared with clones. Also knows groups that no longer exist here."""
 
         self._owner = object()
 
-    def clone(self) -> "PodGroups":
-        copy = PodGroups()
+    def clone(self) -> "SimilarPodsIndex":
+        copy = SimilarPodsIndex()
         copy._groups, copy._index = dict(self._groups), self._index
         self._owner = object()
         return copy
@@ -69,14 +69,14 @@ class PodGroups:
         """Those that have pods, or had some."""
         return self._index.namespaces
 
-    def selected(self, namespace: str, selector: LabelSelector | None) -> Sequence[PodGroup]:
+    def selected(self, namespace: str, selector: LabelSelector | None) -> Sequence[SimilarPods]:
         """The groups of a namespace that the selector selects."""
         if selector is None:
             return ()
         groups = self._existing(self._index.selected(namespace, selector))
         return [group for group in groups if selects(selector, group.pod.labels)]
 
-    def selecting(self, pod: PodInfo) -> Sequence[PodGroup]:
+    def selecting(self, pod: PodInfo) -> Sequence[SimilarPods]:
         """All groups with a term of affinity or anti-affinity that selects the pod, and others."""
         return self._existing(self._index.selecting(pod))
 
@@ -90,16 +90,16 @@ class PodGroups:
         if not group.by_row:
             del self._groups[pod.group_key]
 
-    def _existing(self, keys: Iterable[GroupKey]) -> list[PodGroup]:
+    def _existing(self, keys: Iterable[GroupKey]) -> list[SimilarPods]:
         return [group for key in keys if (group := self._groups.get(key)) is not None]
 
-    def _writable(self, pod: PodInfo) -> PodGroup:
+    def _writable(self, pod: PodInfo) -> SimilarPods:
         key = pod.group_key
         group = self._groups.get(key)
         if group is None or group.owner is not self._owner:
             if group is None:
                 self._add_to_index(pod)
-            group = PodGroup(pod, {} if group is None else dict(group.by_row), self._owner)
+            group = SimilarPods(pod, {} if group is None else dict(group.by_row), self._owner)
             self._groups[key] = group
         return group
 
@@ -116,7 +116,7 @@ _MOST_FORGOTTEN = 100
 """Groups that no longer exist and may remain in the index, besides as many as there are groups."""
 
 
-def count_by_node(groups: Sequence[PodGroup], nodes: int) -> Ints:
+def count_by_node(groups: Sequence[SimilarPods], nodes: int) -> Ints:
     """Per node: pods of all these groups. A group that is given twice counts twice."""
     found = np.zeros(nodes, dtype=np.int64)
     if len(groups) == 1:

@@ -70,14 +70,14 @@ class AffinityTerm(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return self.in_namespace(namespace, namespace_labels) and selects(self.selector, labels)
 
 
-class HostPort(msgspec.Struct, frozen=True, kw_only=True):
+class PodHostPort(msgspec.Struct, frozen=True, kw_only=True):
     """A port of the node that a container occupies."""
 
     port: int
     protocol: str
     address: str
 
-    def conflicts(self, other: "HostPort") -> bool:
+    def conflicts(self, other: "PodHostPort") -> bool:
         return (
             self.port == other.port
             and self.protocol == other.protocol
@@ -138,9 +138,9 @@ class PodInfo:
         )
 
     @cached_property
-    def host_ports(self) -> tuple[HostPort, ...]:
+    def host_ports(self) -> tuple[PodHostPort, ...]:
         return tuple(
-            HostPort(port=port.host_port, protocol=port.protocol or "TCP", address=port.host_ip or ANY_ADDRESS)
+            PodHostPort(port=port.host_port, protocol=port.protocol or "TCP", address=port.host_ip or ANY_ADDRESS)
             for container in self.containers
             for port in container.ports
             if port.host_port > 0

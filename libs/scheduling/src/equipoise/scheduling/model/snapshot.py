@@ -14,8 +14,8 @@ from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS, STORAGE, alloc
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.node_images import NodeImages
 from equipoise.scheduling.model.node_labels import NodeLabels
-from equipoise.scheduling.model.pod_groups import PodGroups
-from equipoise.scheduling.model.pod_info import HostPort, PodInfo
+from equipoise.scheduling.model.pod_groups import SimilarPodsIndex
+from equipoise.scheduling.model.pod_info import PodHostPort, PodInfo
 
 Taints = tuple[Taint, ...]
 
@@ -23,7 +23,7 @@ _SPARE = 8
 """Columns that are added at a time."""
 
 
-class Snapshot:
+class ClusterSnapshot:
     """A node has the same row as long as it exists. A row without a node is free, and is in no result."""
 
     def __init__(self, nodes: Iterable[Node] = (), pods: Iterable[PodInfo] = (), *, size: int = 0) -> None:
@@ -45,7 +45,7 @@ class Snapshot:
         self.nodes: list[Node | None] = [None] * columns
         self.labels = NodeLabels(self.nodes)
         self.images = NodeImages(self.nodes)
-        self.groups = PodGroups()
+        self.groups = SimilarPodsIndex()
         self.namespaces: dict[str, Mapping[str, str]] = {}
         """Labels by name."""
 
@@ -102,7 +102,7 @@ class Snapshot:
         index = self.resources.get(name)
         return 0 if index is None else array[index]
 
-    def ports_on(self, row: int) -> Iterator[HostPort]:
+    def ports_on(self, row: int) -> Iterator[PodHostPort]:
         """That its pods occupy."""
         return (port for pod in self._pods[row].values() for port in pod.host_ports)
 
@@ -187,9 +187,9 @@ class Snapshot:
         self._count(found, row, -1)
         self.groups.remove(found, row)
 
-    def clone(self) -> "Snapshot":
+    def clone(self) -> "ClusterSnapshot":
         """A copy whose pods can be changed without an effect on this one. Its nodes must not be changed."""
-        copy = object.__new__(Snapshot)
+        copy = object.__new__(ClusterSnapshot)
         copy.__dict__.update(self.__dict__)
         copy.requested, copy.assumed = self.requested.copy(), self.assumed.copy()
         copy.groups = self.groups.clone()

@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 
 from equipoise.contracts.kubernetes.objects import (
+    KubernetesService,
     LabelSelector,
     Object,
     ReplicationController,
     SelectorRequirement,
-    Service,
     WorkloadObject,
 )
 from equipoise.scheduling.model.pod_info import PodInfo
@@ -46,7 +46,7 @@ class SpreadSelectors:
         """The labels by which the pod's Services select it."""
         found: dict[str, str] = {}
         for (kind, namespace, _), each in self._objects.items():
-            if kind == "Service" and namespace == pod.namespace and isinstance(each, Service):
+            if kind == "Service" and namespace == pod.namespace and isinstance(each, KubernetesService):
                 selector = each.spec.selector
                 if selector and selector.items() <= pod.labels.items():
                     found |= selector

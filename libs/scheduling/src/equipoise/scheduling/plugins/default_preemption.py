@@ -8,10 +8,10 @@ from equipoise.scheduling.framework.diagnosis import counted
 from equipoise.scheduling.framework.framework import Framework
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.framework.plugin import PostFiltered
-from equipoise.scheduling.framework.status import SUCCESS, Code, Status, unschedulable
+from equipoise.scheduling.framework.status import SUCCESS, Code, PluginStatus, unschedulable
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
-from equipoise.scheduling.preemption.candidate import Candidate, best_candidate, candidates_wanted
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.preemption.candidate import PreemptionCandidate, best_candidate, candidates_wanted
 from equipoise.scheduling.preemption.victims import victims_on_node
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
@@ -31,7 +31,7 @@ class DefaultPreemption:
         *,
         min_candidate_nodes_percentage: int = 10,
         min_candidate_nodes_absolute: int = 100,
-        accepted: Callable[[PodInfo, Sequence[Candidate]], Sequence[Candidate]] | None = None,
+        accepted: Callable[[PodInfo, Sequence[PreemptionCandidate]], Sequence[PreemptionCandidate]] | None = None,
     ) -> None:
         """`framework`: the one that contains this plugin. `random`: 0 ≤ … < 1, for where a search begins.
         `accepted`: of these candidates those that extenders with a preemptVerb accept; they may remove victims.
@@ -45,7 +45,7 @@ class DefaultPreemption:
         self._absolute = min_candidate_nodes_absolute
 
     def post_filter(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, refused: Mapping[int, Status]
+        self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, refused: Mapping[int, PluginStatus]
     ) -> PostFiltered:
         """`refused`: by row; nodes that are missing cannot be helped."""
         if (why := self._not_eligible(pod, snapshot, refused)) is not None:
@@ -63,25 +63,27 @@ class DefaultPreemption:
             return PostFiltered(status=unschedulable(text), clear_nomination=True)
         return PostFiltered(status=SUCCESS, node=best.node, victims=best.victims)
 
-    def candidates(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Sequence[int]) -> list[Candidate]:
+    def candidates(
+        self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Sequence[int]
+    ) -> list[PreemptionCandidate]:
         """Nodes on which the removal of pods helps, those without violated budgets first."""
         return self._candidates(state, pod, snapshot, rows)[0]
 
     def _candidates(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Sequence[int]
-    ) -> tuple[list[Candidate], list[Status]]:
+        self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Sequence[int]
+    ) -> tuple[list[PreemptionCandidate], list[PluginStatus]]:
         """And why it does not help on the others that were examined."""
         wanted = candidates_wanted(len(rows), self._percentage, self._absolute)
         first = int(self._random() * len(rows)) if rows else 0
-        unviolated: list[Candidate] = []
-        violating: list[Candidate] = []
-        failed: list[Status] = []
+        unviolated: list[PreemptionCandidate] = []
+        violating: list[PreemptionCandidate] = []
+        failed: list[PluginStatus] = []
         budgets, trial = self._budgets(), snapshot.clone()
         for row in (*rows[first:], *rows[:first]):
             found = victims_on_node(
                 self._framework(), state, pod, trial, row, nominated=self._nominated, budgets=budgets
             )
-            if isinstance(found, Status):
+            if isinstance(found, PluginStatus):
                 failed.append(found)
             elif found.violations == 0:
                 unviolated.append(found)
@@ -91,7 +93,7 @@ class DefaultPreemption:
                 break
         return [*unviolated, *violating], failed
 
-    def _not_eligible(self, pod: PodInfo, snapshot: Snapshot, refused: Mapping[int, Status]) -> str | None:
+    def _not_eligible(self, pod: PodInfo, snapshot: ClusterSnapshot, refused: Mapping[int, PluginStatus]) -> str | None:
         """Why the pod may not preempt others; None: it may."""
         if pod.pod.spec.preemption_policy == "Never":
             return NEVER

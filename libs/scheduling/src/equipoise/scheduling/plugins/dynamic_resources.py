@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.plugin import PostFiltered, PreFiltered
-from equipoise.scheduling.framework.status import SKIP, Status, unresolvable, unschedulable
+from equipoise.scheduling.framework.status import SKIP, PluginStatus, unresolvable, unschedulable
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
 NOT_SUPPORTED = "the pod has resource claims, which are not supported"
 NOTHING_TO_DEALLOCATE = "no new claims to deallocate"
@@ -15,11 +15,11 @@ NOTHING_TO_DEALLOCATE = "no new claims to deallocate"
 class DynamicResources:
     name = "DynamicResources"
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
         return PreFiltered(status=unresolvable(NOT_SUPPORTED) if pod.pod.spec.resource_claims else SKIP)
 
     def post_filter(
-        self, state: CycleState, pod: PodInfo, snapshot: Snapshot, refused: Mapping[int, Status]
+        self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, refused: Mapping[int, PluginStatus]
     ) -> PostFiltered:
         """kube-scheduler calls it before DefaultPreemption; its reason is part of the message of FailedScheduling."""
         return PostFiltered(status=unschedulable(NOTHING_TO_DEALLOCATE))

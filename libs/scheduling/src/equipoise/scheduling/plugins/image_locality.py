@@ -10,7 +10,7 @@ from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.plugin import MAX_SCORE
 from equipoise.scheduling.model.arrays import Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
 MIB = 2**20
 
@@ -24,7 +24,7 @@ MOST = 1_000 * MIB
 class ImageLocality:
     name = "ImageLocality"
 
-    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ints:
+    def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
         """By the bytes that a node has, an image counting in proportion to the nodes that have it.
 
         So a rare image does not draw all pods to the few nodes that have it.

@@ -9,17 +9,17 @@ from equipoise.contracts.kubernetes.objects import NodeAffinity as Affinity
 from equipoise.contracts.kubernetes.objects import NodeSelector, PreferredNodes
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
-from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, Status
+from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.plugins.normalization import normalized
 
 REASON = "node(s) didn't match Pod's node affinity/selector"
 REASON_ADDED = "node(s) didn't match scheduler-enforced node affinity"
 
 
-class NodeAffinity:
+class NodeAffinityPlugin:
     name = "NodeAffinity"
 
     def __init__(self, added: Affinity | None = None) -> None:
@@ -27,7 +27,7 @@ class NodeAffinity:
         self._added_required = added.required if added else None
         self._added_preferred = added.preferred if added else []
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
         """Names of nodes that every term requires leave only these nodes."""
         required = pod.required_nodes
         if required is None and self._added_required is None:
@@ -36,7 +36,7 @@ class NodeAffinity:
         own = affinity.node_affinity.required if affinity and affinity.node_affinity else None
         return PreFiltered(nodes=_named(own) if own is not None else None)
 
-    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         refusals: list[Refusal] = []
         for selector, reason in ((self._added_required, REASON_ADDED), (pod.required_nodes, REASON)):
             if selector is None:
@@ -47,10 +47,10 @@ class NodeAffinity:
             refusals.append(Refusal(nodes=others, reason=reason, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
         return refusals
 
-    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> PluginStatus:
         return SUCCESS if self._preferred(pod) else SKIP
 
-    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ints:
+    def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
         """The sum of the weights of the preferred terms that match."""
         total = np.zeros(len(rows), dtype=np.int64)
         for each in self._preferred(pod):
@@ -58,7 +58,7 @@ class NodeAffinity:
                 total += each.weight * _preferred_nodes(snapshot, each)[rows]
         return total
 
-    def normalize(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows, scores: Ints) -> Ints:
+    def normalize(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, scores: Ints) -> Ints:
         return normalized(scores)
 
     def _preferred(self, pod: PodInfo) -> Sequence[PreferredNodes]:
@@ -67,11 +67,11 @@ class NodeAffinity:
         return [*self._added_preferred, *own] if self._added_preferred else own
 
 
-def _selected(snapshot: Snapshot, selector: NodeSelector) -> Flags:
+def _selected(snapshot: ClusterSnapshot, selector: NodeSelector) -> Flags:
     return snapshot.labels.selected(selector, msgspec.json.encode(selector))
 
 
-def _preferred_nodes(snapshot: Snapshot, preferred: PreferredNodes) -> Flags:
+def _preferred_nodes(snapshot: ClusterSnapshot, preferred: PreferredNodes) -> Flags:
     return _selected(snapshot, NodeSelector(node_selector_terms=[preferred.preference]))
 
 

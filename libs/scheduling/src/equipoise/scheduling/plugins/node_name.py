@@ -9,7 +9,7 @@ from equipoise.scheduling.framework.plugin import Refusal
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.arrays import Rows
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
 REASON = "node(s) didn't match the requested node name"
 
@@ -17,7 +17,7 @@ REASON = "node(s) didn't match the requested node name"
 class NodeName:
     name = "NodeName"
 
-    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         wanted = pod.pod.spec.node_name
         if not wanted:
             return ()

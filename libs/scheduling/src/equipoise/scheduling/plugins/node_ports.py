@@ -9,7 +9,7 @@ from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP
 from equipoise.scheduling.model.arrays import Rows
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
 
@@ -17,10 +17,10 @@ REASON = "node(s) didn't have free ports for the requested pod ports"
 class NodePorts:
     name = "NodePorts"
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
         return PreFiltered() if pod.host_ports else PreFiltered(status=SKIP)
 
-    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         occupied = [
             any(wanted.conflicts(used) for used in snapshot.ports_on(row) for wanted in pod.host_ports)
             for row in rows.tolist()

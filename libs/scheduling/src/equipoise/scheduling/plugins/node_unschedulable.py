@@ -9,7 +9,7 @@ from equipoise.scheduling.framework.plugin import Refusal
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.arrays import Rows
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
 REASON = "node(s) were unschedulable"
 TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -18,7 +18,7 @@ TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 class NodeUnschedulable:
     name = "NodeUnschedulable"
 
-    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         if not snapshot.cordoned.any() or tolerates(pod.pod.spec.tolerations, TAINT):
             return ()
         cordoned = snapshot.cordoned[rows]

@@ -1,12 +1,12 @@
 """SchedulingGates: a pod with gates is not scheduled until they are removed."""
 
-from equipoise.scheduling.framework.status import SUCCESS, Status, unresolvable
+from equipoise.scheduling.framework.status import SUCCESS, PluginStatus, unresolvable
 from equipoise.scheduling.model.pod_info import PodInfo
 
 
 class SchedulingGates:
     name = "SchedulingGates"
 
-    def pre_enqueue(self, pod: PodInfo) -> Status:
+    def pre_enqueue(self, pod: PodInfo) -> PluginStatus:
         gates = [gate.name for gate in pod.pod.spec.scheduling_gates]
         return unresolvable(f"waiting for scheduling gates: [{' '.join(gates)}]") if gates else SUCCESS

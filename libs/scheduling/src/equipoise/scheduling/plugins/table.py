@@ -4,21 +4,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from equipoise.scheduling.framework.plugin import Plugin
-from equipoise.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from equipoise.scheduling.plugins.default_preemption import DefaultPreemption
 from equipoise.scheduling.plugins.dynamic_resources import DynamicResources
 from equipoise.scheduling.plugins.handle import Handle
 from equipoise.scheduling.plugins.image_locality import ImageLocality
-from equipoise.scheduling.plugins.inter_pod_affinity import InterPodAffinity
-from equipoise.scheduling.plugins.node_affinity import NodeAffinity
 from equipoise.scheduling.plugins.node_name import NodeName
 from equipoise.scheduling.plugins.node_ports import NodePorts
-from equipoise.scheduling.plugins.node_resources_fit import NodeResourcesFit
 from equipoise.scheduling.plugins.node_unschedulable import NodeUnschedulable
-from equipoise.scheduling.plugins.node_volume_limits import NodeVolumeLimits
-from equipoise.scheduling.plugins.pod_topology_spread import PodTopologySpread
+from equipoise.scheduling.plugins.pods.inter_pod_affinity import InterPodAffinity
+from equipoise.scheduling.plugins.pods.pod_topology_spread import PodTopologySpread
 from equipoise.scheduling.plugins.priority_sort import PrioritySort
-from equipoise.scheduling.plugins.resource_allocation import (
+from equipoise.scheduling.plugins.resources.balanced_allocation import NodeResourcesBalancedAllocation
+from equipoise.scheduling.plugins.resources.node_resources_fit import NodeResourcesFit
+from equipoise.scheduling.plugins.resources.resource_allocation import (
     Strategy,
     least_allocated,
     most_allocated,
@@ -26,9 +24,10 @@ from equipoise.scheduling.plugins.resource_allocation import (
 )
 from equipoise.scheduling.plugins.scheduling_gates import SchedulingGates
 from equipoise.scheduling.plugins.taint_toleration import TaintToleration
-from equipoise.scheduling.plugins.volume_binding import VolumeBinding
-from equipoise.scheduling.plugins.volume_restrictions import VolumeRestrictions
-from equipoise.scheduling.plugins.volume_zone import VolumeZone
+from equipoise.scheduling.plugins.volumes.node_volume_limits import NodeVolumeLimits
+from equipoise.scheduling.plugins.volumes.volume_binding import VolumeBinding
+from equipoise.scheduling.plugins.volumes.volume_restrictions import VolumeRestrictions
+from equipoise.scheduling.plugins.volumes.volume_zone import VolumeZone
 from equipoise.scheduling.settings.plugin_arguments import (
     LEAST_ALLOCATED,
     MOST_ALLOCATED,
@@ -61,8 +60,8 @@ def _balanced(args: BalancedAllocationArgs, handle: Handle) -> NodeResourcesBala
     return NodeResourcesBalancedAllocation(args.resources)
 
 
-def _node_affinity(args: NodeAffinityArgs, handle: Handle) -> NodeAffinity:
-    return NodeAffinity(args.added_affinity)
+def _node_affinity(args: NodeAffinityArgs, handle: Handle) -> NodeAffinityPlugin:
+    return NodeAffinityPlugin(args.added_affinity)
 
 
 def _inter_pod_affinity(args: InterPodAffinityArgs, handle: Handle) -> InterPodAffinity:

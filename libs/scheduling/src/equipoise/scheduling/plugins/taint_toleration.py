@@ -10,7 +10,7 @@ from equipoise.scheduling.framework.plugin import Refusal
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.arrays import Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.plugins.normalization import normalized
 
 REASON = "node(s) had untolerated taint(s)"
@@ -20,13 +20,13 @@ PREFERRED = "PreferNoSchedule"
 class TaintToleration:
     name = "TaintToleration"
 
-    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         nodes = snapshot.untolerated(pod.pod.spec.tolerations)[rows]
         if not nodes.any():
             return ()
         return (Refusal(nodes=nodes, reason=REASON, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)
 
-    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ints:
+    def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
         """Number of PreferNoSchedule taints that the pod does not tolerate."""
         taints, codes = snapshot.taints
         tolerations = [each for each in pod.pod.spec.tolerations if each.effect in ("", PREFERRED)]
@@ -36,5 +36,5 @@ class TaintToleration:
         found: Ints = np.array(counts, dtype=np.int64)[codes[rows]]
         return found
 
-    def normalize(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows, scores: Ints) -> Ints:
+    def normalize(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, scores: Ints) -> Ints:
         return normalized(scores, reverse=True)

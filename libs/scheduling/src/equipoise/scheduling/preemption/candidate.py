@@ -10,7 +10,7 @@ from equipoise.scheduling.model.pod_info import PodInfo
 LOWEST_PRIORITY = -(2**31)
 
 
-class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+class PreemptionCandidate(msgspec.Struct, frozen=True, kw_only=True):
     """The pod fits on the node once the victims are removed."""
 
     node: str
@@ -27,7 +27,7 @@ def importance(pod: PodInfo) -> tuple[float, float]:
     return -pod.priority, math.inf if started is None else started.timestamp()
 
 
-def best_candidate(candidates: Sequence[Candidate]) -> Candidate | None:
+def best_candidate(candidates: Sequence[PreemptionCandidate]) -> PreemptionCandidate | None:
     """By the rules of kube-scheduler; each one decides between those that are equal by the rules before.
 
     1. fewest violations of PodDisruptionBudgets; 2. lowest priority of the most important victim; 3. lowest sum of
@@ -36,7 +36,7 @@ def best_candidate(candidates: Sequence[Candidate]) -> Candidate | None:
     return min(candidates, key=cost, default=None)
 
 
-def cost(candidate: Candidate) -> tuple[float, ...]:
+def cost(candidate: PreemptionCandidate) -> tuple[float, ...]:
     """What the rules 1 to 5 compare, in their order."""
     victims = candidate.victims
     return (

@@ -8,11 +8,11 @@ from equipoise.contracts.kubernetes.objects import PodDisruptionBudget
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.framework import Framework
 from equipoise.scheduling.framework.nominated import Nominated
-from equipoise.scheduling.framework.status import Status, unresolvable
+from equipoise.scheduling.framework.status import PluginStatus, unresolvable
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.preemption.budgets import split_by_budgets
-from equipoise.scheduling.preemption.candidate import Candidate, importance
+from equipoise.scheduling.preemption.candidate import PreemptionCandidate, importance
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 
@@ -25,7 +25,7 @@ class Trial:
         framework: Framework,
         state: CycleState,
         pod: PodInfo,
-        snapshot: Snapshot,
+        snapshot: ClusterSnapshot,
         row: int,
         nominated: Nominated,
     ) -> None:
@@ -47,7 +47,7 @@ class Trial:
         self._snapshot.add_pod(pod, self._row)
         self._framework.add_pod(self._state, self._pod, pod, self._row, self._snapshot)
 
-    def refusal(self) -> Status | None:
+    def refusal(self) -> PluginStatus | None:
         """Why the pod does not fit now; None: it does."""
         rows = np.array([self._row], dtype=np.intp)
         diagnosis = self._framework.filter_with_nominated(self._state, self._pod, self._snapshot, rows, self._nominated)
@@ -62,12 +62,12 @@ def victims_on_node(
     framework: Framework,
     state: CycleState,
     pod: PodInfo,
-    snapshot: Snapshot,
+    snapshot: ClusterSnapshot,
     row: int,
     *,
     nominated: Nominated,
     budgets: Sequence[PodDisruptionBudget],
-) -> Candidate | Status:
+) -> PreemptionCandidate | PluginStatus:
     """Which pods must be removed, or why that does not help. The snapshot is changed meanwhile, and restored.
 
     All pods of lower priority are removed. Then, one after the other, each is put back if the pod still fits: first
@@ -95,4 +95,4 @@ def victims_on_node(
     finally:
         trial.undo()
     victims.sort(key=importance)
-    return Candidate(node=snapshot.name(row), victims=tuple(victims), violations=violations)
+    return PreemptionCandidate(node=snapshot.name(row), victims=tuple(victims), violations=violations)

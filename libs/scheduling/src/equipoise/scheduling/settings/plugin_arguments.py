@@ -15,7 +15,7 @@ from equipoise.contracts.kubernetes.objects import (
     SelectorRequirement,
     TopologySpreadConstraint,
 )
-from equipoise.scheduling.plugins.resource_allocation import CPU_AND_MEMORY, ResourceWeight, ShapePoint
+from equipoise.scheduling.plugins.resources.resource_allocation import CPU_AND_MEMORY, ResourceWeight, ShapePoint
 from equipoise.scheduling.settings.document import Fields, show
 
 API_VERSION = "kubescheduler.config.k8s.io/v1"

@@ -6,12 +6,12 @@ import numpy as np
 
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.plugin import MAX_SCORE
-from equipoise.scheduling.framework.status import SKIP, SUCCESS, Status
+from equipoise.scheduling.framework.status import SKIP, SUCCESS, PluginStatus
 from equipoise.scheduling.model.arrays import Floats, Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
-from equipoise.scheduling.plugins.node_resources_fit import is_extended
-from equipoise.scheduling.plugins.resource_allocation import CPU_AND_MEMORY, ResourceWeight
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.plugins.resources.node_resources_fit import is_extended
+from equipoise.scheduling.plugins.resources.resource_allocation import CPU_AND_MEMORY, ResourceWeight
 
 
 class NodeResourcesBalancedAllocation:
@@ -20,11 +20,11 @@ class NodeResourcesBalancedAllocation:
     def __init__(self, resources: Sequence[ResourceWeight] = CPU_AND_MEMORY) -> None:
         self._resources = resources
 
-    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> PluginStatus:
         """A pod that requests none of the resources changes no balance."""
         return SUCCESS if any(pod.request(each.name) for each in self._resources) else SKIP
 
-    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ints:
+    def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
         """About 75: the pod changes nothing; 100: the node becomes much better balanced."""
         names = [
             each.name

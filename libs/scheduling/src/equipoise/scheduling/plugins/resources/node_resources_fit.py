@@ -10,8 +10,8 @@ from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
-from equipoise.scheduling.plugins.resource_allocation import (
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.plugins.resources.resource_allocation import (
     CPU_AND_MEMORY,
     ResourceWeight,
     Strategy,
@@ -38,7 +38,7 @@ class NodeResourcesFit:
         self._ignored = frozenset(ignored_resources)
         self._ignored_groups = frozenset(ignored_groups)
 
-    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         """One refusal per resource that is short. A request that exceeds what the node has is unresolvable."""
         refusals = []
         full = snapshot.requested[3, rows] + 1 > snapshot.allocatable[3, rows]
@@ -56,7 +56,7 @@ class NodeResourcesFit:
             refusals.append(Refusal(nodes=never, reason=reason, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
         return refusals
 
-    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ints:
+    def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
         requested, capacity, counts, weights = [], [], [], []
         for resource in self._resources:
             size = _of(snapshot, snapshot.allocatable, resource.name, rows)
@@ -72,7 +72,7 @@ class NodeResourcesFit:
         return resource in self._ignored or (bool(slash) and prefix in self._ignored_groups)
 
 
-def _of(snapshot: Snapshot, array: Ints, resource: str, rows: Rows) -> Ints:
+def _of(snapshot: ClusterSnapshot, array: Ints, resource: str, rows: Rows) -> Ints:
     index = snapshot.resources.get(resource)
     if index is None:
         return np.zeros(len(rows), dtype=np.int64)
@@ -80,7 +80,7 @@ def _of(snapshot: Snapshot, array: Ints, resource: str, rows: Rows) -> Ints:
     return found
 
 
-def _assumed(snapshot: Snapshot, resource: str, rows: Rows) -> Ints:
+def _assumed(snapshot: ClusterSnapshot, resource: str, rows: Rows) -> Ints:
     """Requests of the pods of each node, with assumptions for those without cpu or memory."""
     if resource in (CPU, MEMORY):
         found: Ints = snapshot.assumed[0 if resource == CPU else 1, rows]

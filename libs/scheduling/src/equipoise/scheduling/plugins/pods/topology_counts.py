@@ -3,7 +3,7 @@
 import numpy as np
 
 from equipoise.scheduling.model.arrays import Ints, Rows
-from equipoise.scheduling.model.node_labels import Column
+from equipoise.scheduling.model.node_labels import LabelColumn
 
 
 class TopologyCounts:
@@ -43,7 +43,7 @@ class TopologyCounts:
         return TopologyCounts(self.codes, self._by_domain.copy())
 
 
-def count_by_domain(column: Column, by_node: Ints) -> TopologyCounts:
+def count_by_domain(column: LabelColumn, by_node: Ints) -> TopologyCounts:
     """`by_node`: pods per node, all columns of the snapshot; may be negative."""
     by_domain = np.zeros(len(column.values) + 1, dtype=np.int64)
     rows = by_node.nonzero()[0]

@@ -17,7 +17,7 @@ from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, unresolvable
 from equipoise.scheduling.model.arrays import Rows
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import Volumes, claim_not_found
 
 DISK_IN_USE = "node(s) had no available disk"
@@ -49,7 +49,7 @@ class VolumeRestrictions:
     def __init__(self, volumes: Volumes) -> None:
         self._volumes = volumes
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
         exclusive = set()
         for name in _claims(pod):
             claim = self._volumes.claims.get((pod.namespace, name))
@@ -65,15 +65,17 @@ class VolumeRestrictions:
         state.write(self.name, found)
         return PreFiltered()
 
-    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, row: int, snapshot: Snapshot) -> None:
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, row: int, snapshot: ClusterSnapshot) -> None:
         exclusive = state.read(self.name, ExclusiveClaims)
         exclusive.used += exclusive.uses_of(added)
 
-    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, row: int, snapshot: Snapshot) -> None:
+    def remove_pod(
+        self, state: CycleState, pod: PodInfo, removed: PodInfo, row: int, snapshot: ClusterSnapshot
+    ) -> None:
         exclusive = state.read(self.name, ExclusiveClaims)
         exclusive.used -= exclusive.uses_of(removed)
 
-    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         disks = [each for each in pod.pod.spec.volumes if _is_disk(each)]
         occupied = np.array(
             [bool(disks) and any(_shares(disks, other) for other in snapshot.pods_on(row)) for row in rows.tolist()],
@@ -90,7 +92,7 @@ def _claims(pod: PodInfo) -> list[str]:
     return [each.persistent_volume_claim.claim_name for each in pod.claim_volumes if each.persistent_volume_claim]
 
 
-def _claims_in_use(namespace: str, snapshot: Snapshot) -> set[str]:
+def _claims_in_use(namespace: str, snapshot: ClusterSnapshot) -> set[str]:
     return {
         name
         for row in snapshot.rows.tolist()

@@ -15,7 +15,7 @@ from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, Code
 from equipoise.scheduling.model.arrays import Rows
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import Volumes, claim_key, claim_name, claim_not_found, class_of, wrong_owner
 
 REASON = "node(s) exceed max volume count"
@@ -41,10 +41,10 @@ class NodeVolumeLimits:
     def __init__(self, volumes: Volumes) -> None:
         self._volumes = volumes
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
         return PreFiltered() if pod.claim_volumes else PreFiltered(status=SKIP)
 
-    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         """Raises ValueError for a claim of an ephemeral volume that belongs to another pod."""
         if missing := self._missing(pod):
             reason = f"looking up PVC {pod.namespace}/{missing}: {claim_not_found(missing)}"
@@ -57,7 +57,9 @@ class NodeVolumeLimits:
         exceeded = [self._exceeds(wanted, attachments, snapshot, row) for row in rows.tolist()]
         return (Refusal(nodes=np.array(exceeded, dtype=np.bool_), reason=REASON),)
 
-    def _exceeds(self, wanted: Attached, attachments: Mapping[str, Attached], snapshot: Snapshot, row: int) -> bool:
+    def _exceeds(
+        self, wanted: Attached, attachments: Mapping[str, Attached], snapshot: ClusterSnapshot, row: int
+    ) -> bool:
         name = snapshot.name(row)
         limits = _limits(self._volumes.csi_nodes.get(name))
         if limits.keys().isdisjoint(wanted.values()):

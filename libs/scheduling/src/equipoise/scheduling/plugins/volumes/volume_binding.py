@@ -25,10 +25,10 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
-from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, Status, unresolvable
+from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus, unresolvable
 from equipoise.scheduling.model.arrays import Flags, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import (
     SELECTED_NODE,
     ClaimKey,
@@ -94,7 +94,7 @@ class VolumeBinding:
         self._reserved: dict[str, ChosenVolumes] = {}
         """By uid of the pod."""
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
         """Claims must exist, and those that do not wait for a consumer must be bound."""
         if not pod.claim_volumes:
             return PreFiltered(status=SKIP)
@@ -116,7 +116,7 @@ class VolumeBinding:
         state.write(self.name, found)
         return PreFiltered()
 
-    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         claims = state.read(self.name, ClaimsOfPod)
         conflict, missing = self._check_bound(claims.bound, snapshot, rows)
         unmatched = np.zeros(len(rows), dtype=np.bool_)
@@ -138,7 +138,7 @@ class VolumeBinding:
             bound=bound, provisioned=tuple(key for key in map(claim_key, claims.waiting) if key not in bound)
         )
 
-    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> PluginStatus:
         chosen = self.chosen(state, node)
         self._reserved[pod.uid] = chosen
         for key, name in chosen.bound.items():
@@ -167,7 +167,7 @@ class VolumeBinding:
     # Bound claims
 
     def _check_bound(
-        self, claims: Iterable[PersistentVolumeClaim], snapshot: Snapshot, rows: Rows
+        self, claims: Iterable[PersistentVolumeClaim], snapshot: ClusterSnapshot, rows: Rows
     ) -> tuple[Flags, Flags]:
         """Nodes that a volume cannot be used on, and those refused because a volume does not exist."""
         conflict = np.zeros(len(rows), dtype=np.bool_)
@@ -200,7 +200,7 @@ class VolumeBinding:
     def _is_reserved(self, volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
         return refers_to(volume, claim) or self._taken.get(volume.metadata.name) == claim_key(claim)
 
-    def _match(self, claims: ClaimsOfPod, snapshot: Snapshot, rows: Rows) -> Flags:
+    def _match(self, claims: ClaimsOfPod, snapshot: ClusterSnapshot, rows: Rows) -> Flags:
         """Per node: whether each claim gets a volume. Stores which."""
         satisfied = np.ones(len(rows), dtype=np.bool_)
         chosen: list[dict[ClaimKey, str]] = [{} for _ in rows]
@@ -232,7 +232,7 @@ class VolumeBinding:
             claims.matched[snapshot.name(row)] = found
         return satisfied
 
-    def _provisioned(self, claim: PersistentVolumeClaim, snapshot: Snapshot, rows: Rows) -> Flags:
+    def _provisioned(self, claim: PersistentVolumeClaim, snapshot: ClusterSnapshot, rows: Rows) -> Flags:
         """Per node: whether a volume can be created for the claim."""
         storage_class = self._volumes.classes[class_of(claim)]
         if storage_class.provisioner in ("", NO_PROVISIONER):
@@ -277,7 +277,7 @@ def _offers(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     )
 
 
-def _usable_on(volume: PersistentVolume, snapshot: Snapshot, rows: Rows) -> Flags:
+def _usable_on(volume: PersistentVolume, snapshot: ClusterSnapshot, rows: Rows) -> Flags:
     """Per node: whether the volume's node affinity matches."""
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
@@ -288,14 +288,14 @@ def _usable_on(volume: PersistentVolume, snapshot: Snapshot, rows: Rows) -> Flag
     return _matching_nodes(affinity.required, snapshot)[rows]
 
 
-def _matching_nodes(selector: NodeSelector, snapshot: Snapshot) -> Flags:
+def _matching_nodes(selector: NodeSelector, snapshot: ClusterSnapshot) -> Flags:
     # Not `selected`, whose results are kept: there may be as many volumes as nodes.
     terms = [snapshot.labels.term(term) for term in selector.node_selector_terms]
     found: Flags = np.logical_or.reduce(terms) if terms else np.zeros(snapshot.columns, dtype=np.bool_)
     return found
 
 
-def _in_topology(storage_class: StorageClass, snapshot: Snapshot) -> Flags:
+def _in_topology(storage_class: StorageClass, snapshot: ClusterSnapshot) -> Flags:
     """Per node: whether the class allows it. Without topologies it allows all."""
     if not storage_class.allowed_topologies:
         return np.ones(snapshot.columns, dtype=np.bool_)

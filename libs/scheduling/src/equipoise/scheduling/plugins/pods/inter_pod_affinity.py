@@ -10,12 +10,12 @@ import numpy as np
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.plugin import MAX_SCORE, PreFiltered, Refusal
-from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, Status
+from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
-from equipoise.scheduling.model.pod_groups import PodGroup, count_by_node
+from equipoise.scheduling.model.pod_groups import SimilarPods, count_by_node
 from equipoise.scheduling.model.pod_info import AffinityTerm, PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
-from equipoise.scheduling.plugins.topology_counts import TopologyCounts, count_by_domain
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.plugins.pods.topology_counts import TopologyCounts, count_by_domain
 
 REASON_AFFINITY = "node(s) didn't match pod affinity rules"
 REASON_ANTI_AFFINITY = "node(s) didn't match pod anti-affinity rules"
@@ -40,7 +40,7 @@ class InterPodAffinity:
 
     # Filter
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
         existing = _existing_anti_affinity(pod, snapshot)
         if not (existing or pod.required_affinity or pod.required_anti_affinity):
             return PreFiltered(status=SKIP)
@@ -52,13 +52,15 @@ class InterPodAffinity:
         )
         return PreFiltered()
 
-    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, row: int, snapshot: Snapshot) -> None:
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, row: int, snapshot: ClusterSnapshot) -> None:
         state.read(self.name, _FilterState).change(pod, added, row, snapshot, 1)
 
-    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, row: int, snapshot: Snapshot) -> None:
+    def remove_pod(
+        self, state: CycleState, pod: PodInfo, removed: PodInfo, row: int, snapshot: ClusterSnapshot
+    ) -> None:
         state.read(self.name, _FilterState).change(pod, removed, row, snapshot, -1)
 
-    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         """A node is refused for the first of its affinity, its anti-affinity and that of existing pods."""
         found = state.read(self.name, _FilterState)
         without = ~found.satisfies_affinity(rows)
@@ -72,7 +74,7 @@ class InterPodAffinity:
 
     # Score
 
-    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> PluginStatus:
         """SKIP if no preferred term selects a pod."""
         if self._ignore_preferred and not pod.preferred:
             return SKIP
@@ -87,14 +89,14 @@ class InterPodAffinity:
         state.write(self._score_key, _ScoreState(counts))
         return SUCCESS
 
-    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ints:
+    def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
         """The sum of the weights of the terms; negative for anti-affinity."""
         total = np.zeros(len(rows), dtype=np.int64)
         for counts in state.read(self._score_key, _ScoreState).counts.values():
             total += counts.of(rows)
         return total
 
-    def normalize(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows, scores: Ints) -> Ints:
+    def normalize(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, scores: Ints) -> Ints:
         """From the lowest, 0, to the highest, 100. All 0 if they are equal."""
         lowest, highest = (int(scores.min()), int(scores.max())) if len(scores) else (0, 0)
         if lowest == highest:
@@ -106,11 +108,11 @@ class InterPodAffinity:
     def _score_key(self) -> str:
         return f"{self.name}.score"
 
-    def _weighted(self, pod: PodInfo, snapshot: Snapshot) -> Iterator[tuple[str, int, Sequence[PodGroup]]]:
+    def _weighted(self, pod: PodInfo, snapshot: ClusterSnapshot) -> Iterator[tuple[str, int, Sequence[SimilarPods]]]:
         """Topology key and weight of terms, and the groups whose pods they count."""
         for term in pod.preferred:
             yield term.topology_key, term.weight, _selected_groups(term, snapshot)
-        existing: dict[tuple[str, int], list[PodGroup]] = {}
+        existing: dict[tuple[str, int], list[SimilarPods]] = {}
         labels = snapshot.namespaces.get(pod.namespace, {})
         for group in snapshot.groups.selecting(pod):
             terms = [(term, term.weight) for term in group.pod.preferred]
@@ -145,7 +147,7 @@ class _FilterState:
             found &= counts.codes[rows] >= 0 if first else counts.of(rows) > 0
         return found
 
-    def change(self, pod: PodInfo, other: PodInfo, row: int, snapshot: Snapshot, pods: int) -> None:
+    def change(self, pod: PodInfo, other: PodInfo, row: int, snapshot: ClusterSnapshot, pods: int) -> None:
         if pod.required_affinity and all(_selects(term, other, snapshot) for term in pod.required_affinity):
             for counts in self.affinity.values():
                 counts.add(row, pods)
@@ -176,7 +178,7 @@ class _ScoreState:
         return self
 
 
-def _affinity(pod: PodInfo, snapshot: Snapshot) -> Counts:
+def _affinity(pod: PodInfo, snapshot: ClusterSnapshot) -> Counts:
     terms = pod.required_affinity
     if not terms:
         return {}
@@ -189,17 +191,17 @@ def _affinity(pod: PodInfo, snapshot: Snapshot) -> Counts:
     return {key: _counts(key, groups, snapshot) for key in dict.fromkeys(term.topology_key for term in terms)}
 
 
-def _anti_affinity(pod: PodInfo, snapshot: Snapshot) -> Counts:
-    groups: dict[str, list[PodGroup]] = {}
+def _anti_affinity(pod: PodInfo, snapshot: ClusterSnapshot) -> Counts:
+    groups: dict[str, list[SimilarPods]] = {}
     for term in pod.required_anti_affinity:
         groups.setdefault(term.topology_key, []).extend(_selected_groups(term, snapshot))
     return {key: _counts(key, each, snapshot) for key, each in groups.items()}
 
 
-def _existing_anti_affinity(pod: PodInfo, snapshot: Snapshot) -> Counts:
+def _existing_anti_affinity(pod: PodInfo, snapshot: ClusterSnapshot) -> Counts:
     """Without keys that no node of such a pod has."""
     labels = snapshot.namespaces.get(pod.namespace, {})
-    groups: dict[str, list[PodGroup]] = {}
+    groups: dict[str, list[SimilarPods]] = {}
     for group in snapshot.groups.selecting(pod):
         for term in group.pod.required_anti_affinity:
             if term.selects(pod.namespace, labels, pod.labels):
@@ -208,11 +210,11 @@ def _existing_anti_affinity(pod: PodInfo, snapshot: Snapshot) -> Counts:
     return {key: counts for key, counts in found.items() if not counts.empty}
 
 
-def _counts(key: str, groups: Sequence[PodGroup], snapshot: Snapshot) -> TopologyCounts:
+def _counts(key: str, groups: Sequence[SimilarPods], snapshot: ClusterSnapshot) -> TopologyCounts:
     return count_by_domain(snapshot.labels.column(key), count_by_node(groups, snapshot.columns))
 
 
-def _selected_groups(term: AffinityTerm, snapshot: Snapshot) -> Sequence[PodGroup]:
+def _selected_groups(term: AffinityTerm, snapshot: ClusterSnapshot) -> Sequence[SimilarPods]:
     """The groups that a term of the new pod selects."""
     namespaces: Iterable[str] = term.namespaces
     if term.namespace_selector is not None:
@@ -220,12 +222,12 @@ def _selected_groups(term: AffinityTerm, snapshot: Snapshot) -> Sequence[PodGrou
     return [group for each in namespaces for group in snapshot.groups.selected(each, term.selector)]
 
 
-def _selects(term: AffinityTerm, other: PodInfo, snapshot: Snapshot) -> bool:
+def _selects(term: AffinityTerm, other: PodInfo, snapshot: ClusterSnapshot) -> bool:
     """Whether a term of the new pod selects the other one."""
     return _covers(term, other.namespace, snapshot.namespaces) and selects(term.selector, other.labels)
 
 
-def _selects_itself(pod: PodInfo, snapshot: Snapshot) -> bool:
+def _selects_itself(pod: PodInfo, snapshot: ClusterSnapshot) -> bool:
     return all(_selects(term, pod, snapshot) for term in pod.required_affinity)
 
 

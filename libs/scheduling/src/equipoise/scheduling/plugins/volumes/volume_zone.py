@@ -12,10 +12,10 @@ import numpy as np
 from equipoise.contracts.kubernetes.objects import PersistentVolume
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
-from equipoise.scheduling.framework.status import SKIP, Code, Status, unresolvable
+from equipoise.scheduling.framework.status import SKIP, Code, PluginStatus, unresolvable
 from equipoise.scheduling.model.arrays import Flags, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.snapshot import Snapshot
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import (
     Volumes,
     claim_not_found,
@@ -55,13 +55,13 @@ class VolumeZone:
     def __init__(self, volumes: Volumes) -> None:
         self._volumes = volumes
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
         required: list[tuple[str, frozenset[str]]] = []
         for volume in pod.claim_volumes:
             if volume.persistent_volume_claim is None:
                 continue
             found = self._volume(pod, volume.persistent_volume_claim.claim_name)
-            if isinstance(found, Status):
+            if isinstance(found, PluginStatus):
                 return PreFiltered(status=found)
             if found is not None:
                 required += _topologies(found)
@@ -70,7 +70,7 @@ class VolumeZone:
         state.write(self.name, Topologies(required=tuple(required)))
         return PreFiltered()
 
-    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         labelled: Flags = np.logical_or.reduce([_has(snapshot, label) for label in LABELS])
         refused = np.zeros(snapshot.columns, dtype=np.bool_)
         for label, values in state.read(self.name, Topologies).required:
@@ -80,7 +80,7 @@ class VolumeZone:
         nodes = (labelled & refused)[rows]
         return (Refusal(nodes=nodes, reason=REASON, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)
 
-    def _volume(self, pod: PodInfo, name: str) -> PersistentVolume | Status | None:
+    def _volume(self, pod: PodInfo, name: str) -> PersistentVolume | PluginStatus | None:
         """The volume of a claim, None for one that is bound later, or why the pod cannot be scheduled."""
         if not name:
             return unresolvable("PersistentVolumeClaim had no name")
@@ -105,5 +105,5 @@ def _topologies(volume: PersistentVolume) -> Iterator[tuple[str, frozenset[str]]
             yield label, frozenset(values)
 
 
-def _has(snapshot: Snapshot, label: str) -> Flags:
+def _has(snapshot: ClusterSnapshot, label: str) -> Flags:
     return snapshot.labels.column(label).satisfying("Exists", ())

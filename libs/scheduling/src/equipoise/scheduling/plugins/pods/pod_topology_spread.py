@@ -13,12 +13,12 @@ from equipoise.contracts.kubernetes.labels import HOSTNAME, selects
 from equipoise.contracts.kubernetes.objects import LabelSelector, TopologySpreadConstraint
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.plugin import MAX_SCORE, PreFiltered, Refusal
-from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, Status
+from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus
 from equipoise.scheduling.model.arrays import Flags, Floats, Ints, Rows
 from equipoise.scheduling.model.pod_groups import count_by_node
 from equipoise.scheduling.model.pod_info import PodInfo, with_label_keys
-from equipoise.scheduling.model.snapshot import Snapshot
-from equipoise.scheduling.plugins.topology_counts import TopologyCounts, count_by_domain
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.plugins.pods.topology_counts import TopologyCounts, count_by_domain
 
 REASON = "node(s) didn't match pod topology spread constraints"
 REASON_LABEL = f"{REASON} (missing required label)"
@@ -52,7 +52,7 @@ class PodTopologySpread:
 
     # Filter
 
-    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot) -> PreFiltered:
+    def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
         constraints = self._constraints(pod, DO_NOT_SCHEDULE)
         if not constraints:
             return PreFiltered(status=SKIP)
@@ -64,13 +64,15 @@ class PodTopologySpread:
         state.write(self.name, _FilterState(spreads))
         return PreFiltered()
 
-    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, row: int, snapshot: Snapshot) -> None:
+    def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, row: int, snapshot: ClusterSnapshot) -> None:
         state.read(self.name, _FilterState).change(pod, added, row, 1)
 
-    def remove_pod(self, state: CycleState, pod: PodInfo, removed: PodInfo, row: int, snapshot: Snapshot) -> None:
+    def remove_pod(
+        self, state: CycleState, pod: PodInfo, removed: PodInfo, row: int, snapshot: ClusterSnapshot
+    ) -> None:
         state.read(self.name, _FilterState).change(pod, removed, row, -1)
 
-    def filter(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Sequence[Refusal]:
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         """A node is refused for the first constraint that it does not meet."""
         refusals = []
         left = np.ones(len(rows), dtype=np.bool_)
@@ -85,7 +87,7 @@ class PodTopologySpread:
 
     # Score
 
-    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Status:
+    def pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> PluginStatus:
         constraints = self._constraints(pod, SCHEDULE_ANYWAY)
         if not constraints:
             return SKIP
@@ -101,12 +103,12 @@ class PodTopologySpread:
         state.write(self._score_key, _ScoreState(_rounded(total), labelled))
         return SUCCESS
 
-    def score(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows) -> Ints:
+    def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
         """The higher, the more pods there are. 0 for nodes that lack a topology key."""
         found: Ints = state.read(self._score_key, _ScoreState).scores[rows]
         return found
 
-    def normalize(self, state: CycleState, pod: PodInfo, snapshot: Snapshot, rows: Rows, scores: Ints) -> Ints:
+    def normalize(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, scores: Ints) -> Ints:
         """100 · (highest + lowest − score) / highest, and 0 for nodes that lack a topology key."""
         scored = state.read(self._score_key, _ScoreState).labelled[rows]
         compared = scores[scored]
@@ -213,7 +215,7 @@ class _ScoreState:
 
 
 def _spread(
-    pod: PodInfo, constraint: TopologySpreadConstraint, by_node: Ints, labelled: Flags, snapshot: Snapshot
+    pod: PodInfo, constraint: TopologySpreadConstraint, by_node: Ints, labelled: Flags, snapshot: ClusterSnapshot
 ) -> _Spread:
     """`by_node`: the pods that it selects; `labelled`: nodes with the topology keys of all constraints."""
     eligible = labelled & _included(pod, constraint, snapshot)
@@ -234,7 +236,7 @@ def _score(
     constraint: TopologySpreadConstraint,
     by_node: Ints,
     labelled: Flags,
-    snapshot: Snapshot,
+    snapshot: ClusterSnapshot,
     rows: Rows,
 ) -> Floats:
     """Per row: count · ln(size + 2) + maxSkew − 1, where size is the number of domains of these nodes.
@@ -254,13 +256,13 @@ def _score(
     return found
 
 
-def _with_all_keys(constraints: Sequence[TopologySpreadConstraint], snapshot: Snapshot) -> Flags:
+def _with_all_keys(constraints: Sequence[TopologySpreadConstraint], snapshot: ClusterSnapshot) -> Flags:
     """Per node."""
     found: Flags = np.logical_and.reduce([snapshot.labels.column(each.topology_key).codes >= 0 for each in constraints])
     return found
 
 
-def _included(pod: PodInfo, constraint: TopologySpreadConstraint, snapshot: Snapshot) -> Flags:
+def _included(pod: PodInfo, constraint: TopologySpreadConstraint, snapshot: ClusterSnapshot) -> Flags:
     """Per node: whether `nodeAffinityPolicy` and `nodeTaintsPolicy` let its pods count."""
     found = np.ones(snapshot.columns, dtype=np.bool_)
     if constraint.node_affinity_policy == "Honor" and (required := pod.required_nodes) is not None:
@@ -270,7 +272,9 @@ def _included(pod: PodInfo, constraint: TopologySpreadConstraint, snapshot: Snap
     return found
 
 
-def _selected_pods(pod: PodInfo, constraints: Sequence[TopologySpreadConstraint], snapshot: Snapshot) -> Sequence[Ints]:
+def _selected_pods(
+    pod: PodInfo, constraints: Sequence[TopologySpreadConstraint], snapshot: ClusterSnapshot
+) -> Sequence[Ints]:
     """Per constraint, per node: pods that it selects, without terminating ones. An empty selector counts none."""
     found: list[tuple[LabelSelector | None, Ints]] = []
     for constraint in constraints:

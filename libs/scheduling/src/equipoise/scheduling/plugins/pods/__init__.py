@@ -1,0 +1,1 @@
+"""Plugins about other pods: affinity, anti-affinity and topology spread constraints."""

@@ -1,0 +1,1 @@
+"""Plugins about requested resources."""

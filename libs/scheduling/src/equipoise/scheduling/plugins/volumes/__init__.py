@@ -1,0 +1,1 @@
+"""Plugins about the volumes of a pod."""
