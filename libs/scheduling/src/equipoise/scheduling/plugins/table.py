@@ -8,6 +8,7 @@ from equipoise.scheduling.plugins.default_preemption import DefaultPreemption
 from equipoise.scheduling.plugins.dynamic_resources import DynamicResources
 from equipoise.scheduling.plugins.handle import Handle
 from equipoise.scheduling.plugins.image_locality import ImageLocality
+from equipoise.scheduling.plugins.node_affinity import NodeAffinityPlugin
 from equipoise.scheduling.plugins.node_name import NodeName
 from equipoise.scheduling.plugins.node_ports import NodePorts
 from equipoise.scheduling.plugins.node_unschedulable import NodeUnschedulable
