@@ -169,6 +169,47 @@ def test_no_selector_selects_nothing_and_an_empty_one_every_pod() -> None:
     assert refused(PLUGIN, new(apart(term(ANY, HOST))), cluster) == {"a1": AGAINST}
 
 
+def changed(pod: PodInfo, cluster: Snapshot, *, add: PodInfo | None = None, remove: PodInfo | None = None) -> object:
+    """Refusals after a change of a clone, whose original is the same as before."""
+    state = prepared(PLUGIN, pod, cluster)
+    before = refused(PLUGIN, pod, cluster, state)
+    clone = state.clone()
+    if add is not None:
+        PLUGIN.add_pod(clone, pod, add, row_of(cluster, add.pod.spec.node_name), cluster)
+    if remove is not None:
+        PLUGIN.remove_pod(clone, pod, remove, row_of(cluster, remove.pod.spec.node_name), cluster)
+    found = refused(PLUGIN, pod, cluster, clone)
+    assert refused(PLUGIN, pod, cluster, state) == before
+    return found
+
+
+def test_pods_that_preemption_removes_or_adds_change_the_counts_of_a_clone() -> None:
+    first = running("1", "a1", "db")
+    cluster = two_zones(first)
+
+    to_db, from_db = new(near(term(app("db"), HOST))), new(apart(term(app("db"), HOST)))
+    assert changed(to_db, cluster, add=running("2", "b1", "db")) == {"a2": WITHOUT, "none": WITHOUT}
+    assert changed(to_db, cluster, remove=first) == dict.fromkeys(("a1", "a2", "b1", "none"), WITHOUT)
+    assert changed(from_db, cluster, add=running("2", "b1", "db")) == {"a1": AGAINST, "b1": AGAINST}
+    assert changed(from_db, cluster, remove=first) == {}
+    assert changed(from_db, cluster, add=running("2", "b1", "cache")) == {"a1": AGAINST}
+
+
+def test_anti_affinity_of_added_pods_refuses_their_domain() -> None:
+    first = running("1", "a1", "db", affinity=apart(term(app("web"), HOST)))
+    cluster = two_zones(first)
+
+    assert changed(new(), cluster, remove=first) == {}
+    by_zone = running("2", "b1", "db", affinity=apart(term(app("web"))))
+    assert changed(new(), cluster, add=by_zone) == {"a1": EXISTING, "b1": EXISTING}
+
+
+def test_the_first_pod_of_a_group_is_no_longer_the_first_after_another_is_added() -> None:
+    pod = new(near(term(app("web"))))
+
+    assert changed(pod, two_zones(), add=running("1", "b1")) == {"a1": WITHOUT, "a2": WITHOUT, "none": WITHOUT}
+
+
 # Score
 
 
@@ -351,10 +392,10 @@ def test_a_pod_that_is_added_or_removed_counts_as_in_a_new_snapshot(
     nodes: Sequence[Node], others: list[PodInfo], pod: PodInfo, other: PodInfo
 ) -> None:
     cluster = the_cluster(nodes, others)
-    before = refused(PLUGIN, pod, cluster)
     state = prepared(PLUGIN, pod, cluster)
     if PLUGIN.name in state.skipped_filters:
         return
+    before = refused(PLUGIN, pod, cluster, state)
     changed, changed_state, row = cluster.clone(), state.clone(), row_of(cluster, "node-2")
 
     changed.add_pod(other, row)

@@ -175,6 +175,42 @@ def test_default_constraints_apply_to_pods_without_any_that_a_selector_selects()
         assert refused(without, spread(), cluster) == {}
 
 
+def changed(pod: PodInfo, cluster: Snapshot, *, add: PodInfo | None = None, remove: PodInfo | None = None) -> object:
+    """Refusals after a change of a clone, whose original is the same as before."""
+    state = prepared(PLUGIN, pod, cluster)
+    before = refused(PLUGIN, pod, cluster, state)
+    clone = state.clone()
+    if add is not None:
+        PLUGIN.add_pod(clone, pod, add, row_of(cluster, add.pod.spec.node_name), cluster)
+    if remove is not None:
+        PLUGIN.remove_pod(clone, pod, remove, row_of(cluster, remove.pod.spec.node_name), cluster)
+    found = refused(PLUGIN, pod, cluster, clone)
+    assert refused(PLUGIN, pod, cluster, state) == before
+    return found
+
+
+def test_pods_that_preemption_removes_or_adds_change_the_counts_of_a_clone() -> None:
+    first, second = running("1", "a1"), running("2", "b1")
+    cluster = two_zones(first)
+
+    assert changed(spread(hard()), cluster, remove=first) == {}
+    assert changed(spread(hard()), cluster, add=second) == {}
+    assert changed(spread(hard()), cluster, add=second, remove=first) == {"b1": SKEWED}
+    assert changed(spread(hard(max_skew=2)), cluster, add=running("3", "a2")) == {"a1": SKEWED, "a2": SKEWED}
+
+
+def test_added_pods_count_only_where_and_as_existing_ones_do() -> None:
+    def added(pod: PodInfo, **other: Any) -> object:
+        return changed(pod, two_zones(), add=running("1", "b1", **other))
+
+    assert added(spread(hard())) == {"b1": SKEWED}
+    for other in ({"namespace": "shop"}, {"terminating": True}, {"app": "db"}):
+        assert added(spread(hard()), **other) == {}
+    assert added(spread(hard(selector=LabelSelector()))) == {}
+    # Node b1 is not eligible: its pods count neither for its zone nor for its host.
+    assert added(spread(hard(), node_selector={ZONE: "a"})) == {}
+
+
 # Score
 
 
@@ -361,10 +397,10 @@ def test_a_pod_that_is_added_or_removed_counts_as_in_a_new_snapshot(
     nodes: Sequence[Node], others: list[PodInfo], pod: PodInfo, other: PodInfo
 ) -> None:
     cluster = a_cluster(*nodes, pods=others)
-    before = refused(PLUGIN, pod, cluster)
     state = prepared(PLUGIN, pod, cluster)
     if PLUGIN.name in state.skipped_filters:
         return
+    before = refused(PLUGIN, pod, cluster, state)
     changed, changed_state, row = cluster.clone(), state.clone(), row_of(cluster, "node-2")
 
     changed.add_pod(other, row)
