@@ -169,7 +169,9 @@ def test_no_selector_selects_nothing_and_an_empty_one_every_pod() -> None:
     assert refused(PLUGIN, new(apart(term(ANY, HOST))), cluster) == {"a1": AGAINST}
 
 
-def changed(pod: PodInfo, cluster: Snapshot, *, add: PodInfo | None = None, remove: PodInfo | None = None) -> object:
+def changed(
+    pod: PodInfo, cluster: ClusterSnapshot, *, add: PodInfo | None = None, remove: PodInfo | None = None
+) -> object:
     """Refusals after a change of a clone, whose original is the same as before."""
     state = prepared(PLUGIN, pod, cluster)
     before = refused(PLUGIN, pod, cluster, state)

@@ -175,7 +175,9 @@ def test_default_constraints_apply_to_pods_without_any_that_a_selector_selects()
         assert refused(without, spread(), cluster) == {}
 
 
-def changed(pod: PodInfo, cluster: Snapshot, *, add: PodInfo | None = None, remove: PodInfo | None = None) -> object:
+def changed(
+    pod: PodInfo, cluster: ClusterSnapshot, *, add: PodInfo | None = None, remove: PodInfo | None = None
+) -> object:
     """Refusals after a change of a clone, whose original is the same as before."""
     state = prepared(PLUGIN, pod, cluster)
     before = refused(PLUGIN, pod, cluster, state)

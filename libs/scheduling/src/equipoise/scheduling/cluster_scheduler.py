@@ -24,7 +24,7 @@ from equipoise.scheduling.configuration import SchedulerConfiguration, default_c
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
-from equipoise.scheduling.model.volumes import ClaimKey, Volumes
+from equipoise.scheduling.model.volumes import ClaimKey, Volumes, claim_key
 from equipoise.scheduling.model.workloads import ObjectKey, SpreadSelectors
 from equipoise.scheduling.plugins.handle import Handle
 from equipoise.scheduling.plugins.table import Factory
@@ -140,7 +140,7 @@ class ClusterScheduler:
             case PodDisruptionBudget():
                 self.budgets[key] = item
             case PersistentVolumeClaim():
-                self._claims[key] = item
+                self._claims[claim_key(item)] = item
             case PersistentVolume():
                 self._volumes[item.metadata.name] = item
             case StorageClass():
@@ -157,14 +157,21 @@ class ClusterScheduler:
 
         Raises KeyError for a pod of another scheduler.
         """
-        scheduler = self.schedulers[pod.pod.spec.scheduler_name or "default-scheduler"]
+        scheduler = self.schedulers[pod.pod.spec.scheduler_name]
         return scheduler.schedule(pod, self.snapshot, self._random, nominated=self.nominated)
 
     def place(self, pod: PodInfo) -> Decision:
-        """Decides, and carries it out: the pod is on its node, or its victims are gone and it is nominated."""
+        """Decides, and carries it out: the pod is on its node, or its victims are gone and it is nominated.
+
+        A pod for which a plugin could reserve nothing is on no node: the status of the decision has the reason.
+        """
         decision = self.decide(pod)
         preemption = decision.preemption
-        if decision.node:
+        if decision.node and decision.state is not None:
+            framework = self.schedulers[pod.pod.spec.scheduler_name].framework
+            reserved = framework.reserve(decision.state, pod, decision.node)
+            if not reserved.is_success:
+                return Decision(status=reserved, diagnosis=decision.diagnosis)
             row = self.snapshot.row(decision.node)
             assert row is not None
             self.nominated.remove(pod)

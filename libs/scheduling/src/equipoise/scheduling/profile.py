@@ -10,7 +10,7 @@ import msgspec
 
 from equipoise.scheduling.configuration import SchedulerConfiguration, SchedulerProfile, known_plugins
 from equipoise.scheduling.framework.framework import POINTS, Framework
-from equipoise.scheduling.framework.plugin import Bind, Permit, Plugin, PostBind, PreBind, Reserve
+from equipoise.scheduling.framework.plugin import Bind, Permit, Plugin, PostBind, PreBind
 from equipoise.scheduling.plugins.handle import Handle
 from equipoise.scheduling.plugins.table import NOT_BUILT, PLUGINS, Factory
 from equipoise.scheduling.settings.document import InvalidConfiguration
@@ -18,7 +18,6 @@ from equipoise.scheduling.settings.plugin_sets import ALL, MULTI_POINT, EnabledP
 
 PROTOCOLS: Mapping[str, tuple[type, ...]] = {
     **POINTS,
-    "reserve": (Reserve,),
     "permit": (Permit,),
     "preBind": (PreBind,),
     "bind": (Bind,),

@@ -1,10 +1,11 @@
 """Changes of the cluster that may make a pod schedulable that was not."""
 
+from collections.abc import Callable
 from typing import Literal, Protocol, runtime_checkable
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import Object
+from equipoise.contracts.kubernetes.objects import Node, Object
 from equipoise.scheduling.model.pod_info import PodInfo
 
 Kind = Literal[
@@ -31,3 +32,15 @@ class QueueingHint(Protocol):
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Whether a pod that this plugin refused should be tried again. Without the method: after every event."""
         ...
+
+
+def node_helps(event: ClusterEvent, suits: Callable[[Node], bool]) -> bool:
+    """A node was added that suits the pod, or changed so that it does now and did not before."""
+    if event.kind != "Node" or not isinstance(event.new, Node) or not suits(event.new):
+        return False
+    return not isinstance(event.old, Node) or not suits(event.old)
+
+
+def changes_itself(event: ClusterEvent) -> bool:
+    """The pod that waits was changed."""
+    return event.kind == "UnscheduledPod"

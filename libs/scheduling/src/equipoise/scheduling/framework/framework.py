@@ -24,6 +24,7 @@ from equipoise.scheduling.framework.plugin import (
     PreScore,
     QueueSort,
     Refusal,
+    Reserve,
     Score,
     ScoreNode,
 )
@@ -42,6 +43,7 @@ POINTS: Mapping[str, tuple[type, ...]] = {
     "postFilter": (PostFilter,),
     "preScore": (PreScore,),
     "score": (Score, ScoreNode),
+    "reserve": (Reserve,),
 }
 """The extension points of the scheduling cycle, by their names in a KubeSchedulerConfiguration."""
 
@@ -277,6 +279,24 @@ class Framework:
         assert isinstance(plugin, ScoreNode)
         scores = [self._call(plugin, "score", plugin.score_node, state, pod, snapshot, row) for row in rows.tolist()]
         return _integers(plugin, scores, len(rows))
+
+    # Reserve
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> PluginStatus:
+        """In the order of the plugins, after the node was selected. If one fails, all are undone."""
+        for plugin in self._points["reserve"]:
+            assert isinstance(plugin, Reserve)
+            status = self._call(plugin, "reserve", plugin.reserve, state, pod, node)
+            if not status.is_success:
+                self.unreserve(state, pod, node)
+                return _of(plugin, status)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        """In the reverse order. The pod is not bound after all."""
+        for plugin in reversed(self._points["reserve"]):
+            assert isinstance(plugin, Reserve)
+            self._call(plugin, "reserve", plugin.unreserve, state, pod, node)
 
     def _call(self, plugin: Plugin, point: str, function: Callable[..., T], *arguments: Any) -> T:
         """Raises PluginFailed whatever the plugin raises: a plugin of a user must not end the scheduler."""

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from equipoise.contracts.kubernetes.labels import selects_node
 from equipoise.contracts.kubernetes.objects import NodeAffinity as Affinity
 from equipoise.contracts.kubernetes.objects import NodeSelector, PreferredNodes
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, node_helps
 from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
@@ -65,6 +67,14 @@ class NodeAffinityPlugin:
         affinity = pod.pod.spec.affinity
         own = affinity.node_affinity.preferred if affinity and affinity.node_affinity else []
         return [*self._added_preferred, *own] if self._added_preferred else own
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """A node that matches. The affinity of a pod can be changed while it has scheduling gates only."""
+        selectors = [each for each in (self._added_required, pod.required_nodes) if each is not None]
+        return changes_itself(event) or node_helps(
+            event,
+            lambda node: all(selects_node(each, node.metadata.name, node.metadata.labels) for each in selectors),
+        )
 
 
 def _selected(snapshot: ClusterSnapshot, selector: NodeSelector) -> Flags:

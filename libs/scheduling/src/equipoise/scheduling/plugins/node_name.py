@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.events import ClusterEvent, node_helps
 from equipoise.scheduling.framework.plugin import Refusal
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.arrays import Rows
@@ -23,3 +24,7 @@ class NodeName:
             return ()
         others = np.array([snapshot.name(row) != wanted for row in rows.tolist()], dtype=np.bool_)
         return (Refusal(nodes=others, reason=REASON, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """The node was added."""
+        return node_helps(event, lambda node: node.metadata.name == pod.pod.spec.node_name)

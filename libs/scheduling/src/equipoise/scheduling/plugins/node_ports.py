@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.events import ClusterEvent
 from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP
 from equipoise.scheduling.model.arrays import Rows
@@ -26,3 +27,9 @@ class NodePorts:
             for row in rows.tolist()
         ]
         return (Refusal(nodes=np.array(occupied, dtype=np.bool_), reason=REASON),)
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """A pod with one of the ports is gone, or there is a new node."""
+        if event.kind == "Pod" and event.action == "delete" and isinstance(event.old, PodInfo):
+            return any(wanted.conflicts(used) for used in event.old.host_ports for wanted in pod.host_ports)
+        return event.kind == "Node" and event.action == "add"

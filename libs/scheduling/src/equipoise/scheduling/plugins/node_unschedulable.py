@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.kubernetes.taints import tolerates
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, node_helps
 from equipoise.scheduling.framework.plugin import Refusal
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.arrays import Rows
@@ -23,3 +24,7 @@ class NodeUnschedulable:
             return ()
         cordoned = snapshot.cordoned[rows]
         return (Refusal(nodes=cordoned, reason=REASON, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """A node that is not cordoned."""
+        return changes_itself(event) or node_helps(event, lambda node: not node.spec.unschedulable)

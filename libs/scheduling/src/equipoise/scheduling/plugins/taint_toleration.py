@@ -4,8 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from equipoise.contracts.kubernetes.taints import tolerates
+from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS, tolerates
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, node_helps
 from equipoise.scheduling.framework.plugin import Refusal
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.arrays import Ints, Rows
@@ -38,3 +39,13 @@ class TaintToleration:
 
     def normalize(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, scores: Ints) -> Ints:
         return normalized(scores, reverse=True)
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """A node without taints that the pod does not tolerate."""
+        tolerations = pod.pod.spec.tolerations
+        return changes_itself(event) or node_helps(
+            event,
+            lambda node: all(
+                each.effect not in BLOCKING_EFFECTS or tolerates(tolerations, each) for each in node.spec.taints
+            ),
+        )

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from equipoise.contracts.kubernetes.objects import Node
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, node_helps
 from equipoise.scheduling.framework.plugin import Refusal
 from equipoise.scheduling.framework.status import Code
-from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS
+from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS, allocatable
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
@@ -46,11 +48,11 @@ class NodeResourcesFit:
         for resource, amount in pod.requests.items():
             if not amount or self._is_ignored(resource) or resource == PODS:
                 continue
-            allocatable = _of(snapshot, snapshot.allocatable, resource, rows)
-            short = amount > allocatable - _of(snapshot, snapshot.requested, resource, rows)
+            size = _of(snapshot, snapshot.allocatable, resource, rows)
+            short = amount > size - _of(snapshot, snapshot.requested, resource, rows)
             if not short.any():
                 continue
-            never = short & (amount > allocatable)
+            never = short & (amount > size)
             reason = f"Insufficient {resource}"
             refusals.append(Refusal(nodes=short & ~never, reason=reason))
             refusals.append(Refusal(nodes=never, reason=reason, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
@@ -70,6 +72,25 @@ class NodeResourcesFit:
     def _is_ignored(self, resource: str) -> bool:
         prefix, slash, _ = resource.partition("/")
         return resource in self._ignored or (bool(slash) and prefix in self._ignored_groups)
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """A pod is gone or requests less, or a node has enough for the pod alone."""
+        if event.kind == "Pod":
+            if event.action == "delete":
+                return True
+            before, after = event.old, event.new
+            return (
+                isinstance(before, PodInfo)
+                and isinstance(after, PodInfo)
+                and any(after.request(name) < before.request(name) for name in pod.requests)
+            )
+        return changes_itself(event) or node_helps(event, lambda node: self._fits_alone(pod, node))
+
+    def _fits_alone(self, pod: PodInfo, node: Node) -> bool:
+        has = allocatable(node)
+        return has.get(PODS, 0) > 0 and all(
+            amount <= has.get(name, 0) for name, amount in pod.requests.items() if amount and not self._is_ignored(name)
+        )
 
 
 def _of(snapshot: ClusterSnapshot, array: Ints, resource: str, rows: Rows) -> Ints:

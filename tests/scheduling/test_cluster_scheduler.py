@@ -1,0 +1,98 @@
+"""A cluster in memory."""
+
+import random
+
+import pytest
+from scheduling.pods import a_budget, a_node, a_pod
+
+from equipoise.scheduling import ClusterScheduler, read_pod
+
+
+def a_cluster(*nodes: str, cpu: str = "4") -> ClusterScheduler:
+    cluster = ClusterScheduler(random.Random(1))
+    for name in nodes:
+        cluster.put(a_node(name, cpu=cpu))
+    return cluster
+
+
+def test_objects_may_come_in_any_order() -> None:
+    cluster = ClusterScheduler(random.Random(1))
+    cluster.put(a_pod("old", {"cpu": "3"}, node_name="a").pod)
+    cluster.put(a_node("a"))
+
+    assert "Insufficient cpu" in cluster.decide(a_pod("new", {"cpu": "2"})).message(1)
+
+
+def test_finished_pods_and_pods_without_a_node_occupy_nothing() -> None:
+    cluster = a_cluster("a")
+    cluster.put(a_pod("done", {"cpu": "4"}, node_name="a", status={"phase": "Succeeded"}).pod)
+    cluster.put(a_pod("waiting", {"cpu": "4"}).pod)
+
+    assert cluster.decide(a_pod("new", {"cpu": "4"})).node == "a"
+
+
+def test_a_changed_pod_replaces_the_one_of_its_uid() -> None:
+    cluster = a_cluster("a")
+    cluster.put(a_pod("old", {"cpu": "4"}, node_name="a").pod)
+    cluster.put(a_pod("old", {"cpu": "1"}, node_name="a").pod)
+    assert cluster.decide(a_pod("new", {"cpu": "3"})).node == "a"
+
+    cluster.put(a_pod("old", {"cpu": "1"}, node_name="a", status={"phase": "Failed"}).pod)
+    assert cluster.decide(a_pod("new", {"cpu": "4"})).node == "a"
+
+
+def test_decide_changes_nothing_and_place_does() -> None:
+    cluster = a_cluster("a")
+    pod = a_pod("new", {"cpu": "3"})
+
+    assert [cluster.decide(pod).node, cluster.decide(pod).node] == ["a", "a"]
+    assert cluster.place(pod).node == "a"
+    assert cluster.place(a_pod("next", {"cpu": "3"})).node == ""
+
+
+def test_after_a_preemption_the_pod_is_nominated_and_runs_there_next() -> None:
+    cluster = a_cluster("a", "b")
+    for name in ("a", "b"):
+        cluster.place(a_pod(f"low-{name}", {"cpu": "4"}))
+    important = a_pod("important", {"cpu": "4"}, priority=10)
+
+    decision = cluster.place(important)
+
+    assert decision.preemption is not None
+    node = decision.preemption.node
+    assert [victim.name for victim in decision.preemption.victims] == [f"low-{node}"]
+    assert cluster.place(a_pod("also-low", {"cpu": "4"})).node == "", "room is left for the nominated pod"
+    assert cluster.place(important).node == node
+    assert not cluster.nominated
+
+
+def test_budgets_of_the_cluster_decide_between_victims() -> None:
+    cluster = a_cluster("a", "b")
+    cluster.put(a_budget(0, app="protected"))
+    cluster.put(a_pod("protected", {"cpu": "4"}, labels={"app": "protected"}, node_name="a").pod)
+    cluster.put(a_pod("other", {"cpu": "4"}, node_name="b").pod)
+
+    decision = cluster.decide(a_pod("important", {"cpu": "4"}, priority=10))
+
+    assert decision.preemption is not None
+    assert [victim.name for victim in decision.preemption.victims] == ["other"]
+
+
+def test_pods_of_a_workload_are_spread_by_its_selector() -> None:
+    """Although they have no constraints: by the defaults of PodTopologySpread."""
+    cluster = a_cluster("a", "b", cpu="400")
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "1", "controller": True}
+    selector = {"matchLabels": {"app": "web"}}
+    cluster.put_documents(
+        [{"kind": "ReplicaSet", "metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": selector}}]
+    )
+    metadata = {"namespace": "default", "labels": {"app": "web"}, "ownerReferences": [owner]}
+
+    placed = [cluster.place(read_pod({"metadata": metadata | {"name": f"web-{n}"}, "spec": {}})).node for n in range(4)]
+
+    assert sorted(placed) == ["a", "a", "b", "b"]
+
+
+def test_a_pod_of_another_scheduler_is_refused() -> None:
+    with pytest.raises(KeyError, match="other"):
+        a_cluster("a").decide(a_pod(scheduler_name="other"))
