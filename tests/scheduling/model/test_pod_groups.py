@@ -37,13 +37,18 @@ def test_a_selector_finds_the_pods_that_are_there_in_a_clone_too(
     groups = PodGroups()
     for pod, row in first:
         groups.add(pod, row)
-    clone = groups.clone()
+    assert counts(groups, namespace, selector) == expected(first, namespace, selector)
+    unchanged, clone = groups.clone(), groups.clone()
     for pod, row in second:
         clone.add(pod, row)
     for pod, row in first:
         clone.remove(pod, row)
 
-    assert counts(groups, namespace, selector) == expected(first, namespace, selector)
+    for pod, row in first:
+        groups.add(pod, row)
+
+    assert counts(groups, namespace, selector) == expected([*first, *first], namespace, selector)
+    assert counts(unchanged, namespace, selector) == expected(first, namespace, selector)
     assert counts(clone, namespace, selector) == expected(second, namespace, selector)
 
 
