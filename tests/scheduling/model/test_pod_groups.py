@@ -65,6 +65,17 @@ def test_no_group_with_a_term_that_selects_the_pod_is_missed(placed: list[tuple[
             assert other.group_key in found
 
 
+def test_pods_that_are_added_after_others_were_counted_count() -> None:
+    groups, web = PodGroups(), a_pod(labels={"app": "web"})
+    groups.add(web, 0)
+    assert counts(groups, "default", app("web")) == [1, 0, 0]
+
+    groups.add(web, 0)
+    groups.add(web, 2)
+
+    assert counts(groups, "default", app("web")) == [2, 0, 1]
+
+
 def test_terms_are_found_by_the_label_that_distinguishes_them() -> None:
     """Of 50 workloads whose terms select their own pods by two labels, a pod meets one."""
     groups = PodGroups()
