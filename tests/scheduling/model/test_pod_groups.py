@@ -37,13 +37,18 @@ def test_a_selector_finds_the_pods_that_are_there_in_a_clone_too(
     groups = SimilarPodsIndex()
     for pod, row in first:
         groups.add(pod, row)
-    clone = groups.clone()
+    assert counts(groups, namespace, selector) == expected(first, namespace, selector)
+    unchanged, clone = groups.clone(), groups.clone()
     for pod, row in second:
         clone.add(pod, row)
     for pod, row in first:
         clone.remove(pod, row)
 
-    assert counts(groups, namespace, selector) == expected(first, namespace, selector)
+    for pod, row in first:
+        groups.add(pod, row)
+
+    assert counts(groups, namespace, selector) == expected([*first, *first], namespace, selector)
+    assert counts(unchanged, namespace, selector) == expected(first, namespace, selector)
     assert counts(clone, namespace, selector) == expected(second, namespace, selector)
 
 
@@ -58,6 +63,17 @@ def test_no_group_with_a_term_that_selects_the_pod_is_missed(placed: list[tuple[
     for other, _ in placed:
         if any(term.selects(pod.namespace, {}, pod.labels) for term in other.terms):
             assert other.group_key in found
+
+
+def test_pods_that_are_added_after_others_were_counted_count() -> None:
+    groups, web = PodGroups(), a_pod(labels={"app": "web"})
+    groups.add(web, 0)
+    assert counts(groups, "default", app("web")) == [1, 0, 0]
+
+    groups.add(web, 0)
+    groups.add(web, 2)
+
+    assert counts(groups, "default", app("web")) == [2, 0, 1]
 
 
 def test_terms_are_found_by_the_label_that_distinguishes_them() -> None:
