@@ -35,7 +35,7 @@ class First:
 def compare(state: State, outcome: Outcome) -> list[Difference]:
     """What the library decides in the state before the pod was placed, and kube-scheduler did not."""
     cluster, pod = ClusterScheduler(First()), PodInfo(outcome.pod)
-    for each in (*state.nodes, *state.pods, *state.namespaces, *state.budgets):
+    for each in (*state.nodes, *state.pods, *state.namespaces, *state.budgets, *state.services):
         cluster.put(each)
     decision = cluster.decide(pod)
     preempts = decision.preemption is not None and bool(decision.preemption.node)

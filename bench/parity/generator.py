@@ -19,6 +19,7 @@ IMAGES = {
     "registry.example/small:1": 30 * 2**20,
     "registry.example/large:1": 900 * 2**20,
     "registry.example/other:2": 400 * 2**20,
+    "registry.example/plain:latest": 200 * 2**20,
 }
 
 
@@ -77,6 +78,20 @@ class ClusterGenerator:
             if self._chance(0.2)
         ]
 
+    def services(self) -> list[Document]:
+        """Pods without constraints of their own are spread by those that select them."""
+        return [
+            {
+                "apiVersion": "v1",
+                "kind": "Service",
+                "metadata": {"name": app, "namespace": namespace},
+                "spec": {"selector": {"app": app}, "ports": [{"port": 80}]},
+            }
+            for namespace in NAMESPACES
+            for app in APPS
+            if self._chance(0.3)
+        ]
+
     def _chance(self, probability: float) -> bool:
         return self._random.random() < probability
 
@@ -124,6 +139,8 @@ class ClusterGenerator:
             spec["initContainers"] = [self._container("first")]
             if self._chance(0.5):
                 spec["initContainers"][0]["restartPolicy"] = "Always"
+        if self._chance(0.06):
+            spec["resources"] = {"requests": {"cpu": choice(("2", "2500m")), "memory": choice(("2Gi", "4Gi"))}}
         if self._chance(0.6):
             spec["priorityClassName"] = choice(tuple(CLASSES))
         affinity: Document = {}
@@ -162,7 +179,7 @@ class ClusterGenerator:
             limits[GPU] = requests[GPU] = choice(("1", "2"))
         container: Document = {
             "name": name,
-            "image": choice((*IMAGES, "registry.example/unknown:1")),
+            "image": choice((*IMAGES, "registry.example/unknown:1", "registry.example/plain")),
             "resources": {"requests": requests, "limits": limits},
         }
         if self._chance(0.08):

@@ -10,7 +10,7 @@ from typing import Self, TypeVar
 import msgspec
 
 from bench.parity.generator import ClusterGenerator, Document, namespaces, priority_classes
-from equipoise.contracts.kubernetes.objects import Namespace, Node, Pod, PodDisruptionBudget
+from equipoise.contracts.kubernetes.objects import KubernetesService, Namespace, Node, Pod, PodDisruptionBudget
 from equipoise.testbed.api import ApiError
 from equipoise.testbed.cluster import Cluster
 
@@ -33,6 +33,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     pods: Sequence[Pod]
     namespaces: Sequence[Namespace]
     budgets: Sequence[PodDisruptionBudget]
+    services: Sequence[KubernetesService]
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +80,7 @@ class RealScheduler:
             await self._api.request("POST", "/api/v1/nodes", node)
         existing = [each for each in generator.existing_pods() if await self._create(each)]
         budgets = generator.budgets()
-        await self._api.apply(budgets)
+        await self._api.apply([*budgets, *generator.services()])
         await self._settled(len(existing), len(budgets))
         await self._known(len(generator.names))
 
@@ -89,6 +90,7 @@ class RealScheduler:
             pods=await self._list("/api/v1/pods", Pod),
             namespaces=await self._list("/api/v1/namespaces", Namespace),
             budgets=await self._list("/apis/policy/v1/poddisruptionbudgets", PodDisruptionBudget),
+            services=await self._list("/api/v1/services", KubernetesService),
         )
 
     async def place(self, document: Document, before: State) -> Outcome | None:
@@ -117,6 +119,7 @@ class RealScheduler:
         """Deletes nodes, pods and budgets."""
         for name in ("alpha", "beta", "gamma"):
             await self._api.request("DELETE", f"/apis/policy/v1/namespaces/{name}/poddisruptionbudgets")
+            await self._api.request("DELETE", f"/api/v1/namespaces/{name}/services")
             await self._api.request("DELETE", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0")
         await self._api.wait("/api/v1/pods", lambda found: not found["items"], what="all pods are gone")
         await self._api.request("DELETE", "/api/v1/nodes")

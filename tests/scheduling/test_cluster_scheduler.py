@@ -96,3 +96,12 @@ def test_pods_of_a_workload_are_spread_by_its_selector() -> None:
 def test_a_pod_of_another_scheduler_is_refused() -> None:
     with pytest.raises(KeyError, match="other"):
         a_cluster("a").decide(a_pod(scheduler_name="other"))
+
+
+def test_a_list_of_one_kind_is_read_as_the_api_server_returns_it() -> None:
+    """Its items have no kind."""
+    cluster = ClusterScheduler(random.Random(1))
+    status = {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "10"}}
+    cluster.put_documents([{"kind": "NodeList", "items": [{"metadata": {"name": "a"}, "status": status}]}])
+
+    assert cluster.decide(a_pod()).node == "a"

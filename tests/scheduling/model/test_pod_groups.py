@@ -66,7 +66,7 @@ def test_no_group_with_a_term_that_selects_the_pod_is_missed(placed: list[tuple[
 
 
 def test_pods_that_are_added_after_others_were_counted_count() -> None:
-    groups, web = PodGroups(), a_pod(labels={"app": "web"})
+    groups, web = SimilarPodsIndex(), a_pod(labels={"app": "web"})
     groups.add(web, 0)
     assert counts(groups, "default", app("web")) == [1, 0, 0]
 

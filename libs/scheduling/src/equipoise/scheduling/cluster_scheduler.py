@@ -118,13 +118,16 @@ class ClusterScheduler:
     def put_documents(self, documents: Iterable[Mapping[str, Any]]) -> None:
         """Manifests, or the lists that `kubectl get -o json` prints. Kinds that decide nothing are ignored."""
         for document in documents:
-            if str(document.get("kind", "")).endswith("List"):
-                self.put_documents(document.get("items") or ())
+            name = str(document.get("kind", ""))
+            if name.endswith("List"):
+                # The items of a list of one kind do not have it.
+                own = {"kind": name.removesuffix("List")} if name != "List" else {}
+                self.put_documents({**own, **item} for item in document.get("items") or ())
             elif (kind := KINDS.get(document.get("kind", ""))) is not None:
                 self.put(msgspec.convert(document, kind, strict=False))
 
     def put(self, item: Object) -> None:
-        """Adds or replaces an object. Raises ValueError for an invalid quantity."""
+        """Adds or replaces an object. Workloads need their `kind`. Raises ValueError for an invalid quantity."""
         key = (item.metadata.namespace, item.metadata.name)
         match item:
             case Node():
@@ -149,6 +152,8 @@ class ClusterScheduler:
                 self._csi_nodes[item.metadata.name] = item
             case VolumeAttachment():
                 self._attachments[item.metadata.name] = item
+            case KubernetesService():
+                self._workloads["Service", *key] = item
             case _:
                 self._workloads[item.kind, *key] = item
 
