@@ -1,5 +1,6 @@
 """Profiles of co-location on a real API server: which pods they change, how, and that they refuse none."""
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -10,12 +11,20 @@ import pytest
 import yaml
 from cli.programs import invoke
 from cluster_fixtures import StartCluster
-from deployment.base import ROOT
+from deployment.base import ROOT, colocation_documents
 from deployment.kustomize import read_kustomization
 
+from equipoise.cli.doctor.checks import CHECKS
+from equipoise.cli.doctor.environment import Environment, Finding
+from equipoise.cli.doctor.run import diagnose
+from equipoise.cli.service_settings import AllSettings
+from equipoise.runtime.configuration import Kubernetes
+from equipoise.runtime.kubernetes.client import Kube
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.api import ApiError
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.objects import namespace, pod
+from equipoise.testbed.objects import namespace, node, pod
 
 Document = dict[str, Any]
 
@@ -425,6 +434,81 @@ async def test_defaults_of_a_limit_range_become_batch_amounts(cluster: Cluster, 
         "requests": {"kubernetes.io/batch-cpu": "500"},
         "limits": {"kubernetes.io/batch-cpu": "2k"},
     }
+
+
+# What `equipoise doctor` finds
+
+
+@pytest.fixture
+async def kube(cluster: Cluster) -> AsyncIterator[Kube]:
+    """As the administrator."""
+    connection = Kubernetes(kubeconfig=str(cluster.kubeconfig))
+    async with connect_kube(connection, "doctor", SystemClock(), environment={}) as kube:
+        yield kube
+
+
+async def doctor(kube: Kube) -> list[Finding]:
+    environment = Environment(settings=AllSettings(), clock=SystemClock(), kube=kube)
+    return (await diagnose(environment, {"colocation": CHECKS["colocation"]})).findings
+
+
+async def errors(kube: Kube) -> dict[str, str]:
+    """Messages by subject."""
+    found = await doctor(kube)
+    assert "unknown" not in {finding.state for finding in found}, found
+    return {finding.subject: finding.message for finding in found if finding.state == "error"}
+
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+
+
+async def test_doctor_finds_what_is_missing(cluster: Cluster, pods: Namespaces, kube: Kube) -> None:
+    """A complete installation is ok; then the policy of each account, and the PriorityClass of a profile, are deleted."""
+    assert [] == [finding.subject for finding in await doctor(kube) if "fence" in finding.subject], "no accounts yet"
+    offering = node("alpha")
+    amounts = offering["status"]["capacity"] | {"kubernetes.io/batch-cpu": "1000"}
+    await cluster.add_nodes([node("beta"), offering | {"status": {"capacity": amounts, "allocatable": amounts}}])
+    accounts = [each for each in colocation_documents() if "equipoise-system" != each["metadata"]["name"]]
+    kinds = ("Namespace", "ServiceAccount", "ValidatingAdmissionPolicy")
+    accounts = [each for each in accounts if each["kind"] in kinds]
+    await cluster.apply(accounts)
+
+    complete = {finding.subject: finding for finding in await doctor(kube)}
+    assert {"ok"} == {finding.state for finding in complete.values()}, complete
+    assert "1 of 2 nodes offer amounts" == complete["co-location"].message
+    assert complete.keys() >= {
+        "policy equipoise-reclaimer-fence", "policy equipoise-agent-fence", "policy equipoise-colocation",
+        "profile offline", "profile shared", "profile some", "profile exclusive",
+    }  # fmt: skip
+
+    for account in ("reclaimer", "agent"):
+        await cluster.request("DELETE", f"{POLICIES}/equipoise-{account}-fence")
+    found = await errors(kube)
+    assert found.keys() == {"policy equipoise-reclaimer-fence", "policy equipoise-agent-fence"}
+    assert "may write every field of nodes/status" in found["policy equipoise-reclaimer-fence"]
+    await cluster.apply(accounts)
+    assert {} == await errors(kube)
+
+    guard = f"{POLICIES}/equipoise-colocation-classes"  # forbids to delete the class of a profile
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    await cluster.request("DELETE", guard)
+    await until_deleted(cluster, f"{classes}/equipoise-mid")
+    found = await errors(kube)
+    assert {"profile shared": "there is no PriorityClass equipoise-mid: its pods are refused"} == found
+    await cluster.apply(read_kustomization(ROOT / "k8s" / "colocation" / "profiles"))
+    assert {} == await errors(kube)
+
+
+async def until_deleted(cluster: Cluster, path: str) -> None:
+    """The API server applies the deletion of a policy with a delay."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await cluster.request("DELETE", path)
+                return
+            except ApiError as error:
+                assert error.status == 422, error
+            await asyncio.sleep(0.1)
 
 
 async def test_pods_stay_as_they_are_without_the_policy(cluster: Cluster, pods: Namespaces) -> None:
