@@ -466,9 +466,7 @@ async def test_a_permission_that_co_location_lacks_is_reported(deployed: Deploye
     ):
         await deployed.revoke(service, verb, resource)
 
-    findings = await until_found(
-        deployed, lambda findings: sum(finding.state == "error" for finding in findings) >= 3
-    )
+    findings = await until_found(deployed, lambda findings: sum(finding.state == "error" for finding in findings) >= 3)
     assert {finding.subject: (finding.message, finding.fix) for finding in findings if finding.state == "error"} == {
         "reclaimer (ServiceAccount equipoise-reclaimer)": (
             "may not patch nodes/status",

@@ -36,7 +36,11 @@ class Scrapes:
 
     def _scrape(self, registries: Mapping[str, CollectorRegistry]) -> Iterator[tuple[str, str]]:
         for service, registry in registries.items():
-            place = {"namespace": AGENTS if service == "agent" else OWN, "pod": f"{service}-0", "instance": f"10.0.0.1:{len(service)}"}
+            place = {
+                "namespace": AGENTS if service == "agent" else OWN,
+                "pod": f"{service}-0",
+                "instance": f"10.0.0.1:{len(service)}",
+            }
             for family in registry.collect():
                 for sample in family.samples:
                     if sample.name in self._metrics:

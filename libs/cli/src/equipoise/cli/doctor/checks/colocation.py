@@ -60,7 +60,9 @@ async def colocation(environment: Environment) -> list[Finding]:
             findings.append(offer_finding(offering, len(nodes)))
         if version is None or not bindings:
             why = f"no profiles: they need {REQUIREMENT}" if version is None else "there are no profiles"
-            return [*findings, Finding("ok", SUBJECT, why)] if findings else [Finding("ok", SUBJECT, f"not used: {why}")]
+            return (
+                [*findings, Finding("ok", SUBJECT, why)] if findings else [Finding("ok", SUBJECT, f"not used: {why}")]
+            )
         findings.append(await _policy(kube, version))
         findings += await _profiles(kube, bindings)
     except KubeError as error:

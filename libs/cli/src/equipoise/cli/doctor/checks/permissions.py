@@ -191,9 +191,7 @@ async def deployed_with_accounts(kube: Kube, namespace: str) -> bool:
     return True
 
 
-async def _co_location(
-    environment: Environment, kube: Kube, *, deployed: bool
-) -> tuple[InstalledParts, list[Finding]]:
+async def _co_location(environment: Environment, kube: Kube, *, deployed: bool) -> tuple[InstalledParts, list[Finding]]:
     """What is installed of it, and a finding if that is unknown. Without ServiceAccounts the configuration decides."""
     if not deployed:
         return InstalledParts(reclaimer=environment.settings.reclaimer.enabled), []
