@@ -397,7 +397,7 @@ async def on_cluster(cluster: Cluster, kube: Kube) -> Deployed:
     await cluster.apply([*documents, configuration | {"data": {"equipoise.yaml": text}}])
 
     async def revoke(service: str, verb: str, resource: str) -> None:
-        for document in documents:
+        for place, document in enumerate(documents):
             names = (f"equipoise-{service}", "equipoise-evict" if service == "binder" else f"equipoise-{service}-evict")
             if document["kind"] != "ClusterRole" or document["metadata"]["name"] not in names:
                 continue
@@ -406,7 +406,8 @@ async def on_cluster(cluster: Cluster, kube: Kube) -> Deployed:
                 touched = verb in rule["verbs"] and any(resource in each for each in rule["resources"])
                 left = [each for each in rule["verbs"] if each != verb or not touched]
                 rules += [{**rule, "verbs": left}] if left else []
-            await cluster.apply([{**document, "rules": rules}])
+            documents[place] = {**document, "rules": rules}
+            await cluster.apply([documents[place]])
 
     return Deployed(kube, revoke)
 
