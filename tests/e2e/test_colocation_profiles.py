@@ -24,7 +24,7 @@ from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.api import ApiError
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.objects import namespace, node, pod
+from equipoise.testbed.objects import deployment, namespace, node, pod, pod_template
 
 Document = dict[str, Any]
 
@@ -436,6 +436,38 @@ async def test_defaults_of_a_limit_range_become_batch_amounts(cluster: Cluster, 
     }
 
 
+# Placement
+
+
+@pytest.fixture(scope="module")
+async def offering(cluster: Cluster) -> None:
+    """The node alpha offers 3 batch cores, and beta none."""
+    alpha = node("alpha")
+    amounts = alpha["status"]["capacity"] | {"kubernetes.io/batch-cpu": "3000", "kubernetes.io/batch-memory": "4Gi"}
+    await cluster.add_nodes([node("beta"), alpha | {"status": {"capacity": amounts, "allocatable": amounts}}])
+
+
+async def test_changed_pods_run_where_their_amounts_are_offered(
+    cluster: Cluster, pods: Namespaces, offering: None
+) -> None:
+    """kube-scheduler counts the amounts: of three pods with 1.5 cores two fit, although each node has 16 cores."""
+    template = pod_template("report", cpu="1500m", memory="1Gi")
+    await cluster.apply([deployment("report", template, replicas=3, namespace="offline")])
+
+    def settled(found: Document) -> bool:
+        conditions = [each for item in found["items"] for each in item["status"].get("conditions", ())]
+        waiting = [each for each in conditions if each.get("reason") == "Unschedulable"]
+        return len(waiting) == 1 and sum(item["status"].get("phase") == "Running" for item in found["items"]) == 2
+
+    found = await cluster.wait("/api/v1/namespaces/offline/pods", settled, what="two pods run, and one does not fit")
+    await cluster.request("DELETE", "/apis/apps/v1/namespaces/offline/deployments/report")
+
+    assert sorted(each["spec"].get("nodeName", "") for each in found["items"]) == ["", "alpha", "alpha"]
+    (waiting,) = [each for each in found["items"] if "nodeName" not in each["spec"]]
+    message = next(each["message"] for each in waiting["status"]["conditions"] if each["type"] == "PodScheduled")
+    assert "2 Insufficient kubernetes.io/batch-cpu" in message
+
+
 # What `equipoise doctor` finds
 
 
@@ -462,15 +494,12 @@ async def errors(kube: Kube) -> dict[str, str]:
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 
 
-async def test_doctor_finds_what_is_missing(cluster: Cluster, pods: Namespaces, kube: Kube) -> None:
+async def test_doctor_finds_what_is_missing(cluster: Cluster, pods: Namespaces, offering: None, kube: Kube) -> None:
     """A complete installation is ok. Then the policy of each account and the PriorityClass of a profile are deleted."""
     assert [] == [finding.subject for finding in await doctor(kube) if "fence" in finding.subject], "no accounts yet"
-    offering = node("alpha")
-    amounts = offering["status"]["capacity"] | {"kubernetes.io/batch-cpu": "1000"}
-    await cluster.add_nodes([node("beta"), offering | {"status": {"capacity": amounts, "allocatable": amounts}}])
-    accounts = [each for each in colocation_documents() if "equipoise-system" != each["metadata"]["name"]]
     kinds = ("Namespace", "ServiceAccount", "ValidatingAdmissionPolicy")
-    accounts = [each for each in accounts if each["kind"] in kinds]
+    others = [each for each in colocation_documents() if each["metadata"]["name"] != "equipoise-system"]
+    accounts = [each for each in others if each["kind"] in kinds]
     await cluster.apply(accounts)
 
     complete = {finding.subject: finding for finding in await doctor(kube)}
