@@ -429,9 +429,9 @@ async def refusal(deployed: DeployedCluster, token: str, method: str, path: str,
 @pytest.fixture(scope="module")
 async def reclaimer_fence(deployed: DeployedCluster) -> None:
     """In effect."""
-    token = await token_of(deployed, "reclaimer")
+    token, probe = await token_of(deployed, "reclaimer"), LEASE | {"metadata": {"name": PROBE}}
     async with asyncio.timeout(60):
-        while not await refusal(deployed, token, "PATCH", STATUS, {"metadata": {"labels": {"pool": "other"}}}):  # noqa: ASYNC110  no event exists
+        while not await refusal(deployed, token, "POST", LEASES_PATH, probe):  # noqa: ASYNC110  no event exists
             await asyncio.sleep(0.1)
 
 
