@@ -38,6 +38,8 @@ async def reclaiming(rig: Rig) -> AsyncIterator[list[str]]:
     pods = cluster_setup.band_pods(f"{rig.since:.0f}", COUNT)
     try:
         async with real_services(rig, {"reclaimer": 2}):
+            # Before, all pods would be bound to the node that is written first.
+            await rig.until(lambda: _all_are_written(rig), "every node has the names of the bands")
             await rig.api.apply(pods)
             await rig.until(lambda: _all_run(rig), "the pods of the band run")
             requested = await requested_of_nodes(rig)
@@ -50,6 +52,10 @@ async def reclaiming(rig: Rig) -> AsyncIterator[list[str]]:
             await rig.api.request("DELETE", f"{PODS}/{pod['metadata']['name']}")
         for name in cluster_setup.NODES:
             await overwrite(rig, name, None)
+
+
+async def _all_are_written(rig: Rig) -> bool:
+    return all(found.keys() >= NAMES for found in (await offered(rig)).values())
 
 
 async def _all_run(rig: Rig) -> bool:
