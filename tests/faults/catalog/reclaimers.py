@@ -4,8 +4,8 @@ import asyncio
 import itertools
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from equipoise.contracts.colocation.bands import RESOURCE_NAMES
 from equipoise.contracts.kubernetes.quantity import parse_quantity
@@ -32,12 +32,34 @@ NOISE = 0.01 * 1_000 * cluster_setup.CORES
 """Milli-cores: an amount that should shrink by less is not written at once, nor one that should by a tenth."""
 
 
+def beside_all(rig: Rig) -> AbstractAsyncContextManager[None]:
+    """Two reclaimers and all other services."""
+    return real_services(rig, {"reclaimer": 2})
+
+
 @asynccontextmanager
-async def reclaiming(rig: Rig) -> AsyncIterator[list[str]]:
-    """Two reclaimers beside the other services, and pods of the band batch, whose nodes are returned."""
+async def alone(rig: Rig) -> AsyncIterator[None]:
+    """Two reclaimers and the collector: nothing is proposed or evicted."""
+    rig.descheduler.epoch = None
+    rig.collector.publishing = False
+    await asyncio.gather(rig.start("collector"), rig.start("reclaimer", 2))
+    try:
+        yield
+        await rig.converge()
+    finally:
+        rig.stop_programs()
+        rig.collector.take_over()
+        rig.collector.publishing = True
+
+
+@asynccontextmanager
+async def reclaiming(
+    rig: Rig, services: Callable[[Rig], AbstractAsyncContextManager[None]] = beside_all
+) -> AsyncIterator[list[str]]:
+    """While the services run: pods of the band batch, whose nodes are returned."""
     pods = cluster_setup.band_pods(f"{rig.since:.0f}", COUNT)
     try:
-        async with real_services(rig, {"reclaimer": 2}):
+        async with services(rig):
             # Before, all pods would be bound to the node that is written first.
             await rig.until(lambda: _all_are_written(rig), "every node has the names of the bands")
             await rig.api.apply(pods)
@@ -123,13 +145,19 @@ async def killed_reclaimers(rig: Rig, extent: Extent) -> None:
 
 
 async def overwritten_amounts(rig: Rig, extent: Extent) -> None:
-    """The names of a node are set to 0 or removed, as by a kubelet that restarts. Another program writes amounts of its
-    own until the reclaimers leave the node to it; reclaimers that start write it again."""
-    async with reclaiming(rig) as nodes:
+    """The names of a node are set to 0 or removed, as by a kubelet that restarts. Only collector and reclaimers run."""
+    async with reclaiming(rig, alone) as nodes:
         for _ in range(extent.times):
             await repaired(rig, nodes[0])
             await overwrite(rig, nodes[-1], None)
             await rig.until(lambda: _fits(rig, nodes[-1]), "the removed names are written again")
+
+
+async def another_writer(rig: Rig, extent: Extent) -> None:
+    """Another program writes amounts of its own to a node until the reclaimers write only the other nodes; reclaimers
+    that start write it again."""
+    async with reclaiming(rig) as nodes:
+        for _ in range(extent.times):
             while not await left_alone(rig, nodes[0], nodes[-1]):
                 pass  # another reclaimer leads, which knows nothing of the other program
             rig.stop_programs("reclaimer")
@@ -215,6 +243,7 @@ def pods_are_accepted(history: History) -> list[str]:
 FAULTS = (
     fault(killed_reclaimers, 42, intents=0, evictions=0, also=pods_are_accepted),
     fault(overwritten_amounts, 43, intents=0, evictions=0, also=pods_are_accepted),
+    fault(another_writer, 43, intents=0, evictions=0, also=pods_are_accepted),
     fault(refused_amounts, 44, intents=0, evictions=0, also=pods_are_accepted),
     fault(reclaimers_without_metrics, 45, intents=0, evictions=0, also=pods_are_accepted),
 )
