@@ -24,7 +24,8 @@ class AgentProcess:
         self._node = node
         self._real = real
         self._token = token
-        self.file = directory / "equipoise.yaml"
+        self.file = directory / "equipoise-agent.yaml"
+        self.log = directory / "agent.log"
         self._port = cluster.free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -50,7 +51,8 @@ class AgentProcess:
             "NODE_NAME": self._node,
             "EQUIPOISE_CONFIG": str(self.file),
         }
-        self.process = subprocess.Popen([sys.executable, "-m", "equipoise.agent"], env=environment)
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen([sys.executable, "-m", "equipoise.agent"], env=environment, stderr=log)
         try:
             yield self
         finally:

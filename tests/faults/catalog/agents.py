@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Mapping
+from typing import Any
 
 from agent.agent_process import AgentProcess
 from agent.real_cgroups import RealCgroups, real_cgroups, why_not
@@ -11,11 +12,12 @@ from faults import cluster_setup
 from faults.background import background
 from faults.catalog.fault import Extent, fault
 from faults.catalog.reclaimers import PODS, pods_are_accepted
-from faults.rig import Inconclusive, Rig
+from faults.rig import Inconclusive, Rig, is_ready
 
 ACCOUNT = "agent-0"
 NODE = cluster_setup.NODES[0]
-COUNT = 3
+WORKLOAD, COUNT = "limited", 3
+REPLICA_SETS = f"/apis/apps/v1/namespaces/{cluster_setup.BATCHES}/replicasets"
 VANISHING = 20
 """Times that a group is removed while the agent runs, by `Extent.times`."""
 
@@ -90,16 +92,13 @@ async def killed_agents(rig: Rig, extent: Extent) -> None:
     if reason := why_not():
         raise Inconclusive(reason)
     rig.descheduler.epoch = None
-    pods = cluster_setup.band_pods(f"{rig.since:.0f}", COUNT)
-    for pod in pods:
-        pod["spec"]["nodeName"] = NODE
     account = {"name": ACCOUNT, "namespace": cluster_setup.OWN}
-    await rig.api.apply([{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}, *pods])
+    await rig.api.apply([{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}, _workload()])
     token = await rig.cluster.service_account_token(cluster_setup.OWN, ACCOUNT)
     try:
+        await rig.until(lambda: _all_run(rig), "the pods of the band run")
         with real_cgroups() as cgroups:
-            found = [await rig.api.request("GET", f"{PODS}/{pod['metadata']['name']}") for pod in pods]
-            groups = _Pods(rig, cgroups, [pod["metadata"]["uid"] for pod in found])
+            groups = _Pods(rig, cgroups, [pod["metadata"]["uid"] for pod in await _pods(rig)])
             cgroups.run(groups.groups[0], "x = b'x' * 30_000_000; import time; time.sleep(600)")
             agent = AgentProcess(rig.cluster, NODE, cgroups, token, rig.cluster.directory)
             async with background(groups.check()):
@@ -108,8 +107,29 @@ async def killed_agents(rig: Rig, extent: Extent) -> None:
                     await _without_api_server(rig, agent, groups)
                     await _vanishing(rig, agent, groups)
     finally:
-        for pod in pods:
-            await rig.api.request("DELETE", f"{PODS}/{pod['metadata']['name']}")
+        await rig.api.request("DELETE", f"{REPLICA_SETS}/{WORKLOAD}?propagationPolicy=Background")
+
+
+def _workload() -> dict[str, Any]:
+    """A ReplicaSet of the node: without a controller, pods are not evicted."""
+    pod = cluster_setup.band_pods("0", 1)[0]
+    labels = {"app": WORKLOAD}
+    template = {"metadata": {"labels": labels}, "spec": pod["spec"] | {"nodeName": NODE}}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": WORKLOAD, "namespace": cluster_setup.BATCHES},
+        "spec": {"replicas": COUNT, "selector": {"matchLabels": labels}, "template": template},
+    }
+
+
+async def _pods(rig: Rig) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await rig.api.request("GET", f"{PODS}?labelSelector=app%3D{WORKLOAD}"))["items"]
+    return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+
+
+async def _all_run(rig: Rig) -> bool:
+    return sum(map(is_ready, await _pods(rig))) == COUNT
 
 
 SETTINGS = {"memoryEviction": {"threshold": 0.2, "release": 0.1}}
@@ -155,7 +175,8 @@ async def _without_api_server(rig: Rig, agent: AgentProcess, groups: _Pods) -> N
 
 
 def _rounds(agent: AgentProcess) -> float:
-    line = next((each for each in agent.get("/metrics")[1].splitlines() if "_agent_rounds_total " in each), "0")
+    lines = agent.get("/metrics")[1].splitlines()
+    line = next((each for each in lines if each.startswith("equipoise_agent_rounds_total")), "0")
     return float(line.split()[-1])
 
 
