@@ -200,4 +200,4 @@ async def _vanishing(rig: Rig, agent: AgentProcess, groups: _Pods) -> None:
         rig.find(f"all pods together have the quota {quota} after SIGTERM")
 
 
-FAULTS = (fault(killed_agents, 46, intents=0, evictions=0, also=pods_are_accepted),)
+FAULTS = (fault(killed_agents, 46, intents=0, evictions=0, also=pods_are_accepted, why_not=why_not),)
