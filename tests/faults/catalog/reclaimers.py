@@ -39,10 +39,10 @@ def beside_all(rig: Rig) -> AbstractAsyncContextManager[None]:
 
 @asynccontextmanager
 async def alone(rig: Rig) -> AsyncIterator[None]:
-    """Two reclaimers and the collector: nothing is proposed or evicted."""
+    """A reclaimer and the collector, which start fast: nothing is proposed or evicted."""
     rig.descheduler.epoch = None
     rig.collector.publishing = False
-    await asyncio.gather(rig.start("collector"), rig.start("reclaimer", 2))
+    await asyncio.gather(rig.start("collector"), rig.start("reclaimer"))
     try:
         yield
         await rig.converge()
@@ -145,7 +145,8 @@ async def killed_reclaimers(rig: Rig, extent: Extent) -> None:
 
 
 async def overwritten_amounts(rig: Rig, extent: Extent) -> None:
-    """The names of a node are set to 0 or removed, as by a kubelet that restarts. Only collector and reclaimers run."""
+    """The names of a node are set to 0 or removed, as by a kubelet that restarts. Only a reclaimer and the
+    collector run."""
     async with reclaiming(rig, alone) as nodes:
         for _ in range(extent.times):
             await repaired(rig, nodes[0])
