@@ -125,13 +125,13 @@ def agent_finding(nodes: Sequence[Node], agents: Sequence[Pod]) -> Finding:
     offering = sorted(node.metadata.name for node in nodes if not _OFFERED.isdisjoint(node.status.allocatable))
     without = [name for name in offering if name not in ready]
     if not without:
-        return Finding("ok", SUBJECT, f"an agent is ready on every node that offers resources ({len(offering)})")
+        return Finding("ok", "agents", f"one is ready on every node that offers amounts ({len(offering)})")
     message = (
-        f"no agent is ready on {len(without)} of {count(len(offering), 'node')} that offer resources, for example on "
-        f"{without[0]}: only the weights of the kubelet limit batch pods there"
+        f"none is ready on {len(without)} of {count(len(offering), 'node')} with amounts, for example on {without[0]}: "
+        "only the weights of the kubelet limit batch pods there"
     )
     fix = "its /readyz has the reason" if agents else "apply k8s/colocation (Helm: agent.enabled: true)"
-    return Finding("warning", SUBJECT, message, fix)
+    return Finding("warning", "agents", message, fix)
 
 
 async def _policy(kube: Kube, version: str) -> Finding:
