@@ -486,7 +486,7 @@ DEFECTS = (
             'username.endsWith(":equipoise-annotator")',
             'username.endsWith(":equipoise-system:equipoise-annotator")',
         ),
-        tests="tests/e2e/deployed/test_rights.py::test_the_annotator_fence_applies_in_any_namespace",
+        tests="tests/e2e/deployed/test_rights.py::test_a_fence_applies_in_any_namespace",
     ),
     _defect(
         "the binder may evict without a UID",
