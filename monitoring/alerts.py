@@ -696,7 +696,7 @@ ALERTS: Sequence[Alert] = (
         name="EquipoiseAgentMissing",
         expression=(
             f'sum by ({SCOPE}) (equipoise_reclaimer_nodes{{state!="disabled"}})'
-            f" - count by ({SCOPE}) (equipoise_agent_rounds_total) > 0\n"
+            " - on (cluster) group_left () count by (cluster) (equipoise_agent_rounds_total) > 0\n"
             f'and sum by ({SCOPE}) (equipoise_reclaimer_amounts{{kind="requested"}}) > 0'
         ),
         lasts="15m",
@@ -707,9 +707,9 @@ ALERTS: Sequence[Alert] = (
             "resources. On a node without an agent nothing limits batch pods."
         ),
         action=(
-            "`kubectl -n equipoise-system get pods -l app.kubernetes.io/name=equipoise-agent -o wide` shows where it "
-            "runs: taints, node selectors. Where it is not wanted, disable the strategy of these nodes "
-            "(`reclaimer.pools`)."
+            "`kubectl get pods -A -l app.kubernetes.io/component=agent -o wide` shows where it runs: taints, node "
+            "selectors. If it runs everywhere, Prometheus does not scrape its namespace. Where it is not wanted, "
+            "disable the strategy of these nodes (`reclaimer.pools`)."
         ),
         heals=(
             "A DaemonSet starts the agent on new nodes within a minute. Batch pods have the lowest weight meanwhile, "

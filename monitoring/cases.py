@@ -13,7 +13,9 @@ EVALUATION_INTERVAL = "5m"
 """Between two evaluations of the rules."""
 
 _OWN = 'namespace="equipoise-system"'
+_AGENTS = 'namespace="equipoise-agent"'
 _NAMESPACE = {"namespace": "equipoise-system"}
+_NAMESPACE_OF_AGENTS = {"namespace": "equipoise-agent"}
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,7 +209,8 @@ def _contested(number: int) -> str:
 
 def _agent(metric: str, number: int, **labels: str) -> str:
     more = "".join(f',{name}="{value}"' for name, value in labels.items())
-    return f"{metric}{{{_pod('agent', number)}{more}}}"
+    place = _pod("agent", number).replace(_OWN, _AGENTS)
+    return f"{metric}{{{place}{more}}}"
 
 
 CASES: Sequence[Case] = (
@@ -558,7 +561,7 @@ CASES: Sequence[Case] = (
             _agent("equipoise_agent_rounds_total", 2): "0+60x90",
         },
         at="31m",
-        fires=_NAMESPACE,
+        fires=_NAMESPACE_OF_AGENTS,
         value="1",
     ),
     Case(
@@ -578,7 +581,7 @@ CASES: Sequence[Case] = (
             _agent("equipoise_problem", 2, key="cgroups"): "1x90",
         },
         at="21m",
-        fires={**_NAMESPACE, "key": "cgroups"},
+        fires={**_NAMESPACE_OF_AGENTS, "key": "cgroups"},
         value="2",
     ),
     Case(
@@ -599,7 +602,7 @@ CASES: Sequence[Case] = (
             _agent("equipoise_agent_suppressed_seconds_total", 2, reason="pressure"): "0+2x300",
         },
         at="200m",
-        fires=_NAMESPACE,
+        fires=_NAMESPACE_OF_AGENTS,
         value="1",
     ),
     Case(
@@ -613,7 +616,7 @@ CASES: Sequence[Case] = (
         about="a pod is evicted",
         series={_agent("equipoise_agent_evictions_total", 1, reason="memory", result="evicted"): "0x10 1x90"},
         at="20m",
-        fires={**_NAMESPACE, "reason": "memory"},
+        fires={**_NAMESPACE_OF_AGENTS, "reason": "memory"},
         value="1",
     ),
     Case(

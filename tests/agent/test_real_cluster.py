@@ -1,20 +1,14 @@
 """The agent's program with a real API server, real cgroups and real processes."""
 
 import asyncio
-import json
-import os
 import signal
-import subprocess
-import sys
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agent.real_cgroups import ROOT, RealCgroups, real_cgroups
+from agent.agent_process import AgentProcess
+from agent.real_cgroups import RealCgroups, real_cgroups
 from cluster_fixtures import StartCluster
 
 from equipoise.testbed.cluster import Cluster
@@ -89,75 +83,6 @@ async def until(condition: Callable[[], bool], what: str, seconds: float = 20.0)
     assert condition(), what
 
 
-class AgentProcess:
-    """`python -m equipoise.agent` of node alpha."""
-
-    def __init__(self, cluster: Cluster, real: RealCgroups, token: Path, directory: Path) -> None:
-        self._cluster = cluster
-        self._real = real
-        self._token = token
-        self.file = directory / "equipoise.yaml"
-        self._port = cluster.free_port()
-        self.process: subprocess.Popen[bytes] | None = None
-
-    @contextmanager
-    def running(self, **settings: Any) -> Iterator["AgentProcess"]:
-        agent = {
-            "health": f"127.0.0.1:{self._port}",
-            "cgroupRoot": str(ROOT),
-            "cgroupParent": f"{self._real.top}/kubepods",
-            "period": 0.2,
-            **settings,
-        }
-        document = {
-            "apiVersion": "equipoise.dev/v1alpha1",
-            "kind": "EquipoiseConfiguration",
-            "kubernetes": {"serviceAccount": str(self._token.parent)},
-            "agent": agent,
-        }
-        self.file.write_text(json.dumps(document))
-        environment = {
-            **os.environ,
-            **self._cluster.in_cluster_environment,
-            "NODE_NAME": "alpha",
-            "EQUIPOISE_CONFIG": str(self.file),
-        }
-        self.process = subprocess.Popen([sys.executable, "-m", "equipoise.agent"], env=environment)
-        try:
-            yield self
-        finally:
-            self.process.kill()
-            self.process.wait()
-
-    def end(self, number: int) -> int:
-        assert self.process is not None
-        self.process.send_signal(number)
-        return self.process.wait(20)
-
-    def get(self, path: str) -> tuple[int, str]:
-        """0 while nobody listens."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self._port}{path}", timeout=5) as response:
-                return response.status, response.read().decode()
-        except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
-        except OSError:
-            return 0, ""
-
-    def ready(self) -> bool:
-        return self.get("/readyz")[0] == 200
-
-    def problems(self) -> list[str]:
-        found: list[str] = json.loads(self.get("/readyz")[1])["problems"]
-        return found
-
-    def memory(self) -> float:
-        """MiB."""
-        assert self.process is not None
-        pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
-
-
 async def pod_group(cluster: Cluster) -> str:
     pods = await cluster.wait(
         "/api/v1/namespaces/jobs/pods",
@@ -172,7 +97,7 @@ async def test_the_program_limits_survives_and_restores(cluster: Cluster, real: 
     group = await pod_group(cluster)
     real.make(group)
     token = await cluster.service_account_token("jobs", ACCOUNT)
-    agent = AgentProcess(cluster, real, token, tmp_path)
+    agent = AgentProcess(cluster, "alpha", real, token, tmp_path)
 
     def quota() -> str:
         return real.get(group, "cpu.cfs_quota_us")

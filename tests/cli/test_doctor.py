@@ -26,9 +26,11 @@ from equipoise.cli.doctor.checks.extender import (
 )
 from equipoise.cli.doctor.checks.nodes import FIXES, UnknownNode, coverage_finding, node_finding, window_finding
 from equipoise.cli.doctor.checks.permissions import (
+    AGENT_EVICT,
     EVICT,
     REQUIRED,
     ApiPermission,
+    agent_eviction_finding,
     eviction_finding,
     is_required,
     service_finding,
@@ -163,15 +165,21 @@ def test_nats_permissions_are_compared_with_the_permission_file() -> None:
 
 
 def test_the_required_permissions_are_those_of_the_manifests() -> None:
-    """Every permission of k8s/base and of k8s/hints is checked, and no other."""
+    """Every permission of k8s/base, of k8s/hints and of k8s/colocation is checked, and no other."""
     found = set()
-    for document in [*base_documents(), *read_documents(ROOT / "k8s" / "hints" / "annotator.yaml")]:
+    files = (
+        "hints/annotator.yaml",
+        "colocation/reclaimer.yaml",
+        "colocation/agent.yaml",
+        "colocation/evictions/evictions.yaml",
+    )
+    for document in [*base_documents(), *(each for file in files for each in read_documents(ROOT / "k8s" / file))]:
         name = document["metadata"]["name"].removeprefix("equipoise-").removesuffix("-hints")
         if document["kind"] not in ("Role", "ClusterRole") or name == "setup":
             continue
         found |= {
             ApiPermission(
-                service="binder" if name == "evict" else name,
+                service="binder" if name == "evict" else name.removesuffix("-evict"),
                 verb=verb,
                 group=group,
                 resource=resource.partition("/")[0],
@@ -185,7 +193,7 @@ def test_the_required_permissions_are_those_of_the_manifests() -> None:
             for resource in rule["resources"]
             for object_name in rule.get("resourceNames", [""])
         }
-    assert {msgspec.structs.replace(permission, when="") for permission in (*REQUIRED, EVICT)} == found
+    assert {msgspec.structs.replace(permission, when="") for permission in (*REQUIRED, EVICT, AGENT_EVICT)} == found
 
 
 def test_a_missing_permission_is_reported() -> None:
@@ -201,6 +209,10 @@ def test_a_missing_permission_is_reported() -> None:
     hints = next(permission for permission in REQUIRED if str(permission) == "create placementhints.equipoise.dev")
     fix = service_finding("annotator", "account", {**allowed, hints: False}).fix
     assert fix == "apply k8s/hints/annotator.yaml (with Helm: set hints.enabled)"
+    status = next(permission for permission in REQUIRED if str(permission) == "patch nodes/status")
+    found = service_finding("reclaimer", "account", {**allowed, status: False})
+    assert (found.state, found.message) == ("error", "may not patch nodes/status")
+    assert found.fix == "apply k8s/colocation/reclaimer.yaml (with Helm: upgrade the release)"
 
 
 @pytest.mark.parametrize(
@@ -242,6 +254,26 @@ def test_the_permission_to_evict_is_compared_with_the_configuration(
     namespaces = ["shop", "bank"]
     found = eviction_finding("account", everywhere=everywhere, evict=evict, granted=granted, configured=namespaces)
     assert found.state == state
+    assert text in found.message
+
+
+@pytest.mark.parametrize(
+    ("permitted", "evict", "state", "text"),
+    [
+        (True, True, "ok", "may evict batch pods"),
+        (True, None, "ok", "may evict batch pods"),
+        (True, False, "ok", "agent.evict is false"),
+        (False, None, "ok", "only logged"),
+        (False, False, "ok", "only logged"),
+        (False, True, "error", "may not evict, and agent.evict is true"),
+    ],
+)
+def test_the_permission_of_agents_to_evict_is_compared_with_their_configuration(
+    permitted: bool, evict: bool | None, state: str, text: str
+) -> None:
+    """It is missing only if agent.evict is known to be true."""
+    found = agent_eviction_finding(permitted, evict)
+    assert (found.state, bool(found.fix)) == (state, state == "error")
     assert text in found.message
 
 

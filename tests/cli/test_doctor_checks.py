@@ -15,7 +15,8 @@ from cli.buses import Bus
 from cli.programs import run
 from cluster_fixtures import StartCluster
 from collector.exporter import Exporter, a_job, a_node, prometheus
-from deployment.base import NAMESPACE, base_documents
+from deployment.base import COLOCATION, NAMESPACE, colocation_documents
+from deployment.kustomize import named, read_kustomization
 from kube_objects import a_lease
 
 from equipoise.cli.certificates.issue import make_certificates
@@ -27,7 +28,7 @@ from equipoise.cli.heartbeats import LISTEN_SECONDS
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.contracts.bus.streams import STREAMS
-from equipoise.contracts.bus.subjects import SERVICES, ServiceName, cluster_review, health
+from equipoise.contracts.bus.subjects import ALL_SERVICES, ServiceName, cluster_review, health
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.eviction.approval import APPROVAL_POLICY, APPROVAL_ROLE, NOT_APPROVED, approval_rules
@@ -40,6 +41,7 @@ from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.configuration import Kubernetes, Nats, Shared, Tls
 from equipoise.runtime.kubernetes.client import (
     ADMISSION_POLICIES,
+    CONFIG_MAPS,
     LEASES,
     NAMESPACES,
     NODES,
@@ -59,6 +61,7 @@ from equipoise.testbed.objects import node
 
 pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
 
+AGENTS = "equipoise-agent"
 NOWHERE = KubeError(0, "NoCluster", "there is none")
 LOAD = LoadSettings(
     windows=(
@@ -176,25 +179,28 @@ async def test_missing_and_different_streams_are_reported(tmp_path: Path) -> Non
 
 
 async def test_the_versions_are_read_from_the_api_server_and_from_heartbeats(tmp_path: Path) -> None:
-    """Until every service has reported, so within 10 s."""
+    """Until every service has reported, so within 10 s; the reclaimer, too, where it is installed."""
     world = NatsWorld(tmp_path)
     await world.start()
+    kube = MemoryKube(SystemClock())
+    put_account(kube, "reclaimer")
 
     async def report(service: ServiceName) -> None:
         async with connect(world.settings, service) as bus:
             heartbeat = msgspec.structs.replace(HEARTBEAT, service=service, version="0.0.1")
+            await asyncio.sleep(0.5 if service == "reclaimer" else 0)
             while True:
                 await bus.publish(health(service, "a"), heartbeat)
                 await asyncio.sleep(0.1)
 
-    reporting = [asyncio.create_task(report(service)) for service in SERVICES]
+    reporting = [asyncio.create_task(report(service)) for service in ALL_SERVICES]
     async with asyncio.timeout(LISTEN_SECONDS):
-        findings = await findings_of("versions", environment(MemoryKube(SystemClock()), world.settings))
+        findings = await findings_of("versions", environment(kube, world.settings))
     for task in reporting:
         task.cancel()
     await asyncio.wait(reporting)
     await world.stop()
-    assert states(findings) == {"Kubernetes": "ok", **dict.fromkeys(SERVICES, "warning")}
+    assert states(findings) == {"Kubernetes": "ok", **dict.fromkeys(ALL_SERVICES, "warning")}
 
 
 # kube-scheduler
@@ -328,7 +334,7 @@ async def test_clocks_are_compared(metrics: tuple[Exporter, str]) -> None:
 
 
 class Deployed:
-    """An API server with the ServiceAccounts and permissions of k8s/base."""
+    """An API server with the ServiceAccounts and permissions of k8s/base and k8s/colocation, with its evictions."""
 
     def __init__(self, kube: Kube, revoke: Callable[[str, str, str], Awaitable[None]]) -> None:
         self.kube = kube
@@ -341,11 +347,18 @@ def a_policy(message: str) -> objects.AdmissionPolicy:
     return objects.AdmissionPolicy(metadata=objects.ObjectMeta(name=APPROVAL_POLICY), spec=spec)
 
 
+def put_account(kube: MemoryKube, service: str, place: str = NAMESPACE) -> None:
+    metadata = objects.ObjectMeta(name=f"equipoise-{service}", namespace=place)
+    kube.put(SERVICE_ACCOUNTS, objects.Object(metadata=metadata))
+
+
 async def in_memory() -> Deployed:
     kube = MemoryKube(SystemClock())
-    kube.put(
-        SERVICE_ACCOUNTS, objects.Object(metadata=objects.ObjectMeta(name="equipoise-collector", namespace=NAMESPACE))
-    )
+    for service, place in (("collector", NAMESPACE), ("reclaimer", NAMESPACE), ("agent", AGENTS)):
+        put_account(kube, service, place)
+    text = "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\nagent: {evict: true}\n"
+    metadata = objects.ObjectMeta(name="equipoise-agent", namespace=AGENTS)
+    kube.put(CONFIG_MAPS, objects.ConfigMap(metadata=metadata, data={"equipoise.yaml": text}))
     kube.put(NAMESPACES, objects.Namespace(metadata=objects.ObjectMeta(name="shop")))
     approvals = objects.ObjectMeta(name=APPROVAL_ROLE, namespace=NAMESPACE)
     kube.put(ROLES, objects.Role(metadata=approvals, rules=approval_rules(["uid-1", "uid-2"])))
@@ -377,22 +390,24 @@ def cluster(start_cluster: StartCluster) -> Cluster:
 async def on_cluster(cluster: Cluster, kube: Kube) -> Deployed:
     kinds = ("Namespace", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
     policies = "ValidatingAdmissionPolicy"
-    documents = [document for document in base_documents() if document["kind"] in (*kinds, policies)]
-    await cluster.apply(documents)
+    evictions = read_kustomization(COLOCATION / "evictions")
+    documents = [each for each in (*colocation_documents(), *evictions) if each["kind"] in (*kinds, policies)]
+    configuration = named(colocation_documents(), "ConfigMap", "equipoise-agent")
+    text = configuration["data"]["equipoise.yaml"].replace("evict: false", "evict: true")
+    await cluster.apply([*documents, configuration | {"data": {"equipoise.yaml": text}}])
 
     async def revoke(service: str, verb: str, resource: str) -> None:
-        for document in documents:
-            if document["kind"] != "ClusterRole" or document["metadata"]["name"] not in (
-                f"equipoise-{service}",
-                "equipoise-evict",
-            ):
+        for place, document in enumerate(documents):
+            names = (f"equipoise-{service}", "equipoise-evict" if service == "binder" else f"equipoise-{service}-evict")
+            if document["kind"] != "ClusterRole" or document["metadata"]["name"] not in names:
                 continue
             rules = []
             for rule in document["rules"]:
                 touched = verb in rule["verbs"] and any(resource in each for each in rule["resources"])
                 left = [each for each in rule["verbs"] if each != verb or not touched]
                 rules += [{**rule, "verbs": left}] if left else []
-            await cluster.apply([{**document, "rules": rules}])
+            documents[place] = {**document, "rules": rules}
+            await cluster.apply([documents[place]])
 
     return Deployed(kube, revoke)
 
@@ -442,6 +457,53 @@ async def test_a_revoked_permission_is_reported(deployed: Deployed) -> None:
     evicting.settings = msgspec.structs.replace(evicting.settings, binder=binder)
     findings = await findings_of("permissions", evicting)
     assert next(finding for finding in findings if finding.subject.startswith("evictions")).state == "error"
+
+
+async def test_a_permission_that_co_location_lacks_is_reported(deployed: Deployed) -> None:
+    """Of the reclaimer and of the agents, whose namespace is another one; and that to evict, if agent.evict is true."""
+    complete = await until_found(deployed, all_ok)
+    assert "may evict batch pods" in {finding.message for finding in complete}
+    for service, verb, resource in (
+        ("reclaimer", "patch", "status"),
+        ("agent", "watch", "pods"),
+        ("agent", "create", "eviction"),
+    ):
+        await deployed.revoke(service, verb, resource)
+
+    findings = await until_found(deployed, lambda findings: sum(finding.state == "error" for finding in findings) >= 3)
+    assert {finding.subject: (finding.message, finding.fix) for finding in findings if finding.state == "error"} == {
+        "reclaimer (ServiceAccount equipoise-reclaimer)": (
+            "may not patch nodes/status",
+            f"apply k8s/colocation/reclaimer.yaml {UPGRADE}",
+        ),
+        "agent (ServiceAccount equipoise-agent)": (
+            "may not watch pods",
+            f"apply k8s/colocation/agent.yaml {UPGRADE}",
+        ),
+        "evictions by agents (ServiceAccount equipoise-agent)": (
+            "may not evict, and agent.evict is true",
+            "apply k8s/colocation/evictions (with Helm: set agent.evictions)",
+        ),
+    }
+
+
+async def test_permissions_of_co_location_are_checked_where_it_is_installed() -> None:
+    """Each of its parts; unknown to users who may not read ServiceAccounts."""
+    kube = MemoryKube(SystemClock())
+    put_account(kube, "collector")
+    kube.allows = lambda _: True
+
+    async def accounts() -> set[str]:
+        found = states(await findings_of("permissions", environment(kube)))
+        return {subject.partition(" ")[0] for subject in found} & {"reclaimer", "agent", "co-location"}
+
+    assert await accounts() == set()
+    put_account(kube, "reclaimer")
+    assert await accounts() == {"reclaimer"}
+    put_account(kube, "agent", AGENTS)
+    assert await accounts() == {"reclaimer", "agent"}
+    kube.refuse("list", resource="serviceaccounts")
+    assert await accounts() == {"co-location"}
 
 
 async def test_the_api_server_and_its_clock_have_no_fault(deployed: Deployed) -> None:

@@ -158,7 +158,7 @@ def test_nodes_that_offer_resources_without_a_ready_agent_are_a_warning() -> Non
     everywhere = agent_finding(nodes, [agent("node-1", "True"), agent("node-2", "True")])
 
     assert ["warning", "warning", "ok"] == [each.state for each in (none, some, everywhere)]
-    assert "on 1 of 2 nodes that offer resources, for example on node-2" in some.message
+    assert "on 1 of 2 nodes with amounts, for example on node-2" in some.message
     assert "agent.enabled" in none.fix
 
 

@@ -300,6 +300,20 @@ def test_rules_and_dashboards_are_taken_from_files(helm: Helm, tmp_path: Path) -
     }
 
 
+@pytest.mark.parametrize("agents", [False, True])
+def test_every_namespace_with_pods_is_scraped(helm: Helm, agents: bool) -> None:
+    """The agents have one of their own, and a Service selects pods of its namespace only."""
+    rendered = helm.template({"serviceMonitor": {"enabled": True}, "agent": {"enabled": agents}})
+    monitor = named(rendered, "ServiceMonitor", "equipoise")["spec"]
+    services = [each for each in rendered if identity(each)[::2] == ("Service", "equipoise-metrics")]
+    pods = {each["metadata"]["namespace"] for each in rendered if each["kind"] in ("Deployment", "DaemonSet")}
+
+    assert (
+        {each["metadata"]["namespace"] for each in services} == set(monitor["namespaceSelector"]["matchNames"]) == pods
+    )
+    assert all(monitor["selector"]["matchLabels"].items() <= each["metadata"]["labels"].items() for each in services)
+
+
 def test_alerts_refer_to_another_page_of_runbooks(helm: Helm) -> None:
     """Nothing else of the rules changes."""
     page = "https://git.example.com/equipoise/runbooks.md"

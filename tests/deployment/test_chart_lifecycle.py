@@ -28,10 +28,14 @@ from equipoise.testbed.objects import node
 pytestmark = pytest.mark.timeout(1800)  # only for the first build of helm
 
 CLAIM = "data-nats-0"
-WITHOUT_BUS = {"kubernetes", "permissions", "approvals"}
+WITHOUT_BUS = {"kubernetes", "permissions", "approvals", "colocation"}
 """Checks of doctor that need the API server only."""
 
-WITH_HINTS = {"hints": {"enabled": True}}
+OPTIONAL_PARTS = {
+    "hints": {"enabled": True},
+    "reclaimer": {"enabled": True},
+    "agent": {"enabled": True, "evictions": True},
+}
 
 Objects = set[tuple[str, str, str]]
 
@@ -120,6 +124,9 @@ async def test_the_api_server_accepts_every_object(cluster: Cluster, helm: Helm)
         pod = pod_of(deployment)
         with pytest.raises(ApiError, match="restricted"):
             await dry_run(api, pod | {"spec": pod["spec"] | {"hostNetwork": True}})
+        name = agents["metadata"]["name"]  # helm creates it in the next tests
+        await api.request("DELETE", f"/api/v1/namespaces/{name}")
+        await api.wait("/api/v1/namespaces", lambda found: name not in str(found["items"]), what="it is deleted")
 
 
 async def test_the_api_server_accepts_the_objects_for_operators(cluster_with_operators: Cluster, helm: Helm) -> None:
@@ -267,12 +274,12 @@ async def live_and_die(cluster: Cluster, helm: Helm, folder: Path, pv: str) -> N
     async with cluster.api() as api:
         await api.apply([*read_documents(BASE / "namespace.yaml"), volume(pv)])
         before = await objects(api)
-        notes = await asyncio.to_thread(helm.run, "install", *release, "--wait-for-jobs", values=WITH_HINTS)
+        notes = await asyncio.to_thread(helm.run, "install", *release, "--wait-for-jobs", values=OPTIONAL_PARTS)
         assert "has no permission to evict" in notes
         assert "Secret equipoise-nats: one password per NATS user" in notes
         assert f"PersistentVolumeClaim {CLAIM}" in notes
         installed = await objects(api)
-        assert {identity(each) for each in helm.template(WITH_HINTS)} <= installed
+        assert {identity(each) for each in helm.template(OPTIONAL_PARTS)} <= installed
         await write_hints(api)
         [first] = await job_names(api)
 
@@ -283,6 +290,8 @@ async def live_and_die(cluster: Cluster, helm: Helm, folder: Path, pv: str) -> N
         assert "does not respond" in errors["prometheus"]
         assert {each["check"] for each in found if each["state"] == "ok"} >= WITHOUT_BUS
         assert not [each for each in found if each["check"] in WITHOUT_BUS and each["state"] == "unknown"]
+        parts = {each["subject"].partition(" ")[0] for each in found if each["check"] == "permissions"}
+        assert parts >= {"reclaimer", "agent"}
         tested = await asyncio.to_thread(helm.run, "test", RELEASE, "--namespace", NAMESPACE, "--timeout", "60s")
         assert "Succeeded" in tested
         assert not [
@@ -296,6 +305,8 @@ async def live_and_die(cluster: Cluster, helm: Helm, folder: Path, pv: str) -> N
         approved = await api.patch(role, {"rules": msgspec.to_builtins(approval_rules(["uid"]))})
         assert approved["rules"]
         changed = {"mode": "advise", "image": {"tag": "0.2.0"}, "config": {"load": {"base": "capacity"}}}
+        # Without it the namespace of the agents would be deleted, and a rollback at once refused while that lasts.
+        changed["agent"] = {"enabled": True}
         secrets = [secret(name) for name in ("equipoise-nats", "equipoise-nats-tls", "equipoise-extender-tls")]
         await api.apply(secrets)
         notes = await asyncio.to_thread(helm.run, "upgrade", *release, "--wait-for-jobs", values=changed)

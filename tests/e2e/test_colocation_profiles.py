@@ -1,5 +1,6 @@
 """Profiles of co-location on a real API server: which pods they change, how, and that they refuse none."""
 
+import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -10,13 +11,21 @@ import pytest
 import yaml
 from cli.programs import invoke
 from cluster_fixtures import StartCluster
-from deployment.base import ROOT
+from deployment.base import ROOT, colocation_documents
 from deployment.kustomize import read_kustomization
 
+from equipoise.cli.doctor.checks import CHECKS
+from equipoise.cli.doctor.environment import Environment, Finding
+from equipoise.cli.doctor.run import diagnose
+from equipoise.cli.service_settings import AllSettings
 from equipoise.contracts.colocation.profile import stored_profile_faults
+from equipoise.runtime.configuration import Kubernetes
+from equipoise.runtime.kubernetes.client import Kube
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.api import ApiError
 from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.objects import namespace, pod
+from equipoise.testbed.objects import deployment, namespace, node, pod, pod_template
 
 Document = dict[str, Any]
 
@@ -459,6 +468,113 @@ async def test_defaults_of_a_limit_range_become_batch_amounts(cluster: Cluster, 
         "requests": {"kubernetes.io/batch-cpu": "500"},
         "limits": {"kubernetes.io/batch-cpu": "2k"},
     }
+
+
+# Placement
+
+
+@pytest.fixture(scope="module")
+async def offering(cluster: Cluster) -> None:
+    """The node alpha offers 3 batch cores, and beta none."""
+    alpha = node("alpha")
+    amounts = alpha["status"]["capacity"] | {"kubernetes.io/batch-cpu": "3000", "kubernetes.io/batch-memory": "4Gi"}
+    await cluster.add_nodes([node("beta"), alpha | {"status": {"capacity": amounts, "allocatable": amounts}}])
+
+
+async def test_changed_pods_run_where_their_amounts_are_offered(
+    cluster: Cluster, pods: Namespaces, offering: None
+) -> None:
+    """kube-scheduler counts the amounts: of three pods with 1.5 cores two fit, although each node has 16 cores."""
+    template = pod_template("report", cpu="1500m", memory="1Gi")
+    await cluster.apply([deployment("report", template, replicas=3, namespace="offline")])
+
+    def settled(found: Document) -> bool:
+        conditions = [each for item in found["items"] for each in item["status"].get("conditions", ())]
+        waiting = [each for each in conditions if each.get("reason") == "Unschedulable"]
+        return len(waiting) == 1 and sum(item["status"].get("phase") == "Running" for item in found["items"]) == 2
+
+    found = await cluster.wait("/api/v1/namespaces/offline/pods", settled, what="two pods run, and one does not fit")
+    await cluster.request("DELETE", "/apis/apps/v1/namespaces/offline/deployments/report")
+
+    assert sorted(each["spec"].get("nodeName", "") for each in found["items"]) == ["", "alpha", "alpha"]
+    (waiting,) = [each for each in found["items"] if "nodeName" not in each["spec"]]
+    message = next(each["message"] for each in waiting["status"]["conditions"] if each["type"] == "PodScheduled")
+    assert "2 Insufficient kubernetes.io/batch-cpu" in message
+
+
+# What `equipoise doctor` finds
+
+
+@pytest.fixture
+async def kube(cluster: Cluster) -> AsyncIterator[Kube]:
+    """As the administrator."""
+    connection = Kubernetes(kubeconfig=str(cluster.kubeconfig))
+    async with connect_kube(connection, "doctor", SystemClock(), environment={}) as kube:
+        yield kube
+
+
+async def doctor(kube: Kube) -> list[Finding]:
+    environment = Environment(settings=AllSettings(), clock=SystemClock(), kube=kube)
+    return (await diagnose(environment, {"colocation": CHECKS["colocation"]})).findings
+
+
+async def errors(kube: Kube) -> dict[str, str]:
+    """Messages by subject."""
+    found = await doctor(kube)
+    assert "unknown" not in {finding.state for finding in found}, found
+    return {finding.subject: finding.message for finding in found if finding.state == "error"}
+
+
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+
+
+async def test_doctor_finds_what_is_missing(cluster: Cluster, pods: Namespaces, offering: None, kube: Kube) -> None:
+    """A complete installation is ok. Then the policy of each account and the PriorityClass of a profile are deleted."""
+    assert [] == [finding.subject for finding in await doctor(kube) if "fence" in finding.subject], "no accounts yet"
+    kinds = ("Namespace", "ServiceAccount", "ValidatingAdmissionPolicy")
+    others = [each for each in colocation_documents() if each["metadata"]["name"] != "equipoise-system"]
+    accounts = [each for each in others if each["kind"] in kinds]
+    await cluster.apply(accounts)
+
+    complete = {finding.subject: finding for finding in await doctor(kube)}
+    agents = complete.pop("agents")
+    assert ("warning", True) == (agents.state, "none is ready on 1 of 1 node" in agents.message), "there is no kubelet"
+    assert {"ok"} == {finding.state for finding in complete.values()}, complete
+    assert "1 of 2 nodes offer amounts" == complete["co-location"].message
+    assert complete.keys() >= {
+        "policy equipoise-reclaimer-fence", "policy equipoise-agent-fence", "policy equipoise-colocation",
+        "profile offline", "profile shared", "profile some", "profile exclusive",
+    }  # fmt: skip
+
+    for account in ("reclaimer", "agent"):
+        await cluster.request("DELETE", f"{POLICIES}/equipoise-{account}-fence")
+    found = await errors(kube)
+    assert found.keys() == {"policy equipoise-reclaimer-fence", "policy equipoise-agent-fence"}
+    assert "may write every field of nodes/status" in found["policy equipoise-reclaimer-fence"]
+    await cluster.apply(accounts)
+    assert {} == await errors(kube)
+
+    guard = f"{POLICIES}/equipoise-colocation-classes"  # forbids to delete the class of a profile
+    classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+    await cluster.request("DELETE", guard)
+    await until_deleted(cluster, f"{classes}/equipoise-mid")
+    found = await errors(kube)
+    assert {"profile shared": "there is no PriorityClass equipoise-mid: its pods are refused"} == found
+    await cluster.apply(read_kustomization(ROOT / "k8s" / "colocation" / "profiles"))
+    assert {} == await errors(kube)
+
+
+async def until_deleted(cluster: Cluster, path: str) -> None:
+    """The API server applies the deletion of a policy with a delay."""
+    async with asyncio.timeout(60):
+        while True:
+            try:
+                await cluster.request("DELETE", path)
+                return
+            except ApiError as error:
+                if error.status != 422:
+                    raise
+            await asyncio.sleep(0.1)
 
 
 async def test_pods_stay_as_they_are_without_the_policy(cluster: Cluster, pods: Namespaces) -> None:

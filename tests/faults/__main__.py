@@ -30,7 +30,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make chaos", description=__doc__)
     parser.add_argument("--seeds", help='"1,2,3" (the default), or "1-20"; of a soak one (default: at random)')
     parser.add_argument("--soak", type=Duration.parse, metavar="DURATION", help="faults at random: 10m, 1h")
-    parser.add_argument("--faults", default=",".join(FAULTS), help="names separated by commas (default: all)")
+    parser.add_argument("--faults", help="names separated by commas (default: all that this machine can have)")
     extent = parser.add_mutually_exclusive_group()
     extent.add_argument("--short", action="store_true", help="the short form of each fault (the default)")
     extent.add_argument("--long", action="store_true", help="the long form: four times as many kills, restarts, storms")
@@ -40,7 +40,7 @@ def main() -> int:
     parser.add_argument("--other-build", metavar="COMMIT", help="of mixed_versions; default: see catalog/versions.py")
     parser.add_argument("--json", type=Path, help="a file for one line per run")
     options = parser.parse_args()
-    names = options.faults.split(",")
+    names = options.faults.split(",") if options.faults else _possible()
     unknown = [name for name in names if name not in FAULTS]
     if unknown:
         parser.error(f"unknown fault: {unknown[0]}; available: {', '.join(FAULTS)}")
@@ -57,6 +57,15 @@ def main() -> int:
     if options.json:
         options.json.write_text("".join(json.dumps(msgspec.to_builtins(result)) + "\n" for result in results))
     return exit_code(results)
+
+
+def _possible() -> list[str]:
+    """The names of the faults; says which this machine cannot have."""
+    reasons = {name: fault.why_not() for name, fault in FAULTS.items() if fault.why_not is not None}
+    for name, reason in reasons.items():
+        if reason:
+            _print(f"{name} is not run: {reason}")
+    return [name for name in FAULTS if not reasons.get(name)]
 
 
 async def _soak(seconds: float, seed: int, keep: Path | None) -> int:

@@ -112,10 +112,17 @@ def _with_canaries(template: Document) -> Document:
 
 
 def band_pods(run: str, count: int) -> list[Document]:
-    """Without a controller, so that nothing moves them, with other names in each run."""
+    """On different nodes if possible; without a controller, so that nothing moves them, and with other names in each
+    run."""
     amounts = {name: f"{amount:.0f}" for name, amount in BAND_AMOUNTS.items()}
     container = {"name": "main", "image": "fake", "resources": {"requests": amounts, "limits": amounts}}
-    template = objects.pod_template(BAND_POD, spec={"containers": [container]})
+    spread = {
+        "maxSkew": 1,
+        "topologyKey": "kubernetes.io/hostname",
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": {"app": BAND_POD}},
+    }
+    template = objects.pod_template(BAND_POD, spec={"containers": [container], "topologySpreadConstraints": [spread]})
     return [objects.pod(f"{BAND_POD}-{run}-{number}", template, namespace=BATCHES) for number in range(count)]
 
 

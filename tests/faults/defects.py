@@ -9,6 +9,7 @@ SCORER = "services/scorer/src/equipoise/scorer"
 DESCHEDULER = "services/descheduler/src/equipoise/descheduler"
 RECLAIMER = "services/reclaimer/src/equipoise/reclaimer"
 COLLECTOR = "services/collector/src/equipoise/collector"
+AGENT = "services/agent/src/equipoise/agent"
 
 
 class Patch(msgspec.Struct, frozen=True, kw_only=True):
@@ -485,7 +486,7 @@ DEFECTS = (
             'username.endsWith(":equipoise-annotator")',
             'username.endsWith(":equipoise-system:equipoise-annotator")',
         ),
-        tests="tests/e2e/deployed/test_rights.py::test_the_annotator_fence_applies_in_any_namespace",
+        tests="tests/e2e/deployed/test_rights.py::test_a_fence_applies_in_any_namespace",
     ),
     _defect(
         "the binder may evict without a UID",
@@ -735,5 +736,20 @@ DEFECTS = (
         tests="tests/reclaimer/test_real_cluster.py::test_a_reclaimer_writes_its_amounts_with_its_own_account",
         fault="overwritten_amounts",
         invariant="I23",
+    ),
+    # The agent
+    _defect(
+        "limits that stay when the agent ends",
+        (f"{AGENT}/__main__.py", "        program.agent.restore()", "        pass"),
+        tests="tests/agent/test_real_cluster.py::test_the_program_limits_survives_and_restores",
+        fault="killed_agents",
+        invariant="also",
+    ),
+    _defect(
+        "an agent that evicts although evict is false",
+        (f"{AGENT}/shell/evictor.py", "        if not self._evict:", "        if False:"),
+        tests="tests/monitored/test_faults_of_colocation.py::test_a_node_without_memory",
+        fault="killed_agents",
+        invariant="I4",
     ),
 )

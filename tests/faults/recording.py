@@ -12,6 +12,7 @@ import msgspec
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import Bus, Delivery
 from equipoise.runtime.process.clock import Clock
@@ -97,6 +98,9 @@ class Recorder:
         self.placements: dict[str, NodePlacement] = {}
         """By node, the latest message."""
 
+        self.reclaimed: dict[str, ReclaimedNode] = {}
+        """By node, the latest message."""
+
         self.exchanges: list[ExtenderExchange] = []
         self.batches: list[PodBatch] = []
         """Without times and nodes, which are in the audit log."""
@@ -115,6 +119,7 @@ class Recorder:
         await bus.subscribe("equipoise.eviction.outcome.*.*", EvictionOutcome, self.on_outcome)
         await bus.subscribe("equipoise.utilization.node.*", NodeUtilization, self.on_node_utilization)
         await bus.subscribe("equipoise.placement.node.*", NodePlacement, self.on_node_placement)
+        await bus.subscribe("equipoise.reclaim.node.*", ReclaimedNode, self.on_reclaimed_node)
 
     async def on_intent(self, delivery: Delivery[EvictionIntent]) -> None:
         intent = delivery.message
@@ -153,6 +158,9 @@ class Recorder:
 
     async def on_node_placement(self, delivery: Delivery[NodePlacement]) -> None:
         self.placements[delivery.message.node] = delivery.message
+
+    async def on_reclaimed_node(self, delivery: Delivery[ReclaimedNode]) -> None:
+        self.reclaimed[delivery.message.node] = delivery.message
 
     def record_intent(self, intent: EvictionIntent, *, epoch_held: bool) -> None:
         """Before it is published, so that no POST can be earlier."""

@@ -14,6 +14,8 @@ from monitoring.alerts import ALERTS
 from prometheus_client import CollectorRegistry
 
 OWN = "equipoise-system"
+AGENTS = "equipoise-agent"
+"""The namespace of the agents."""
 
 RULES = ROOT / "k8s" / "metrics" / "alerting-rules.yaml"
 METRICS = {selector.metric for alert in ALERTS for selector in selectors(alert.expression)}
@@ -34,7 +36,11 @@ class Scrapes:
 
     def _scrape(self, registries: Mapping[str, CollectorRegistry]) -> Iterator[tuple[str, str]]:
         for service, registry in registries.items():
-            place = {"namespace": OWN, "pod": f"{service}-0", "instance": f"10.0.0.1:{len(service)}"}
+            place = {
+                "namespace": AGENTS if service == "agent" else OWN,
+                "pod": f"{service}-0",
+                "instance": f"10.0.0.1:{len(service)}",
+            }
             for family in registry.collect():
                 for sample in family.samples:
                     if sample.name in self._metrics:

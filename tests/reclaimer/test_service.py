@@ -58,6 +58,21 @@ async def test_enforcement_writes_the_offer_to_the_status(world: World) -> None:
     assert {message.mode for message in world.received} == {"enforce"}
 
 
+async def test_amounts_are_known_as_written_when_they_were(world: World) -> None:
+    """Not one evaluation later, when they have grown again; not either while the write fails."""
+    await world.begin(mode="enforce")
+    await world.rounds(3)
+    cpu = world.received[-1].bands["batch"].offered.cpu
+    assert cpu is not None
+    assert (world.received[-1].written, world.status[BATCH_CPU]) == (True, round(cpu * 1_000))
+    assert [False, True] == [message.written for message in world.received[-2:]]
+    assert world.received[-2].sequence == world.received[-1].sequence
+
+    world.kube.fail_next("update_status", status=500, times=None)
+    await world.rounds(1)
+    assert not world.received[-1].written
+
+
 async def test_without_a_change_nothing_is_written(world: World) -> None:
     await world.begin(mode="enforce")
     await world.rounds(12)

@@ -25,10 +25,15 @@ async def test_a_node_is_measured_annotated_scored_and_chosen_as_target(
             first[node].setdefault(kind or "", number)
     complete = [node for node, kinds in first.items() if set(kinds) == set(PATH)]
     assert complete, {node: list(kinds) for node, kinds in first.items()}
-    node = complete[0]
-    order = first[node]
-    assert order[PATH[0]] < order[PATH[1]]
-    assert order[PATH[0]] < order[PATH[3]] < order[PATH[4]]
+    # The tap may have begun between the first utilization of a node and its annotation.
+    in_order = [
+        node
+        for node in complete
+        if first[node][PATH[0]] < min(first[node][PATH[1]], first[node][PATH[3]])
+        and first[node][PATH[3]] < first[node][PATH[4]]
+    ]
+    assert in_order, {node: first[node] for node in complete}
+    node = in_order[0]
     document = await installation.deployed.cluster.request("GET", f"/api/v1/nodes/{node}")
     load = json.loads(document["metadata"]["annotations"][LOAD])
     assert 0 < load["windows"]["15m"]["mean"]["cpu"] < 1

@@ -1,11 +1,11 @@
-"""The permissions of the accounts of k8s/base on a real API server, restricted by the fence and the overlays."""
+"""The permissions of the accounts of k8s/base and k8s/colocation on a real API server, with fences and overlays."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from deployment.base import NAMESPACE, ROOT, base_documents
+from deployment.base import NAMESPACE, ROOT, base_documents, colocation_documents
 from deployment.installation import DeployedCluster, Installation
 from deployment.kustomize import Document, identity, read_documents, read_kustomization
 from prometheus_client import CollectorRegistry
@@ -23,6 +23,7 @@ from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.health import Health
 from equipoise.testbed.api import ApiError
+from equipoise.testbed.objects import eviction, pod
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -48,12 +49,37 @@ WRITES_IN_OWN_NAMESPACE: dict[str, set[str]] = {
     "binder": {"create events.events.k8s.io", "create pods/eviction", "update configmaps equipoise-ledger"},
     "setup": {"create configmaps"},
     "live-page": set(),
+    "reclaimer": {f"create {LEASES}", f"update {LEASES} equipoise-reclaimer", "patch nodes/status"},
+    "agent": set(),
 }
 WRITES_IN_OTHER_NAMESPACES: dict[str, set[str]] = {
     "annotator": PATCHES,
     "binder": {"create events.events.k8s.io", "create pods/eviction"},
+    "reclaimer": {"patch nodes/status"},
 }
+AGENTS = "equipoise-agent"
 READS = ("get", "list", "watch")
+
+
+ACCOUNTS = ("Namespace", "ServiceAccount", "Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding")
+POLICIES = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+
+
+@pytest.fixture(scope="module", autouse=True)
+async def co_location(deployed: DeployedCluster) -> None:
+    """The accounts of k8s/colocation with what restricts them, without its pods."""
+    documents = colocation_documents()
+    await deployed.cluster.apply([each for each in documents if each["kind"] in (*ACCOUNTS, *POLICIES)])
+
+
+def home(service: str) -> str:
+    """The namespace of its account."""
+    return AGENTS if service == "agent" else NAMESPACE
+
+
+async def token_of(deployed: DeployedCluster, service: str) -> str:
+    token = await deployed.cluster.service_account_token(home(service), f"equipoise-{service}")
+    return token.read_text()
 
 
 async def permissions(deployed: DeployedCluster, service: str, namespace: str) -> set[str]:
@@ -66,7 +92,7 @@ async def permissions(deployed: DeployedCluster, service: str, namespace: str) -
             "kind": "SelfSubjectRulesReview",
             "spec": {"namespace": namespace},
         },
-        token=await deployed.token_of(service),
+        token=await token_of(deployed, service),
     )
     return {
         " ".join(filter(None, (verb, f"{resource}.{group}".rstrip("."), name)))
@@ -83,7 +109,7 @@ async def permissions(deployed: DeployedCluster, service: str, namespace: str) -
 async def test_an_account_has_exactly_the_expected_write_permissions(deployed: DeployedCluster, service: str) -> None:
     """According to the API server, in the own and in another namespace."""
     for namespace, expected in (
-        (NAMESPACE, WRITES_IN_OWN_NAMESPACE[service]),
+        (home(service), WRITES_IN_OWN_NAMESPACE[service]),
         ("shop", WRITES_IN_OTHER_NAMESPACES.get(service, set())),
     ):
         granted = await permissions(deployed, service, namespace)
@@ -97,7 +123,7 @@ async def test_an_account_has_exactly_the_expected_write_permissions(deployed: D
 @pytest.mark.parametrize("service", WRITES_IN_OWN_NAMESPACE)
 async def test_no_account_can_read_secrets(deployed: DeployedCluster, service: str) -> None:
     """No account reads Secrets, only two read a ConfigMap, the ledger; the scorer and setup read nothing."""
-    granted = await permissions(deployed, service, NAMESPACE)
+    granted = await permissions(deployed, service, home(service))
     reads = {permission for permission in granted if permission.split()[0] in READS}
     assert not [permission for permission in reads if "secrets" in permission or "*" in permission]
     configmaps = {permission for permission in reads if "configmaps" in permission}
@@ -206,28 +232,31 @@ async def test_the_annotator_cannot_change_the_lease_of_another_service(
     assert "equipoise-annotator-fence" in refusal
 
 
-async def test_the_annotator_fence_applies_in_any_namespace(deployed: DeployedCluster) -> None:
+@pytest.mark.parametrize(("service", "path"), [("annotator", NODE), ("reclaimer", f"{NODE}/status")])
+async def test_a_fence_applies_in_any_namespace(
+    deployed: DeployedCluster, reclaimer_fence: None, service: str, path: str
+) -> None:
     """An overlay may set `namespace:`. The policy also applies to the account there."""
-    cluster = deployed.cluster
+    cluster, account = deployed.cluster, f"equipoise-{service}"
     await cluster.apply(
         [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "elsewhere"}},
             {
                 "apiVersion": "v1",
                 "kind": "ServiceAccount",
-                "metadata": {"name": "equipoise-annotator", "namespace": "elsewhere"},
+                "metadata": {"name": account, "namespace": "elsewhere"},
             },
-            binding("elsewhere", "equipoise-annotator"),
+            binding("elsewhere", account),
         ]
     )
-    token = (await cluster.service_account_token("elsewhere", "equipoise-annotator")).read_text()
+    token = (await cluster.service_account_token("elsewhere", account)).read_text()
     change = {"metadata": {"labels": {"pool": "other"}}}
     async with cluster.api() as api:
         refusal = ""
         async with asyncio.timeout(60):  # the API server applies a new binding with a delay
-            while "equipoise-annotator-fence" not in refusal:
+            while f"{account}-fence" not in refusal:
                 with pytest.raises(ApiError) as refused:
-                    await api.request("PATCH", NODE, change, token=token, content_type=MERGE)
+                    await api.request("PATCH", path, change, token=token, content_type=MERGE)
                 refusal = str(refused.value)
 
 
@@ -319,6 +348,7 @@ async def test_the_binder_fence_allows_an_eviction_with_a_uid(
     [
         ("annotator", LEASES_RESOURCE, Lease(metadata=ObjectMeta(name=PROBE, namespace=NAMESPACE))),
         ("binder", EVENTS, fence_probe(NAMESPACE, PROBE, 1_800_000_000)),
+        ("reclaimer", LEASES_RESOURCE, Lease(metadata=ObjectMeta(name=PROBE, namespace=NAMESPACE))),
     ],
 )
 async def test_each_fence_refuses_its_probe(
@@ -335,6 +365,139 @@ async def test_each_fence_refuses_its_probe(
             await until_fenced(kube, f"equipoise-{service}-fence", resource, probe, SystemClock(), health)
             with pytest.raises(KubeError, match=f"ValidatingAdmissionPolicy 'equipoise-{service}-fence'"):
                 await kube.create(resource, probe, dry_run=True)
+
+
+# Co-location. tests/reclaimer/test_real_cluster.py and tests/agent/test_fence.py have every change that is refused
+
+
+def node_status(**quantities: str) -> Document:
+    """The same in capacity and allocatable."""
+    amounts = {f"kubernetes.io/{name.replace('_', '-')}": quantity for name, quantity in quantities.items()}
+    return {"status": {"capacity": amounts, "allocatable": amounts}}
+
+
+AMOUNTS = node_status(batch_cpu="1000", batch_memory="1Gi", mid_cpu="500", mid_memory="512Mi")
+STATUS = f"{NODE}/status"
+LEASE = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+LEASES_PATH = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
+EVICTION = "/api/v1/namespaces/default/pods/batch/eviction"
+PERMITTED: dict[str, tuple[str, str, str, Document | None]] = {
+    "amounts of the bands": ("reclaimer", "PATCH", STATUS, AMOUNTS),
+    "its Lease": ("reclaimer", "POST", LEASES_PATH, LEASE | {"metadata": {"name": "equipoise-reclaimer"}}),
+    "pods of all namespaces": ("agent", "GET", "/api/v1/pods?limit=1", None),
+}
+REFUSED: dict[str, tuple[str, str, str, Document | None, str]] = {
+    "cpu": ("reclaimer", "PATCH", STATUS, {"status": {"allocatable": {"cpu": "99"}}}, "batch and mid amounts"),
+    "one of both": (
+        "reclaimer",
+        "PATCH",
+        STATUS,
+        {"status": {"allocatable": {"kubernetes.io/batch-cpu": "1"}}},
+        "same",
+    ),
+    "label": ("reclaimer", "PATCH", STATUS, AMOUNTS | {"metadata": {"labels": {"pool": "other"}}}, "labels"),
+    "node": ("reclaimer", "PATCH", NODE, {"metadata": {"labels": {"pool": "other"}}}, "cannot patch resource"),
+    "another Lease": (
+        "reclaimer",
+        "POST",
+        LEASES_PATH,
+        LEASE | {"metadata": {"name": "other"}},
+        "only update the status",
+    ),
+    "nodes": ("reclaimer", "GET", "/api/v1/nodes", None, "cannot list resource"),
+    "pods": ("reclaimer", "GET", "/api/v1/pods", None, "cannot list resource"),
+    "nodes by an agent": ("agent", "GET", "/api/v1/nodes", None, "cannot list resource"),
+    "a status by an agent": ("agent", "PATCH", STATUS, AMOUNTS, "cannot patch resource"),
+    "deletion by an agent": ("agent", "DELETE", EVICTION.removesuffix("/eviction"), None, "cannot delete resource"),
+}
+
+
+async def refusal(deployed: DeployedCluster, token: str, method: str, path: str, body: Document | None) -> str:
+    """Why the API server refused it, in a dry run; "" when it did not."""
+    content = {"content_type": MERGE} if method == "PATCH" else {}
+    address = path if method == "GET" else f"{path}?dryRun=All"
+    try:
+        async with deployed.cluster.api() as api:
+            await api.request(method, address, body, token=token, **content)
+    except ApiError as error:
+        if error.status not in (403, 422):
+            raise
+        return str(error)
+    return ""
+
+
+@pytest.fixture(scope="module")
+async def reclaimer_fence(deployed: DeployedCluster) -> None:
+    """In effect."""
+    token, probe = await token_of(deployed, "reclaimer"), LEASE | {"metadata": {"name": PROBE}}
+    async with asyncio.timeout(60):
+        while not await refusal(deployed, token, "POST", LEASES_PATH, probe):  # noqa: ASYNC110  no event exists
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.parametrize("request_", PERMITTED)
+async def test_co_location_may(deployed: DeployedCluster, reclaimer_fence: None, request_: str) -> None:
+    service, method, path, body = PERMITTED[request_]
+    assert await refusal(deployed, await token_of(deployed, service), method, path, body) == ""
+
+
+@pytest.mark.parametrize("request_", REFUSED)
+async def test_co_location_may_not(deployed: DeployedCluster, reclaimer_fence: None, request_: str) -> None:
+    """By its roles, or by a fence although they permit it."""
+    service, method, path, body, why = REFUSED[request_]
+    assert why in await refusal(deployed, await token_of(deployed, service), method, path, body)
+
+
+def a_batch_pod(name: str, node: str, resource: str = "kubernetes.io/batch-cpu") -> Document:
+    requests = {"requests": {resource: "100m" if resource == "cpu" else "100"}}
+    resources = {"resources": requests | {"limits": requests["requests"]}}
+    return pod(
+        name,
+        {"metadata": {}, "spec": {"nodeName": node, "containers": [{"name": "main", "image": "none"} | resources]}},
+    )
+
+
+@pytest.fixture(scope="module")
+async def agent_of_a_node(deployed: DeployedCluster) -> str:
+    """The token of the agent on small-00, bound to its pod as the kubelet requests it; and pods on two nodes."""
+    agent = a_batch_pod("agent", "small-00", "cpu")
+    agent["metadata"]["namespace"] = AGENTS
+    agent["spec"]["serviceAccountName"] = "equipoise-agent"
+    pods = [
+        a_batch_pod("batch", "small-00"),
+        a_batch_pod("elsewhere", "small-01"),
+        a_batch_pod("ordinary", "small-00", "cpu"),
+    ]
+    created, *_ = await deployed.cluster.apply([agent, *pods])
+    bound = {"apiVersion": "v1", "kind": "Pod", "name": "agent", "uid": created["metadata"]["uid"]}
+    path = f"/api/v1/namespaces/{AGENTS}/serviceaccounts/equipoise-agent/token"
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"boundObjectRef": bound}}
+    token: str = (await deployed.cluster.request("POST", path, body))["status"]["token"]
+    return token
+
+
+async def test_an_agent_evicts_only_with_the_folder_evictions(deployed: DeployedCluster, agent_of_a_node: str) -> None:
+    """Then batch pods of its own node, with their UID."""
+    uids = {}
+    for name in ("batch", "elsewhere", "ordinary"):
+        found = await deployed.cluster.request("GET", f"/api/v1/namespaces/default/pods/{name}")
+        uids[name] = found["metadata"]["uid"]
+
+    async def refused(name: str, **options: Any) -> str:
+        body = eviction(name, uid=uids[name])
+        body["deleteOptions"] |= options
+        path = f"/api/v1/namespaces/default/pods/{name}/eviction"
+        return await refusal(deployed, agent_of_a_node, "POST", path, body)
+
+    assert "cannot create resource" in await refused("batch")
+    await deployed.cluster.apply(read_kustomization(ROOT / "k8s" / "colocation" / "evictions"))
+    async with asyncio.timeout(60):  # until role and policy are in effect
+        while await refused("batch") or "own node" not in await refused("elsewhere"):  # noqa: ASYNC110  no event exists
+            await asyncio.sleep(0.1)
+    assert await permissions(deployed, "agent", "shop") >= {"create pods/eviction"}
+    assert "only evict batch pods" in await refused("ordinary")
+    assert "only evict with the UID" in await refused("batch", preconditions={})
+    assert "grace period" in await refused("batch", gracePeriodSeconds=0)
 
 
 # The overlays

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from faults.catalog import (
+    agents,
     api_server,
     binders,
     changes,
@@ -39,5 +40,6 @@ FAULTS: Mapping[str, Fault] = {
         *credentials.FAULTS,
         *versions.FAULTS,
         *reclaimers.FAULTS,
+        *agents.FAULTS,
     )
 }

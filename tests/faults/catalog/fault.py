@@ -23,6 +23,9 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     also: Callable[[History], list[str]] | None = None
     """An additional check for this fault."""
 
+    why_not: Callable[[], str] | None = None
+    """Why this machine cannot have the fault; "" when it can."""
+
     nats_servers: Literal[1, 3] = 1
     """With 3, `rig.nats`: a NATS cluster that starts with empty streams of three replicas."""
 

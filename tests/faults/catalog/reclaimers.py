@@ -1,12 +1,15 @@
 """The reclaimer, and what the status of nodes contains of its amounts."""
 
 import asyncio
+import itertools
 import signal
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from equipoise.contracts.colocation.bands import RESOURCE_NAMES
 from equipoise.contracts.kubernetes.quantity import parse_quantity
+from equipoise.reclaimer.decisions.evaluation import CONTESTED
 from faults import cluster_setup
 from faults.catalog.fault import Extent, fault
 from faults.catalog.metrics import real_services
@@ -22,18 +25,50 @@ BATCH_CPU = RESOURCE_NAMES["batch"][0]
 COUNT = 8
 """Pods of the band batch."""
 
+FOREIGN_PERIOD = 0.3
+"""Seconds between two writes of another program."""
+
+NOISE = 0.01 * 1_000 * cluster_setup.CORES
+"""Milli-cores: an amount that should shrink by less is not written at once, nor one that should by a tenth."""
+
+
+def beside_all(rig: Rig) -> AbstractAsyncContextManager[None]:
+    """Two reclaimers and all other services."""
+    return real_services(rig, {"reclaimer": 2})
+
 
 @asynccontextmanager
-async def reclaiming(rig: Rig) -> AsyncIterator[list[str]]:
-    """Two reclaimers beside the other services, and pods of the band batch, whose nodes are returned."""
+async def alone(rig: Rig) -> AsyncIterator[None]:
+    """A reclaimer and the collector, which start fast: nothing is proposed or evicted."""
+    rig.descheduler.epoch = None
+    rig.collector.publishing = False
+    await asyncio.gather(rig.start("collector"), rig.start("reclaimer"))
+    try:
+        yield
+        await rig.converge()
+    finally:
+        rig.stop_programs()
+        rig.collector.take_over()
+        rig.collector.publishing = True
+
+
+@asynccontextmanager
+async def reclaiming(
+    rig: Rig, services: Callable[[Rig], AbstractAsyncContextManager[None]] = beside_all
+) -> AsyncIterator[list[str]]:
+    """While the services run: pods of the band batch, whose nodes are returned."""
     pods = cluster_setup.band_pods(f"{rig.since:.0f}", COUNT)
     try:
-        async with real_services(rig, {"reclaimer": 2}):
+        async with services(rig):
+            # Before, all pods would be bound to the node that is written first.
+            await rig.until(lambda: _all_are_written(rig), "every node has the names of the bands")
             await rig.api.apply(pods)
             await rig.until(lambda: _all_run(rig), "the pods of the band run")
+            requested = await requested_of_nodes(rig)
+            bound_at = rig.clock.now()
             # A reclaimer must know them before something breaks: what it does not know it cannot keep.
-            await asyncio.sleep(cluster_setup.guarantees().offer_lag)
-            yield await _nodes_of_pods(rig)
+            await rig.until(lambda: _are_known(rig, requested, bound_at), "the reclaimers know the pods of the band")
+            yield sorted(requested)
     finally:
         for pod in pods:
             await rig.api.request("DELETE", f"{PODS}/{pod['metadata']['name']}")
@@ -41,15 +76,30 @@ async def reclaiming(rig: Rig) -> AsyncIterator[list[str]]:
             await overwrite(rig, name, None)
 
 
+async def _all_are_written(rig: Rig) -> bool:
+    return all(found.keys() >= NAMES for found in (await offered(rig)).values())
+
+
 async def _all_run(rig: Rig) -> bool:
     pods = (await rig.api.request("GET", PODS))["items"]
     return sum(is_ready(pod) for pod in pods if pod["metadata"]["name"].startswith(cluster_setup.BAND_POD)) == COUNT
 
 
-async def _nodes_of_pods(rig: Rig) -> list[str]:
+async def requested_of_nodes(rig: Rig) -> Mapping[str, float]:
+    """Milli-cores of the band, by node that has any of its pods."""
     pods = (await rig.api.request("GET", PODS))["items"]
-    return sorted(
-        {pod["spec"]["nodeName"] for pod in pods if pod["metadata"]["name"].startswith(cluster_setup.BAND_POD)}
+    bound = Counter(
+        pod["spec"]["nodeName"] for pod in pods if pod["metadata"]["name"].startswith(cluster_setup.BAND_POD)
+    )
+    return {node: count * cluster_setup.BAND_AMOUNTS[BATCH_CPU] for node, count in bound.items()}
+
+
+def _are_known(rig: Rig, requested: Mapping[str, float], since: float) -> bool:
+    """By what the leader has published since then."""
+    latest = {node: rig.recorder.reclaimed[node] for node in requested if node in rig.recorder.reclaimed}
+    return latest.keys() == requested.keys() and all(
+        message.evaluated_at > since and 1_000 * (message.bands["batch"].requested.cpu or 0.0) == requested[node]
+        for node, message in latest.items()
     )
 
 
@@ -95,17 +145,49 @@ async def killed_reclaimers(rig: Rig, extent: Extent) -> None:
 
 
 async def overwritten_amounts(rig: Rig, extent: Extent) -> None:
-    """The names of a node are set to 0 or removed, as by a kubelet that restarts, and another program writes its own
-    amounts for some seconds."""
-    async with reclaiming(rig) as nodes:
+    """The names of a node are set to 0 or removed, as by a kubelet that restarts. Only a reclaimer and the
+    collector run."""
+    async with reclaiming(rig, alone) as nodes:
         for _ in range(extent.times):
             await repaired(rig, nodes[0])
             await overwrite(rig, nodes[-1], None)
             await rig.until(lambda: _fits(rig, nodes[-1]), "the removed names are written again")
-            for number in range(10):
-                await overwrite(rig, nodes[0], str(number))
-                await asyncio.sleep(0.3)
+
+
+async def another_writer(rig: Rig, extent: Extent) -> None:
+    """Another program writes amounts of its own to a node until the reclaimers write only the other nodes; reclaimers
+    that start write it again."""
+    async with reclaiming(rig) as nodes:
+        for _ in range(extent.times):
+            while not await left_alone(rig, nodes[0], nodes[-1]):
+                pass  # another reclaimer leads, which knows nothing of the other program
+            rig.stop_programs("reclaimer")
+            await asyncio.gather(*(rig.program(f"reclaimer-{number}").start() for number in range(2)))
             await rig.until(lambda: _fits(rig, nodes[0]), "the amounts of the other program are replaced")
+
+
+async def left_alone(rig: Rig, node: str, other: str) -> bool:
+    """Another program writes a node until the reclaimers write only the other one. False: the leader changed."""
+    amounts = itertools.count(1)
+
+    async def contested() -> bool:
+        await overwrite(rig, node, str(next(amounts)))
+        await asyncio.sleep(FOREIGN_PERIOD)
+        return node in rig.recorder.reclaimed and CONTESTED in rig.recorder.reclaimed[node].degraded
+
+    await rig.until(contested, f"{node} is left to the other program")
+    epoch = rig.recorder.reclaimed[node].epoch
+    await repaired(rig, other)  # after any write of the node that had begun: there is one at a time
+    last = f"{next(amounts)}"
+    await overwrite(rig, node, last)
+    await repaired(rig, other)
+    found, read_at = (await offered(rig))[node].get(BATCH_CPU), rig.clock.now()
+    await rig.until(lambda: rig.recorder.reclaimed[node].evaluated_at > read_at, f"{node} is evaluated")
+    if rig.recorder.reclaimed[node].epoch != epoch:
+        return False
+    if found != float(last):
+        rig.find(f"{node}: {found} was written, although another program writes it")
+    return True
 
 
 async def refused_amounts(rig: Rig, extent: Extent) -> None:
@@ -124,19 +206,27 @@ async def refused_amounts(rig: Rig, extent: Extent) -> None:
 async def reclaimers_without_metrics(rig: Rig, extent: Extent) -> None:
     """Prometheus does not respond until the nodes offer what their pods request, and nothing more."""
     async with reclaiming(rig) as nodes:
+        requested, begin = await requested_of_nodes(rig), await offered(rig)
+        largest = max(nodes, key=lambda node: begin[node][BATCH_CPU] - requested[node])
         rig.prometheus.rule(abort_connection, path="/query")
-        seen: list[float] = []
+        seen = [begin[largest][BATCH_CPU]]
 
         async def degraded() -> bool:
-            found = (await offered(rig))[nodes[0]]
-            if NAMES - found.keys():
-                rig.find(f"{nodes[0]} has no {', '.join(sorted(NAMES - found.keys()))} without metrics")
-            seen.append(found.get(BATCH_CPU, 0.0))
-            return seen[-1] <= COUNT * cluster_setup.BAND_AMOUNTS[BATCH_CPU] and len(set(seen)) > 2
+            found = await offered(rig)
+            for node in nodes:
+                if missing := NAMES - found[node].keys():
+                    rig.find(f"{node} has no {', '.join(sorted(missing))} without metrics")
+            now = {node: found[node].get(BATCH_CPU, 0.0) for node in nodes}
+            seen.append(now[largest])
+            return len(set(seen)) > 2 and all(now[node] <= _nothing_more(requested[node]) for node in nodes)
 
-        await rig.until(degraded, "the amounts shrink to what pods request")
+        await rig.until(degraded, "the amounts shrink in steps to what pods request")
         rig.prometheus.clear()
-        await rig.until(lambda: _grows(rig, nodes[0], seen[-1]), "the amounts grow again")
+        await rig.until(lambda: _grows(rig, largest, seen[-1]), "the amounts grow again")
+
+
+def _nothing_more(requested: float) -> float:
+    return max(requested / 0.9, requested + NOISE)
 
 
 async def _grows(rig: Rig, node: str, before: float) -> bool:
@@ -154,6 +244,7 @@ def pods_are_accepted(history: History) -> list[str]:
 FAULTS = (
     fault(killed_reclaimers, 42, intents=0, evictions=0, also=pods_are_accepted),
     fault(overwritten_amounts, 43, intents=0, evictions=0, also=pods_are_accepted),
+    fault(another_writer, 43, intents=0, evictions=0, also=pods_are_accepted),
     fault(refused_amounts, 44, intents=0, evictions=0, also=pods_are_accepted),
     fault(reclaimers_without_metrics, 45, intents=0, evictions=0, also=pods_are_accepted),
 )

@@ -1,7 +1,8 @@
 """The reclaimer: every replica subscribes; only the leader evaluates, publishes and writes."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 import structlog
@@ -32,6 +33,16 @@ LEARNING_STEPS = 5
 log = structlog.get_logger()
 
 
+@dataclass
+class _Due:
+    """Amounts that are to be written, and the message about them."""
+
+    message: ReclaimedNode
+    amounts: Mapping[str, int | None]
+    published: bool = False
+    written: bool = False
+
+
 class Reclaimer:
     """Runs until `run` is canceled."""
 
@@ -48,6 +59,9 @@ class Reclaimer:
         forecast = self._settings.forecast
         self._nodes = LatestNodes(started_at=self._clock.now(), hours=forecast.batch_hours, day=forecast.day)
         self._contested: set[str] = set()
+        self._due: dict[str, _Due] = {}
+        """By node, whose amounts are to be written."""
+
         self._writer = StatusWriter(runtime, self._metrics, self._on_written)
 
     async def attach(self) -> None:
@@ -92,6 +106,7 @@ class Reclaimer:
     async def _lead(self, _: LeaseEpoch) -> None:
         """Until canceled."""
         self._nodes.forget_writes()
+        self._due.clear()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._evaluate_regularly())
@@ -110,14 +125,16 @@ class Reclaimer:
             for first in range(0, len(names), NODES_AT_A_TIME):
                 sequence += 1
                 for result in self._evaluate(names[first : first + NODES_AT_A_TIME]):
-                    self._request_write(result)
+                    self._due.pop(result.message.node, None)
                     if result.contested:
                         contested.add(result.message.node)
                     written = self._mode == "enforce" and not result.due and not result.contested
                     message = msgspec.structs.replace(
                         result.message, mode=self._mode, written=written, epoch=epoch, sequence=sequence
                     )
+                    self._request_write(result, message)
                     await self._publish(message)
+                    await self._publish_written(message.node, published=message)
                     messages.append(message)
                 await asyncio.sleep(0)
             duration = self._clock.monotonic() - begun
@@ -148,18 +165,35 @@ class Reclaimer:
             self._nodes.on_evaluated(result.message.node, result.last, result.amounts)
         return results
 
-    def _request_write(self, result: Evaluated) -> None:
+    def _request_write(self, result: Evaluated, message: ReclaimedNode) -> None:
+        """`message`: what is published about it."""
         if self._mode == "observe" or not self._writer.is_ready:
             return
         if result.due:
             node = result.message
             self._nodes.on_requested(node.node, result.amounts)
+            self._due[node.node] = _Due(message, result.amounts)
             self._writer.request(node.node, node.uid, result.amounts, shrinks=result.shrinks)
         else:
             self._writer.cancel(result.message.node)
 
-    def _on_written(self, node: str) -> None:
+    async def _on_written(self, node: str, amounts: Mapping[str, int | None]) -> None:
         self._nodes.on_written(node, self._clock.now())
+        if (due := self._due.get(node)) is not None and due.amounts == amounts:
+            due.written = True
+            await self._publish_written(node)
+
+    async def _publish_written(self, node: str, *, published: ReclaimedNode | None = None) -> None:
+        """That amounts were written, at once: the next evaluation may change them again.
+
+        After the message about them, which is `published` now.
+        """
+        if (due := self._due.get(node)) is None:
+            return
+        due.published = due.published or due.message is published
+        if due.written and due.published:
+            del self._due[node]
+            await self._publish(msgspec.structs.replace(due.message, written=True))
 
     def _report_contested(self, contested: set[str]) -> None:
         """Once when it begins, and once when it ends."""

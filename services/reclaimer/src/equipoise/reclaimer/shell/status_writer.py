@@ -1,7 +1,7 @@
 """Writes amounts to the status of nodes, at the configured rate, and reports what the API server refuses."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import NoReturn
 
 import structlog
@@ -36,9 +36,12 @@ class StatusWriter:
     """Of a node, the newest amounts are written; amounts that shrink do not wait for those that grow."""
 
     def __init__(
-        self, runtime: Runtime[ReclaimerSettings], metrics: ReclaimerMetrics, on_written: Callable[[str], None]
+        self,
+        runtime: Runtime[ReclaimerSettings],
+        metrics: ReclaimerMetrics,
+        on_written: Callable[[str, Mapping[str, int | None]], Awaitable[None]],
     ) -> None:
-        """`on_written` is called with the name of a node after its status was written."""
+        """`on_written` is called with the name of a node and its amounts after its status was written."""
         self._kube, self._clock, self._health = runtime.kube, runtime.clock, runtime.health
         self._namespace = runtime.configuration.shared.kubernetes.namespace
         self._metrics = metrics
@@ -130,7 +133,7 @@ class StatusWriter:
         else:
             self._metrics.writes.labels("written").inc()
             self._end_failure(node)
-            self._on_written(node)
+            await self._on_written(node, amounts)
 
     def _end_failure(self, node: str) -> None:
         if self._failed.pop(node, None) is not None:

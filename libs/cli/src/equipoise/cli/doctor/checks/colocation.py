@@ -1,4 +1,4 @@
-"""Profiles of co-location: their policies, ConfigMaps and PriorityClasses are there, and nothing refuses their pods."""
+"""Co-location: its accounts are restricted, and the profiles are complete and nothing refuses their pods."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from equipoise.cli.doctor.environment import Environment, Finding
+from equipoise.cli.doctor.colocation_parts import InstalledParts, installed_parts
+from equipoise.cli.doctor.environment import UPGRADE, Environment, Finding
 from equipoise.cli.service_settings import AllSettings
 from equipoise.cli.terminal import count
 from equipoise.cli.whole_objects import WholeObject, whole
@@ -33,9 +34,10 @@ from equipoise.runtime.kubernetes.client import (
 
 SUBJECT = "co-location"
 INSTALL = "apply k8s/colocation/profiles"
+AGENT_FENCE = "equipoise-agent-fence"
 
 AGENTS = "app.kubernetes.io/name=equipoise,app.kubernetes.io/component=agent"
-"""Selects the pods of the agent, in whatever namespace it is installed."""
+"""Selects the pods of the agent."""
 
 LIMIT_RANGES = Resource(group="", version="v1", plural="limitranges", kind="LimitRange", model=WholeObject)
 QUOTAS = Resource(group="", version="v1", plural="resourcequotas", kind="ResourceQuota", model=WholeObject)
@@ -57,14 +59,18 @@ async def colocation(environment: Environment) -> list[Finding]:
         nodes = await environment.nodes()
         version = supported_version(await kube.served_versions(API_GROUP, POLICY_KIND))
         bindings = [] if version is None else await _bindings(kube, version)
-        offered = any(not _OFFERED.isdisjoint(node.status.allocatable) for node in nodes)
-        findings += extended_name_findings(nodes)
-        if offered:
-            findings += await _fence(kube)
-            findings.append(agent_finding(nodes, await kube.list(PODS, "", AGENTS)))
+        parts = await installed_parts(kube, environment.settings.shared.kubernetes.namespace)
+        offering = sum(not _OFFERED.isdisjoint(node.status.allocatable) for node in nodes)
+        findings += [*extended_name_findings(nodes), *await _fences(kube, parts)]
+        if offering or parts != InstalledParts():
+            findings.append(offer_finding(offering, len(nodes)))
+        if offering:
+            findings.append(agent_finding(nodes, await kube.list(PODS, parts.agents, AGENTS)))
         if version is None or not bindings:
             why = f"no profiles: they need {REQUIREMENT}" if version is None else "there are no profiles"
-            return findings or [Finding("ok", SUBJECT, f"not used: {why}")]
+            return (
+                [*findings, Finding("ok", SUBJECT, why)] if findings else [Finding("ok", SUBJECT, f"not used: {why}")]
+            )
         findings.append(await _policy(kube, version))
         findings += await _profiles(kube, bindings)
     except KubeError as error:
@@ -85,13 +91,32 @@ async def _bindings(kube: Kube, version: str) -> list[WholeObject]:
     return [each for each in found if each.spec.get("policyName") == PREFIX]
 
 
-async def _fence(kube: Kube) -> list[Finding]:
+async def _fences(kube: Kube, parts: InstalledParts) -> list[Finding]:
+    """The policies that restrict the accounts that are there."""
+    findings = []
+    if parts.reclaimer:
+        why = "its account may write every field of nodes/status, and the reclaimer writes nothing until it is there"
+        findings.append(await _fence(kube, FENCE, why, "reclaimer-fence.yaml"))
+    if parts.agents:
+        why = "the agents may evict every pod that their roles permit"
+        findings.append(await _fence(kube, AGENT_FENCE, why, "agent.yaml"))
+    return findings
+
+
+async def _fence(kube: Kube, policy: str, why: str, file: str) -> Finding:
     try:
-        await kube.get(ADMISSION_POLICIES, FENCE)
+        await kube.get(ADMISSION_POLICIES, policy)
     except NotFound:
-        message = f"there is no ValidatingAdmissionPolicy {FENCE}: the reclaimer may write every field of nodes/status"
-        return [Finding("error", SUBJECT, message, "apply k8s/colocation/reclaimer-fence.yaml")]
-    return []
+        message = f"there is no such ValidatingAdmissionPolicy: {why}"
+        return Finding("error", f"policy {policy}", message, f"apply k8s/colocation/{file} {UPGRADE}")
+    return Finding("ok", f"policy {policy}", "is there")
+
+
+def offer_finding(offering: int, nodes: int) -> Finding:
+    """`offering`: nodes whose status has amounts."""
+    if offering:
+        return Finding("ok", SUBJECT, f"{offering} of {count(nodes, 'node')} offer amounts")
+    return Finding("ok", SUBJECT, "no node offers amounts: the reclaimer writes them with reclaimer.mode enforce only")
 
 
 def agent_finding(nodes: Sequence[Node], agents: Sequence[Pod]) -> Finding:
@@ -100,13 +125,13 @@ def agent_finding(nodes: Sequence[Node], agents: Sequence[Pod]) -> Finding:
     offering = sorted(node.metadata.name for node in nodes if not _OFFERED.isdisjoint(node.status.allocatable))
     without = [name for name in offering if name not in ready]
     if not without:
-        return Finding("ok", SUBJECT, f"an agent is ready on every node that offers resources ({len(offering)})")
+        return Finding("ok", "agents", f"one is ready on every node that offers amounts ({len(offering)})")
     message = (
-        f"no agent is ready on {len(without)} of {count(len(offering), 'node')} that offer resources, for example on "
-        f"{without[0]}: only the weights of the kubelet limit batch pods there"
+        f"none is ready on {len(without)} of {count(len(offering), 'node')} with amounts, for example on {without[0]}: "
+        "only the weights of the kubelet limit batch pods there"
     )
     fix = "its /readyz has the reason" if agents else "apply k8s/colocation (Helm: agent.enabled: true)"
-    return Finding("warning", SUBJECT, message, fix)
+    return Finding("warning", "agents", message, fix)
 
 
 async def _policy(kube: Kube, version: str) -> Finding:

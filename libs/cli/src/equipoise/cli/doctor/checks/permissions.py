@@ -6,8 +6,9 @@ from typing import Literal
 
 import msgspec
 
+from equipoise.cli.doctor.colocation_parts import InstalledParts, installed_parts
 from equipoise.cli.doctor.environment import UPGRADE, Environment, Finding
-from equipoise.cli.service_settings import AllSettings
+from equipoise.cli.service_settings import AllSettings, all_settings
 from equipoise.collector.decisions.sharding import lease_name
 from equipoise.collector.settings import MAX_SHARDS, WHOLE_CLUSTER
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
@@ -15,8 +16,10 @@ from equipoise.contracts.eviction.approval import APPROVAL_ROLE
 from equipoise.contracts.hints.policy import NAME
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP
 from equipoise.contracts.kubernetes.objects import AccessReview, AccessReviewSpec, ResourceAttributes
+from equipoise.runtime.configuration import ConfigurationError, read_document
 from equipoise.runtime.kubernetes.client import (
     ACCESS_REVIEWS,
+    CONFIG_MAPS,
     HINTS,
     NAMESPACES,
     SELF_ACCESS_REVIEWS,
@@ -27,13 +30,16 @@ from equipoise.runtime.kubernetes.client import (
     NotFound,
 )
 
+Account = Literal[ServiceName, "agent"]
+"""The agent is no service: it does not use the bus, and has a namespace of its own."""
+
 When = Literal["", "persistentVolumes", "metricsServer", "shards", "workloads", "approvals", "hints"]
 
 
 class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
     """One verb on one resource."""
 
-    service: ServiceName
+    service: Account
     verb: str
     group: str = ""
     resource: str
@@ -57,7 +63,7 @@ class ApiPermission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _each(
-    service: ServiceName,
+    service: Account,
     verbs: str,
     group: str,
     resources: str,
@@ -129,10 +135,19 @@ REQUIRED: Sequence[ApiPermission] = (
     *_each("binder", "get update", "", "configmaps", name="equipoise-ledger", own_namespace=True),
     *_each("binder", "get", LEASES, "leases", name="equipoise-descheduler", own_namespace=True),
     *_each("binder", "list", LEASES, "leases", name="equipoise-descheduler"),
+    *_each("reclaimer", "patch", "", "nodes/status"),
+    *_each("reclaimer", "create", LEASES, "leases", own_namespace=True),
+    *_each("reclaimer", "get update", LEASES, "leases", name="equipoise-reclaimer", own_namespace=True),
+    *_each("reclaimer", "list", LEASES, "leases", name="equipoise-descheduler"),
+    *_each("agent", "list watch", "", "pods"),
 )
+"""Those of the reclaimer and of the agent only where these are installed."""
 
 EVICT = ApiPermission(service="binder", verb="create", resource="pods", subresource="eviction")
 """Separate: overlays remove it, or grant it per namespace."""
+
+AGENT_EVICT = ApiPermission(service="agent", verb="create", resource="pods", subresource="eviction")
+"""Separate: k8s/colocation/evictions grants it."""
 
 
 MAX_CONCURRENT_REVIEWS = 8
@@ -149,9 +164,10 @@ async def permissions(environment: Environment) -> list[Finding]:
     try:
         kube = environment.api()
         deployed = await deployed_with_accounts(kube, namespace)
-        reviews = _AccessReviews(kube, namespace, deployed=deployed)
+        parts, unknown = await _co_location(environment, kube, deployed=deployed)
+        reviews = _AccessReviews(kube, namespace, deployed=deployed, agents=parts.agents)
         try:
-            findings = await _findings(reviews, environment.settings)
+            findings = [*await _findings(reviews, environment.settings, parts), *unknown]
         except Forbidden:
             message = "you may not review the permissions of the services' ServiceAccounts"
             fix = "use a user who may create subjectaccessreviews, for example a cluster administrator"
@@ -175,13 +191,27 @@ async def deployed_with_accounts(kube: Kube, namespace: str) -> bool:
     return True
 
 
+async def _co_location(environment: Environment, kube: Kube, *, deployed: bool) -> tuple[InstalledParts, list[Finding]]:
+    """What is installed of it, and a finding if that is unknown. Without ServiceAccounts the configuration decides."""
+    if not deployed:
+        return InstalledParts(reclaimer=environment.settings.reclaimer.enabled), []
+    try:
+        return await installed_parts(kube, environment.settings.shared.kubernetes.namespace), []
+    except Forbidden as error:
+        message = f"unknown whether the reclaimer and the agent are installed: {error.message}"
+        fix = "use a user who may get and list serviceaccounts"
+        return InstalledParts(), [Finding("unknown", "co-location", message, fix)]
+
+
 class _AccessReviews:
     """Access reviews of the ServiceAccounts, or of the current user."""
 
-    def __init__(self, kube: Kube, namespace: str, *, deployed: bool) -> None:
+    def __init__(self, kube: Kube, namespace: str, *, deployed: bool, agents: str) -> None:
+        """`agents`: their namespace."""
         self.kube = kube
         self.namespace = namespace
         self.deployed = deployed
+        self.agents = agents
         self._slots = asyncio.Semaphore(MAX_CONCURRENT_REVIEWS)
 
     def account(self, service: str) -> str:
@@ -199,23 +229,33 @@ class _AccessReviews:
         )
         spec = AccessReviewSpec(resource_attributes=attributes)
         if self.deployed:
-            account = f"system:serviceaccount:{self.namespace}:equipoise-{permission.service}"
+            home = self.agents if permission.service == "agent" else self.namespace
+            account = f"system:serviceaccount:{home}:equipoise-{permission.service}"
             accounts = "system:serviceaccounts"
-            groups = [accounts, f"{accounts}:{self.namespace}", "system:authenticated"]
+            groups = [accounts, f"{accounts}:{home}", "system:authenticated"]
             spec = AccessReviewSpec(resource_attributes=attributes, user=account, groups=groups)
         resource = ACCESS_REVIEWS if self.deployed else SELF_ACCESS_REVIEWS
         async with self._slots:
             return (await self.kube.create(resource, AccessReview(spec=spec))).status.allowed
 
 
-async def _findings(reviews: _AccessReviews, settings: AllSettings) -> list[Finding]:
-    required = [permission for permission in REQUIRED if is_required(permission, settings, deployed=reviews.deployed)]
+async def _findings(reviews: _AccessReviews, settings: AllSettings, parts: InstalledParts) -> list[Finding]:
+    accounts: list[Account] = [service for service in SERVICES if service != "scorer"]
+    accounts += ["reclaimer"] if parts.reclaimer else []
+    accounts += ["agent"] if parts.agents else []
+    required = [
+        permission
+        for permission in REQUIRED
+        if permission.service in accounts and is_required(permission, settings, deployed=reviews.deployed)
+    ]
     results = await asyncio.gather(*(reviews.allowed(permission) for permission in required))
     allowed = dict(zip(required, results, strict=True))
-    findings = [
-        service_finding(service, reviews.account(service), allowed) for service in SERVICES if service != "scorer"
-    ]
-    return [*findings, await _eviction_finding(reviews, settings)]
+    findings = [service_finding(account, reviews.account(account), allowed) for account in accounts]
+    findings.append(await _eviction_finding(reviews, settings))
+    if parts.agents:
+        evict = await _agents_evict(reviews.kube, parts.agents)
+        findings.append(agent_eviction_finding(await reviews.allowed(AGENT_EVICT), evict))
+    return findings
 
 
 def is_required(permission: ApiPermission, settings: AllSettings, *, deployed: bool) -> bool:
@@ -243,7 +283,8 @@ def service_finding(service: str, account: str, allowed: Mapping[ApiPermission, 
     missing = [permission for permission, yes in allowed.items() if permission.service == service and not yes]
     required = [permission for permission in missing if permission.when != "workloads"]
     if required:
-        fix = f"apply k8s/base/{service}.yaml {UPGRADE}"
+        folder = "colocation" if service in ("reclaimer", "agent") else "base"
+        fix = f"apply k8s/{folder}/{service}.yaml {UPGRADE}"
         if account == CURRENT_USER:
             fix = "use a context whose user may"
         elif all(permission.when == "hints" for permission in required):
@@ -289,3 +330,25 @@ def eviction_finding(
         "apply k8s/base, or k8s/overlays/namespaced with eviction.yaml in each namespace "
         "(with Helm: set mode to evict)",
     )
+
+
+async def _agents_evict(kube: Kube, namespace: str) -> bool | None:
+    """`agent.evict` in the ConfigMap of the agents; None if it cannot be read."""
+    try:
+        stored = await kube.list(CONFIG_MAPS, namespace)
+        documents = [read_document(each.data["equipoise.yaml"]) for each in stored if "equipoise.yaml" in each.data]
+        return any(all_settings(document).agent.evict for document in documents) if documents else None
+    except (KubeError, ConfigurationError):
+        return None
+
+
+def agent_eviction_finding(permitted: bool, evict: bool | None) -> Finding:
+    """The permission of the agents to evict against `agent.evict`, which is None where it is unknown."""
+    subject = "evictions by agents (ServiceAccount equipoise-agent)"
+    if permitted:
+        off = "; agent.evict is false, so evictions are only logged" if evict is False else ""
+        return Finding("ok", subject, f"may evict batch pods{off}")
+    if not evict:
+        return Finding("ok", subject, "may not evict: evictions are only logged")
+    fix = "apply k8s/colocation/evictions (with Helm: set agent.evictions)"
+    return Finding("error", subject, "may not evict, and agent.evict is true", fix)

@@ -5,9 +5,10 @@ from collections import Counter
 from collections.abc import Collection
 from importlib.metadata import version
 
+from equipoise.cli.doctor.colocation_parts import installed_parts
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.heartbeats import LISTEN_SECONDS, read_heartbeats
-from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.kubernetes.client import KubeError
@@ -52,17 +53,26 @@ def kubernetes_finding(server: str) -> Finding:
 async def _service_findings(environment: Environment) -> list[Finding]:
     if environment.nats_problem:
         return [Finding("unknown", "services", "not checked: NATS cannot be reached, see the check bus")]
+    expected = set(SERVICES) | await _installed(environment)
     try:
         heartbeats = await read_heartbeats(
-            environment.settings.shared.nats, environment.clock, _all_services, user=environment.nats_user
+            environment.settings.shared.nats,
+            environment.clock,
+            lambda found: {each.service for each in found} >= expected,
+            user=environment.nats_user,
         )
     except BusError as error:
         return [Finding("unknown", "services", f"their versions are unknown: {error}")]
     return service_findings(heartbeats, version("equipoise-common"))
 
 
-def _all_services(heartbeats: Collection[Heartbeat]) -> bool:
-    return {each.service for each in heartbeats} >= set(SERVICES)
+async def _installed(environment: Environment) -> set[ServiceName]:
+    """Of the optional services; none if that is unknown: those that report in time are found, too."""
+    try:
+        parts = await installed_parts(environment.api(), environment.settings.shared.kubernetes.namespace)
+    except KubeError:
+        return set()
+    return {"reclaimer"} if parts.reclaimer else set()
 
 
 def service_findings(heartbeats: Collection[Heartbeat], own: str) -> list[Finding]:

@@ -1,0 +1,26 @@
+"""Which parts of co-location are installed in the cluster, by their ServiceAccounts."""
+
+import msgspec
+
+from equipoise.runtime.kubernetes.client import SERVICE_ACCOUNTS, Kube, NotFound
+
+RECLAIMER = "equipoise-reclaimer"
+AGENT = "equipoise-agent"
+"""Names of their ServiceAccounts."""
+
+
+class InstalledParts(msgspec.Struct, frozen=True, kw_only=True):
+    reclaimer: bool = False
+    agents: str = ""
+    """The namespace of the agents, which is not that of Equipoise; empty: there are none."""
+
+
+async def installed_parts(kube: Kube, namespace: str) -> InstalledParts:
+    """`namespace`: of Equipoise. Raises KubeError: Forbidden if these ServiceAccounts may not be read."""
+    try:
+        await kube.get(SERVICE_ACCOUNTS, RECLAIMER, namespace)
+        reclaimer = True
+    except NotFound:
+        reclaimer = False
+    agents = await kube.list(SERVICE_ACCOUNTS, field_selector=f"metadata.name={AGENT}")
+    return InstalledParts(reclaimer=reclaimer, agents=agents[0].metadata.namespace if agents else "")
