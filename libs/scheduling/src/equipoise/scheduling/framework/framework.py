@@ -24,6 +24,7 @@ from equipoise.scheduling.framework.plugin import (
     PreScore,
     QueueSort,
     Refusal,
+    Reserve,
     Score,
     ScoreNode,
 )
@@ -81,12 +82,13 @@ class Framework:
 
         `measure(plugin, point, call)` returns the result of `call()`, for example after its duration was recorded.
         """
-        self._points = {name: list(points.get(name, ())) for name in POINTS}
+        self._points = {name: list(points.get(name, ())) for name in (*POINTS, *(points.keys() - POINTS.keys()))}
         self._weights = weights
         self._measure = measure
 
     def plugins(self, point: str) -> Sequence[Plugin]:
-        return self._points[point]
+        """In the order of calls; none of an extension point that the framework was made without."""
+        return self._points.get(point, ())
 
     def weight(self, plugin: str) -> int:
         return self._weights.get(plugin) or 1
@@ -271,6 +273,33 @@ class Framework:
         assert isinstance(plugin, ScoreNode)
         scores = [self._call(plugin, "score", plugin.score_node, state, pod, snapshot, row) for row in rows.tolist()]
         return _integers(plugin, scores, len(rows))
+
+    # Reserve
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        """Success, or the status of the first plugin that refuses; then all plugins were called to unreserve."""
+        for plugin in self.plugins("reserve"):
+            assert isinstance(plugin, Reserve)
+            try:
+                status = self._call(plugin, "reserve", plugin.reserve, state, pod, node)
+            except PluginFailed:
+                self.unreserve(state, pod, node)
+                raise
+            if not status.is_success:
+                self.unreserve(state, pod, node)
+                return _of(plugin, status)
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> list[PluginFailed]:
+        """In reverse order. Returns the errors of plugins: none keeps another from being called."""
+        errors = []
+        for plugin in reversed(self.plugins("reserve")):
+            assert isinstance(plugin, Reserve)
+            try:
+                self._call(plugin, "reserve", plugin.unreserve, state, pod, node)
+            except PluginFailed as error:
+                errors.append(error)
+        return errors
 
     def _call(self, plugin: Plugin, point: str, function: Callable[..., T], *arguments: Any) -> T:
         """Raises PluginFailed whatever the plugin raises: a plugin of a user must not end the scheduler."""
