@@ -52,9 +52,6 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     queued: QueuedPod
     pod: PodInfo
     framework: Framework
-    nodes: int
-    """Number of nodes in the cluster."""
-
     result: Result
     """`scheduled`: it is assumed on `node`, and to be bound."""
 
@@ -172,7 +169,6 @@ class ClusterState:
     def _attempt(self, queued: QueuedPod, pod: PodInfo) -> Attempt:
         decision = self.cluster.decide(pod)
         framework = self._frameworks[pod.pod.spec.scheduler_name]
-        nodes = len(self.cluster.snapshot.rows)
         if decision.node:
             assert decision.state is not None
             status = _reserve(framework, decision.state, pod, decision.node)
@@ -180,15 +176,13 @@ class ClusterState:
                 self.cluster.nominated.remove(pod)
                 self._assume(pod, decision.node)
                 return Attempt(
-                    queued=queued, pod=pod, framework=framework, nodes=nodes, result="scheduled", node=decision.node,
+                    queued=queued, pod=pod, framework=framework, result="scheduled", node=decision.node,
                     state=decision.state,
                 )  # fmt: skip
             decision = Decision(status=status)
-        return self._refused(queued, pod, framework, nodes, decision)
+        return self._refused(queued, pod, framework, decision)
 
-    def _refused(
-        self, queued: QueuedPod, pod: PodInfo, framework: Framework, nodes: int, decision: Decision
-    ) -> Attempt:
+    def _refused(self, queued: QueuedPod, pod: PodInfo, framework: Framework, decision: Decision) -> Attempt:
         status, preemption = decision.status or SUCCESS, decision.preemption
         error = status.code == Code.ERROR
         refused_by = decision.diagnosis.plugins if decision.diagnosis else frozenset({status.plugin})
@@ -208,9 +202,8 @@ class ClusterState:
             queued=queued,
             pod=pod,
             framework=framework,
-            nodes=nodes,
             result="error" if error else "unschedulable",
-            message=decision.message(nodes),
+            message=decision.message(len(self.cluster.snapshot.rows)),
             failed_plugin=status.plugin if error else "",
             refused_by=refused_by - {""},
             nominated=nominated,
