@@ -26,6 +26,10 @@ class World(Protocol):
         """One that runs, labelled with its app and owned by a workload."""
         ...
 
+    async def pending_pod(self, name: str) -> objects.Pod:
+        """One that no scheduler takes."""
+        ...
+
     async def forbid_disruption(self, app: str, budget: str) -> None:
         """A PodDisruptionBudget that allows nothing."""
         ...
@@ -46,6 +50,16 @@ class MemoryWorld:
                 metadata=objects.ObjectMeta(name=f"{app}-1", namespace=NAMESPACE, labels={"app": app}),
                 spec=objects.PodSpec(node_name="node-a"),
                 status=objects.PodStatus(phase="Running"),
+            ),
+        )
+
+    async def pending_pod(self, name: str) -> objects.Pod:
+        return self.kube.put(
+            PODS,
+            objects.Pod(
+                metadata=objects.ObjectMeta(name=name, namespace=NAMESPACE),
+                spec=objects.PodSpec(scheduler_name="nobody"),
+                status=objects.PodStatus(phase="Pending"),
             ),
         )
 
@@ -78,6 +92,11 @@ class RealWorld:
                     if ready and pod.metadata.deletion_timestamp is None:
                         return pod
                 await asyncio.sleep(0.05)
+
+    async def pending_pod(self, name: str) -> objects.Pod:
+        template = manifests.pod_template(name, spec={"schedulerName": "nobody"})
+        await self.cluster.apply([manifests.pod(name, template, namespace=NAMESPACE)])
+        return await self.kube.get(PODS, name, NAMESPACE)
 
     async def forbid_disruption(self, app: str, budget: str) -> None:
         await self.cluster.apply(

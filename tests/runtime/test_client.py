@@ -15,12 +15,14 @@ from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.runtime.configuration.sections import Kubernetes
 from equipoise.runtime.kubernetes.client import (
+    CLAIMS,
     CONFIG_MAPS,
     DEPLOYMENTS,
     EVENTS,
     LEASES,
     NODES,
     PODS,
+    VOLUMES,
     WORKLOAD_RESOURCES,
     Change,
     Conflict,
@@ -308,6 +310,96 @@ async def delete(world: World, resource: Resource[objects.ConfigMap], name: str)
         world.kube.remove(resource, name, NAMESPACE)
     if isinstance(world, RealWorld):
         await world.cluster.request("DELETE", resource.path(NAMESPACE, name))
+
+
+async def test_a_pod_is_bound_once(world: World) -> None:
+    """And never another pod of the same name."""
+    pod = await world.pending_pod("bound")
+    uid = pod.metadata.uid
+
+    with pytest.raises(Conflict):
+        await world.kube.bind(NAMESPACE, "bound", "node-b", uid="another")
+    assert "" == (await world.kube.get(PODS, "bound", NAMESPACE)).spec.node_name
+    await world.kube.bind(NAMESPACE, "bound", "node-a", uid=uid)
+    with pytest.raises(Conflict, match="already assigned"):
+        await world.kube.bind(NAMESPACE, "bound", "node-b", uid=uid)
+    with pytest.raises(NotFound):
+        await world.kube.bind(NAMESPACE, "nobody", "node-a", uid=uid)
+
+    after = await world.kube.get(PODS, "bound", NAMESPACE)
+    assert "node-a" == after.spec.node_name
+    assert ["True"] == [each.status for each in after.status.conditions if each.type == "PodScheduled"]
+
+
+async def test_the_status_of_a_pod_that_waits(world: World) -> None:
+    """One condition and the nominated node change, each alone; other conditions remain."""
+    pod = await world.pending_pod("waits")
+    uid, moment = pod.metadata.uid, datetime.fromtimestamp(1_700_000_000.5, UTC)
+    first = objects.ExplainedCondition(
+        type="PodScheduled", status="False", reason="Unschedulable", message="no", last_transition_time=moment
+    )
+    other = objects.ExplainedCondition(type="example.com/other", status="True", last_transition_time=moment)
+
+    for condition in (other, first, msgspec.structs.replace(first, reason="SchedulerError")):
+        await world.kube.set_pod_status(NAMESPACE, "waits", uid=uid, condition=condition)
+    await world.kube.set_pod_status(NAMESPACE, "waits", uid=uid, nominated_node="node-a")
+    with pytest.raises(Conflict):
+        await world.kube.set_pod_status(NAMESPACE, "waits", uid="another", nominated_node="node-b")
+    with pytest.raises(NotFound):
+        await world.kube.set_pod_status(NAMESPACE, "nobody", uid=uid, nominated_node="node-b")
+
+    nominated = (await world.kube.get(PODS, "waits", NAMESPACE)).status
+    assert {("PodScheduled", "False", "SchedulerError"), ("example.com/other", "True", "")} == {
+        (each.type, each.status, each.reason) for each in nominated.conditions
+    }
+    assert "node-a" == nominated.nominated_node_name
+    await world.kube.set_pod_status(NAMESPACE, "waits", uid=uid, nominated_node="")
+    assert "" == (await world.kube.get(PODS, "waits", NAMESPACE)).status.nominated_node_name
+
+
+async def test_a_volume_is_reserved_for_a_claim(world: World) -> None:
+    """As long as nobody has changed it; then the claim is bound to it by its controller."""
+    spec = objects.PersistentVolumeSpec(capacity={"storage": "1Gi"}, access_modes=["ReadWriteOnce"])
+    name, key = "reserved", {"namespace": NAMESPACE, "name": "reserving"}
+    if isinstance(world, MemoryWorld):
+        world.kube.put(VOLUMES, objects.PersistentVolume(metadata=objects.ObjectMeta(name=name), spec=spec))
+        world.kube.put(CLAIMS, objects.PersistentVolumeClaim(metadata=objects.ObjectMeta(**key)))
+    if isinstance(world, RealWorld):
+        modes = {"accessModes": ["ReadWriteOnce"], "storageClassName": "none"}
+        size = {"storage": "1Gi"}
+        await world.cluster.apply(
+            [
+                {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+                 "spec": {**modes, "capacity": size, "hostPath": {"path": "/x"}}},
+                {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": key,
+                 "spec": {**modes, "resources": {"requests": size}, "volumeMode": "Block"}},
+            ]
+        )  # fmt: skip
+    claim = await world.kube.get(CLAIMS, **key)
+    volume = await world.kube.get(VOLUMES, name)
+
+    await world.kube.annotate(VOLUMES, name, {"example.com/changed": "1"})
+    with pytest.raises(Conflict):
+        await world.kube.reserve_volume(volume, claim)
+    await world.kube.reserve_volume(await world.kube.get(VOLUMES, name), claim)
+
+    reference = (await world.kube.get(VOLUMES, name)).spec.claim_ref
+    assert reference is not None
+    assert (NAMESPACE, "reserving", claim.metadata.uid) == (reference.namespace, reference.name, reference.uid)
+
+
+async def test_deletes_the_pod_that_is_meant(world: World) -> None:
+    pod = await world.run_pod("deleted")
+    name = pod.metadata.name
+
+    with pytest.raises(Conflict):
+        await world.kube.delete_pod(NAMESPACE, name, uid="another")
+    assert None is (await world.kube.get(PODS, name, NAMESPACE)).metadata.deletion_timestamp
+    await world.kube.delete_pod(NAMESPACE, name, uid=pod.metadata.uid)
+    with pytest.raises(NotFound):
+        await world.kube.delete_pod(NAMESPACE, "nobody", uid=pod.metadata.uid)
+
+    assert await leaves(world, pod)
 
 
 async def test_evictions(world: World) -> None:

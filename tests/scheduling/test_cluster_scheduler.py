@@ -1,11 +1,15 @@
 """A cluster in memory."""
 
 import random
+from typing import Any
 
+import msgspec
 import pytest
 from scheduling.pods import a_budget, a_node, a_pod
 
+from equipoise.contracts.kubernetes.objects import Namespace, ObjectMeta, Pod
 from equipoise.scheduling import ClusterScheduler, read_pod
+from equipoise.scheduling.cluster_scheduler import KINDS
 
 
 def a_cluster(*nodes: str, cpu: str = "4") -> ClusterScheduler:
@@ -105,3 +109,46 @@ def test_a_list_of_one_kind_is_read_as_the_api_server_returns_it() -> None:
     cluster.put_documents([{"kind": "NodeList", "items": [{"metadata": {"name": "a"}, "status": status}]}])
 
     assert cluster.decide(a_pod()).node == "a"
+
+
+def on_node(pod: Pod, node: str) -> Pod:
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node))
+
+
+def test_a_pod_that_is_removed_makes_room() -> None:
+    cluster, running = a_cluster(), on_node(a_pod("running", {"cpu": "3"}).pod, "node-1")
+    cluster.put(a_node("node-1", cpu="4"))
+    cluster.put(running)
+    assert cluster.decide(a_pod("next", {"cpu": "3"})).node == ""
+
+    cluster.remove(running)
+    cluster.remove(running)
+    assert cluster.decide(a_pod("next", {"cpu": "3"})).node == "node-1"
+
+
+def test_a_node_that_returns_still_has_its_pods() -> None:
+    cluster, node = a_cluster(), a_node("node-1", cpu="4")
+    cluster.put(node)
+    cluster.put(on_node(a_pod("running", {"cpu": "3"}).pod, "node-1"))
+    cluster.remove(node)
+    assert cluster.decide(a_pod("next", {"cpu": "1"})).node == ""
+
+    cluster.put(node)
+    assert cluster.decide(a_pod("next", {"cpu": "3"})).node == ""
+    assert cluster.decide(a_pod("next", {"cpu": "1"})).node == "node-1"
+
+
+def test_objects_of_every_kind_can_be_removed() -> None:
+    """Also those that are not there."""
+    cluster = a_cluster()
+    for kind, model in KINDS.items():
+        values: dict[str, Any] = {"kind": kind, "metadata": ObjectMeta(name="one", namespace="shop")}
+        item = model(**values)
+        cluster.remove(item)
+        cluster.put(item)
+        cluster.remove(item)
+    cluster.put(Namespace(metadata=ObjectMeta(name="kept")))
+
+    assert list(cluster.snapshot.namespaces) == ["kept"]
+    assert len(cluster.snapshot.rows) == 0
+    assert cluster.budgets == {}

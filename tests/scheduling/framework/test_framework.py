@@ -237,3 +237,43 @@ def test_a_node_must_also_fit_without_the_nominated_pods() -> None:
     )
 
     assert not found.passed.any()
+
+
+class Reserves:
+    """Records its calls; `refuses`: reserve does not succeed, `raises`: both methods fail."""
+
+    def __init__(self, name: str, calls: list[str], *, refuses: bool = False, raises: bool = False) -> None:
+        self.name = name
+        self.calls = calls
+        self.refuses = refuses
+        self.raises = raises
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> PluginStatus:
+        self.calls.append(f"reserve {self.name}")
+        if self.raises:
+            raise ValueError("a bug")
+        return unschedulable("taken") if self.refuses else SUCCESS
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        self.calls.append(f"unreserve {self.name}")
+        if self.raises:
+            raise ValueError("a bug")
+
+
+def test_after_a_refused_reserve_all_plugins_unreserve_in_reverse_order() -> None:
+    calls: list[str] = []
+    plugins = [Reserves("A", calls), Reserves("B", calls, refuses=True), Reserves("C", calls)]
+    status = Framework({"reserve": plugins}, {}).reserve(CycleState(), a_pod(), "node-1")
+
+    assert (status.plugin, status.reasons) == ("B", ("taken",))
+    assert calls == ["reserve A", "reserve B", "unreserve C", "unreserve B", "unreserve A"]
+
+
+def test_an_error_in_reserve_keeps_no_plugin_from_unreserving() -> None:
+    calls: list[str] = []
+    framework = Framework({"reserve": [Reserves("A", calls), Reserves("B", calls, raises=True)]}, {})
+    with pytest.raises(PluginFailed, match="plugin B failed in reserve: ValueError: a bug"):
+        framework.reserve(CycleState(), a_pod(), "node-1")
+
+    assert calls == ["reserve A", "reserve B", "unreserve B", "unreserve A"]
+    assert [error.plugin for error in framework.unreserve(CycleState(), a_pod(), "node-1")] == ["B"]

@@ -111,9 +111,24 @@ def test_backoff_doubles_with_each_attempt_up_to_ten_seconds() -> None:
 def test_backoff_ends_early_when_nothing_else_is_to_do() -> None:
     queue = a_queue()
     queue.add(a_pod(), 0.0)
-    refused(queue, 0.0, failed=True)
+    refused(queue, 0.0, "OnlyNodes")
+    queue.on_event(NODE_ADDED, 0.1)
 
     assert popped(queue, 0.1) == "pod-1"
+
+
+def test_backoff_after_an_error_does_not_end_early() -> None:
+    """An error that stays would be repeated without a pause."""
+    queue = a_queue()
+    queue.add(a_pod("failing"), 0.0)
+    refused(queue, 0.0, failed=True)
+    queue.add(a_pod("refused"), 0.1)
+    refused(queue, 0.1, "OnlyNodes")
+    queue.on_event(NODE_ADDED, 0.2)
+
+    assert popped(queue, 0.2) == "refused"
+    assert popped(queue, 0.3) is None
+    assert popped(queue, 1.0) == "failing"
 
 
 def test_without_any_event_a_pod_is_tried_again_after_five_minutes() -> None:

@@ -157,6 +157,35 @@ class ClusterScheduler:
             case _:
                 self._workloads[item.kind, *key] = item
 
+    def remove(self, item: Object) -> None:
+        """Does nothing if there is none of this kind and name. Pods of a removed node wait until it returns."""
+        key = (item.metadata.namespace, item.metadata.name)
+        match item:
+            case Node():
+                row = self.snapshot.row(item.metadata.name)
+                if row is not None:
+                    pods = list(self.snapshot.pods_on(row))
+                    self.snapshot.remove_node(item.metadata.name)
+                    self._waiting.update((pod.uid, pod) for pod in pods)
+            case Pod():
+                self._remove_pod(PodInfo(item))
+            case Namespace():
+                self.snapshot.namespaces.pop(item.metadata.name, None)
+            case PodDisruptionBudget():
+                self.budgets.pop(key, None)
+            case PersistentVolumeClaim():
+                self._claims.pop(key, None)
+            case PersistentVolume():
+                self._volumes.pop(item.metadata.name, None)
+            case StorageClass():
+                self._classes.pop(item.metadata.name, None)
+            case CSINode():
+                self._csi_nodes.pop(item.metadata.name, None)
+            case VolumeAttachment():
+                self._attachments.pop(item.metadata.name, None)
+            case _:
+                self._workloads.pop((item.kind, *key), None)
+
     def decide(self, pod: PodInfo) -> Decision:
         """What would be done with the pod. Changes nothing but the node at which the next search begins.
 

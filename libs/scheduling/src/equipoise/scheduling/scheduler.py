@@ -44,9 +44,6 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
     """Where it is to run; empty: on no node now."""
 
-    state: CycleState | None = None
-    """With a node: for `Framework.reserve` and the binding."""
-
     feasible: Sequence[str] = ()
     """Nodes that were scored, in the order in which they were found."""
 
@@ -61,6 +58,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     preemption: PostFiltered | None = None
     """Without a node: what the PostFilter plugins decided."""
+
+    state: CycleState | None = None
+    """With a node: what plugins keep of this attempt, for `Framework.reserve` and the binding cycle."""
 
     def message(self, nodes: int) -> str:
         """The text of kube-scheduler's event FailedScheduling, in a cluster of this many nodes."""
@@ -147,13 +147,13 @@ class Scheduler:
             return self._preempt(pod, snapshot, state, diagnosis, diagnosis.by_node(), absent)
         found = [snapshot.name(row) for row in feasible.tolist()]
         if len(feasible) == 1:
-            return Decision(node=found[0], state=state, feasible=found, diagnosis=diagnosis)
+            return Decision(node=found[0], feasible=found, diagnosis=diagnosis, state=state)
         scores = self.framework.score(state, pod, snapshot, feasible)
         total, scored = self._with_extenders(scores.total, feasible, extenders)
         best = (total == total.max()).nonzero()[0]
         # Without an extender kube-scheduler breaks ties by the order of a heap; the first is as good as any.
         place = int(best[int(generator.random() * len(best))]) if scored else int(best[0])
-        return Decision(node=found[place], state=state, feasible=found, scores=scores, diagnosis=diagnosis)
+        return Decision(node=found[place], feasible=found, scores=scores, diagnosis=diagnosis, state=state)
 
     def _feasible(
         self,

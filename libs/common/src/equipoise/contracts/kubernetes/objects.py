@@ -61,6 +61,12 @@ class Condition(ApiValue, frozen=True, kw_only=True):
     last_transition_time: datetime | None = None
 
 
+class ExplainedCondition(Condition, frozen=True, kw_only=True):
+    """A condition as it is written: with the text that people read. It is not read back, to save memory."""
+
+    message: str = ""
+
+
 def ready_condition(conditions: Iterable[Condition]) -> Condition | None:
     """The condition Ready of a node or a pod."""
     return next((condition for condition in conditions if condition.type == "Ready"), None)

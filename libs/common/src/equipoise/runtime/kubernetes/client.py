@@ -45,6 +45,7 @@ NAMESPACES = _core("namespaces", "Namespace", objects.Namespace, namespaced=Fals
 CONFIG_MAPS = _core("configmaps", "ConfigMap", objects.ConfigMap)
 CLAIMS = _core("persistentvolumeclaims", "PersistentVolumeClaim", objects.PersistentVolumeClaim)
 VOLUMES = _core("persistentvolumes", "PersistentVolume", objects.PersistentVolume, namespaced=False)
+SERVICES = _core("services", "Service", objects.KubernetesService)
 SERVICE_ACCOUNTS = _core("serviceaccounts", "ServiceAccount", objects.Object)
 EVENTS = Resource(group="events.k8s.io", version="v1", plural="events", kind="Event", model=objects.Event)
 LEASES = Resource(group="coordination.k8s.io", version="v1", plural="leases", kind="Lease", model=objects.Lease)
@@ -54,6 +55,18 @@ ROLE_BINDINGS = Resource(group=_RBAC, version="v1", plural="rolebindings", kind=
 ADMISSION_POLICIES = Resource(
     group="admissionregistration.k8s.io", version="v1", plural="validatingadmissionpolicies",
     kind="ValidatingAdmissionPolicy", model=objects.AdmissionPolicy, namespaced=False,
+)  # fmt: skip
+_STORAGE = "storage.k8s.io"
+STORAGE_CLASSES = Resource(
+    group=_STORAGE, version="v1", plural="storageclasses", kind="StorageClass", model=objects.StorageClass,
+    namespaced=False,
+)  # fmt: skip
+CSI_NODES = Resource(
+    group=_STORAGE, version="v1", plural="csinodes", kind="CSINode", model=objects.CSINode, namespaced=False
+)
+VOLUME_ATTACHMENTS = Resource(
+    group=_STORAGE, version="v1", plural="volumeattachments", kind="VolumeAttachment", model=objects.VolumeAttachment,
+    namespaced=False,
 )  # fmt: skip
 BUDGETS = Resource(
     group="policy", version="v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget",
@@ -267,6 +280,36 @@ class Kube(Protocol):
 
         Raises Conflict if the node does not have this `uid`.
         """
+        ...
+
+    async def bind(self, namespace: str, name: str, node: str, *, uid: str) -> None:
+        """POST pods/binding. Raises NotFound, and Conflict if the pod has a node or does not have this `uid`."""
+        ...
+
+    async def set_pod_status(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        condition: objects.ExplainedCondition | None = None,
+        nominated_node: str | None = None,
+    ) -> None:
+        """Patches the condition of this type, and status.nominatedNodeName ("" removes it); None leaves it alone.
+
+        Raises Conflict if the pod does not have this `uid`.
+        """
+        ...
+
+    async def reserve_volume(self, volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> None:
+        """Sets spec.claimRef of the volume: kube-controller-manager then binds the claim to it.
+
+        Raises Conflict if the volume has changed since it was read.
+        """
+        ...
+
+    async def delete_pod(self, namespace: str, name: str, *, uid: str) -> None:
+        """With the pod's own grace period. Raises NotFound, and Conflict if the pod does not have this `uid`."""
         ...
 
     async def evict(

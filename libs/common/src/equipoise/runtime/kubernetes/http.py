@@ -16,6 +16,7 @@ from equipoise.runtime.kubernetes.availability import Availability
 from equipoise.runtime.kubernetes.client import (
     NODES,
     PODS,
+    VOLUMES,
     Change,
     Conflict,
     EvictionResult,
@@ -219,6 +220,54 @@ class ApiServer:
             content_type="application/merge-patch+json",
             accept=METADATA_ONLY,
         )
+
+    async def bind(self, namespace: str, name: str, node: str, *, uid: str) -> None:
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name, "namespace": namespace, "uid": uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        what, path = _what("bind", PODS, namespace, name), PODS.path(namespace, name, "binding")
+        await self._request(what, "POST", path, bytes, query={"fieldManager": self._agent}, body=body)
+
+    async def set_pod_status(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        condition: objects.ExplainedCondition | None = None,
+        nominated_node: str | None = None,
+    ) -> None:
+        await self._request(
+            _what("update the status of", PODS, namespace, name),
+            "PATCH",
+            PODS.path(namespace, name, "status"),
+            bytes,
+            query={"fieldManager": self._agent},
+            body=responses.pod_status_patch(uid=uid, condition=condition, nominated_node=nominated_node),
+            content_type="application/strategic-merge-patch+json",
+            accept=METADATA_ONLY,
+        )
+
+    async def reserve_volume(self, volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> None:
+        name = volume.metadata.name
+        await self._request(
+            _what("reserve", VOLUMES, "", name),
+            "PATCH",
+            VOLUMES.path(name=name),
+            bytes,
+            query={"fieldManager": self._agent},
+            body=responses.reservation_patch(volume, claim),
+            content_type="application/merge-patch+json",
+            accept=METADATA_ONLY,
+        )
+
+    async def delete_pod(self, namespace: str, name: str, *, uid: str) -> None:
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        what = _what("delete", PODS, namespace, name)
+        await self._request(what, "DELETE", PODS.path(namespace, name), bytes, body=body, accept=METADATA_ONLY)
 
     async def evict(
         self,

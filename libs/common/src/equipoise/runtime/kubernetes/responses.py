@@ -214,6 +214,41 @@ def annotation_patch(
     ]
 
 
+def pod_status_patch(
+    *, uid: str, condition: objects.ExplainedCondition | None, nominated_node: str | None
+) -> dict[str, Any]:
+    """The body of a strategic merge patch, which changes the condition of this type only."""
+    status: dict[str, Any] = {}
+    if condition is not None:
+        # The API server refuses fractions of a second.
+        moment = condition.last_transition_time
+        condition = msgspec.structs.replace(condition, last_transition_time=moment and moment.replace(microsecond=0))
+        status["conditions"] = [condition]
+    if nominated_node is not None:
+        status["nominatedNodeName"] = nominated_node or None
+    return {"metadata": {"uid": uid}, "status": status}
+
+
+def reservation_patch(volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> dict[str, Any]:
+    """The body of a merge patch, as kube-scheduler writes it: the annotation marks a binding that may be undone."""
+    metadata = claim.metadata
+    reference = objects.ObjectReference(
+        api_version="v1",
+        kind="PersistentVolumeClaim",
+        namespace=metadata.namespace,
+        name=metadata.name,
+        uid=metadata.uid,
+    )
+    return {
+        "metadata": {
+            "uid": volume.metadata.uid,
+            "resourceVersion": volume.metadata.resource_version,
+            "annotations": {"pv.kubernetes.io/bound-by-controller": "yes"},
+        },
+        "spec": {"claimRef": reference},
+    }
+
+
 def _annotation_path(key: str) -> str:
     return "/metadata/annotations/" + key.replace("/", "~1")  # a key contains no ~
 

@@ -41,6 +41,6 @@ def node_helps(event: ClusterEvent, suits: Callable[[Node], bool]) -> bool:
     return not isinstance(event.old, Node) or not suits(event.old)
 
 
-def changes_itself(event: ClusterEvent) -> bool:
+def changes_itself(pod: PodInfo, event: ClusterEvent) -> bool:
     """The pod that waits was changed."""
-    return event.kind == "UnscheduledPod"
+    return event.kind == "UnscheduledPod" and isinstance(event.new, PodInfo) and event.new.uid == pod.uid

@@ -83,7 +83,7 @@ class Framework:
 
         `measure(plugin, point, call)` returns the result of `call()`, for example after its duration was recorded.
         """
-        self._points = {name: list(points.get(name, ())) for name in POINTS}
+        self._points = {name: list(points.get(name, ())) for name in (*POINTS, *(points.keys() - POINTS.keys()))}
         self._weights = weights
         self._measure = measure
         # Found once: isinstance of a protocol takes microseconds, and preemption asks for each pod that it tries.
@@ -91,7 +91,8 @@ class Framework:
         self._extending: list[Any] = [each for each in pre_filter if isinstance(each, PreFilterExtensions)]
 
     def plugins(self, point: str) -> Sequence[Plugin]:
-        return self._points[point]
+        """In the order of calls; none of an extension point that the framework was made without."""
+        return self._points.get(point, ())
 
     def weight(self, plugin: str) -> int:
         return self._weights.get(plugin) or 1
@@ -282,20 +283,29 @@ class Framework:
     # Reserve
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> PluginStatus:
-        """In the order of the plugins, after the node was selected. If one fails, all are undone."""
-        for plugin in self._points["reserve"]:
+        """Success, or the status of the first plugin that refuses; then all plugins were called to unreserve."""
+        for plugin in self.plugins("reserve"):
             assert isinstance(plugin, Reserve)
-            status = self._call(plugin, "reserve", plugin.reserve, state, pod, node)
+            try:
+                status = self._call(plugin, "reserve", plugin.reserve, state, pod, node)
+            except PluginFailed:
+                self.unreserve(state, pod, node)
+                raise
             if not status.is_success:
                 self.unreserve(state, pod, node)
                 return _of(plugin, status)
         return SUCCESS
 
-    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
-        """In the reverse order. The pod is not bound after all."""
-        for plugin in reversed(self._points["reserve"]):
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> list[PluginFailed]:
+        """In reverse order. Returns the errors of plugins: none keeps another from being called."""
+        errors = []
+        for plugin in reversed(self.plugins("reserve")):
             assert isinstance(plugin, Reserve)
-            self._call(plugin, "reserve", plugin.unreserve, state, pod, node)
+            try:
+                self._call(plugin, "reserve", plugin.unreserve, state, pod, node)
+            except PluginFailed as error:
+                errors.append(error)
+        return errors
 
     def _call(self, plugin: Plugin, point: str, function: Callable[..., T], *arguments: Any) -> T:
         """Raises PluginFailed whatever the plugin raises: a plugin of a user must not end the scheduler."""

@@ -37,6 +37,9 @@ class QueuedPod(msgspec.Struct, kw_only=True):
     refused_by: frozenset[str] = frozenset()
     """Plugins that refused it in the last attempt. Empty: it failed for another reason, and every event counts."""
 
+    failed: bool = False
+    """The last attempt ended by an error: its backoff never ends early, or an error that stays would be repeated."""
+
 
 Hold = Callable[[PodInfo], PluginStatus]
 """`Framework.pre_enqueue`."""
@@ -109,7 +112,7 @@ class SchedulingQueue:
         self._in_flight.pop(pod.uid, None)
 
     def pop(self, now: float) -> QueuedPod | None:
-        """The next pod to schedule; None: none is ready. With nothing else to do, backoff ends early."""
+        """The next pod to schedule; None: none is ready. Otherwise backoff after a refusal ends early."""
         self._flush(now)
         queued = self._pop_active() or self._pop_backoff()
         if queued is None:
@@ -129,7 +132,7 @@ class SchedulingQueue:
         found = self._in_flight.pop(queued.pod.uid, None)
         if found is None:
             return  # removed meanwhile
-        queued.failed_at, queued.refused_by = now, frozenset(refused_by)
+        queued.failed_at, queued.refused_by, queued.failed = now, frozenset(refused_by), failed
         self._pods[queued.pod.uid] = queued
         if failed or any(self._may_help(queued, event) for event in found[1]):
             self._retry(queued, now)
@@ -201,15 +204,22 @@ class SchedulingQueue:
         return None
 
     def _pop_backoff(self) -> QueuedPod | None:
-        """As kube-scheduler with SchedulerPopFromBackoffQ."""
-        while self._backoff:
+        """As kube-scheduler with SchedulerPopFromBackoffQ, which has a queue of its own for pods after an error."""
+        failed: list[tuple[float, int, str]] = []
+        found: QueuedPod | None = None
+        while self._backoff and found is None:
             entry = heapq.heappop(self._backoff)
             if not self._is_current("backoff", entry):
                 continue
-            if self._hold(self._pods[entry[2]].pod).is_success:
-                return self._taken(entry[2])
-            self._place[entry[2]] = ("gated", next(self._numbers))
-        return None
+            if self._pods[entry[2]].failed:
+                failed.append(entry)
+            elif self._hold(self._pods[entry[2]].pod).is_success:
+                found = self._taken(entry[2])
+            else:
+                self._place[entry[2]] = ("gated", next(self._numbers))
+        for entry in failed:
+            heapq.heappush(self._backoff, entry)
+        return found
 
     def _taken(self, uid: str) -> QueuedPod:
         del self._place[uid]

@@ -71,7 +71,7 @@ class NodeAffinityPlugin:
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A node that matches. The affinity of a pod can be changed while it has scheduling gates only."""
         selectors = [each for each in (self._added_required, pod.required_nodes) if each is not None]
-        return changes_itself(event) or node_helps(
+        return changes_itself(pod, event) or node_helps(
             event,
             lambda node: all(selects_node(each, node.metadata.name, node.metadata.labels) for each in selectors),
         )

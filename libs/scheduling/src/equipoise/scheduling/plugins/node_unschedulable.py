@@ -27,4 +27,4 @@ class NodeUnschedulable:
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A node that is not cordoned."""
-        return changes_itself(event) or node_helps(event, lambda node: not node.spec.unschedulable)
+        return changes_itself(pod, event) or node_helps(event, lambda node: not node.spec.unschedulable)

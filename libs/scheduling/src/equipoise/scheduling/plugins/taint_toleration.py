@@ -43,7 +43,7 @@ class TaintToleration:
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A node without taints that the pod does not tolerate."""
         tolerations = pod.pod.spec.tolerations
-        return changes_itself(event) or node_helps(
+        return changes_itself(pod, event) or node_helps(
             event,
             lambda node: all(
                 each.effect not in BLOCKING_EFFECTS or tolerates(tolerations, each) for each in node.spec.taints

@@ -6,7 +6,9 @@ import msgspec
 
 from equipoise.runtime.kubernetes.client import KubeError, error_for_status
 
-Verb = Literal["discover", "get", "list", "watch", "create", "replace", "annotate", "update_status", "evict"]
+Verb = Literal[
+    "discover", "get", "list", "watch", "create", "replace", "annotate", "update_status", "bind", "delete", "evict"
+]
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ from equipoise.runtime.kubernetes.client import (
     EVENTS,
     NODES,
     PODS,
+    VOLUMES,
     Change,
     EvictionResult,
     Expired,
@@ -88,7 +89,7 @@ class MemoryKube:
         """Awaited before each request is processed: a test may change objects here, or delay the request."""
 
         self.terminating_first = False
-        """An evicted pod remains, with a deletionTimestamp, until `remove`."""
+        """An evicted or deleted pod remains, with a deletionTimestamp, until `remove`."""
 
         self.as_service_account = False
 
@@ -291,6 +292,52 @@ class MemoryKube:
             if status != node.status:
                 self._write(NODES, msgspec.structs.replace(node, status=status))
 
+    async def bind(self, namespace: str, name: str, node: str, *, uid: str) -> None:
+        async with self._request("bind", PODS, namespace, name):
+            pod = self._pod(namespace, name, uid)
+            if pod.spec.node_name:
+                raise _conflict(PODS, name, f'pod {name} is already assigned to node "{pod.spec.node_name}"')
+            spec = msgspec.structs.replace(pod.spec, node_name=node)
+            scheduled = objects.Condition(type="PodScheduled", status="True", last_transition_time=self._timestamp())
+            status = _with_condition(pod.status, scheduled)
+            self._write(PODS, msgspec.structs.replace(pod, spec=spec, status=status))
+
+    async def set_pod_status(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        uid: str,
+        condition: objects.ExplainedCondition | None = None,
+        nominated_node: str | None = None,
+    ) -> None:
+        async with self._request("update_status", PODS, namespace, name):
+            pod = self._pod(namespace, name, uid)
+            status = pod.status if condition is None else _with_condition(pod.status, condition)
+            if nominated_node is not None:
+                status = msgspec.structs.replace(status, nominated_node_name=nominated_node)
+            if status != pod.status:
+                self._write(PODS, msgspec.structs.replace(pod, status=status))
+
+    async def reserve_volume(self, volume: objects.PersistentVolume, claim: objects.PersistentVolumeClaim) -> None:
+        name = volume.metadata.name
+        async with self._request("annotate", VOLUMES, "", name):
+            found = self._find(VOLUMES, "", name)
+            if found.metadata.resource_version != volume.metadata.resource_version:
+                raise _conflict(VOLUMES, name, "the object has been modified")
+            of_claim = claim.metadata
+            reference = objects.ObjectReference(
+                api_version="v1", kind="PersistentVolumeClaim", namespace=of_claim.namespace, name=of_claim.name,
+                uid=of_claim.uid,
+            )  # fmt: skip
+            annotations = found.metadata.annotations | {"pv.kubernetes.io/bound-by-controller": "yes"}
+            reserved = msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, claim_ref=reference))
+            self._write(VOLUMES, _with_metadata(reserved, annotations=annotations))
+
+    async def delete_pod(self, namespace: str, name: str, *, uid: str) -> None:
+        async with self._request("delete", PODS, namespace, name):
+            self._delete(self._pod(namespace, name, uid))
+
     async def evict(
         self,
         namespace: str,
@@ -340,10 +387,7 @@ class MemoryKube:
             raise lost
 
     def _evict(self, namespace: str, name: str, uid: str, dry_run: bool) -> EvictionResult:
-        pod = self._find(PODS, namespace, name)
-        if uid != pod.metadata.uid:
-            message = f"the UID in the precondition ({uid}) does not match the UID in record ({pod.metadata.uid})"
-            raise error_for_status(409, "Conflict", message)
+        pod = self._pod(namespace, name, uid)
         if pod.status.phase not in ("Pending", "Succeeded", "Failed") and pod.metadata.deletion_timestamp is None:
             budgets = [
                 budget
@@ -355,11 +399,21 @@ class MemoryKube:
             if budgets and (refused := self._spend(budgets[0], dry_run)):
                 return refused
         if not dry_run:
-            if self.terminating_first:
-                self._write(PODS, _with_metadata(pod, deletion_timestamp=self._timestamp()))
-            else:
-                self.remove(PODS, name, namespace)
+            self._delete(pod)
         return EvictionResult(status=201)
+
+    def _delete(self, pod: objects.Pod) -> None:
+        if self.terminating_first:
+            self._write(PODS, _with_metadata(pod, deletion_timestamp=self._timestamp()))
+        else:
+            self.remove(PODS, pod.metadata.name, pod.metadata.namespace)
+
+    def _pod(self, namespace: str, name: str, uid: str) -> objects.Pod:
+        pod = self._find(PODS, namespace, name)
+        if uid != pod.metadata.uid:
+            message = f"the UID in the precondition ({uid}) does not match the UID in record ({pod.metadata.uid})"
+            raise error_for_status(409, "Conflict", message)
+        return pod
 
     def _spend(self, budget: objects.PodDisruptionBudget, dry_run: bool) -> EvictionResult | None:
         allowed = budget.status.disruptions_allowed
@@ -414,6 +468,14 @@ class MemoryKube:
 def _merged(quantities: Mapping[str, str], amounts: Mapping[str, int | None]) -> dict[str, str]:
     kept = {name: text for name, text in quantities.items() if name not in amounts}
     return kept | {name: str(amount) for name, amount in amounts.items() if amount is not None}
+
+
+def _with_condition(status: objects.PodStatus, condition: objects.Condition) -> objects.PodStatus:
+    """Replaces that of its type in its place."""
+    conditions = [condition if each.type == condition.type else each for each in status.conditions]
+    if condition not in conditions:
+        conditions.append(condition)
+    return msgspec.structs.replace(status, conditions=conditions)
 
 
 def _id(resource: Resource[Any]) -> str:

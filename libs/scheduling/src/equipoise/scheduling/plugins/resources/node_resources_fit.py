@@ -84,7 +84,7 @@ class NodeResourcesFit:
                 and isinstance(after, PodInfo)
                 and any(after.request(name) < before.request(name) for name in pod.requests)
             )
-        return changes_itself(event) or node_helps(event, lambda node: self._fits_alone(pod, node))
+        return changes_itself(pod, event) or node_helps(event, lambda node: self._fits_alone(pod, node))
 
     def _fits_alone(self, pod: PodInfo, node: Node) -> bool:
         has = allocatable(node)

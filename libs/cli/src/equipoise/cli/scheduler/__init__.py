@@ -1,0 +1,1 @@
+"""`equipoise scheduler`: equipoise.scheduling as a second scheduler of a cluster (experimental)."""

@@ -1,0 +1,364 @@
+"""What the scheduler knows of the cluster, the pods that wait, and what is done with the next one. No I/O, no clock.
+
+A pod for which a node was found is assumed: it is in the snapshot from then on, until the API server says on which node
+it is, or until its binding failed and it is forgotten.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from equipoise.contracts.kubernetes.objects import (
+    CSINode,
+    Namespace,
+    Node,
+    Object,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    StorageClass,
+    VolumeAttachment,
+)
+from equipoise.scheduling.cluster_scheduler import FINISHED, ClusterScheduler
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.events import ClusterEvent, Kind, QueueingHint
+from equipoise.scheduling.framework.framework import Framework, PluginFailed
+from equipoise.scheduling.framework.plugin import Permit, Plugin, QueueSort
+from equipoise.scheduling.framework.queue import QueuedPod, QueueSettings, SchedulingQueue
+from equipoise.scheduling.framework.status import SUCCESS, Code, PluginStatus, failed
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.plugins.registered_events import REGISTERED, RegisteredEvents
+from equipoise.scheduling.scheduler import Decision
+
+Result = Literal["scheduled", "unschedulable", "error"]
+"""As in scheduler_schedule_attempts_total."""
+
+KIND_OF: Mapping[type[Object], Kind] = {
+    Node: "Node",
+    PersistentVolume: "PersistentVolume",
+    PersistentVolumeClaim: "PersistentVolumeClaim",
+    StorageClass: "StorageClass",
+    CSINode: "CSINode",
+    Namespace: "Other",
+    VolumeAttachment: "Other",
+}
+"""Of events. Changes of other objects make no pod schedulable."""
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """What was decided about a pod. It is in flight until `bound` or `give_back`."""
+
+    queued: QueuedPod
+    pod: PodInfo
+    framework: Framework
+    result: Result
+    """`scheduled`: it is assumed on `node`, and to be bound."""
+
+    node: str = ""
+    state: CycleState | None = None
+    """With a node."""
+
+    message: str = ""
+    """Without a node: why not, as in the event FailedScheduling."""
+
+    failed_plugin: str = ""
+    """That raised an error, or whose result cannot be used."""
+
+    refused_by: frozenset[str] = frozenset()
+    nominated: str | None = None
+    """The new status.nominatedNodeName, empty for none. None: it stays."""
+
+    victims: tuple[PodInfo, ...] = ()
+    """Pods to delete, so that it can run on the nominated node."""
+
+    outranked: tuple[PodInfo, ...] = ()
+    """Pods of lower priority that were nominated for this node, and no longer are."""
+
+    @property
+    def profile(self) -> str:
+        return self.pod.pod.spec.scheduler_name
+
+
+class ClusterState:
+    """Changed by `apply` with every change that the API server reports, and by the attempts."""
+
+    def __init__(
+        self,
+        cluster: ClusterScheduler,
+        settings: QueueSettings | None = None,
+        *,
+        failure: Callable[[PluginFailed], None] = lambda error: None,
+    ) -> None:
+        """`failure` is told of a plugin that fails in the queue, where no attempt can report it."""
+        self.cluster = cluster
+        self.assumed: dict[str, Pod] = {}
+        """By uid: pods as if their node was set already."""
+
+        self.waiting: dict[str, PodInfo] = {}
+        """By uid: pods of these schedulers without a node, as last reported."""
+
+        self._failure = failure
+        self._attempts: dict[str, Attempt] = {}
+        frameworks = self._frameworks = {name: each.framework for name, each in cluster.schedulers.items()}
+        first = next(iter(frameworks.values()))
+        (sort,) = first.plugins("queueSort")
+        assert isinstance(sort, QueueSort)
+        self._sort = sort
+        self.queue = SchedulingQueue(self._sort_key, self._hold, _hints(frameworks, failure), settings)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._attempts)
+
+    def apply(self, before: Object | None, after: Object | None, now: float) -> None:
+        """An object was added (`before` is None), changed or removed (`after` is None). `now`: seconds, any clock."""
+        item = after if after is not None else before
+        assert item is not None
+        if isinstance(item, Pod):
+            assert before is None or isinstance(before, Pod)
+            self._apply_pod(before, after if isinstance(after, Pod) else None, now)
+            return
+        if after is None:
+            self.cluster.remove(item)
+        else:
+            self.cluster.put(after)
+        if (kind := KIND_OF.get(type(item))) is not None and _decides(before) != _decides(after):
+            self._report(kind, before, after, now)
+
+    # Attempts
+
+    def next_attempt(self, now: float) -> Attempt | None:
+        """Decides about the next pod. None: none is ready."""
+        while (queued := self.queue.pop(now)) is not None:
+            pod = self.waiting.get(queued.pod.uid)
+            if pod is None or pod.terminating:
+                self.queue.done(queued.pod)
+                continue
+            queued.pod = pod
+            attempt = self._attempts[pod.uid] = self._attempt(queued, pod)
+            return attempt
+        return None
+
+    def bound(self, attempt: Attempt) -> None:
+        """The API server accepted the binding. The pod remains assumed until its change is reported."""
+        self._attempts.pop(attempt.pod.uid, None)
+        self.queue.done(attempt.pod)
+
+    def forget(self, attempt: Attempt, now: float) -> list[PluginFailed]:
+        """The binding failed: the pod is no longer assumed. Returns what plugins raised. `give_back` follows."""
+        assert attempt.state is not None
+        errors = attempt.framework.unreserve(attempt.state, attempt.pod, attempt.node)
+        placed = self.assumed.pop(attempt.pod.uid, None)
+        if placed is not None:
+            self.cluster.remove(placed)
+            self._report("Pod", PodInfo(placed), None, now)
+        return errors
+
+    def give_back(self, attempt: Attempt, now: float, *, failed: bool = False) -> None:
+        """To the queue: it waits for an event, or after an error (`failed`) for a while."""
+        failed = failed or attempt.result != "unschedulable"
+        self._attempts.pop(attempt.pod.uid, None)
+        pod = self.waiting.get(attempt.pod.uid)
+        if pod is None or pod.terminating:
+            self.queue.remove(attempt.pod)
+            return
+        attempt.queued.pod = pod
+        self.queue.add_unschedulable(attempt.queued, attempt.refused_by, now, failed=failed)
+
+    def _attempt(self, queued: QueuedPod, pod: PodInfo) -> Attempt:
+        decision = self.cluster.decide(pod)
+        framework = self._frameworks[pod.pod.spec.scheduler_name]
+        if decision.node:
+            assert decision.state is not None
+            status = _reserve(framework, decision.state, pod, decision.node)
+            if status.is_success:
+                self.cluster.nominated.remove(pod)
+                self._assume(pod, decision.node)
+                return Attempt(
+                    queued=queued, pod=pod, framework=framework, result="scheduled", node=decision.node,
+                    state=decision.state,
+                )  # fmt: skip
+            decision = Decision(status=status)
+        return self._refused(queued, pod, framework, decision)
+
+    def _refused(self, queued: QueuedPod, pod: PodInfo, framework: Framework, decision: Decision) -> Attempt:
+        status, preemption = decision.status or SUCCESS, decision.preemption
+        error = status.code == Code.ERROR
+        refused_by = decision.diagnosis.plugins if decision.diagnosis else frozenset({status.plugin})
+        nominated: str | None = None
+        outranked: tuple[PodInfo, ...] = ()
+        if preemption is not None and preemption.node:
+            nominated = preemption.node
+            others = self.cluster.nominated.on(preemption.node)
+            outranked = tuple(other for other in others if other.priority < pod.priority)
+            for other in outranked:
+                self.cluster.nominated.remove(other)
+            self.cluster.nominated.add(pod, preemption.node)
+        elif error or (preemption is not None and preemption.clear_nomination):
+            self.cluster.nominated.remove(pod)
+            nominated = ""
+        return Attempt(
+            queued=queued,
+            pod=pod,
+            framework=framework,
+            result="error" if error else "unschedulable",
+            message=decision.message(len(self.cluster.snapshot.rows)),
+            failed_plugin=status.plugin if error else "",
+            refused_by=refused_by - {""},
+            nominated=nominated,
+            victims=preemption.victims if preemption is not None else (),
+            outranked=outranked,
+        )
+
+    def _assume(self, pod: PodInfo, node: str) -> None:
+        placed = msgspec.structs.replace(pod.pod, spec=msgspec.structs.replace(pod.pod.spec, node_name=node))
+        self.assumed[pod.uid] = placed
+        self.cluster.put(placed)
+
+    # Pods
+
+    def _apply_pod(self, before: Pod | None, after: Pod | None, now: float) -> None:
+        ran, runs = before is not None and _occupies(before), after is not None and _occupies(after)
+        if runs:
+            assert after is not None
+            pod = PodInfo(after)
+            self._leave(pod, now)
+            self.cluster.put(after)
+            if not ran:
+                self._report("Pod", None, pod, now)
+            elif _decides(before) != _decides(after):
+                assert before is not None
+                self._report("Pod", PodInfo(before), pod, now)
+        elif ran:
+            assert before is not None
+            self.cluster.remove(before)
+            self._report("Pod", PodInfo(before), None, now)
+        elif after is None or after.status.phase in FINISHED:
+            pod = PodInfo(after or before)  # type: ignore[arg-type]  # one of them is not None
+            if self._leave(pod, now):
+                self._report("Pod", pod, None, now)
+        elif after.spec.scheduler_name in self._frameworks:
+            self._wait(before, PodInfo(after), now)
+
+    def _leave(self, pod: PodInfo, now: float) -> bool:
+        """The pod waits no longer. Returns whether its room on a node is free now."""
+        self.waiting.pop(pod.uid, None)
+        self.queue.remove(pod)
+        placed = self.assumed.pop(pod.uid, None)
+        if placed is not None:
+            self.cluster.remove(placed)
+        nominated = self.cluster.nominated.node_of(pod)
+        self.cluster.nominated.remove(pod)
+        return placed is not None or bool(nominated)
+
+    def _wait(self, before: Pod | None, pod: PodInfo, now: float) -> None:
+        known = pod.uid in self.waiting
+        self.waiting[pod.uid] = pod
+        if pod.uid in self.assumed:
+            return
+        if not known:
+            if pod.pod.status.nominated_node_name:
+                self.cluster.nominated.add(pod, pod.pod.status.nominated_node_name)
+            self.queue.add(pod, now)
+        elif _decides(before) != _decides(pod.pod):
+            if pod.uid in self._attempts:
+                self._report("UnscheduledPod", None, pod, now)
+            else:
+                self.queue.update(pod, now)
+
+    # Queue
+
+    def _report(self, kind: Kind, before: Any, after: Any, now: float) -> None:
+        action: Literal["add", "update", "delete"] = "update"
+        if before is None and kind != "UnscheduledPod":
+            action = "add"
+        elif after is None:
+            action = "delete"
+        self.queue.on_event(ClusterEvent(kind=kind, action=action, old=before, new=after), now)
+
+    def _hold(self, pod: PodInfo) -> PluginStatus:
+        try:
+            return self._frameworks[pod.pod.spec.scheduler_name].pre_enqueue(pod)
+        except PluginFailed as error:
+            self._failure(error)
+            return failed(str(error))
+
+    def _sort_key(self, pod: PodInfo, added_at: float) -> tuple[float, ...]:
+        try:
+            return self._sort.sort_key(pod, added_at)
+        except Exception as error:
+            self._failure(_failed(self._sort, "queueSort", error))
+            return -float(pod.priority), added_at
+
+
+class _Guarded:
+    """A queueing hint whose error means that the event may help, as in kube-scheduler."""
+
+    def __init__(self, plugin: Plugin, failure: Callable[[PluginFailed], None]) -> None:
+        self._plugin = plugin
+        self._failure = failure
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        assert isinstance(self._plugin, QueueingHint)
+        try:
+            return self._plugin.may_help(pod, event)
+        except Exception as error:
+            self._failure(_failed(self._plugin, "may_help", error))
+            return True
+
+
+def _failed(plugin: Any, point: str, error: Exception) -> PluginFailed:
+    return PluginFailed(plugin.name, point, f"{type(error).__name__}: {error}")
+
+
+def _hints(frameworks: Mapping[str, Framework], failure: Callable[[PluginFailed], None]) -> Mapping[str, object]:
+    """By plugin. A plugin without an entry is helped by every event."""
+    hints: dict[str, object] = {name: RegisteredEvents(events=events) for name, events in REGISTERED.items()}
+    for framework in frameworks.values():
+        for point in ("preFilter", "filter", "reserve", "permit", "preEnqueue"):
+            for plugin in framework.plugins(point):
+                if isinstance(plugin, QueueingHint):
+                    hints[plugin.name] = _Guarded(plugin, failure)
+    return hints
+
+
+def _reserve(framework: Framework, state: CycleState, pod: PodInfo, node: str) -> PluginStatus:
+    """And Permit. Without success nothing is reserved."""
+    try:
+        status = framework.reserve(state, pod, node)
+    except PluginFailed as error:
+        return PluginStatus(code=Code.ERROR, reasons=(str(error),), plugin=error.plugin)
+    if not status.is_success:
+        return status
+    for plugin in framework.plugins("permit"):
+        assert isinstance(plugin, Permit)
+        try:
+            status, _ = plugin.permit(state, pod, node)
+        except Exception as error:
+            status = failed(str(_failed(plugin, "permit", error)))
+        if status.code == Code.WAIT:
+            status = failed(f"plugin {plugin.name} failed in permit: WAIT is not supported")
+        if not status.is_success:
+            framework.unreserve(state, pod, node)
+            return msgspec.structs.replace(status, plugin=plugin.name)
+    return SUCCESS
+
+
+def _occupies(pod: Pod) -> bool:
+    return bool(pod.spec.node_name) and pod.status.phase not in FINISHED
+
+
+def _decides(item: Object | None) -> object:
+    """What of an object may make a pod schedulable. Status conditions of nodes and pods change every few seconds."""
+    match item:
+        case None:
+            return None
+        case Node():
+            return item.metadata.labels, item.metadata.annotations, item.spec, item.status.allocatable
+        case Pod():
+            return item.metadata.labels, item.spec, item.metadata.deletion_timestamp
+        case Namespace():
+            return item.metadata.labels
+        case _:
+            return item

@@ -1,0 +1,56 @@
+"""`equipoise scheduler`."""
+
+import os
+from pathlib import Path
+
+import click
+
+from equipoise.cli.options import context_option, kubeconfig_option
+
+
+@click.command()
+@click.option(
+    "--config",
+    "configuration",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="KubeSchedulerConfiguration. Without one: the defaults, for pods with schedulerName equipoise-scheduler.",
+)
+@click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="MODULE:CLASS",
+    help="Plugin in Python, or FILE.py:CLASS; may be repeated. With --config, a profile must enable it by its name.",
+)
+@kubeconfig_option
+@context_option
+@click.option("-n", "--namespace", default="kube-system", show_default=True, help="Namespace of the Lease.")
+@click.option(
+    "--listen",
+    default="127.0.0.1:10359",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Address of /healthz, /readyz and /metrics.",
+)
+def scheduler(
+    configuration: Path | None,
+    plugins: tuple[str, ...],
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str,
+    listen: str,
+) -> None:
+    """Schedule pods as a second scheduler of a cluster (experimental).
+
+    Pods whose schedulerName is that of a profile are scheduled as by kube-scheduler 1.36, and with your plugins. It
+    binds pods, and for pods of higher priority it deletes others (preemption). Other pods are left to their schedulers.
+    """
+    from equipoise.cli.scheduler.run import connection_of, run_scheduler
+
+    run_scheduler(
+        configuration,
+        plugins,
+        lambda: connection_of(kubeconfig, context, os.environ),
+        namespace=namespace,
+        listen=listen,
+    )

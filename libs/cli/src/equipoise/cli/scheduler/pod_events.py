@@ -1,0 +1,83 @@
+"""The events and conditions of kube-scheduler, with its names and texts."""
+
+from datetime import UTC, datetime
+
+from equipoise.cli.scheduler.cluster_state import Attempt
+from equipoise.contracts.kubernetes.objects import Event, ExplainedCondition, ObjectMeta, ObjectReference
+from equipoise.scheduling.model.pod_info import PodInfo
+
+MAX_NOTE = 1024
+"""Bytes."""
+
+
+def scheduled(attempt: Attempt) -> tuple[str, str, str, str]:
+    """Type, reason, action and note."""
+    note = f"Successfully assigned {attempt.pod.namespace}/{attempt.pod.name} to {attempt.node}"
+    return "Normal", "Scheduled", "Binding", note
+
+
+def failed_scheduling(message: str) -> tuple[str, str, str, str]:
+    return "Warning", "FailedScheduling", "Scheduling", message
+
+
+def preempted(by: PodInfo, node: str) -> tuple[str, str, str, str]:
+    return "Normal", "Preempted", "Preempting", f"Preempted by pod {by.uid} on node {node}"
+
+
+def event(
+    pod: PodInfo, content: tuple[str, str, str, str], *, now: float, number: str, scheduler: str, instance: str
+) -> Event:
+    """`number`: makes its name unique. `content`: type, reason, action and note."""
+    kind, reason, action, note = content
+    metadata = pod.pod.metadata
+    return Event(
+        api_version="events.k8s.io/v1",
+        kind="Event",
+        metadata=ObjectMeta(name=f"{metadata.name}.{number}", namespace=metadata.namespace),
+        event_time=datetime.fromtimestamp(now, UTC),
+        type=kind,
+        reason=reason,
+        action=action,
+        note=shortened(note),
+        regarding=ObjectReference(
+            api_version="v1", kind="Pod", namespace=metadata.namespace, name=metadata.name, uid=metadata.uid
+        ),
+        reporting_controller=scheduler,
+        reporting_instance=instance,
+    )
+
+
+def shortened(note: str) -> str:
+    """To what an event may hold."""
+    encoded = note.encode()
+    return note if len(encoded) <= MAX_NOTE else encoded[: MAX_NOTE - 4].decode(errors="ignore") + " ..."
+
+
+def not_scheduled(attempt: Attempt, *, error: bool, message: str, now: float) -> ExplainedCondition:
+    """PodScheduled=False. The time of its transition stays while it is False."""
+    since = next(
+        (
+            each.last_transition_time
+            for each in attempt.pod.pod.status.conditions
+            if each.type == "PodScheduled" and each.status == "False"
+        ),
+        None,
+    )
+    return ExplainedCondition(
+        type="PodScheduled",
+        status="False",
+        reason="SchedulerError" if error else "Unschedulable",
+        message=message,
+        last_transition_time=since or datetime.fromtimestamp(now, UTC),
+    )
+
+
+def disruption_target(scheduler: str, now: float) -> ExplainedCondition:
+    """Of a victim."""
+    return ExplainedCondition(
+        type="DisruptionTarget",
+        status="True",
+        reason="PreemptionByScheduler",
+        message=f"{scheduler}: preempting to accommodate a higher priority pod",
+        last_transition_time=datetime.fromtimestamp(now, UTC),
+    )

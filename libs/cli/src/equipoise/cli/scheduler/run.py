@@ -1,0 +1,236 @@
+"""The scheduler as a program: connection, health, Lease, and an orderly end."""
+
+import asyncio
+import random
+import re
+import secrets
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+
+from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.kubeconfig import cluster_connection
+from equipoise.cli.scheduler.binding import Binder, Storage
+from equipoise.cli.scheduler.cluster_state import ClusterState
+from equipoise.cli.scheduler.cluster_watch import ClusterWatch
+from equipoise.cli.scheduler.metrics import SchedulerMetrics
+from equipoise.cli.scheduler.plugin_loading import load_configuration, load_plugins
+from equipoise.cli.scheduler.plugin_times import PluginTimes
+from equipoise.cli.scheduler.scheduling_loop import SchedulingLoop
+from equipoise.contracts.kubernetes.objects import Object, PersistentVolume, PersistentVolumeClaim
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.runtime.configuration import Kubernetes, Logging
+from equipoise.runtime.kubernetes.client import Kube
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.kubernetes.leader_election import lead
+from equipoise.runtime.process.clock import Clock, SystemClock
+from equipoise.runtime.process.health import Health, serving_health
+from equipoise.runtime.process.logging import configure_logging
+from equipoise.runtime.process.main import reduce_gc_frequency
+from equipoise.scheduling.cluster_scheduler import ClusterScheduler
+from equipoise.scheduling.configuration import SchedulerConfiguration
+from equipoise.scheduling.framework.framework import PluginFailed
+from equipoise.scheduling.framework.queue import QueueSettings
+from equipoise.scheduling.plugins.table import Factory
+from equipoise.scheduling.settings.document import InvalidConfiguration
+
+LEASE = "equipoise-scheduler"
+
+STOP_SECONDS = 24.0
+"""For bindings to be completed at the end; Kubernetes kills after 30."""
+
+log = structlog.get_logger()
+
+
+class Stopped(Exception):
+    """The worker has ended in order, so that the Lease is released."""
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one run."""
+
+    configuration: SchedulerConfiguration
+    plugins: Mapping[str, Factory] = {}
+    namespace: str = "kube-system"
+    """Of the Lease."""
+
+    lease: str = LEASE
+
+
+class LiveScheduler:
+    """All parts with one connection. Tests pass an API server and a clock in memory."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        kube: Kube,
+        clock: Clock,
+        health: Health,
+        metrics: CollectorRegistry,
+        *,
+        identity: str,
+        ties: random.Random | None = None,
+    ) -> None:
+        """Raises InvalidConfiguration."""
+        self._settings = settings
+        self._kube = kube
+        self._clock = clock
+        self._health = health
+        self._identity = identity
+        times = PluginTimes(clock.monotonic)
+        cluster = ClusterScheduler(
+            ties or random.Random(), settings.configuration, settings.plugins, measure=times.measure
+        )
+        queue = QueueSettings(
+            initial_backoff=settings.configuration.initial_backoff, max_backoff=settings.configuration.max_backoff
+        )
+        self.state = ClusterState(cluster, queue, failure=_log_failure)
+        self._claims: dict[tuple[str, str], PersistentVolumeClaim] = {}
+        self._volumes: dict[tuple[str, str], PersistentVolume] = {}
+        self._storage = Storage(self._claims, self._volumes)
+        self._watch = ClusterWatch(kube, clock, self._apply)
+        self.loop = SchedulingLoop(
+            kube,
+            clock,
+            self.state,
+            Binder(kube, clock, self._storage),
+            SchedulerMetrics(metrics),
+            times,
+            instance=identity,
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Until `stop`: then bindings are completed and the Lease is released."""
+        leading = asyncio.create_task(self._lead(), name="leader")
+        watching = asyncio.create_task(self._watch.run(self._health), name="watches")
+        stopping = asyncio.create_task(stop.wait(), name="stop")
+        tasks: set[asyncio.Task[Any]] = {leading, watching, stopping}
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            self._health.stop()
+            if not stop.is_set():
+                return  # the error of a task is raised below
+            log.info("stopping", in_flight=self.state.in_flight)
+            self.loop.stop()
+            if self._health.leading:
+                await asyncio.wait({leading}, timeout=STOP_SECONDS)
+        finally:
+            await _end(tasks)
+
+    async def _lead(self) -> None:
+        async def work(epoch: LeaseEpoch) -> None:
+            await self._watch.synced.wait()
+            await self.loop.run()
+            raise Stopped
+
+        try:
+            await lead(
+                self._kube,
+                self._clock,
+                namespace=self._settings.namespace,
+                name=self._settings.lease,
+                identity=self._identity,
+                worker=work,
+                health=self._health,
+            )
+        except Stopped:
+            return
+
+    def _apply(self, before: Object | None, after: Object | None) -> None:
+        match after or before:
+            case PersistentVolumeClaim() as claim:
+                _keep(self._claims, claim, present=after is not None)
+                self._storage.changed()
+            case PersistentVolume() as volume:
+                _keep(self._volumes, volume, present=after is not None)
+        self.state.apply(before, after, self._clock.monotonic())
+        self.loop.notify()
+
+
+def _keep(objects: dict[tuple[str, str], Any], value: Object, *, present: bool) -> None:
+    key = (value.metadata.namespace, value.metadata.name)
+    if present:
+        objects[key] = value
+    else:
+        objects.pop(key, None)
+
+
+async def _end(tasks: set[asyncio.Task[Any]]) -> None:
+    """Raises the first error of a task."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    for task in tasks:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            raise error
+
+
+def _log_failure(error: PluginFailed) -> None:
+    log.error("plugin failed", plugin=error.plugin, error=str(error))
+
+
+def run_scheduler(
+    configuration: Path | None,
+    plugins: tuple[str, ...],
+    connection: Callable[[], Kubernetes],
+    *,
+    namespace: str,
+    listen: str,
+) -> None:
+    """Until SIGTERM or SIGINT. Raises InvalidInput, ConfigurationError and KubeError."""
+    registered = load_plugins(plugins)
+    settings = Settings(
+        configuration=load_configuration(None if configuration is None else configuration.read_text(), registered),
+        plugins=registered,
+        namespace=namespace,
+    )
+    configure_logging(Logging(), "scheduler")
+    for name in _not_enabled(settings):
+        log.warning("no profile enables this plugin", plugin=name)
+    reduce_gc_frequency()
+    asyncio.run(_run(settings, connection(), listen))
+
+
+async def _run(settings: Settings, connection: Kubernetes, listen: str) -> None:
+    stop, clock, metrics = asyncio.Event(), SystemClock(), CollectorRegistry()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=metrics)
+    health = Health(configuration_hash="", metrics=metrics)
+    host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname()) or "host"
+    identity = f"{host}-{secrets.token_hex(3)}"
+    async with (
+        connect_kube(connection, "scheduler", clock) as kube,
+        serving_health(listen, health, metrics, version("equipoise")),
+    ):
+        health.require("kubernetes", lambda: not kube.problem)
+        try:
+            scheduler = LiveScheduler(settings, kube, clock, health, metrics, identity=identity)
+        except InvalidConfiguration as error:
+            raise InvalidInput(str(error)) from None
+        names = [profile.scheduler_name for profile in settings.configuration.profiles]
+        log.info("starting", schedulers=names, identity=identity, experimental=True)
+        await scheduler.run(stop)
+    log.info("stopped")
+
+
+def _not_enabled(settings: Settings) -> list[str]:
+    enabled = {
+        plugin.name
+        for profile in settings.configuration.profiles
+        for each in profile.plugins.values()
+        for plugin in each.enabled
+    }
+    return sorted(settings.plugins.keys() - enabled)
+
+
+def connection_of(kubeconfig: str | None, context: str | None, environment: Mapping[str, str]) -> Kubernetes:
+    return cluster_connection(None, environment, kubeconfig=kubeconfig, context=context)

@@ -1,0 +1,433 @@
+"""`equipoise scheduler` on the API server in memory: what it writes, and what it does when a write fails."""
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+from cli.live_schedulers import live_scheduler, pending
+from structlog.testing import capture_logs
+
+from equipoise.cli.scheduler.scheduling_loop import BINDINGS
+from equipoise.contracts.kubernetes import objects
+from equipoise.runtime.kubernetes.client import CLAIMS, LEASES, PODS, STORAGE_CLASSES, VOLUMES
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.status import SUCCESS, Status
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.faults import Call
+from equipoise.testbed.memory.kube import MemoryKube
+
+
+async def test_a_pod_is_bound_to_the_node_that_fits() -> None:
+    async with live_scheduler() as live:
+        live.add_node("small", cpu="1")
+        live.add_node("large", cpu="8")
+        live.add_pod("web", "4")
+        await live.settle()
+
+        assert "large" == live.node_of("web")
+        assert ["Scheduled"] == live.reasons("web")
+        assert "Successfully assigned default/web to large" == live.kube.events[-1].note
+        assert "1.0" == live.metric(
+            'scheduler_schedule_attempts_total{profile="equipoise-scheduler",result="scheduled"}'
+        )
+        assert "1.0" == live.metric("scheduler_pod_scheduling_attempts_count")
+
+
+async def test_a_pod_of_another_scheduler_is_left_alone() -> None:
+    async with live_scheduler() as live:
+        live.add_node()
+        live.add_pod("theirs", scheduler="default-scheduler")
+        live.add_pod("ours")
+        await live.settle()
+
+        assert ("", "node-1") == (live.node_of("theirs"), live.node_of("ours"))
+        assert [] == live.reasons("theirs")
+
+
+async def test_an_unschedulable_pod_says_why_and_runs_once_a_node_is_added() -> None:
+    async with live_scheduler() as live:
+        live.add_node("small", cpu="1")
+        live.add_pod("web", "4")
+        await live.settle()
+
+        status, reason, message = live.condition("web")
+        assert ("False", "Unschedulable") == (status, reason)
+        assert message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+        assert ["FailedScheduling"] == live.reasons("web")
+        assert message == live.kube.events[-1].note
+        await live.clock.advance(60)
+        tried = 'scheduler_schedule_attempts_total{profile="equipoise-scheduler",result="unschedulable"}'
+        assert "1.0" == live.metric(tried), "its own condition is no reason to try again"
+        assert "1.0" == live.metric('scheduler_pending_pods{queue="unschedulable"}')
+
+        live.add_node("large", cpu="8")
+        await live.clock.advance(2)
+
+        assert "large" == live.node_of("web")
+        assert ["FailedScheduling", "Scheduled"] == live.reasons("web")
+        assert "0.0" == live.metric('scheduler_pending_pods{queue="unschedulable"}')
+
+
+async def test_an_assumed_pod_occupies_its_node_before_it_is_bound() -> None:
+    """Two pods that fit on a node one at a time, while no binding is answered."""
+    async with live_scheduler() as live:
+        answered = asyncio.Event()
+
+        async def delay(call: Call) -> None:
+            if call.verb == "bind":
+                await answered.wait()
+
+        live.kube.on_call = delay
+        live.add_node("node-1", cpu="4")
+        live.add_pod("first", "3")
+        live.add_pod("second", "3")
+        await live.settle()
+
+        assert ["first"] == live.calls("bind")
+        assert ["uid-first"] == list(live.scheduler.state.assumed)
+        assert ["FailedScheduling"] == live.reasons("second")
+        answered.set()
+        await live.settle()
+        assert {} == live.scheduler.state.assumed, "its change was reported"
+
+
+async def test_a_pod_whose_binding_fails_is_forgotten_and_tried_again_after_backoff() -> None:
+    async with live_scheduler() as live:
+        live.kube.fail_next("bind", status=500, message="no quorum", name="web")
+        live.add_node("node-1", cpu="4")
+        live.add_pod("web", "3")
+        await live.settle()
+
+        assert {} == live.scheduler.state.assumed
+        status, reason, message = live.condition("web")
+        assert ("False", "SchedulerError") == (status, reason)
+        assert "no quorum" in message
+        live.add_pod("other", "3", priority=1)
+        await live.settle()
+        assert "node-1" == live.node_of("other"), "the room is free at once"
+
+        live.kube.remove(PODS, "other", "default")
+        await live.clock.advance(0.5)
+        assert ["web", "other"] == live.calls("bind"), "backoff does not end early after an error"
+        await live.clock.advance(1)
+        assert "node-1" == live.node_of("web")
+        assert "1.0" == live.metric('scheduler_schedule_attempts_total{profile="equipoise-scheduler",result="error"}')
+
+
+async def test_a_binding_whose_response_is_lost_is_none_that_failed() -> None:
+    async with live_scheduler() as live:
+        live.kube.fail_next("bind", status=0, committed=True)
+        live.add_node()
+        live.add_pod("web")
+        await live.clock.advance(30)
+
+        assert "node-1" == live.node_of("web")
+        assert ["Scheduled"] == live.reasons("web")
+        assert ["web"] == live.calls("bind")
+
+
+async def test_a_pod_that_is_deleted_while_it_is_bound_leaves_no_trace() -> None:
+    async with live_scheduler() as live:
+
+        async def delete(call: Call) -> None:
+            if call.verb == "bind" and call.name == "gone":
+                live.kube.remove(PODS, "gone", "default")
+
+        live.kube.on_call = delete
+        live.add_node("node-1", cpu="4")
+        live.add_pod("gone", "4")
+        await live.settle()
+        live.add_pod("next", "4")
+        await live.clock.advance(30)
+
+        assert "node-1" == live.node_of("next")
+        assert [] == live.reasons("gone")
+        assert {} == live.scheduler.state.assumed
+
+
+async def test_at_most_sixteen_pods_are_bound_at_a_time() -> None:
+    async with live_scheduler() as live:
+        answered = asyncio.Event()
+
+        async def delay(call: Call) -> None:
+            if call.verb == "bind":
+                await answered.wait()
+
+        live.kube.on_call = delay
+        live.add_node("node-1", cpu="100")
+        for number in range(20):
+            live.add_pod(f"web-{number}", "1")
+        await live.settle()
+        assert 16 == len(live.calls("bind"))
+
+        answered.set()
+        await live.settle()
+        assert 20 == len(live.calls("bind"))
+
+
+async def test_a_preemption_deletes_the_victims_and_then_the_pod_runs() -> None:
+    async with live_scheduler() as live:
+        live.kube.terminating_first = True
+        live.add_node("node-1", cpu="4")
+        live.add_pod("low", "3")
+        await live.settle()
+        live.add_pod("high", "3", priority=100)
+        await live.settle()
+
+        assert None is not live.pod("low").metadata.deletion_timestamp
+        assert ("True", "PreemptionByScheduler") == live.condition("low", "DisruptionTarget")[:2]
+        assert ["Scheduled", "Preempted"] == live.reasons("low")
+        assert "node-1" == live.pod("high").status.nominated_node_name
+        assert "Unschedulable" == live.condition("high")[1]
+        await live.clock.advance(20)
+        assert ["low"] == live.calls("delete"), "it waits for the victim, and preempts no other"
+
+        live.kube.remove(PODS, "low", "default")
+        await live.clock.advance(10)
+        assert "node-1" == live.node_of("high")
+        assert "1.0" == live.metric("scheduler_preemption_victims_sum")
+
+
+async def test_a_victim_that_was_replaced_by_another_pod_of_its_name_stays() -> None:
+    async with live_scheduler() as live:
+        live.add_node("node-1", cpu="4")
+        live.add_pod("low", "3")
+        await live.settle()
+
+        async def replace(call: Call) -> None:
+            if call.verb == "delete":
+                live.kube.remove(PODS, "low", "default")
+                again = pending("low", "3", scheduler="nobody")
+                live.kube.put(PODS, _with_uid(again, "another"))
+
+        live.kube.on_call = replace
+        live.add_pod("high", "3", priority=100)
+        await live.clock.advance(10)
+
+        assert "another" == live.pod("low").metadata.uid
+        assert "node-1" == live.node_of("high")
+
+
+async def test_a_preemption_that_fails_is_tried_again() -> None:
+    async with live_scheduler() as live:
+        live.add_node("node-1", cpu="4")
+        live.add_pod("low", "3")
+        await live.settle()
+        live.kube.fail_next("delete", status=500)
+        live.add_pod("high", "3", priority=100)
+        await live.clock.advance(20)
+
+        assert "node-1" == live.node_of("high")
+        assert ["low", "low"] == live.calls("delete")
+
+
+async def test_a_scheduler_that_starts_again_binds_only_what_is_not_bound() -> None:
+    """The first one ends while a binding is under way, before it knows the response."""
+    clock = ManualClock()
+    kube = MemoryKube(clock)
+    async with live_scheduler(kube, clock) as live:
+        hanging = asyncio.Event()
+
+        async def hang(call: Call) -> None:
+            if call.verb == "bind" and call.name == "second":
+                await hanging.wait()
+
+        kube.on_call = hang
+        live.add_node()
+        live.add_pod("first")
+        live.add_pod("second")
+        await live.settle()
+        assert ("node-1", "") == (live.node_of("first"), live.node_of("second"))
+    kube.on_call = None
+    async with live_scheduler(kube, clock, identity="two") as live:
+        await clock.advance(60)  # the Lease of the first one ends
+
+        assert "node-1" == live.node_of("second")
+        assert ["first", "second", "second"] == live.calls("bind")
+
+
+async def test_at_the_end_bindings_are_completed_and_the_lease_is_released() -> None:
+    async with live_scheduler() as live:
+        answered = asyncio.Event()
+
+        async def delay(call: Call) -> None:
+            if call.verb == "bind":
+                await answered.wait()
+
+        live.kube.on_call = delay
+        live.add_node()
+        live.add_pod("web")
+        await live.settle()
+        live.stop.set()
+        live.add_pod("late")
+        await live.settle()
+        assert not live.running.done()
+        answered.set()
+        await live.settle()
+
+        assert live.running.done()
+        assert ("node-1", "") == (live.node_of("web"), live.node_of("late"))
+        (lease,) = live.kube.stored(LEASES)
+        assert "" == lease.spec.holder_identity
+
+
+async def test_a_follower_schedules_nothing() -> None:
+    async with live_scheduler() as first, live_scheduler(first.kube, first.clock, identity="two") as second:
+        first.add_node()
+        first.add_pod("web")
+        await first.clock.advance(30)
+
+        assert (True, False) == (first.health.leading, second.health.leading)
+        assert second.health.report().ready
+        assert ["web"] == first.calls("bind")
+
+
+async def test_a_pod_whose_claim_waits_for_it_gets_a_volume_first() -> None:
+    """The volume is reserved for the claim; the pod is bound when a controller has bound both.
+
+    Meanwhile others are scheduled, however many wait for volumes.
+    """
+    async with live_scheduler() as live:
+        waits = objects.StorageClass(
+            metadata=objects.ObjectMeta(name="local"), volume_binding_mode="WaitForFirstConsumer"
+        )
+        live.kube.put(STORAGE_CLASSES, waits)
+        live.add_node("node-1", cpu="100")
+        for number in range(BINDINGS):
+            live.kube.put(VOLUMES, a_volume(f"disk-{number}"))
+            live.kube.put(CLAIMS, a_claim(f"data-{number}"))
+            source = objects.ClaimSource(claim_name=f"data-{number}")
+            live.add_pod(f"db-{number}", volumes=[objects.Volume(name="data", persistent_volume_claim=source)])
+        await live.settle()
+        live.add_pod("web")
+        await live.settle()
+
+        claimed = {each.metadata.name: each.spec.claim_ref for each in live.kube.stored(VOLUMES)}
+        names = {reference.name: disk for disk, reference in claimed.items() if reference is not None}
+        assert {f"data-{number}" for number in range(BINDINGS)} == set(names)
+        assert ("", "node-1") == (live.node_of("db-3"), live.node_of("web"))
+
+        live.kube.put(CLAIMS, a_claim("data-3", volume=names["data-3"]))
+        await live.settle()
+        assert ("node-1", "") == (live.node_of("db-3"), live.node_of("db-4"))
+
+
+def a_volume(name: str) -> objects.PersistentVolume:
+    return objects.PersistentVolume(
+        metadata=objects.ObjectMeta(name=name),
+        spec=objects.PersistentVolumeSpec(
+            storage_class_name="local", capacity={"storage": "1Gi"}, access_modes=["ReadWriteOnce"]
+        ),
+        status=objects.PersistentVolumeStatus(phase="Available"),
+    )
+
+
+def a_claim(name: str, *, volume: str = "") -> objects.PersistentVolumeClaim:
+    """Bound to the volume if there is one."""
+    annotations = {"pv.kubernetes.io/bind-completed": "yes"} if volume else {}
+    return objects.PersistentVolumeClaim(
+        metadata=objects.ObjectMeta(name=name, namespace="default", annotations=annotations),
+        spec=objects.PersistentVolumeClaimSpec(
+            storage_class_name="local",
+            access_modes=["ReadWriteOnce"],
+            resources=objects.ResourceRequirements(requests={"storage": "1Gi"}),
+            volume_name=volume,
+        ),
+    )
+
+
+class Raises:
+    """A plugin with a bug."""
+
+    name = "Raises"
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Any) -> Any:
+        raise ValueError("a bug")
+
+
+class NotANumber:
+    name = "NotANumber"
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Any) -> Any:
+        return [float("nan")] * len(rows)
+
+
+@pytest.mark.parametrize(("plugin", "why"), [(Raises, "ValueError: a bug"), (NotANumber, "nan is not a number")])
+async def test_a_plugin_that_fails_is_named_and_the_pod_returns_to_the_queue(plugin: Any, why: str) -> None:
+    async with live_scheduler(plugins={plugin.name: lambda args, handle: plugin()}) as live:
+        live.add_node("node-1")
+        live.add_node("node-2")
+        with capture_logs() as logs:
+            live.add_pod("web")
+            await live.settle()
+            await live.clock.advance(3)
+
+        assert f"plugin {plugin.name} failed in score: {why}" == live.condition("web")[2]
+        assert "SchedulerError" == live.condition("web")[1]
+        failures = [each for each in logs if each["event"] == "plugin failed"]
+        assert [plugin.name] * 3 == [each["plugin"] for each in failures], "tried at 0, 1 and 3 s"
+        assert ["FailedScheduling"] == live.reasons("web"), "the same event is not repeated"
+
+
+async def test_a_slow_plugin_is_named() -> None:
+    """The time of all nodes of an attempt counts: here 0.6 s each."""
+    clock = ManualClock()
+
+    class Slow:
+        name = "Slow"
+
+        def filter_node(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, row: int) -> Status:
+            clock._elapsed += 0.6
+            return SUCCESS
+
+    async with live_scheduler(clock=clock, plugins={"Slow": lambda args, handle: Slow()}) as live:
+        live.add_node("node-1")
+        live.add_node("node-2")
+        with capture_logs() as logs:
+            live.add_pod("web")
+            await live.settle()
+
+    warnings = [each for each in logs if each["event"] == "slow plugin"]
+    assert [("Slow", "filter", 1.2)] == [(e["plugin"], e["extension_point"], e["seconds"]) for e in warnings]
+
+
+class Reserves:
+    """Records what it was told."""
+
+    name = "Reserves"
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        self.told.append(f"reserve {pod.name}")
+        return SUCCESS
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        self.told.append(f"unreserve {pod.name}")
+
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+        self.told.append(f"pre_bind {pod.name}")
+        return SUCCESS
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node: str) -> None:
+        self.told.append(f"post_bind {pod.name}")
+
+
+async def test_plugins_of_the_binding_cycle_are_called() -> None:
+    plugin = Reserves()
+    async with live_scheduler(plugins={plugin.name: lambda args, handle: plugin}) as live:
+        live.kube.fail_next("bind")
+        live.add_node()
+        live.add_pod("web")
+        await live.clock.advance(2)
+
+    first, again = ["reserve web", "pre_bind web", "unreserve web"], ["reserve web", "pre_bind web", "post_bind web"]
+    assert [*first, *again] == plugin.told
+
+
+def _with_uid(pod: objects.Pod, uid: str) -> objects.Pod:
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid))

@@ -1,0 +1,201 @@
+"""`equipoise scheduler` beside kube-scheduler on a real API server."""
+
+import asyncio
+import json
+import os
+import signal
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli.programs import Running, started
+from cluster_fixtures import StartCluster
+from deployment.base import ROOT
+from deployment.kustomize import read_documents
+
+from equipoise.testbed.cluster import Cluster
+from equipoise.testbed.objects import namespace, node, pod, pod_template
+from equipoise.testbed.processes.configuration import kubeconfig
+from equipoise.testbed.processes.loopback import get
+
+OURS = "equipoise-scheduler"
+
+PLUGIN = """
+class Reversed:
+    name = "Reversed"
+
+    def score_node(self, state, pod, snapshot, row):
+        return 100 if pod.labels.get("app") == "reversed" and snapshot.name(row) == "node-b" else 0
+"""
+
+BURST = 200
+"""Pods; a node runs 110."""
+
+PODS = "/api/v1/namespaces/shop/pods"
+
+
+@pytest.fixture(scope="module")
+def cluster(start_cluster: StartCluster) -> Cluster:
+    cluster = start_cluster()
+    asyncio.run(cluster.add_nodes([node("node-a", cpu=4), node("node-b", cpu=4, labels={"disk": "ssd"})]))
+    asyncio.run(cluster.apply([namespace("shop"), *read_documents(ROOT / "k8s" / "scheduler" / f"{OURS}.yaml")]))
+    return cluster
+
+
+@pytest.fixture(scope="module")
+def account(cluster: Cluster) -> Path:
+    """The kubeconfig of the scheduler's own account."""
+    name = "equipoise-python-scheduler"
+    token = asyncio.run(cluster.service_account_token("kube-system", name)).read_text()
+    file = cluster.directory / "python-scheduler.kubeconfig"
+    document = kubeconfig(server=cluster.url, ca_file=str(cluster.ca_file), user=name, token=token)
+    file.write_text(json.dumps(document))
+    return file
+
+
+@asynccontextmanager
+async def scheduler(cluster: Cluster, account: Path, *arguments: str | Path) -> AsyncIterator[tuple[Running, str]]:
+    """A running one, and the address of its metrics."""
+    address = f"127.0.0.1:{cluster.free_port()}"
+    running = await started("scheduler", "--kubeconfig", account, "--listen", address, *arguments)
+    try:
+        await running.prints("leading")
+        yield running, address
+    finally:
+        if running.process.returncode is None:
+            running.process.send_signal(signal.SIGTERM)
+            assert 0 == await running.ends(), running.output
+            assert "orbidden" not in running.output
+
+
+async def create(
+    cluster: Cluster, name: str, cpu: str = "1", *, app: str = "web", ours: bool = True, **spec: Any
+) -> None:
+    if ours:
+        spec["schedulerName"] = OURS
+    await cluster.apply([pod(name, pod_template(app, cpu=cpu, spec=spec), namespace="shop")])
+
+
+async def until_runs(cluster: Cluster, name: str) -> str:
+    """Its node."""
+    path = f"/api/v1/namespaces/shop/pods/{name}"
+    found = await cluster.wait(path, lambda it: it["status"]["phase"] == "Running", what=f"{name} runs")
+    return str(found["spec"]["nodeName"])
+
+
+async def until_reported(cluster: Cluster, name: str, reason: str) -> dict[str, Any]:
+    """The event about this pod."""
+
+    def of_pod(events: Any) -> list[dict[str, Any]]:
+        return [each for each in events["items"] if each["regarding"].get("name") == name and each["reason"] == reason]
+
+    path = "/apis/events.k8s.io/v1/namespaces/shop/events"
+    found = await cluster.wait(path, lambda events: bool(of_pod(events)), what=f"an event {reason} about {name}")
+    return of_pod(found)[0]
+
+
+async def delete_all(cluster: Cluster) -> None:
+    await cluster.request("DELETE", "/api/v1/namespaces/shop/pods?gracePeriodSeconds=0")
+    await cluster.wait(PODS, lambda pods: not pods["items"])
+
+
+async def test_pods_run_where_they_fit_and_others_are_left_to_kube_scheduler(
+    cluster: Cluster, account: Path, tmp_path: Path
+) -> None:
+    """By node selector, and by a plugin in Python. kube-scheduler binds its own pods, and none of ours."""
+    plugin = tmp_path / "reversed_order.py"
+    plugin.write_text(PLUGIN)
+    async with scheduler(cluster, account, "--plugin", f"{plugin}:Reversed") as (_, address):
+        await create(cluster, "selected", nodeSelector={"disk": "ssd"})
+        await create(cluster, "scored", "100m", app="reversed")
+        await create(cluster, "theirs", ours=False)
+        await create(cluster, "nobody", schedulerName="nobody", ours=False)
+
+        assert "node-b" == await until_runs(cluster, "selected")
+        assert "node-b" == await until_runs(cluster, "scored")
+        await until_runs(cluster, "theirs")
+        event = await until_reported(cluster, "selected", "Scheduled")
+        assert (OURS, "Binding") == (event["reportingController"], event["action"])
+        assert "default-scheduler" == (await until_reported(cluster, "theirs", "Scheduled"))["reportingController"]
+        left = await cluster.request("GET", "/api/v1/namespaces/shop/pods/nobody")
+        assert "nodeName" not in left["spec"]
+        page = (await asyncio.to_thread(get, f"http://{address}/metrics")).decode()
+        assert 'scheduler_schedule_attempts_total{profile="equipoise-scheduler",result="scheduled"} 2.0' in page
+        assert b'"ready":true' in await asyncio.to_thread(get, f"http://{address}/readyz")
+    await delete_all(cluster)
+    lease = await cluster.request(
+        "GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/equipoise-scheduler"
+    )
+    assert not lease["spec"].get("holderIdentity"), "it was released"
+
+
+async def test_an_unschedulable_pod_says_why_and_runs_after_a_node_is_added(cluster: Cluster, account: Path) -> None:
+    path = "/api/v1/namespaces/shop/pods/large"
+    async with scheduler(cluster, account):
+        await create(cluster, "large", "6")
+        found = await cluster.wait(path, lambda it: it["status"].get("conditions"), what="it has a condition")
+        (condition,) = found["status"]["conditions"]
+        event = await until_reported(cluster, "large", "FailedScheduling")
+
+        assert ("PodScheduled", "False", "Unschedulable") == tuple(condition[k] for k in ("type", "status", "reason"))
+        assert condition["message"].startswith("0/2 nodes are available: 2 Insufficient cpu.")
+        assert condition["message"] == event["note"]
+        assert "Warning" == event["type"]
+
+        await cluster.add_nodes([node("node-c", cpu=8)])
+        assert "node-c" == await until_runs(cluster, "large")
+    await delete_all(cluster)
+    await cluster.request("DELETE", "/api/v1/nodes/node-c")
+
+
+async def test_a_pod_of_higher_priority_preempts_one_of_lower_priority(cluster: Cluster, account: Path) -> None:
+    classes = [
+        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+        for name, value in (("low", 10), ("high", 1000))
+    ]
+    await cluster.apply(classes)
+    only = {"nodeSelector": {"disk": "ssd"}}
+    async with scheduler(cluster, account) as (_, address):
+        await create(cluster, "low", "3", priorityClassName="low", **only)
+        await create(cluster, "theirs", "500m", ours=False, **only)
+        await until_runs(cluster, "low")
+        await until_runs(cluster, "theirs")
+        await create(cluster, "high", "3", priorityClassName="high", **only)
+
+        assert "node-b" == await until_runs(cluster, "high")
+        event = await until_reported(cluster, "low", "Preempted")
+        assert "Preempting" == event["action"]
+        pods = await cluster.request("GET", PODS)
+        assert {"theirs", "high"} == {each["metadata"]["name"] for each in pods["items"]}
+        page = (await asyncio.to_thread(get, f"http://{address}/metrics")).decode()
+        assert "scheduler_preemption_victims_sum 1.0" in page
+    await delete_all(cluster)
+
+
+async def test_no_pod_is_bound_twice_when_the_scheduler_is_killed_during_bindings(
+    cluster: Cluster, account: Path
+) -> None:
+    names = {f"burst-{number}" for number in range(BURST)}
+    template = pod_template("burst", cpu="10m", spec={"schedulerName": OURS})
+    await cluster.apply([pod(name, template, namespace="shop") for name in names])
+    async with cluster.api() as api, scheduler(cluster, account) as (running, _):
+        while not bound(await api.request("GET", PODS)):  # noqa: ASYNC110  the API server has no event to wait for
+            await asyncio.sleep(0.01)
+        os.kill(running.process.pid, signal.SIGKILL)
+        await running.ends()
+    before = bound(await cluster.request("GET", PODS))
+    async with scheduler(cluster, account):
+        await cluster.wait(PODS, lambda pods: bound(pods) == BURST, what="all are bound")
+
+    times = Counter(each.pod for each in cluster.bindings() if each.pod in names)
+    assert 0 < before < BURST
+    assert names == set(times)
+    assert {1} == set(times.values())
+    await delete_all(cluster)
+
+
+def bound(pods: Any) -> int:
+    return sum("nodeName" in each["spec"] for each in pods["items"])
