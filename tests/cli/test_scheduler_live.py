@@ -12,7 +12,7 @@ from equipoise.cli.scheduler.scheduling_loop import BINDINGS
 from equipoise.contracts.kubernetes import objects
 from equipoise.runtime.kubernetes.client import CLAIMS, LEASES, PODS, STORAGE_CLASSES, VOLUMES
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.status import SUCCESS, Status
+from equipoise.scheduling.framework.status import SUCCESS, PluginStatus
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.testbed.memory.clock import ManualClock
@@ -379,7 +379,7 @@ async def test_a_slow_plugin_is_named() -> None:
     class Slow:
         name = "Slow"
 
-        def filter_node(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, row: int) -> Status:
+        def filter_node(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, row: int) -> PluginStatus:
             clock._elapsed += 0.6
             return SUCCESS
 
@@ -402,14 +402,14 @@ class Reserves:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+    def reserve(self, state: CycleState, pod: PodInfo, node: str) -> PluginStatus:
         self.told.append(f"reserve {pod.name}")
         return SUCCESS
 
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> None:
         self.told.append(f"unreserve {pod.name}")
 
-    async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> Status:
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node: str) -> PluginStatus:
         self.told.append(f"pre_bind {pod.name}")
         return SUCCESS
 

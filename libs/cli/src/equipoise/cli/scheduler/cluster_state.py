@@ -80,7 +80,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         return self.pod.pod.spec.scheduler_name
 
 
-class ClusterState:
+class SchedulingState:
     """Changed by `apply` with every change that the API server reports, and by the attempts."""
 
     def __init__(

@@ -18,8 +18,8 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.kubeconfig import cluster_connection
 from equipoise.cli.scheduler.binding import Binder, Storage
-from equipoise.cli.scheduler.cluster_state import ClusterState
-from equipoise.cli.scheduler.cluster_watch import ClusterWatch
+from equipoise.cli.scheduler.cluster_state import SchedulingState
+from equipoise.cli.scheduler.cluster_watch import SchedulingWatch
 from equipoise.cli.scheduler.metrics import SchedulerMetrics
 from equipoise.cli.scheduler.plugin_loading import load_configuration, load_plugins
 from equipoise.cli.scheduler.plugin_times import PluginTimes
@@ -91,11 +91,11 @@ class LiveScheduler:
         queue = QueueSettings(
             initial_backoff=settings.configuration.initial_backoff, max_backoff=settings.configuration.max_backoff
         )
-        self.state = ClusterState(cluster, queue, failure=_log_failure)
+        self.state = SchedulingState(cluster, queue, failure=_log_failure)
         self._claims: dict[tuple[str, str], PersistentVolumeClaim] = {}
         self._volumes: dict[tuple[str, str], PersistentVolume] = {}
         self._storage = Storage(self._claims, self._volumes)
-        self._watch = ClusterWatch(kube, clock, self._apply)
+        self._watch = SchedulingWatch(kube, clock, self._apply)
         self.loop = SchedulingLoop(
             kube,
             clock,

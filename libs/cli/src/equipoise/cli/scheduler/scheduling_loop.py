@@ -10,7 +10,7 @@ import structlog
 
 from equipoise.cli.scheduler import pod_events
 from equipoise.cli.scheduler.binding import Binder, NotBound, post_bind
-from equipoise.cli.scheduler.cluster_state import Attempt, ClusterState
+from equipoise.cli.scheduler.cluster_state import Attempt, SchedulingState
 from equipoise.cli.scheduler.metrics import SchedulerMetrics
 from equipoise.cli.scheduler.plugin_times import PluginTimes
 from equipoise.runtime.kubernetes.client import EVENTS, Conflict, Kube, KubeError, NotFound
@@ -35,7 +35,7 @@ class SchedulingLoop:
         self,
         kube: Kube,
         clock: Clock,
-        state: ClusterState,
+        state: SchedulingState,
         binder: Binder,
         metrics: SchedulerMetrics,
         times: PluginTimes,
