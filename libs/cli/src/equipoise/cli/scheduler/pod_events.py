@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from equipoise.cli.scheduler.cluster_state import Attempt
+from equipoise.cli.scheduler.scheduler_state import Attempt
 from equipoise.contracts.kubernetes.objects import Event, ExplainedCondition, ObjectMeta, ObjectReference
 from equipoise.scheduling.model.pod_info import PodInfo
 

@@ -17,12 +17,12 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.kubeconfig import cluster_connection
-from equipoise.cli.scheduler.binding import Binder, Storage
-from equipoise.cli.scheduler.cluster_state import SchedulingState
-from equipoise.cli.scheduler.cluster_watch import SchedulingWatch
+from equipoise.cli.scheduler.binding_cycle import BindingCycle, Storage
 from equipoise.cli.scheduler.metrics import SchedulerMetrics
+from equipoise.cli.scheduler.object_watch import ObjectWatch
 from equipoise.cli.scheduler.plugin_loading import load_configuration, load_plugins
 from equipoise.cli.scheduler.plugin_times import PluginTimes
+from equipoise.cli.scheduler.scheduler_state import SchedulerState
 from equipoise.cli.scheduler.scheduling_loop import SchedulingLoop
 from equipoise.contracts.kubernetes.objects import Object, PersistentVolume, PersistentVolumeClaim
 from equipoise.contracts.messages.lease import LeaseEpoch
@@ -91,16 +91,16 @@ class LiveScheduler:
         queue = QueueSettings(
             initial_backoff=settings.configuration.initial_backoff, max_backoff=settings.configuration.max_backoff
         )
-        self.state = SchedulingState(cluster, queue, failure=_log_failure)
+        self.state = SchedulerState(cluster, queue, failure=_log_failure)
         self._claims: dict[tuple[str, str], PersistentVolumeClaim] = {}
         self._volumes: dict[tuple[str, str], PersistentVolume] = {}
         self._storage = Storage(self._claims, self._volumes)
-        self._watch = SchedulingWatch(kube, clock, self._apply)
+        self._watch = ObjectWatch(kube, clock, self._apply)
         self.loop = SchedulingLoop(
             kube,
             clock,
             self.state,
-            Binder(kube, clock, self._storage),
+            BindingCycle(kube, clock, self._storage),
             SchedulerMetrics(metrics),
             times,
             instance=identity,

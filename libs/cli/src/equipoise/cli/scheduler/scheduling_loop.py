@@ -9,10 +9,10 @@ from typing import Any
 import structlog
 
 from equipoise.cli.scheduler import pod_events
-from equipoise.cli.scheduler.binding import Binder, NotBound, post_bind
-from equipoise.cli.scheduler.cluster_state import Attempt, SchedulingState
+from equipoise.cli.scheduler.binding_cycle import BindingCycle, NotBound, post_bind
 from equipoise.cli.scheduler.metrics import SchedulerMetrics
 from equipoise.cli.scheduler.plugin_times import PluginTimes
+from equipoise.cli.scheduler.scheduler_state import Attempt, SchedulerState
 from equipoise.runtime.kubernetes.client import EVENTS, Conflict, Kube, KubeError, NotFound
 from equipoise.runtime.process.clock import Clock
 from equipoise.scheduling.model.pod_info import PodInfo
@@ -35,8 +35,8 @@ class SchedulingLoop:
         self,
         kube: Kube,
         clock: Clock,
-        state: SchedulingState,
-        binder: Binder,
+        state: SchedulerState,
+        cycle: BindingCycle,
         metrics: SchedulerMetrics,
         times: PluginTimes,
         *,
@@ -47,7 +47,7 @@ class SchedulingLoop:
         self._kube = kube
         self._clock = clock
         self._state = state
-        self._binder = binder
+        self._cycle = cycle
         self._metrics = metrics
         self._times = times
         self._instance = instance
@@ -137,7 +137,7 @@ class SchedulingLoop:
         pod = attempt.pod
         failure: NotBound | None = None
         try:
-            await self._binder.bind(attempt, self._without_slot)
+            await self._cycle.bind(attempt, self._without_slot)
         except NotBound as error:
             failure = error
         except BaseException:  # cancelled: the Lease is lost

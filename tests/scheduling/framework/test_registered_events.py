@@ -4,8 +4,8 @@ from scheduling.pods import a_pod
 
 from equipoise.scheduling.configuration import default_configuration
 from equipoise.scheduling.framework.events import ClusterEvent, QueueingHint
+from equipoise.scheduling.framework.registered_events import REGISTERED, RegisteredEvents
 from equipoise.scheduling.plugins.handle import Handle
-from equipoise.scheduling.plugins.registered_events import REGISTERED, RegisteredEvents
 from equipoise.scheduling.plugins.table import PLUGINS
 from equipoise.scheduling.profile import build_framework
 

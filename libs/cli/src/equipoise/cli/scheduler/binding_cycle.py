@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 
-from equipoise.cli.scheduler.cluster_state import Attempt
+from equipoise.cli.scheduler.scheduler_state import Attempt
 from equipoise.contracts.kubernetes.objects import PersistentVolume, PersistentVolumeClaim
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import CLAIMS, PODS, Kube, KubeError, NotFound
@@ -69,7 +69,7 @@ class Storage:
             await self._changed.wait()
 
 
-class Binder:
+class BindingCycle:
     def __init__(self, kube: Kube, clock: Clock, storage: Storage) -> None:
         self._kube = kube
         self._clock = clock

@@ -37,7 +37,7 @@ SYNC_SECONDS = 30.0
 """After so many seconds /readyz says which list is missing."""
 
 
-class SchedulingWatch:
+class ObjectWatch:
     """One reflector per kind."""
 
     def __init__(self, kube: Kube, clock: Clock, on_change: Callable[[Object | None, Object | None], None]) -> None:

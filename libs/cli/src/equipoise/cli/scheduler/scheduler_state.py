@@ -26,9 +26,9 @@ from equipoise.scheduling.framework.events import ClusterEvent, Kind, QueueingHi
 from equipoise.scheduling.framework.framework import Framework, PluginFailed
 from equipoise.scheduling.framework.plugin import Permit, Plugin, QueueSort
 from equipoise.scheduling.framework.queue import QueuedPod, QueueSettings, SchedulingQueue
+from equipoise.scheduling.framework.registered_events import REGISTERED, RegisteredEvents
 from equipoise.scheduling.framework.status import SUCCESS, Code, PluginStatus, failed
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.plugins.registered_events import REGISTERED, RegisteredEvents
 from equipoise.scheduling.scheduler import Decision
 
 Result = Literal["scheduled", "unschedulable", "error"]
@@ -80,7 +80,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
         return self.pod.pod.spec.scheduler_name
 
 
-class SchedulingState:
+class SchedulerState:
     """Changed by `apply` with every change that the API server reports, and by the attempts."""
 
     def __init__(
