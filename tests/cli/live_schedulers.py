@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from scheduling.pods import a_node, a_pod
 
 from equipoise.cli.scheduler.plugin_loading import SCHEDULER_NAME, load_configuration
-from equipoise.cli.scheduler.run import LiveScheduler, Settings
+from equipoise.cli.scheduler.run import LiveScheduler, SchedulerProgramSettings
 from equipoise.contracts.kubernetes import objects
 from equipoise.runtime.kubernetes.client import NODES, PODS
 from equipoise.runtime.process.health import Health
@@ -86,7 +86,7 @@ async def live_scheduler(
     registered = plugins or {}
     metrics, stop = CollectorRegistry(), asyncio.Event()
     health = Health(configuration_hash="", metrics=metrics)
-    settings = Settings(configuration=load_configuration(None, registered), plugins=registered)
+    settings = SchedulerProgramSettings(configuration=load_configuration(None, registered), plugins=registered)
     scheduler = LiveScheduler(settings, kube, clock, health, metrics, identity=identity, ties=random.Random(1))
     running = asyncio.create_task(scheduler.run(stop))
     live = Live(kube, clock, health, metrics, scheduler, stop, running)

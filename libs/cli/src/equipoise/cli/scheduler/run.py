@@ -53,7 +53,7 @@ class Stopped(Exception):
     """The worker has ended in order, so that the Lease is released."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class SchedulerProgramSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Of one run."""
 
     configuration: SchedulerConfiguration
@@ -69,7 +69,7 @@ class LiveScheduler:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: SchedulerProgramSettings,
         kube: Kube,
         clock: Clock,
         health: Health,
@@ -186,7 +186,7 @@ def run_scheduler(
 ) -> None:
     """Until SIGTERM or SIGINT. Raises InvalidInput, ConfigurationError and KubeError."""
     registered = load_plugins(plugins)
-    settings = Settings(
+    settings = SchedulerProgramSettings(
         configuration=load_configuration(None if configuration is None else configuration.read_text(), registered),
         plugins=registered,
         namespace=namespace,
@@ -198,7 +198,7 @@ def run_scheduler(
     asyncio.run(_run(settings, connection(), listen))
 
 
-async def _run(settings: Settings, connection: Kubernetes, listen: str) -> None:
+async def _run(settings: SchedulerProgramSettings, connection: Kubernetes, listen: str) -> None:
     stop, clock, metrics = asyncio.Event(), SystemClock(), CollectorRegistry()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -222,7 +222,7 @@ async def _run(settings: Settings, connection: Kubernetes, listen: str) -> None:
     log.info("stopped")
 
 
-def _not_enabled(settings: Settings) -> list[str]:
+def _not_enabled(settings: SchedulerProgramSettings) -> list[str]:
     enabled = {
         plugin.name
         for profile in settings.configuration.profiles
