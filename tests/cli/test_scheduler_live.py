@@ -274,6 +274,32 @@ async def test_at_the_end_bindings_are_completed_and_the_lease_is_released() -> 
         assert "" == lease.spec.holder_identity
 
 
+async def test_a_scheduler_that_loses_its_lease_binds_again_when_it_has_it_back() -> None:
+    """What it was binding is forgotten: another replica may have bound other pods to that room."""
+    async with live_scheduler() as live:
+        hanging = asyncio.Event()
+
+        async def hang(call: Call) -> None:
+            if call.verb == "bind":
+                await hanging.wait()
+
+        live.kube.on_call = hang
+        live.add_node()
+        live.add_pod("web")
+        await live.settle()
+        assert ["uid-web"] == list(live.scheduler.state.assumed)
+        live.kube.refuse("replace", status=500, resource="leases")
+        await live.clock.advance(11)
+
+        assert not live.health.leading
+        assert ({}, 0) == (live.scheduler.state.assumed, live.scheduler.state.in_flight)
+        live.kube.on_call = None
+        live.kube.clear_faults()
+        await live.clock.advance(30)
+        assert live.health.leading
+        assert "node-1" == live.node_of("web")
+
+
 async def test_a_follower_schedules_nothing() -> None:
     async with live_scheduler() as first, live_scheduler(first.kube, first.clock, identity="two") as second:
         first.add_node()
