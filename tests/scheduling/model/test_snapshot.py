@@ -27,8 +27,9 @@ def contents(snapshot: ClusterSnapshot) -> object:
         snapshot.assumed.tolist(),
         [sorted(pod.uid for pod in snapshot.pods_on(row)) for row in snapshot.rows.tolist()],
         {
-            name: count_by_node(snapshot.groups.selected(name, LabelSelector()), NODES).tolist()
-            for name in snapshot.groups.namespaces
+            name: counts
+            for name in snapshot.groups.namespaces  # also those that had pods once
+            if any(counts := count_by_node(snapshot.groups.selected(name, LabelSelector()), NODES).tolist())
         },
     )
 
