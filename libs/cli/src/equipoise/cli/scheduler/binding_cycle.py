@@ -21,13 +21,13 @@ VOLUME_SECONDS = 600.0
 class NotBound(Exception):
     """Why a pod is not bound. `plugin`: that failed or refused; empty: the API server.
 
-    `moot`: the pod is gone, or has another node.
+    `obsolete`: the pod is gone, or has another node.
     """
 
-    def __init__(self, why: str, plugin: str = "", *, moot: bool = False) -> None:
+    def __init__(self, why: str, plugin: str = "", *, obsolete: bool = False) -> None:
         super().__init__(why)
         self.plugin = plugin
-        self.moot = moot
+        self.obsolete = obsolete
 
 
 class Storage:
@@ -100,12 +100,12 @@ class BindingCycle:
         try:
             found = await self._kube.get(PODS, pod.name, pod.namespace)
         except NotFound:
-            raise NotBound(str(failure), moot=True) from failure
+            raise NotBound(str(failure), obsolete=True) from failure
         except KubeError:
             raise NotBound(str(failure)) from failure
-        moot = found.metadata.uid != pod.uid or bool(found.spec.node_name)
+        obsolete = found.metadata.uid != pod.uid or bool(found.spec.node_name)
         if found.metadata.uid != pod.uid or found.spec.node_name != attempt.node:
-            raise NotBound(str(failure), moot=moot) from failure
+            raise NotBound(str(failure), obsolete=obsolete) from failure
 
     async def _bind_volumes(self, attempt: Attempt, waiting: Callable[[], AbstractAsyncContextManager[None]]) -> None:
         """Says which volumes the claims get; controllers bind and provision them."""

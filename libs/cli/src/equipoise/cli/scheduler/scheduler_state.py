@@ -90,7 +90,7 @@ class SchedulerState:
         *,
         failure: Callable[[PluginFailed], None] = lambda error: None,
     ) -> None:
-        """`failure` is told of a plugin that fails in the queue, where no attempt can report it."""
+        """`failure` is called for a plugin that fails in the queue, where no attempt can report it."""
         self.cluster = cluster
         self.assumed: dict[str, Pod] = {}
         """By uid: pods as if their node was set already."""

@@ -151,8 +151,8 @@ class SchedulingLoop:
         self._reported.pop(pod.uid, None)
         self._metrics.ended(attempt, "scheduled", self._clock.monotonic() - begun)
         log.debug("bound", pod=_path(pod), node=attempt.node)
-        for not_told in post_bind(attempt):
-            log.error("plugin failed", plugin=not_told.plugin, pod=_path(pod), error=str(not_told))
+        for error in post_bind(attempt):
+            log.error("plugin failed", plugin=error.plugin, pod=_path(pod), error=str(error))
         await self._record(attempt, pod, pod_events.scheduled(attempt))
 
     async def _not_bound(self, attempt: Attempt, failure: NotBound, begun: float) -> None:
@@ -160,7 +160,7 @@ class SchedulingLoop:
         self._forget(attempt)
         self._metrics.ended(attempt, "error", self._clock.monotonic() - begun)
         try:
-            if not failure.moot:
+            if not failure.obsolete:
                 await self._report_failure(attempt, str(failure), error=True)
         finally:
             self._state.give_back(attempt, self._clock.monotonic())

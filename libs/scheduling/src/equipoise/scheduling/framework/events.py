@@ -27,7 +27,7 @@ class ClusterEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 @runtime_checkable
 class QueueingHint(Protocol):
-    """A plugin that refuses pods may tell which events can change that."""
+    """A plugin that refuses pods may define which events can change that."""
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Whether a pod that this plugin refused should be tried again. Without the method: after every event."""
