@@ -151,8 +151,8 @@ class SchedulingLoop:
         self._reported.pop(pod.uid, None)
         self._metrics.ended(attempt, "scheduled", self._clock.monotonic() - begun)
         log.debug("bound", pod=_path(pod), node=attempt.node)
-        for error in post_bind(attempt):
-            log.error("plugin failed", plugin=error.plugin, pod=_path(pod), error=str(error))
+        for each in post_bind(attempt):
+            log.error("plugin failed", plugin=each.plugin, pod=_path(pod), error=str(each))
         await self._record(attempt, pod, pod_events.scheduled(attempt))
 
     async def _not_bound(self, attempt: Attempt, failure: NotBound, begun: float) -> None:
