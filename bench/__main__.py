@@ -38,6 +38,7 @@ MODULES = {
     "lab_memory": "lab",
     "scheduling_library": "scheduling_library",
     "scheduling_parity": "scheduling_parity",
+    "second_scheduler": "second_scheduler",
 }
 LONG = ("level_vs_descheduler", "scheduling_cost", "scheduling_parity")
 """Take half an hour or longer, and build programs of others: run only if named."""

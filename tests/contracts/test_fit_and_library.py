@@ -12,7 +12,7 @@ from equipoise.contracts.fit import FitNode, fit_node, fit_pod
 from equipoise.contracts.kubernetes.objects import Node, Pod
 from equipoise.scheduling import ClusterScheduler, PodInfo
 
-SEEDS = range(60)
+SEEDS = range(30)
 PODS = 12
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
