@@ -57,7 +57,7 @@ def test_requests_fit(case: Case) -> None:
         for amounts in [(short.requested, short.used, short.allocatable)]
     ]
     assert bool(refusal(pod, node)) == bool(found)
-    # The code says whether preemption may help: the fit check never preempts.
+    # The code shows whether preemption may help: the fit check never preempts.
     case.check(insufficient=found, without=["code"])
 
 

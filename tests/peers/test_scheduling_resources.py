@@ -81,7 +81,7 @@ def amount(snapshot: ClusterSnapshot, resource: str) -> int:
 
 @peer_cases("fit_filter")
 def test_requests_fit(case: Case) -> None:
-    """Every resource that is short is a reason; the code says whether preemption may help."""
+    """Every resource that is short is a reason; the code shows whether preemption may help."""
     inputs = case.inputs
     pod, running = the_pod(inputs["pod"]), the_pod({"containers": [inputs["used"]]}, "running")
     snapshot = ClusterSnapshot([the_node(inputs)])

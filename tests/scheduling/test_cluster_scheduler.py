@@ -7,7 +7,16 @@ import msgspec
 import pytest
 from scheduling.pods import a_budget, a_node, a_pod
 
-from equipoise.contracts.kubernetes.objects import Namespace, ObjectMeta, Pod
+from equipoise.contracts.kubernetes.objects import (
+    ClaimSource,
+    KubernetesService,
+    KubernetesServiceSpec,
+    Namespace,
+    ObjectMeta,
+    PersistentVolumeClaim,
+    Pod,
+    Volume,
+)
 from equipoise.scheduling import ClusterScheduler, read_pod
 from equipoise.scheduling.cluster_scheduler import KINDS
 
@@ -152,3 +161,36 @@ def test_objects_of_every_kind_can_be_removed() -> None:
     assert list(cluster.snapshot.namespaces) == ["kept"]
     assert len(cluster.snapshot.rows) == 0
     assert cluster.budgets == {}
+
+
+def test_a_claim_that_was_removed_is_not_found() -> None:
+    """Its manifest has no namespace: it is one of the default namespace."""
+    volume = Volume(name="data", persistent_volume_claim=ClaimSource(claim_name="data"))
+    pod, claim = a_pod(volumes=[volume]), PersistentVolumeClaim(metadata=ObjectMeta(name="data"))
+    missing = 'persistentvolumeclaim "data" not found'
+    cluster = a_cluster("a")
+    cluster.put(claim)
+    assert missing not in cluster.decide(pod).message(1)
+
+    cluster.remove(claim)
+    assert missing in cluster.decide(pod).message(1)
+
+
+def test_a_service_that_was_removed_spreads_nothing() -> None:
+    """It is an item of a list, which has no kind."""
+    metadata = ObjectMeta(name="web", namespace="default")
+    service = KubernetesService(metadata=metadata, spec=KubernetesServiceSpec(selector={"app": "web"}))
+
+    cluster = a_cluster("a", "b")
+    cluster.put(service)
+    assert "PodTopologySpread" in plugins_that_score(cluster)
+
+    cluster.remove(service)
+    assert "PodTopologySpread" not in plugins_that_score(cluster)
+
+
+def plugins_that_score(cluster: ClusterScheduler) -> set[str]:
+    """A pod of the app web."""
+    decision = cluster.decide(a_pod("web", labels={"app": "web"}))
+    assert decision.scores is not None
+    return set(decision.scores.weighted)

@@ -1,4 +1,4 @@
-"""Clusters whose nodes have zones and racks, and what a plugin says about their nodes."""
+"""Clusters whose nodes have zones and racks, and the results of a plugin for their nodes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

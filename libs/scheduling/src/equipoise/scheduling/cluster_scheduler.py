@@ -128,7 +128,6 @@ class ClusterScheduler:
 
     def put(self, item: Object) -> None:
         """Adds or replaces an object. Workloads need their `kind`. Raises ValueError for an invalid quantity."""
-        key = (item.metadata.namespace, item.metadata.name)
         match item:
             case Node():
                 self.snapshot.put_node(item)
@@ -140,26 +139,12 @@ class ClusterScheduler:
                 self._put_pod(PodInfo(item))
             case Namespace():
                 self.snapshot.put_namespace(item)
-            case PodDisruptionBudget():
-                self.budgets[key] = item
-            case PersistentVolumeClaim():
-                self._claims[claim_key(item)] = item
-            case PersistentVolume():
-                self._volumes[item.metadata.name] = item
-            case StorageClass():
-                self._classes[item.metadata.name] = item
-            case CSINode():
-                self._csi_nodes[item.metadata.name] = item
-            case VolumeAttachment():
-                self._attachments[item.metadata.name] = item
-            case KubernetesService():
-                self._workloads["Service", *key] = item
             case _:
-                self._workloads[item.kind, *key] = item
+                store, key = self._place_of(item)
+                store[key] = item
 
     def remove(self, item: Object) -> None:
         """Does nothing if there is none of this kind and name. Pods of a removed node wait until it returns."""
-        key = (item.metadata.namespace, item.metadata.name)
         match item:
             case Node():
                 row = self.snapshot.row(item.metadata.name)
@@ -171,20 +156,29 @@ class ClusterScheduler:
                 self._remove_pod(PodInfo(item))
             case Namespace():
                 self.snapshot.namespaces.pop(item.metadata.name, None)
-            case PodDisruptionBudget():
-                self.budgets.pop(key, None)
-            case PersistentVolumeClaim():
-                self._claims.pop(key, None)
-            case PersistentVolume():
-                self._volumes.pop(item.metadata.name, None)
-            case StorageClass():
-                self._classes.pop(item.metadata.name, None)
-            case CSINode():
-                self._csi_nodes.pop(item.metadata.name, None)
-            case VolumeAttachment():
-                self._attachments.pop(item.metadata.name, None)
             case _:
-                self._workloads.pop((item.kind, *key), None)
+                store, key = self._place_of(item)
+                store.pop(key, None)
+
+    def _place_of(self, item: Object) -> tuple[dict[Any, Any], object]:
+        """Where an object is kept that is neither a node, a pod nor a namespace, and by which key."""
+        namespace, name = item.metadata.namespace, item.metadata.name
+        match item:
+            case PodDisruptionBudget():
+                return self.budgets, (namespace, name)
+            case PersistentVolumeClaim():
+                return self._claims, claim_key(item)
+            case PersistentVolume():
+                return self._volumes, name
+            case StorageClass():
+                return self._classes, name
+            case CSINode():
+                return self._csi_nodes, name
+            case VolumeAttachment():
+                return self._attachments, name
+            case KubernetesService():
+                return self._workloads, ("Service", namespace, name)
+        return self._workloads, (item.kind, namespace, name)
 
     def decide(self, pod: PodInfo) -> Decision:
         """What would be done with the pod. Changes nothing but the node at which the next search begins.

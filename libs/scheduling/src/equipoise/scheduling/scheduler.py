@@ -141,8 +141,7 @@ class Scheduler:
         if not len(feasible):
             absent = PluginStatus()
             if names is not None:
-                restricting = sorted(self._restricting(pod, snapshot))
-                reason = f"node(s) didn't satisfy plugin(s) [{' '.join(restricting)}]"
+                reason = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(state.restricted_by))}]"
                 absent = PluginStatus(code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons=(reason,))
             return self._preempt(pod, snapshot, state, diagnosis, diagnosis.by_node(), absent)
         found = [snapshot.name(row) for row in feasible.tolist()]
@@ -204,15 +203,6 @@ class Scheduler:
                 total = total + np.asarray(scores, dtype=np.int64) * extender.weight * 100 // extender.max_score
                 scored = True
         return total, scored
-
-    def _restricting(self, pod: PodInfo, snapshot: ClusterSnapshot) -> Sequence[str]:
-        """Plugins whose PreFilter leaves only nodes with certain names."""
-        names = []
-        for plugin in self.framework.plugins("preFilter"):
-            found = plugin.pre_filter(CycleState(), pod, snapshot)  # type: ignore[attr-defined]
-            if found.nodes is not None:
-                names.append(plugin.name)
-        return names
 
     def _preempt(
         self,

@@ -1,4 +1,4 @@
-"""Follows everything that decides where pods run, and tells the state of every change."""
+"""Follows everything that decides where pods run, and reports every change to the state."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ RESOURCES: Sequence[Resource[Any]] = (
 )  # fmt: skip
 
 SYNC_SECONDS = 30.0
-"""After so many seconds /readyz says which list is missing."""
+"""After so many seconds /readyz names the list that is missing."""
 
 
 class ObjectWatch:

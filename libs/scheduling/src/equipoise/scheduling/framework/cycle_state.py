@@ -23,6 +23,8 @@ class CycleState:
         """Plugins whose Filter, add_pod and remove_pod are not called for this pod."""
 
         self.skipped_scores: frozenset[str] = frozenset()
+        self.restricted_by: tuple[str, ...] = ()
+        """Plugins whose PreFilter leaves only nodes with certain names."""
 
     def write(self, key: str, value: StateData) -> None:
         self._values[key] = value

@@ -142,7 +142,7 @@ class Framework:
                     several = f"node(s) didn't satisfy plugin(s) [{' '.join(restricting)}] simultaneously"
                     one = f"node(s) didn't satisfy plugin {restricting[0]}"
                     return _of(plugin, unresolvable(several if len(restricting) > 1 else one)), nodes
-        state.skipped_filters = frozenset(skipped)
+        state.skipped_filters, state.restricted_by = frozenset(skipped), tuple(restricting)
         return status, nodes
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> FilterDiagnosis:
@@ -165,15 +165,15 @@ class Framework:
     ) -> FilterDiagnosis:
         """A node passes if it does with and without the nominated pods that have at least this priority."""
         diagnosis = self.filter(state, pod, snapshot, rows)
-        places = {int(row): place for place, row in enumerate(rows)} if nominated else {}
         for name in nominated.nodes:
             row = snapshot.row(name)
-            if row is None or (place := places.get(row)) is None:
+            places = [] if row is None else np.flatnonzero(rows == row).tolist()
+            if row is None or not places:
                 continue
             if others := nominated.competing(pod, name):
                 with_others = self._with_pods(state, pod, snapshot, row, others)
                 if not with_others.passed[0]:
-                    diagnosis.replace(place, with_others)
+                    diagnosis.replace(places[0], with_others)
         return diagnosis
 
     def _with_pods(

@@ -40,9 +40,3 @@ def whole(amounts: Mapping[str, float]) -> Amounts:
         name: math.ceil(round(amount * 1_000, 6)) if name == CPU else math.ceil(round(amount, 6))
         for name, amount in amounts.items()
     }
-
-
-def truncated(numerator: int, denominator: int) -> int:
-    """The division of Go: towards zero."""
-    quotient = abs(numerator) // abs(denominator)
-    return quotient if (numerator < 0) == (denominator < 0) else -quotient

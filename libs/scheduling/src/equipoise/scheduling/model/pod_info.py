@@ -19,11 +19,8 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.contracts.kubernetes.requests import pod_requests
 from equipoise.scheduling.model.amounts import (
-    CPU,
-    MEMORY,
     MISSING,
     PODS,
-    STORAGE,
     Amounts,
     requested,
     requested_or_assumed,
@@ -111,16 +108,6 @@ class PodInfo:
         """As NodeResourcesFit scores the pod: with MISSING for containers, without pod-level resources."""
         spec = msgspec.structs.replace(self.pod.spec, resources=None)
         return whole(pod_requests(msgspec.structs.replace(self.pod, spec=spec), missing=MISSING))
-
-    @property
-    def requests_nothing(self) -> bool:
-        """Neither cpu, memory, ephemeral storage nor any other resource."""
-        return not any(self.requests.values())
-
-    @cached_property
-    def scalars(self) -> tuple[str, ...]:
-        """The resources it requests besides cpu, memory and ephemeral storage."""
-        return tuple(name for name, amount in self.requests.items() if name not in (CPU, MEMORY, STORAGE) and amount)
 
     @cached_property
     def containers(self) -> tuple[Container, ...]:

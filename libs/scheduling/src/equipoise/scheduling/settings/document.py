@@ -1,4 +1,4 @@
-"""Reads values of a document, and says of each faulty one where it is, what it is, and what is allowed."""
+"""Reads values of a document, and reports of each faulty one where it is, what it is, and what is allowed."""
 
 import difflib
 import json

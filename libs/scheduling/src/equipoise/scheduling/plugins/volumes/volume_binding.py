@@ -2,7 +2,7 @@
 
 A bound claim leads to a volume, whose node affinity decides. A claim whose class waits for the first consumer gets a
 volume that exists and fits (the smallest), or one that is provisioned if the class allows it in the node's topology.
-What was chosen for a pod counts as taken from `reserve` until the API objects say it, or until `unreserve`.
+What was chosen for a pod counts as taken from `reserve` until the API objects have it, or until `unreserve`.
 
 Left out: the capacity that drivers report (`CSIStorageCapacity`), volumes of drivers that were part of Kubernetes once
 (their node affinity is read as it is), and writing the bindings: `chosen` says what is to be written. Nodes are not
@@ -155,7 +155,7 @@ class VolumeBinding:
             self._selected.pop(key, None)
 
     def _forget_written(self) -> None:
-        """What the objects say themselves by now."""
+        """What the objects have by now."""
         claims, volumes = self._volumes.claims, self._volumes.volumes
         for name, key in list(self._taken.items()):
             if key not in claims or name not in volumes or volumes[name].spec.claim_ref is not None:
