@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -82,47 +83,29 @@ class PodHostPort(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class PodInfo:
-    """Immutable. Two of the same uid are the same pod."""
+class PodShape:
+    """What follows from the parts of a pod that are the same in all pods of a workload. Immutable."""
 
     def __init__(self, pod: Pod) -> None:
         """Raises ValueError for an invalid quantity."""
         self.pod = pod
+        """One of these pods."""
+
         self.namespace = pod.metadata.namespace or "default"
-        self.name = pod.metadata.name
-        self.uid = pod.metadata.uid or f"{self.namespace}/{self.name}"
         self.labels = pod.metadata.labels
-        self.priority = pod.spec.priority
         self.terminating = pod.metadata.deletion_timestamp is not None
         self.requests: Amounts = requested(pod)
         self.assumed_cpu, self.assumed_memory = requested_or_assumed(pod)
 
-    def __repr__(self) -> str:
-        return f"PodInfo({self.namespace}/{self.name})"
-
-    def request(self, resource: str) -> int:
-        return 1 if resource == PODS else self.requests.get(resource, 0)
-
     @cached_property
     def container_requests(self) -> Amounts:
-        """As NodeResourcesFit scores the pod: with MISSING for containers, without pod-level resources."""
         spec = msgspec.structs.replace(self.pod.spec, resources=None)
         return whole(pod_requests(msgspec.structs.replace(self.pod, spec=spec), missing=MISSING))
 
     @cached_property
     def containers(self) -> tuple[Container, ...]:
-        """All that run at the same time: containers and sidecars."""
         sidecars = (each for each in self.pod.spec.init_containers if each.restart_policy == "Always")
         return (*(self.pod.spec.containers or ()), *sidecars)
-
-    @cached_property
-    def claim_volumes(self) -> tuple[Volume, ...]:
-        """Its volumes with a PersistentVolumeClaim, ephemeral ones included."""
-        return tuple(
-            each
-            for each in self.pod.spec.volumes
-            if each.persistent_volume_claim is not None or each.ephemeral is not None
-        )
 
     @cached_property
     def host_ports(self) -> tuple[PodHostPort, ...]:
@@ -135,7 +118,6 @@ class PodInfo:
 
     @cached_property
     def required_nodes(self) -> NodeSelector | None:
-        """Its node selector and its required node affinity. None: every node."""
         return required_nodes(self.pod.spec)
 
     @cached_property
@@ -148,29 +130,22 @@ class PodInfo:
 
     @cached_property
     def preferred(self) -> tuple[AffinityTerm, ...]:
-        """Preferred terms of affinity and, with negative weights, of anti-affinity."""
         return (
             *self._preferred(self._affinity.pod_affinity, 1),
             *self._preferred(self._affinity.pod_anti_affinity, -1),
         )
 
-    @property
-    def terms(self) -> tuple[AffinityTerm, ...]:
-        """All of them."""
-        return (*self.required_affinity, *self.required_anti_affinity, *self.preferred)
-
     @cached_property
-    def affinity_key(self) -> bytes:
+    def group_key(self) -> GroupKey:
+        return self.namespace, frozenset(self.labels.items()), self._affinity_key, self.terminating
+
+    @property
+    def _affinity_key(self) -> bytes:
         """Equal for pods whose terms mean the same; empty without terms."""
         if self._affinity.pod_affinity is None and self._affinity.pod_anti_affinity is None:
             return b""
         parts = (self.required_affinity, self.required_anti_affinity, self.preferred)
         return b"|".join(b",".join(term.key for term in terms) for terms in parts)
-
-    @cached_property
-    def group_key(self) -> GroupKey:
-        """Equal for pods that every selector and every other pod treat alike."""
-        return self.namespace, frozenset(self.labels.items()), self.affinity_key, self.terminating
 
     @property
     def _affinity(self) -> Affinity:
@@ -195,6 +170,113 @@ class PodInfo:
             topology_key=term.topology_key,
             weight=weight,
         )
+
+
+class PodInfo:
+    """Immutable. Two of the same uid are the same pod."""
+
+    __slots__ = (
+        "assumed_cpu", "assumed_memory", "labels", "name", "namespace", "pod", "priority", "requests", "shape",
+        "terminating", "uid",
+    )  # fmt: skip
+
+    def __init__(self, pod: Pod, shape: PodShape | None = None, *, uid: str = "") -> None:
+        """`shape`: that of a pod with the same parts. `uid`: in place of the pod's own.
+
+        Raises ValueError for an invalid quantity.
+        """
+        self.pod = pod
+        self.shape = shape = shape or PodShape(pod)
+        self.namespace = shape.namespace
+        self.name = pod.metadata.name
+        self.uid = uid or pod.metadata.uid or f"{self.namespace}/{self.name}"
+        self.labels = shape.labels
+        self.priority = pod.spec.priority
+        self.terminating = shape.terminating
+        self.requests = shape.requests
+        self.assumed_cpu = shape.assumed_cpu
+        self.assumed_memory = shape.assumed_memory
+
+    def __repr__(self) -> str:
+        return f"PodInfo({self.namespace}/{self.name})"
+
+    def request(self, resource: str) -> int:
+        return 1 if resource == PODS else self.requests.get(resource, 0)
+
+    @property
+    def container_requests(self) -> Amounts:
+        """As NodeResourcesFit scores the pod: with MISSING for containers, without pod-level resources."""
+        return self.shape.container_requests
+
+    @property
+    def containers(self) -> tuple[Container, ...]:
+        """All that run at the same time: containers and sidecars."""
+        return self.shape.containers
+
+    @property
+    def claim_volumes(self) -> tuple[Volume, ...]:
+        """Its volumes with a PersistentVolumeClaim, ephemeral ones included."""
+        return tuple(
+            each
+            for each in self.pod.spec.volumes
+            if each.persistent_volume_claim is not None or each.ephemeral is not None
+        )
+
+    @property
+    def host_ports(self) -> tuple[PodHostPort, ...]:
+        return self.shape.host_ports
+
+    @property
+    def required_nodes(self) -> NodeSelector | None:
+        """Its node selector and its required node affinity. None: every node."""
+        return self.shape.required_nodes
+
+    @property
+    def required_affinity(self) -> tuple[AffinityTerm, ...]:
+        return self.shape.required_affinity
+
+    @property
+    def required_anti_affinity(self) -> tuple[AffinityTerm, ...]:
+        return self.shape.required_anti_affinity
+
+    @property
+    def preferred(self) -> tuple[AffinityTerm, ...]:
+        """Preferred terms of affinity and, with negative weights, of anti-affinity."""
+        return self.shape.preferred
+
+    @property
+    def terms(self) -> tuple[AffinityTerm, ...]:
+        """All of them."""
+        return (*self.required_affinity, *self.required_anti_affinity, *self.preferred)
+
+    @property
+    def group_key(self) -> GroupKey:
+        """Equal for pods that every selector and every other pod treat alike."""
+        return self.shape.group_key
+
+
+class PodReader:
+    """Makes PodInfos that share the shape of pods that consist of the same values, as a reflector makes them.
+
+    A shape is kept as long as one of its PodInfos is.
+    """
+
+    def __init__(self) -> None:
+        self._shapes: WeakValueDictionary[tuple[object, ...], PodShape] = WeakValueDictionary()
+
+    def read(self, pod: Pod) -> PodInfo:
+        """Raises ValueError for an invalid quantity."""
+        spec = pod.spec
+        # The shape keeps one pod with these values, so that no other value has the same identity meanwhile.
+        parts = (
+            pod.metadata.labels, spec.containers, spec.init_containers, spec.overhead, spec.resources,
+            spec.node_selector, spec.affinity,
+        )  # fmt: skip
+        key = (pod.metadata.namespace, pod.metadata.deletion_timestamp is not None, *map(id, parts))
+        shape = self._shapes.get(key)
+        if shape is None:
+            shape = self._shapes[key] = PodShape(pod)
+        return PodInfo(pod, shape)
 
 
 _NO_AFFINITY = Affinity()

