@@ -10,7 +10,6 @@ import msgspec
 
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.fit import fit_pod
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.daily_profile import SLOTS
@@ -21,6 +20,7 @@ from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot, Watche
 from equipoise.runtime.kubernetes.client import DEPLOYMENTS, NAMESPACES, NODES, PODS, REPLICA_SETS
 from equipoise.runtime.kubernetes.reflector import Interner
 from equipoise.runtime.process.clock import Clock
+from equipoise.scheduling.model.pod_info import PodReader
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -238,12 +238,13 @@ def snapshot_of(cluster: Cluster) -> Snapshot:
         for kind, values in (("Deployment", cluster.deployments), ("ReplicaSet", cluster.replica_sets))
         for value in values
     ]
+    reader = PodReader()
     watched = WatchedObjects(
         nodes=cluster.nodes,
         pods=cluster.pods,
         namespaces={NAMESPACE: namespace_object()},
         workloads=dict(owners),
-        fits={pod.metadata.uid: fit_pod(pod) for pod in cluster.pods},
+        infos={pod.metadata.uid: reader.read(pod) for pod in cluster.pods},
     )
     return Snapshot(
         now=NOW + 1.0,

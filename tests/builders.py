@@ -1,10 +1,8 @@
 """Values with sensible defaults; a test overrides what it is about."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from equipoise.contracts.colocation.bands import Band
-from equipoise.contracts.fit import FitNode, FitPod, inter_pod_refusal, inter_pod_rules, node_refusal
 from equipoise.contracts.kubernetes.objects import (
     Affinity,
     NodeAffinity,
@@ -139,15 +137,6 @@ def an_intent(pod: str = "web-1", node: str = "node-a", **fields: Any) -> Evicti
         "epoch": LeaseEpoch(lease_uid="lease", transitions=1, holder="descheduler-1"),
     }
     return EvictionIntent(**(defaults | fields))
-
-
-def refusal(pod: FitPod, node: FitNode, nodes: Sequence[FitNode] = ()) -> str:
-    """ "" when the pod fits on the node, else why not.
-
-    `nodes`: all nodes, for rules about topology domains. `node` replaces the one of its name.
-    """
-    others = [other for other in nodes if other.name != node.name]
-    return node_refusal(pod, node) or inter_pod_refusal(node, inter_pod_rules(pod, [*others, node]))
 
 
 def a_reclaimed_node(

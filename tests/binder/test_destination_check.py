@@ -2,33 +2,39 @@
 
 import msgspec
 import pytest
-from builders import NOW, a_node_utilization, a_placed_pod, a_placement
+from builders import GIB, NOW, a_batch_pod, a_node_utilization, a_placed_pod, a_placement
+from scheduling.pods import a_pod
 
-from equipoise.binder.decisions.destination_check import no_destination, unsettled_reason
-from equipoise.binder.state.cluster_state import NodeState
+from equipoise.binder.decisions.destination_check import no_destination, refused_nodes, unsettled_reason
+from equipoise.binder.state.cluster_state import NodeState, put_placement
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds, Thresholds
-from equipoise.contracts.fit import FitPod, placed_node
 from equipoise.contracts.kubernetes.objects import Taint
-from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.placement import NodeColocation, NodePlacement
 from equipoise.contracts.messages.resources import Resources
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.model.volumes import Volumes
 
-POD = FitPod(uid="uid-web-1", namespace="shop", name="web-1", requests={"cpu": 0.5})
+POD = a_pod(requests={"cpu": "500m"})
 REDUCTION = Resources(cpu=1.0, memory=2.0**30)
 
 
 def a_node(name: str = "node-b", cpu: float | None = 1.0, placement: NodePlacement | None = None) -> NodeState:
     placement = placement or a_placement(name)
-    node = NodeState(placement=placement, fit=placed_node(placement))
+    node = NodeState(placement=placement)
     return msgspec.structs.replace(node, utilization=a_node_utilization(name, cpu=cpu))
 
 
-def refusal(*nodes: NodeState, intended: str = "node-b", reduction: Resources = REDUCTION) -> str:
+def refusal(*nodes: NodeState, intended: str = "node-b", reduction: Resources = REDUCTION, pod: PodInfo = POD) -> str:
+    snapshot = ClusterSnapshot()
+    for node in nodes:
+        put_placement(snapshot, node.placement)
     return no_destination(
-        POD,
         "node-a",
         intended,
         reduction,
         nodes,
+        refused_nodes(pod, snapshot, Volumes()),
         load=LoadSettings(),
         thresholds=Thresholds(high=ResourceThresholds(cpu=65)),
         now=NOW,
@@ -99,3 +105,47 @@ def test_in_a_busy_cluster_a_target_may_be_above_the_threshold() -> None:
     """If with the pod it stays cooler than the source."""
     assert "high threshold" in refusal(a_node("node-a", cpu=8.0), a_node("node-b", cpu=7.0))
     assert refusal(a_node("node-a", cpu=8.5), a_node("node-b", cpu=7.0)) == ""
+
+
+# What the replacement requests
+
+
+def test_a_node_without_enough_unrequested_resources_is_no_target() -> None:
+    """The node has 10 cores, of which a pod requests half a core."""
+    occupied = a_placement("node-b", [a_placed_pod(placed_at=NOW - 90_000)])
+
+    assert refusal(a_node(placement=occupied), pod=a_pod(requests={"cpu": "9500m"})) == ""
+    assert "node-b: Insufficient cpu" in refusal(a_node(placement=occupied), pod=a_pod(requests={"cpu": "9501m"}))
+
+
+def test_a_full_node_is_no_target() -> None:
+    full = a_placement("node-b", [a_placed_pod()], pod_capacity=1)
+
+    assert "node-b: Too many pods" in refusal(a_node(placement=full))
+
+
+def test_taints_and_labels_are_those_of_the_placement() -> None:
+    tainted = a_placement("node-b", taints=[Taint(key="team", value="a", effect="NoSchedule")])
+
+    assert "untolerated taint" in refusal(a_node(placement=tainted))
+    assert "node affinity/selector" in refusal(a_node(), pod=a_pod(node_selector={"disk": "ssd"}))
+    labelled = a_placement("node-b", labels={"disk": "ssd"})
+    assert refusal(a_node(placement=labelled), pod=a_pod(node_selector={"disk": "ssd"})) == ""
+
+
+def test_a_batch_pod_needs_what_the_node_offers_of_its_band() -> None:
+    offered = NodeColocation(amounts={"batch": Resources(cpu=2.0, memory=4 * GIB)})
+    offering = a_placement("node-b", [a_batch_pod()], colocation=offered)
+
+    def asking(milli: int) -> PodInfo:
+        return a_pod(requests={"kubernetes.io/batch-cpu": str(milli)})
+
+    assert refusal(a_node(placement=offering), pod=asking(1_000)) == ""
+    assert "Insufficient kubernetes.io/batch-cpu" in refusal(a_node(placement=offering), pod=asking(1_001))
+    assert "Insufficient kubernetes.io/batch-cpu" in refusal(a_node(), pod=asking(1))
+
+
+@pytest.mark.parametrize("resource", ["ephemeral-storage", "nvidia.com/gpu", "hugepages-2Mi"])
+def test_resources_that_no_placement_has_are_not_checked(resource: str) -> None:
+    """The descheduler, which reads whole nodes, has checked them."""
+    assert refusal(a_node(), pod=a_pod(requests={resource: "1"})) == ""

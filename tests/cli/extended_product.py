@@ -18,7 +18,7 @@ import pytest
 from binder.ledgers import an_entry, an_eviction
 from builders import NOW, a_workload
 from click.testing import CliRunner
-from descheduler.cluster_states import a_cluster, a_loaded_node, a_node
+from descheduler.cluster_states import a_cluster, a_loaded_node, a_node, changed_node
 from scorer.clusters import a_demand, evenly, node_loads
 
 import equipoise.contracts
@@ -73,8 +73,7 @@ def strategy() -> dict[str, Any]:
     configuration("descheduler", {"strategies": [entry]})
     (chosen,) = convert({"strategies": [entry]}, DeschedulerSettings, "descheduler").strategies
     node = a_loaded_node("node-a", 0.2, pieces=2)
-    fit = msgspec.structs.replace(node.fit, labels={"retire": ""})
-    cluster = a_cluster(msgspec.structs.replace(node, fit=fit), a_node("node-b"))
+    cluster = a_cluster(changed_node(node, labels={"retire": ""}), a_node("node-b"))
     plan = chosen.plan(cluster, {"node-a"})
     states = {each.node: each.state for each in chosen.classify(cluster)}
     moves = [[move.pod.name, move.target, move.reason] for move in plan.moves]

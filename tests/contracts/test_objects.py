@@ -9,7 +9,6 @@ import pytest
 from builders import a_node_utilization, a_placed_pod, a_placement
 from kube_objects import a_pod
 
-from equipoise.contracts.fit import fit_pod
 from equipoise.contracts.kubernetes.objects import Pod
 
 
@@ -29,12 +28,11 @@ POD = b'{"metadata": {"name": "web"}, "spec": {"tolerations": [{}], "containers"
     "value",
     [
         a_pod(),
-        fit_pod(a_pod()),
         a_node_utilization(),
         a_placement(pods=[a_placed_pod()]),
         msgspec.json.decode(POD, type=Pod),
     ],
-    ids=["pod", "pod to be fitted", "utilization", "placement", "pod as received"],
+    ids=["pod", "utilization", "placement", "pod as received"],
 )
 def test_objects_are_not_tracked_by_the_garbage_collector(value: msgspec.Struct) -> None:
     """None of their parts is, other than lists and dictionaries."""

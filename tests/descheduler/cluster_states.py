@@ -1,7 +1,7 @@
 """Clusters as strategies see them: small ones, and uneven random ones."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -9,16 +9,88 @@ import numpy as np
 from builders import GIB, NOW, a_workload
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
-from equipoise.contracts.fit import FitNode, FitPod
+from equipoise.contracts.kubernetes.objects import (
+    Container,
+    Node,
+    NodeSpec,
+    NodeStatus,
+    ObjectMeta,
+    Pod,
+    PodSpec,
+    ResourceRequirements,
+    Taint,
+)
 from equipoise.contracts.load.correction import amounts, plus
 from equipoise.contracts.load.daily_profile import SLOTS
+from equipoise.contracts.messages.placed_objects import quantities
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod, PodMove
 from equipoise.descheduler.state.daily_usage import UsageForecast
+from equipoise.descheduler.state.node_fit import NodeFit, placed_pods
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.replacement import ReplacementFilters
 
 THRESHOLDS = Thresholds(high=ResourceThresholds(cpu=65, memory=80), low=ResourceThresholds(cpu=45, memory=60))
 UNLIMITED = IntentLimits(per_evaluation=10_000, per_node=10_000, per_workload=10_000)
 WINDOWS = ("5m", "15m", "1h", "1d")
+
+
+FILTERS = ReplacementFilters()
+
+
+def pod_info(
+    name: str,
+    requests: Mapping[str, float] | None = None,
+    *,
+    labels: Mapping[str, str] | None = None,
+    uid: str = "",
+    **spec: Any,
+) -> PodInfo:
+    """`requests`: in cores and bytes."""
+    resources = ResourceRequirements(requests=quantities(dict(requests or {})))
+    metadata = ObjectMeta(name=name, namespace="shop", uid=uid or f"uid-{name}", labels=dict(labels or {}))
+    return PodInfo(Pod(metadata=metadata, spec=PodSpec(containers=[Container(resources=resources)], **spec)))
+
+
+def changed_pod(pod: MovablePod, *, labels: Mapping[str, str] | None = None, **spec: Any) -> MovablePod:
+    """With other labels, or another specification."""
+    api_pod = pod.info.pod
+    metadata = msgspec.structs.replace(
+        api_pod.metadata, labels=api_pod.metadata.labels if labels is None else dict(labels)
+    )
+    api_pod = msgspec.structs.replace(api_pod, metadata=metadata, spec=msgspec.structs.replace(api_pod.spec, **spec))
+    return msgspec.structs.replace(pod, info=PodInfo(api_pod))
+
+
+def node_object(
+    name: str,
+    allocatable: Mapping[str, float] | None = None,
+    *,
+    labels: Mapping[str, str] | None = None,
+    taints: Sequence[Taint] = (),
+    cordoned: bool = False,
+) -> Node:
+    """`allocatable`: in cores and bytes, in place of 10 cores, 64 GiB and 110 pods."""
+    amounts = {"cpu": 10.0, "memory": 64 * GIB, "pods": 110.0} if allocatable is None else dict(allocatable)
+    return Node(
+        metadata=ObjectMeta(name=name, labels={"kubernetes.io/hostname": name, **(labels or {})}),
+        spec=NodeSpec(taints=list(taints), unschedulable=cordoned),
+        status=NodeStatus(allocatable=quantities(amounts)),
+    )
+
+
+def changed_node(
+    node: ClusterNode,
+    *,
+    allocatable: Mapping[str, float] | None = None,
+    labels: Mapping[str, str] | None = None,
+    taints: Sequence[Taint] = (),
+) -> ClusterNode:
+    """With these amounts and labels besides its own, and these taints."""
+    changed = node_object(
+        node.name, {**node.allocatable, **(allocatable or {})}, labels={**node.labels, **(labels or {})}, taints=taints
+    )
+    return msgspec.structs.replace(node, object=changed)
 
 
 def a_pod(name: str = "web-1", cpu: float | None = 1.0, memory: float | None = GIB, **fields: Any) -> MovablePod:
@@ -32,7 +104,7 @@ def a_pod(name: str = "web-1", cpu: float | None = 1.0, memory: float | None = G
         "usage": Resources(cpu=cpu, memory=memory),
         "qos": "Burstable",
         "created_at": NOW - 90_000,
-        "fit": FitPod(uid=f"uid-{name}", namespace="shop", name=name, requests={"cpu": 0.1, "memory": GIB / 8}),
+        "info": fields.get("info") or pod_info(name, {"cpu": 0.1, "memory": GIB / 8}),
     }
     return MovablePod(**(defaults | fields))
 
@@ -40,15 +112,14 @@ def a_pod(name: str = "web-1", cpu: float | None = 1.0, memory: float | None = G
 def a_batch_pod(name: str, cpu: float | None = 1.0, memory: float | None = GIB, **fields: Any) -> MovablePod:
     """A pod of the band batch that requests one core and 1 GiB of it."""
     requests = {"kubernetes.io/batch-cpu": 1_000.0, "kubernetes.io/batch-memory": GIB}
-    fit = FitPod(uid=f"uid-{name}", namespace="shop", name=name, requests=requests)
-    return a_pod(name, cpu, memory, **({"qos": "BestEffort", "priority": 5_500, "fit": fit} | fields))
+    info = pod_info(name, requests)
+    return a_pod(name, cpu, memory, **({"qos": "BestEffort", "priority": 5_500, "info": info} | fields))
 
 
 def offering(node: ClusterNode, cores: float) -> ClusterNode:
     """The node with so many cores of the band batch, and 64 GiB."""
     offered = {"kubernetes.io/batch-cpu": 1_000 * cores, "kubernetes.io/batch-memory": 64 * GIB}
-    fit = msgspec.structs.replace(node.fit, allocatable={**node.fit.allocatable, **offered})
-    return msgspec.structs.replace(node, fit=fit)
+    return changed_node(node, allocatable=offered)
 
 
 def a_node(name: str = "node-a", pods: Sequence[MovablePod] = (), **fields: Any) -> ClusterNode:
@@ -63,12 +134,8 @@ def a_node(name: str = "node-a", pods: Sequence[MovablePod] = (), **fields: Any)
         "usage": dict.fromkeys(WINDOWS, usage),
         "sampled_at": dict.fromkeys(WINDOWS, NOW - 5),
         "pods": pods,
-        "fit": FitNode(
-            name=name,
-            labels={"kubernetes.io/hostname": name},
-            allocatable={"cpu": 10.0, "memory": 64 * GIB, "pods": 110.0},
-            pods=[pod.fit for pod in pods],
-        ),
+        "object": node_object(name),
+        "occupying": [pod.info for pod in pods],
     }
     return ClusterNode(**(defaults | fields))
 
@@ -89,9 +156,15 @@ def a_cluster(*nodes: ClusterNode, **fields: Any) -> ClusterView:
         "thresholds": THRESHOLDS,
         "windows": WINDOWS,
         "limits": UNLIMITED,
+        "fit": node_fit,
         "days": UsageForecast({}.get, no_utilization, flat),
     }
     return ClusterView(**(defaults | fields))
+
+
+def node_fit(nodes: Sequence[ClusterNode]) -> NodeFit:
+    """Of a cluster without volumes and labels of namespaces."""
+    return NodeFit(placed_pods(nodes), [node.name for node in nodes], FILTERS)
 
 
 def no_utilization(names: Sequence[str]) -> list[None]:
@@ -109,8 +182,8 @@ def moved(cluster: ClusterView, moves: Sequence[PodMove]) -> ClusterView:
     for move in moves:
         source, target = nodes[move.pod.node], nodes[move.target]
         uid = f"{move.pod.uid}+"
-        fit = msgspec.structs.replace(move.pod.fit, uid=uid)
-        pod = msgspec.structs.replace(move.pod, uid=uid, node=target.name, fit=fit, created_at=cluster.now)
+        info = PodInfo(move.pod.info.pod, move.pod.info.shape, uid=uid)
+        pod = msgspec.structs.replace(move.pod, uid=uid, node=target.name, info=info, created_at=cluster.now)
         nodes[source.name] = _with_pods(source, [p for p in source.pods if p.uid != move.pod.uid], move.pod, -1.0)
         nodes[target.name] = _with_pods(target, [*target.pods, pod], pod, 1.0)
     return msgspec.structs.replace(cluster, nodes=list(nodes.values()))
@@ -118,8 +191,7 @@ def moved(cluster: ClusterView, moves: Sequence[PodMove]) -> ClusterView:
 
 def _with_pods(node: ClusterNode, pods: Sequence[MovablePod], on_change: MovablePod, sign: float) -> ClusterNode:
     usage = {window: plus(value, on_change.usage, sign) for window, value in node.usage.items()}
-    fit = msgspec.structs.replace(node.fit, pods=[pod.fit for pod in pods])
-    return msgspec.structs.replace(node, pods=pods, usage=usage, fit=fit)
+    return msgspec.structs.replace(node, pods=pods, usage=usage, occupying=[pod.info for pod in pods])
 
 
 def cpu_loads(cluster: ClusterView) -> list[float]:
@@ -145,15 +217,14 @@ def a_skewed_cluster(seed: int, nodes: int = 20, pods_per_node: int = 15) -> Clu
             workload = a_workload(name=f"app-{chance.randrange(max(1, nodes * 2))}")
             cpu = chance.lognormvariate(0.0, 0.8) * heat * 0.75
             name = f"p{number}-{place}"
-            fit = FitPod(uid=f"uid-{name}", namespace="shop", name=name, requests={"cpu": 0.5, "memory": GIB})
-            pods.append(a_pod(name, cpu=cpu, memory=GIB * chance.uniform(0.2, 2.0), workload=workload, fit=fit))
+            info = pod_info(name, {"cpu": 0.5, "memory": GIB})
+            pods.append(a_pod(name, cpu=cpu, memory=GIB * chance.uniform(0.2, 2.0), workload=workload, info=info))
         node = a_node(f"node-{number:02}", pods, base=base)
         allocatable = {"cpu": 10.0 * size, "memory": 64 * GIB * size, "pods": 110.0}
         used = min(0.98, (node.usage["5m"].cpu or 0.0) / (10.0 * size))
         scale = used * 10.0 * size / (node.usage["5m"].cpu or 1.0)
         pods = [_scaled(pod, scale) for pod in pods]
-        fit_node = msgspec.structs.replace(node.fit, allocatable=allocatable)
-        cluster.append(a_node(f"node-{number:02}", pods, base=base, fit=fit_node))
+        cluster.append(changed_node(a_node(f"node-{number:02}", pods, base=base), allocatable=allocatable))
     return a_cluster(*cluster)
 
 

@@ -3,14 +3,14 @@
 from typing import Any
 
 from builders import NOW, an_intent
+from descheduler.cluster_states import pod_info
 
-from equipoise.contracts.fit import FitPod
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.message import converted
 from equipoise.descheduler.state.pending_moves import PendingMoves, TrackedMove, after_outcome
 
 DAY = 86_400.0
-FIT = FitPod(uid="uid-web-1", namespace="shop", name="web-1")
+INFO = pod_info("web-1")
 
 
 def an_outcome(outcome: Outcome, intent: EvictionIntent | None = None, **fields: Any) -> EvictionOutcome:
@@ -22,7 +22,7 @@ def an_outcome(outcome: Outcome, intent: EvictionIntent | None = None, **fields:
 
 def a_proposed_move(intent: EvictionIntent | None = None, **fields: Any) -> TrackedMove:
     intent = intent or an_intent()
-    defaults = {"siblings": frozenset({"uid-web-1", "uid-web-2"}), "fit": FIT, "until": intent.expires_at + 180}
+    defaults = {"siblings": frozenset({"uid-web-1", "uid-web-2"}), "info": INFO, "until": intent.expires_at + 180}
     return converted(intent, TrackedMove, **(defaults | fields))
 
 

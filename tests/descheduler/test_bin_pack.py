@@ -4,11 +4,20 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import GIB, a_workload
-from descheduler.cluster_states import UNLIMITED, a_cluster, a_loaded_node, a_node, a_pod, names
+from builders import a_workload
+from descheduler.cluster_states import (
+    UNLIMITED,
+    a_cluster,
+    a_loaded_node,
+    a_node,
+    a_pod,
+    changed_node,
+    changed_pod,
+    names,
+    pod_info,
+)
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
-from equipoise.contracts.fit import FitNode
 from equipoise.descheduler.decisions.evaluation.pipeline import classify
 from equipoise.descheduler.decisions.planning.pools import Selector
 from equipoise.descheduler.decisions.strategies import name_of
@@ -59,8 +68,8 @@ def test_the_emptiest_node_moves_to_the_fullest() -> None:
 def test_a_sparse_node_has_little_usage_and_few_requests() -> None:
     """An idle node with many requests is not sparse, nor a busy one without requests."""
     requested = sparse("requested")
-    big = [msgspec.structs.replace(pod.fit, requests={"cpu": 2.0}) for pod in requested.pods]
-    requested = msgspec.structs.replace(requested, fit=msgspec.structs.replace(requested.fit, pods=big))
+    big = [pod_info(pod.name, {"cpu": 2.0}) for pod in requested.pods]
+    requested = msgspec.structs.replace(requested, occupying=big)
     cluster = a_cluster(
         sparse("sparse"), requested, a_loaded_node("busy", 0.21), a_loaded_node("unknown", 0.1, unknown="outdated")
     )
@@ -76,14 +85,16 @@ def test_a_sparse_node_has_little_usage_and_few_requests() -> None:
 def test_a_node_is_emptied_only_if_all_pods_have_a_target() -> None:
     """Otherwise none of its pods moves, and their reservations are removed."""
     stuck = a_pod("stuck", cpu=0.1)
-    stuck = msgspec.structs.replace(stuck, fit=msgspec.structs.replace(stuck.fit, node_selector={"disk": "here"}))
+    stuck = changed_pod(stuck, node_selector={"disk": "here"})
     half = a_node("half", [a_pod("loose", cpu=0.8), stuck])
     whole = a_node("whole", [a_pod("free", cpu=1.4)])
 
     cluster = a_cluster(half, whole, a_loaded_node("warm", 0.4))
 
     assert moves(cluster) == [("free", "warm")]
-    assert "shop/stuck it cannot be emptied: no target: node does not match the pod's node selector" in why(cluster)
+    assert "shop/stuck it cannot be emptied: no target: node(s) didn't match Pod's node affinity/selector" in why(
+        cluster
+    )
 
 
 @pytest.mark.parametrize("fields", [{"protection": "it is alone"}, {"cpu": None}])
@@ -177,7 +188,6 @@ def test_one_threshold_is_needed() -> None:
 
 def test_a_node_without_unrequested_resources_is_no_target() -> None:
     """However idle it is."""
-    overcommitted = FitNode(name="warm", allocatable={"cpu": 0.05, "memory": 64 * GIB, "pods": 110.0})
-    warm = a_loaded_node("warm", 0.3, fit=overcommitted)
+    warm = changed_node(a_loaded_node("warm", 0.3), allocatable={"cpu": 0.05})
 
     assert not moves(a_cluster(sparse("a"), warm))

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from builders import GIB, NOW, a_node_utilization, a_placement, a_workload, an_intent
 from descheduler.cluster import terminating
-from descheduler.cluster_states import a_cluster
+from descheduler.cluster_states import a_cluster, pod_info
 from descheduler.outcomes import after, an_outcome, dry_run_moves
 from descheduler.snapshots import (
     LONG_AGO,
@@ -19,8 +19,9 @@ from descheduler.snapshots import (
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from scheduling.storage import a_claim, a_volume, uses
 
-from equipoise.contracts.fit import FitPod
+from equipoise.contracts.configuration.settings import Protection
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.contracts.messages.eviction import Outcome
@@ -171,7 +172,7 @@ def test_nominated_pods_count_on_their_node() -> None:
         nominated, status=msgspec.structs.replace(nominated.status, nominated_node_name="node-b", phase="Pending")
     )
 
-    assert len(nodes_of(nominated)["node-b"].fit.pods) == 1
+    assert len(nodes_of(nominated)["node-b"].occupying) == 1
 
 
 def test_an_unknown_owner_protects() -> None:
@@ -183,7 +184,6 @@ def test_an_unknown_owner_protects() -> None:
 
 
 def a_move(**fields: Any) -> TrackedMove:
-    fit = FitPod(uid="uid-web-1", namespace="shop", name="web-1", requests={"cpu": 2.0})
     defaults: dict[str, Any] = {
         "id": "intent",
         "pod_uid": "uid-web-1",
@@ -192,7 +192,7 @@ def a_move(**fields: Any) -> TrackedMove:
         "workload": a_workload(),
         "expected_reduction": Resources(cpu=2.0, memory=GIB),
         "until": NOW + 600,
-        "fit": fit,
+        "info": pod_info("web-1", {"cpu": 2.0}),
     }
     return TrackedMove(**(defaults | fields))
 
@@ -203,7 +203,7 @@ def test_a_pending_move_counts_on_both_nodes() -> None:
 
     assert nodes["node-a"].projected("5m").cpu == pytest.approx(6.0)
     assert nodes["node-b"].projected("5m").cpu == pytest.approx(3.0)
-    assert nodes["node-b"].fit.requested == {"cpu": 2.0}
+    assert nodes["node-b"].requested == {"cpu": 2.0}
     assert nodes["node-a"].leaving == 1
     assert nodes["node-a"].pods[0].protection == "it has a pending move"
 
@@ -228,8 +228,8 @@ def test_a_refused_move_frees_its_target() -> None:
     before = nodes_of(pod, pending=kept)["node-b"]
     afterwards = nodes_of(pod, pending=refused)["node-b"]
 
-    assert (before.projected("5m").cpu, len(before.fit.pods)) == (pytest.approx(3.0), 1)
-    assert (afterwards.projected("5m").cpu, len(afterwards.fit.pods)) == (pytest.approx(1.0), 0)
+    assert (before.projected("5m").cpu, len(before.occupying)) == (pytest.approx(3.0), 1)
+    assert (afterwards.projected("5m").cpu, len(afterwards.occupying)) == (pytest.approx(1.0), 0)
 
 
 def test_batch_work_requests_a_band_or_has_its_priority() -> None:
@@ -335,8 +335,8 @@ def test_a_pod_moved_in_a_dry_run_counts_on_its_target() -> None:
 
     assert [source.load(window).cpu for window in ("5m", "1d")] == pytest.approx([0.3, 0.3])
     assert [target.load(window).cpu for window in ("5m", "1d")] == pytest.approx([0.2, 0.2])
-    assert [pod.name for pod in source.pods] == [pod.name for pod in source.fit.pods] == ["web-2"]
-    assert [pod.name for pod in target.fit.pods] == ["web-1"]
+    assert [pod.name for pod in source.pods] == [pod.name for pod in source.occupying] == ["web-2"]
+    assert [pod.name for pod in target.occupying] == ["web-1"]
     (pod,) = target.pods
     assert (pod.node, pod.protection) == ("node-b", "moved in a dry run, from node-a")
 
@@ -380,7 +380,10 @@ def test_an_outdated_dry_run_changes_nothing(intent: Any) -> None:
 
 
 def everything_of(nodes: tuple[ClusterNode, ClusterNode]) -> list[Any]:
-    return [(dict(node.usage), list(node.pods), node.fit, list(node.production_usages())) for node in nodes]
+    return [
+        (dict(node.usage), list(node.pods), [pod.uid for pod in node.occupying], list(node.production_usages()))
+        for node in nodes
+    ]
 
 
 @given(st.data())
@@ -412,7 +415,45 @@ def test_dry_runs_lose_and_create_nothing(data: st.DataObject) -> None:
     nodes = ClusterBuilder(msgspec.structs.replace(snapshot, nodes=utilization), settings).cluster().nodes
 
     assert sorted(pod.uid for node in nodes for pod in node.pods) == sorted(pod.metadata.uid for pod in pods)
-    assert [[pod.uid for pod in node.pods] for node in nodes] == [[fit.uid for fit in node.fit.pods] for node in nodes]
+    assert [[pod.uid for pod in node.pods] for node in nodes] == [
+        [info.uid for info in node.occupying] for node in nodes
+    ]
     assert sum(node.usage["5m"].cpu or 0.0 for node in nodes) == pytest.approx(sum(cores))
     moved = {pod.uid: node.name for node in nodes for pod in node.pods if pod.protection.startswith("moved")}
     assert moved == {move.pod_uid: move.target for move in moves.values()}
+
+
+# Volumes
+
+
+def with_volume(claim: objects.PersistentVolumeClaim, *volumes: objects.PersistentVolume) -> ClusterView:
+    """A pod with the claim `data` on node-a."""
+    pod = a_pod(placed_at=LONG_AGO)
+    pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, volumes=uses("data")))
+    snapshot = a_snapshot(pod)
+    watched = msgspec.structs.replace(
+        snapshot.watched,
+        claims={("shop", "data"): claim},
+        volumes={volume.metadata.name: volume for volume in volumes},
+    )
+    settings = evaluation_settings()
+    rules = msgspec.structs.replace(settings.rules, protection=Protection(persistent_volumes=True))
+    settings = msgspec.structs.replace(settings, rules=rules)
+    return ClusterBuilder(msgspec.structs.replace(snapshot, watched=watched), settings).cluster()
+
+
+def test_a_pod_moves_only_to_nodes_that_can_reach_its_volume() -> None:
+    claim = a_claim(volume="pv", namespace="shop")
+    cluster = with_volume(claim, a_volume("pv", node_labels={"kubernetes.io/hostname": ["node-a"]}, claim=claim))
+    (pod,) = cluster.nodes[0].pods
+
+    assert pod.protection == ""
+    assert cluster.fit(cluster.nodes).refusals(pod).refused.tolist() == [False, True]
+
+
+def test_a_pod_whose_volume_is_not_known_does_not_move() -> None:
+    """Its claim has no volume, or the volume is not listed."""
+    for claim in (a_claim(namespace="shop"), a_claim(volume="pv", namespace="shop")):
+        (pod,) = with_volume(claim).nodes[0].pods
+
+        assert pod.protection == "the nodes that can reach its volumes are not known"

@@ -2,11 +2,10 @@
 
 import numpy as np
 from builders import a_workload
-from descheduler.cluster_states import a_pod
+from descheduler.cluster_states import a_pod, pod_info
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from equipoise.contracts.fit import FitPod
 from equipoise.contracts.numeric import Array
 from equipoise.descheduler.decisions.planning.day_gain_table import DayGainTable
 from equipoise.descheduler.state.cluster import MovablePod
@@ -17,8 +16,8 @@ NODES = 4
 
 
 def a_row(number: int, memory: float = 0.0) -> MovablePod:
-    fit = FitPod(uid=f"uid-{number}", namespace="shop", name=f"{number}", requests={"cpu": 0.0, "memory": memory})
-    return a_pod(f"{number}", workload=a_workload(name=f"app-{number}"), fit=fit)
+    info = pod_info(f"{number}", {"cpu": 0.0, "memory": memory})
+    return a_pod(f"{number}", workload=a_workload(name=f"app-{number}"), info=info)
 
 
 def unevenness(used: Array, base: Array) -> float:

@@ -5,7 +5,6 @@ from typing import Protocol, cast
 
 import msgspec
 import pytest
-from builders import refusal
 from descheduler.cluster_states import (
     THRESHOLDS,
     a_batch_pod,
@@ -13,6 +12,7 @@ from descheduler.cluster_states import (
     a_loaded_node,
     a_node,
     a_pod,
+    changed_node,
     names,
     offering,
 )
@@ -115,8 +115,7 @@ def nodes(draw: st.DrawFn, name: str) -> ClusterNode:
     )
     taints = [Taint(key="x", effect="NoSchedule")] if draw(st.booleans()) and draw(st.booleans()) else []
     room = draw(st.sampled_from([0.3, 10.0, 10.0]))
-    fit = msgspec.structs.replace(node.fit, taints=taints, allocatable={**node.fit.allocatable, "cpu": room})
-    return msgspec.structs.replace(node, fit=fit)
+    return changed_node(node, taints=taints, allocatable={"cpu": room})
 
 
 @st.composite
@@ -149,7 +148,7 @@ def test_plans_keep_the_laws(strategy: Strategy, cluster: ClusterView, data: st.
         assert not source.source_refusal
         assert not target.unknown
         assert not target.target_refusal
-        assert not refusal(move.pod.fit, target.fit, [node.fit for node in cluster.nodes])
+        assert not cluster.fit(cluster.nodes).refuses(move.pod, cluster.nodes.index(target))
         assert move.reason
     for node in cluster.nodes:
         assert sum(move.pod.node == node.name for move in plan.moves) + node.leaving <= max(

@@ -16,15 +16,16 @@ from descheduler.cluster_states import (
     a_loaded_node,
     a_node,
     a_pod,
+    changed_node,
     names,
     no_utilization,
     offering,
+    pod_info,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
-from equipoise.contracts.fit import FitNode, FitPod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.daily_profile import SLOTS, HourlyUsage
 from equipoise.contracts.messages.resources import Resources
@@ -55,9 +56,9 @@ class World:
         """`cpu`: cores by hour; `memory`: GiB, requested and used."""
         workload = a_workload(name=f"app-{name}")
         self.days[workload] = np.array([cpu, np.full(SLOTS, memory * GIB)])
-        fit = FitPod(uid=f"uid-{name}", namespace="shop", name=name, requests={"cpu": 0.1, "memory": memory * GIB})
+        info = pod_info(name, {"cpu": 0.1, "memory": memory * GIB})
         usage = Resources(cpu=float(np.mean(cpu)), memory=memory * GIB)
-        self._pods[node].append(a_pod(name, workload=workload, usage=usage, node=node, fit=fit, **fields))
+        self._pods[node].append(a_pod(name, workload=workload, usage=usage, node=node, info=info, **fields))
 
     def cluster(self, **fields: Any) -> ClusterView:
         nodes = []
@@ -65,13 +66,8 @@ class World:
             usage = Resources(
                 cpu=sum(pod.usage.cpu or 0.0 for pod in pods), memory=sum(pod.usage.memory or 0.0 for pod in pods)
             )
-            fit = FitNode(
-                name=name,
-                labels={"kubernetes.io/hostname": name},
-                allocatable={"cpu": 10.0, "memory": self._memory[name], "pods": 110.0},
-                pods=[pod.fit for pod in pods],
-            )
-            nodes.append(a_node(name, pods, base=BASE, usage=dict.fromkeys(WINDOWS, usage), fit=fit))
+            node = a_node(name, pods, base=BASE, usage=dict.fromkeys(WINDOWS, usage))
+            nodes.append(changed_node(node, allocatable={"memory": self._memory[name]}))
         return a_cluster(*nodes, **({"days": self.usage(self.days)} | fields))
 
     def usage(self, profiles: Mapping[Workload, HourlyUsage]) -> UsageForecast:
@@ -214,9 +210,7 @@ def test_the_second_pod_moves_once_it_has_room() -> None:
     cluster = world.cluster()
     nodes = {node.name: node for node in cluster.nodes}
     left = [pod for pod in nodes["cool"].pods if pod.name != "little-0"]
-    cool = msgspec.structs.replace(
-        nodes["cool"], pods=left, fit=msgspec.structs.replace(nodes["cool"].fit, pods=[pod.fit for pod in left])
-    )
+    cool = msgspec.structs.replace(nodes["cool"], pods=left, occupying=[pod.info for pod in left])
     plan = LevelDay().plan(
         msgspec.structs.replace(cluster, nodes=[nodes["hot"], cool, nodes["small"]], limits=_one(cluster)), {"hot"}
     )

@@ -46,7 +46,7 @@ def test_a_new_leader_receives_evictions_from_the_bus() -> None:
     moves = after({}, an_outcome(Outcome.EVICTED), now=NOW + 60)
     (move,) = moves.values()
 
-    assert (move.target, move.expected_reduction.cpu, move.fit) == ("node-b", 1.0, None)
+    assert (move.target, move.expected_reduction.cpu, move.info) == ("node-b", 1.0, None)
     assert replaced(moves, a_candidate(created_at=NOW - 5)) == {}
     assert replaced(moves, a_candidate()) == {move.id: a_candidate()}
 

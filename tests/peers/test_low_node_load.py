@@ -6,13 +6,12 @@ from typing import Literal
 import msgspec
 import numpy as np
 from builders import NOW
-from descheduler.cluster_states import UNLIMITED, WINDOWS, a_cluster, a_node, a_pod, names
+from descheduler.cluster_states import UNLIMITED, WINDOWS, a_cluster, a_node, a_pod, names, node_object, pod_info
 from kube_objects import a_replica_set, owned_by
 from peers.cases import Case, Inputs, peer_cases
 
 from equipoise.contracts.configuration.settings import Namespaces, Protection, ResourceThresholds, Thresholds
 from equipoise.contracts.eviction.protection import MIRROR, Candidate, Rules, of_daemon_set, protection, static
-from equipoise.contracts.fit import FitNode, FitPod, fit_pod
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.objects import (
     NodeSelector,
@@ -42,6 +41,7 @@ from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts, abnormal_nodes, counted
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, PodMove, Resource
+from equipoise.scheduling.model.pod_info import PodInfo
 
 UNITS: dict[str, Resource] = {"cpu_m": "cpu", "cpu": "cpu", "memory_b": "memory", "memory": "memory", "pods": "pods"}
 
@@ -120,7 +120,7 @@ def a_case_pod(given: Inputs, usage: Resources) -> MovablePod:
         qos=pod.status.qos_class,
         protection=protection(candidate, RULES, NOW),
         belongs_to_node=bool(static(candidate, RULES, NOW) or of_daemon_set(candidate, RULES, NOW)),
-        fit=fit_pod(pod),
+        info=PodInfo(pod),
     )
 
 
@@ -132,13 +132,12 @@ def a_case_node(node: Inputs, pods: list[MovablePod], usage: Resources | None) -
         pods,
         base=resources(node["allocatable"]),
         target_refusal="node is cordoned" if node["unschedulable"] else "",
-        fit=FitNode(
-            name=node["name"],
+        object=node_object(
+            node["name"],
+            allocatable,
             labels=node["labels"],
             taints=[Taint(**taint) for taint in node.get("taints", ())],
             cordoned=node["unschedulable"],
-            allocatable=allocatable,
-            pods=[pod.fit for pod in pods],
         ),
         **fields,
     )
@@ -279,9 +278,13 @@ def test_the_reason_of_an_eviction(case: Case) -> None:
 
 def a_used_node(name: str, usage: Inputs, allocatable: Inputs) -> ClusterNode:
     """As many pods as the case has, none of which uses anything by itself."""
-    pods = [FitPod(uid=f"{name}-{i}", namespace="shop", name=f"{name}-{i}") for i in range(int(usage.get("pods", 0)))]
-    fit = FitNode(name=name, allocatable=requests(allocatable), pods=pods)
-    return a_node(name, base=resources(allocatable), usage=dict.fromkeys(WINDOWS, resources(usage)), fit=fit)
+    return a_node(
+        name,
+        base=resources(allocatable),
+        usage=dict.fromkeys(WINDOWS, resources(usage)),
+        object=node_object(name, requests(allocatable)),
+        occupying=[pod_info(f"{name}-{i}") for i in range(int(usage.get("pods", 0)))],
+    )
 
 
 @peer_cases("low_node_load.percent", "usage_percent")
@@ -375,12 +378,7 @@ def test_every_key_of_the_pod_order(case: Case) -> None:
             deletion_cost=pod["deletion_cost"],
             eviction_cost=pod["eviction_cost"],
             created_at=NOW + pod["created_offset_s"],
-            fit=FitPod(
-                uid=pod["name"],
-                namespace="shop",
-                name=pod["name"],
-                labels={QOS_LABEL: pod["koord_qos_label"]} if pod["koord_qos_label"] else {},
-            ),
+            info=pod_info(pod["name"], labels={QOS_LABEL: pod["koord_qos_label"]} if pod["koord_qos_label"] else {}),
         )
         for pod in case.inputs["pods"]
     ]

@@ -61,7 +61,7 @@ def nodes_now(
     """In the order of `sort_key`. `unknown`, `not_expected`: by node, why its load is not known."""
     found = []
     for node in nodes:
-        requested, available = node.fit.requested, node.fit.allocatable
+        requested, available = node.requested, node.allocatable
         requests = Resources(cpu=requested.get("cpu", 0.0), memory=requested.get("memory", 0.0))
         allocatable = Resources(cpu=available.get("cpu"), memory=available.get("memory"))
         why = unknown[node.name].text if node.name in unknown else not_expected.get(node.name, node.unknown)
@@ -73,7 +73,7 @@ def nodes_now(
                 usage=node.usage.get(window, Resources()),
                 requests=requests,
                 allocatable=allocatable,
-                pods=len(node.fit.pods),
+                pods=len(node.occupying),
                 sampled_at=node.sampled_at.get(window),
                 unknown=why if node.load(window) == Resources() else "",
                 set_apart="" if node.name not in placements else placements[node.name].set_apart,

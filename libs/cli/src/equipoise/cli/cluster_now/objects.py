@@ -10,7 +10,6 @@ from equipoise.cli.prometheus.services import SERVICES
 from equipoise.contracts.kubernetes.objects import Object, OwnerReference, WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
-from equipoise.descheduler.shell.cluster_watch import nodes_of_volumes
 from equipoise.runtime.kubernetes.client import (
     BUDGETS,
     CLAIMS,
@@ -28,6 +27,7 @@ from equipoise.runtime.kubernetes.client import (
     Resource,
 )
 from equipoise.runtime.kubernetes.reflector import Interner
+from equipoise.scheduling.model.volumes import claim_key
 
 GRANT = "kubectl create clusterrole equipoise-reader --verb=list --resource={resources}"
 
@@ -82,7 +82,8 @@ async def list_nodes_and_pods(kube: Kube, workloads: Sequence[str], *, volumes: 
             namespaces={item.metadata.name: item for item in found.get(NAMESPACES, ())},
             budgets=found.get(BUDGETS, ()),
             workloads={_workload(resource, item): item for resource in kinds for item in found.get(resource, ())},
-            volume_nodes=nodes_of_volumes(found.get(CLAIMS, ()), found.get(VOLUMES, ())),
+            claims={claim_key(claim): claim for claim in found.get(CLAIMS, ())},
+            volumes={volume.metadata.name: volume for volume in found.get(VOLUMES, ())},
         ),
         owners=owners,
         missing=tuple(_name(resource) for resource in forbidden if resource in optional),

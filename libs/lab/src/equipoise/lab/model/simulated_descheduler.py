@@ -19,7 +19,6 @@ from equipoise.binder.state.ledger import Ledger, ReplacementStatus, new_entry
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.contracts.eviction.protection import Rules
-from equipoise.contracts.fit import FitPod, placed_node
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement
 from equipoise.contracts.kubernetes.workload import Workload
@@ -27,6 +26,7 @@ from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import HourlyUsage
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.placed_objects import amounts_of_pod, node_object, quantities
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
@@ -37,6 +37,7 @@ from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.latest_messages import LatestMessages
 from equipoise.descheduler.state.lazy import LazyMapping
 from equipoise.descheduler.state.tracker import Tracker
+from equipoise.scheduling.model.pod_info import PodInfo, PodReader
 
 _EPOCH = LeaseEpoch(lease_uid="lab", transitions=0, holder="lab")
 
@@ -229,7 +230,9 @@ class ApiObjects:
         """By node and UID."""
 
         self._pods: dict[str, Pod] = {}
-        self._fits: dict[str, FitPod] = {}
+        self._reader = PodReader()
+        self._containers: dict[tuple[Resources, Resources], list[objects.Container]] = {}
+        self._infos: dict[str, PodInfo] = {}
         self._owners: dict[Workload, list[objects.OwnerReference]] = {}
         self._namespaces: dict[str, objects.Namespace] = {}
 
@@ -248,11 +251,11 @@ class ApiObjects:
         before = self._placed.get(name, {})
         self._placed[name] = after = {pod.uid: pod for pod in placement.pods}
         for uid in before.keys() - after.keys():
-            del self._fits[uid], self._pods[uid]
-        for fit, placed in zip(placed_node(placement).pods, placement.pods, strict=True):
+            del self._infos[uid], self._pods[uid]
+        for placed in placement.pods:
             if placed is not before.get(placed.uid):
-                self._fits[placed.uid] = fit
-                self._pods[placed.uid] = self._pod(placed, name)
+                self._pods[placed.uid] = pod = self._pod(placed, name)
+                self._infos[placed.uid] = self._reader.read(pod)
 
     def running(self) -> Counter[Workload | None]:
         """Number of running pods by workload."""
@@ -274,14 +277,14 @@ class ApiObjects:
             workloads=LazyMapping(
                 workloads, lambda workload: self._workload(workload, existing[workload], running[workload])
             ),
-            fits=self._fits | self._restricted_fits(workloads),
+            infos=self._infos | self._restricted(workloads),
         )
 
-    def _restricted_fits(self, workloads: Collection[Workload]) -> dict[str, FitPod]:
+    def _restricted(self, workloads: Collection[Workload]) -> dict[str, PodInfo]:
         """The trace's rules of anti-affinity, as an affinity that excludes the nodes that they exclude now."""
         affinity = {workload: _not_on(nodes) for workload in workloads if (nodes := tuple(self._excluded(workload)))}
         return {
-            pod.uid: msgspec.structs.replace(self._fits[pod.uid], node_affinity=affinity[pod.workload])
+            pod.uid: self._reader.read(_with_affinity(self._pods[pod.uid], affinity[pod.workload]))
             for placed in (self._placed.values() if affinity else ())
             for pod in placed.values()
             if pod.workload in affinity
@@ -310,7 +313,7 @@ class ApiObjects:
                 deletion_timestamp=created if placed.terminating else None,
                 owner_references=[] if workload is None else self._owners[workload],
             ),
-            spec=objects.PodSpec(node_name=node, priority=placed.priority),
+            spec=objects.PodSpec(node_name=node, priority=placed.priority, containers=self._requesting(placed)),
             status=objects.PodStatus(
                 phase="Pending" if since is None else "Running",
                 conditions=[] if since is None else [_LONG_AGO],
@@ -318,6 +321,14 @@ class ApiObjects:
                 qos_class=placed.qos,
             ),
         )
+
+    def _requesting(self, placed: PlacedPod) -> list[objects.Container]:
+        """Pods with equal requests share it, so that they share everything that follows from it."""
+        key = placed.requests, placed.reclaimed_requests
+        if key not in self._containers:
+            resources = objects.ResourceRequirements(requests=quantities(amounts_of_pod(placed)))
+            self._containers[key] = [objects.Container(resources=resources)]
+        return self._containers[key]
 
     def _workload(self, workload: Workload, existing: int, running: int) -> objects.WorkloadObject:
         return objects.WorkloadObject(
@@ -331,18 +342,15 @@ class ApiObjects:
 
 
 def _node(placement: NodePlacement) -> objects.Node:
-    allocatable = {
-        "cpu": f"{placement.allocatable.cpu or 0.0:f}",
-        "memory": f"{placement.allocatable.memory or 0.0:.0f}",
-        "pods": str(placement.pod_capacity),
-    }
-    return objects.Node(
-        metadata=objects.ObjectMeta(name=placement.node, uid=placement.uid, labels=placement.labels),
-        spec=objects.NodeSpec(taints=placement.taints),
-        status=objects.NodeStatus(allocatable=allocatable, conditions=[_LONG_AGO]),
-    )
+    node = node_object(placement)
+    return msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, conditions=[_LONG_AGO]))
 
 
-def _not_on(nodes: Collection[str]) -> NodeSelector:
+def _not_on(nodes: Collection[str]) -> objects.Affinity:
     rule = SelectorRequirement(key="metadata.name", operator="NotIn", values=list(nodes))
-    return NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[rule])])
+    selector = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[rule])])
+    return objects.Affinity(node_affinity=objects.NodeAffinity(required=selector))
+
+
+def _with_affinity(pod: Pod, affinity: objects.Affinity) -> Pod:
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, affinity=affinity))

@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from equipoise.collector.state.pod_times import FINISHED
-from equipoise.contracts.fit import inter_pod_rules
-from equipoise.contracts.fit.values import FitNode, fit_pod
 from equipoise.contracts.kubernetes.labels import HOSTNAME, selects
 from equipoise.contracts.kubernetes.objects import Affinity, Node, OwnerReference, Pod
 from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
@@ -18,6 +16,7 @@ from equipoise.lab.model.cluster_usage import MIB
 from equipoise.lab.model.trace import AntiAffinity, TraceNode, TracePod, TraceTaint, TraceWorkload
 from equipoise.lab.record.options import RecordError
 from equipoise.lab.record.owners import Key
+from equipoise.scheduling.model.pod_info import PodInfo
 
 
 class Inventory(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,9 +85,11 @@ def inventory(nodes: Sequence[Node], pods: Sequence[Pod], owners: Mapping[str, K
 
 def repels_itself(pod: Pod) -> bool:
     """Whether required anti-affinity excludes a second pod like this one from its node."""
-    this = fit_pod(pod)
-    other = msgspec.structs.replace(this, uid=f"{this.uid} again")
-    return bool(inter_pod_rules(other, [FitNode(name="", labels={HOSTNAME: "here"}, pods=[this])]).excluded)
+    info = PodInfo(pod)
+    return any(
+        term.topology_key == HOSTNAME and term.selects(info.namespace, {}, info.labels)
+        for term in info.required_anti_affinity
+    )
 
 
 def _node(node: Node) -> TraceNode | None:
@@ -165,10 +166,14 @@ def _wider_anti_affinity(pod: Pod) -> bool:
     )
 
 
+def _spreads(pod: Pod) -> bool:
+    return any(each.when_unsatisfiable == "DoNotSchedule" for each in pod.spec.topology_spread_constraints)
+
+
 _OMITTED_RULES: Mapping[str, Callable[[Pod], bool]] = {
-    "node selectors and node affinity": lambda pod: bool(fit_pod(pod).node_selector or fit_pod(pod).node_affinity),
-    "affinity to pods": lambda pod: bool(fit_pod(pod).pod_affinity),
+    "node selectors and node affinity": lambda pod: PodInfo(pod).required_nodes is not None,
+    "affinity to pods": lambda pod: bool(PodInfo(pod).required_affinity),
     "anti-affinity to other workloads or wider than a node": _wider_anti_affinity,
-    "topology spread": lambda pod: bool(fit_pod(pod).spread),
+    "topology spread": _spreads,
 }
 """Scheduling rules of pods that a trace does not contain."""

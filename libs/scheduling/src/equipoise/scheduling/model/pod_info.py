@@ -200,6 +200,12 @@ class PodInfo:
     def __repr__(self) -> str:
         return f"PodInfo({self.namespace}/{self.name})"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PodInfo) and self.uid == other.uid and self.pod == other.pod
+
+    def __hash__(self) -> int:
+        return hash(self.uid)
+
     def request(self, resource: str) -> int:
         return 1 if resource == PODS else self.requests.get(resource, 0)
 

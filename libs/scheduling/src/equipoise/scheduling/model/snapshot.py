@@ -200,6 +200,17 @@ class ClusterSnapshot:
         self.requested[3, row] += len(on_node) - before
         self.assumed[:, row] += (cpu, memory)
 
+    def set_requested(self, row: int, requested: Mapping[str, int], pods: int) -> None:
+        """Of a node without pods in this snapshot: the sum of the requests of its pods, and their number.
+
+        For callers that do not know the pods, and read no scores.
+        """
+        for resource in requested:
+            self._index(resource)
+        for resource, index in self.resources.items():
+            self.requested[index, row] = requested.get(resource, 0)
+        self.requested[3, row] = pods
+
     def remove_pod(self, pod: PodInfo, row: int) -> None:
         """Raises KeyError if the node does not have it."""
         # A pod of this uid that has changed since is removed as it was added.

@@ -1,14 +1,13 @@
 """Is there a node for the replacement, by what the bus reports of the nodes?
 
-Rules between pods (affinity, topology spread) are the descheduler's part, which reads whole pods: placement on the bus
-holds requests only.
+Rules between pods (affinity, topology spread, host ports) are checked by the descheduler, which reads whole pods: a
+placement on the bus has requests only, and only those of cpu, memory and the bands of reclaimed resources.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from equipoise.binder.state.cluster_state import NodeState
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
-from equipoise.contracts.fit import FitPod, node_refusal
 from equipoise.contracts.kubernetes.taints import being_removed, may_be_removed
 from equipoise.contracts.load.correction import (
     RESOURCES,
@@ -21,7 +20,12 @@ from equipoise.contracts.load.correction import (
     usable_window,
 )
 from equipoise.contracts.load.demand import pod_usage
+from equipoise.contracts.messages.placed_objects import REPORTED
 from equipoise.contracts.messages.resources import Resources
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.model.volumes import Volumes
+from equipoise.scheduling.replacement import ReplacementFilters
 
 
 def unsettled_reason(node: NodeState, load: LoadSettings, now: float) -> str:
@@ -89,12 +93,20 @@ def _too_hot(predicted: Resources | None, source: Resources | None, thresholds: 
     return ""
 
 
+def refused_nodes(pod: PodInfo, snapshot: ClusterSnapshot, volumes: Volumes) -> Mapping[str, str]:
+    """By node: why kube-scheduler's filters refuse the replacement. `volumes`: claims and volumes of the pod."""
+    unknown = [resource for resource in pod.requests if resource not in REPORTED]
+    filters = ReplacementFilters(volumes, unknown_resources=unknown)
+    diagnosis = filters.refusals(pod, snapshot, snapshot.rows, current=None)
+    return {snapshot.name(row): "; ".join(status.reasons) for row, status in diagnosis.by_node().items()}
+
+
 def no_destination(
-    pod: FitPod,
     source: str,
     target: str,
     reduction: Resources,
     nodes: Sequence[NodeState],
+    refused: Mapping[str, str],
     *,
     load: LoadSettings,
     thresholds: Thresholds,
@@ -104,6 +116,7 @@ def no_destination(
     """ "" when the pod fits on another node than `source` without making it too hot, else why on none.
 
     `reduction`: the load that moves with the pod. The intended `target` is checked first, and its reason is returned.
+    `refused`: see `refused_nodes`.
     """
     first_reason = ""
     source_node = next((node for node in nodes if node.placement.node == source), None)
@@ -116,7 +129,7 @@ def no_destination(
             unsettled_reason(node, load, now)
             or _unschedulable(node)
             or _too_hot(predicted_load(node, reduction, load, now, skew), source_load, thresholds)
-            or node_refusal(pod, node.fit)
+            or refused.get(name, "")
         )
         if not why:
             return ""

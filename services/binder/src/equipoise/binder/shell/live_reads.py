@@ -8,9 +8,10 @@ import msgspec
 from equipoise.binder.state.ledger import LedgerEntry, ReplacementStatus
 from equipoise.contracts.eviction.protection import REPLACING_KINDS, Candidate, cannot_create
 from equipoise.contracts.kubernetes.objects import (
-    NodeSelector,
     Object,
     OwnerReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
     Pod,
     WorkloadObject,
     WorkloadSpec,
@@ -31,6 +32,7 @@ from equipoise.runtime.kubernetes.client import (
     Resource,
     scale_of,
 )
+from equipoise.scheduling.model.volumes import ClaimKey, Volumes
 
 T = TypeVar("T", bound=Object)
 
@@ -109,22 +111,21 @@ async def _owner(kube: Kube, reference: OwnerReference, namespace: str) -> Workl
     return owner
 
 
-async def read_volume_nodes(kube: Kube, pod: Pod) -> list[NodeSelector]:
-    """The nodes on which the pod's persistent volumes are available. Raises Unreadable, and KubeError as above."""
-    selectors: list[NodeSelector] = []
+async def read_volumes(kube: Kube, pod: Pod) -> Volumes:
+    """The pod's claims, with their volumes. Raises Unreadable, and KubeError as above."""
+    claims: dict[ClaimKey, PersistentVolumeClaim] = {}
+    volumes: dict[str, PersistentVolume] = {}
     for volume in pod.spec.volumes:
-        claim_name = volume.claim_of(pod.metadata.name)
-        if not claim_name:
+        name = volume.claim_of(pod.metadata.name)
+        if not name:
             continue
         try:
-            claim = await kube.get(CLAIMS, claim_name, pod.metadata.namespace)
-            persistent = await kube.get(VOLUMES, claim.spec.volume_name)
+            claim = await kube.get(CLAIMS, name, pod.metadata.namespace)
+            volumes[claim.spec.volume_name] = await kube.get(VOLUMES, claim.spec.volume_name)
         except (NotFound, Forbidden) as error:
             raise Unreadable(f"the nodes of volume {volume.name} are unknown: {error}") from None
-        affinity = persistent.spec.node_affinity
-        if affinity is not None and affinity.required is not None:
-            selectors.append(affinity.required)
-    return selectors
+        claims[pod.metadata.namespace, name] = claim
+    return Volumes(claims=claims, volumes=volumes)
 
 
 async def read_workload(kube: Kube, workload: Workload) -> WorkloadObject:

@@ -5,15 +5,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from equipoise.binder.decisions.destination_check import no_destination, unsettled_reason
+from equipoise.binder.decisions.destination_check import no_destination, refused_nodes, unsettled_reason
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.result import Finish, Proceed
 from equipoise.binder.decisions.staleness import check_age, check_coverage, check_epoch, check_readiness
-from equipoise.binder.shell.live_reads import Unreadable, find, read_candidate, read_volume_nodes
+from equipoise.binder.shell.live_reads import Unreadable, find, read_candidate, read_volumes
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger
 from equipoise.contracts.eviction.protection import Candidate, Rules, protection
-from equipoise.contracts.fit import fit_pod
 from equipoise.contracts.kubernetes.objects import Lease, Pod
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.configuration import Shared
@@ -21,6 +20,7 @@ from equipoise.runtime.kubernetes.client import LEASES, PODS, Kube
 from equipoise.runtime.kubernetes.installation import InstallationCheck
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import Clock
+from equipoise.scheduling.model.pod_info import PodInfo
 
 
 class ValidIntent(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,15 +128,15 @@ class Validation:
         if why := unsettled_reason(source, self._load, now):
             return f"node {intent.node}: {why}"
         try:
-            fit = fit_pod(pod, await read_volume_nodes(self.kube, pod))
+            refused = refused_nodes(PodInfo(pod), self.cluster.snapshot, await read_volumes(self.kube, pod))
         except (Unreadable, ValueError) as error:
             return str(error)
         return no_destination(
-            fit,
             intent.node,
             intent.target,
             intent.expected_reduction,
             self.cluster.nodes,
+            refused,
             load=self._load,
             thresholds=self.shared.thresholds,
             now=now,

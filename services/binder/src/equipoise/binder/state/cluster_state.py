@@ -5,12 +5,14 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.fit import FitNode, placed_node
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import is_fresh, skew_of
 from equipoise.contracts.load.latest import supersedes, supersedes_measurement
+from equipoise.contracts.messages.placed_objects import node_object, requested_amounts
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
+from equipoise.scheduling.model.amounts import whole
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
 _TERMINATION = 60.0
 """Seconds that a pod may take to terminate: its replacement may be there before its end, and both count as one."""
@@ -24,11 +26,16 @@ class NodeState(msgspec.Struct, frozen=True, kw_only=True):
     """A node in its latest messages."""
 
     placement: NodePlacement
-    fit: FitNode
     preempted: tuple[PlacedPod | GonePod, ...] = ()
     """Those that kube-scheduler preempted."""
 
     utilization: NodeUtilization | None = None
+
+
+def put_placement(snapshot: ClusterSnapshot, placement: NodePlacement) -> None:
+    """Adds the node, or replaces it: what its pods request, and how many there are."""
+    row = snapshot.put_node(node_object(placement))
+    snapshot.set_requested(row, whole(requested_amounts(placement)), len(placement.pods))
 
 
 class ClusterState:
@@ -37,6 +44,9 @@ class ClusterState:
     def __init__(self, load: LoadSettings) -> None:
         self._load = load
         self._nodes: dict[str, NodeState] = {}
+        self.snapshot = ClusterSnapshot()
+        """The nodes, with the sums of the requests of their pods. To be read only."""
+
         self._utilization: dict[str, NodeUtilization] = {}
         self._cycles: dict[str, UtilizationCycle] = {}
 
@@ -45,13 +55,14 @@ class ClusterState:
         if before is not None and not supersedes(placement, before.placement):
             return
         if placement.removed:
-            self._nodes.pop(placement.node, None)
+            if self._nodes.pop(placement.node, None) is not None:
+                self.snapshot.remove_node(placement.node)
             self._utilization.pop(placement.node, None)
         else:
             pods: Sequence[PlacedPod | GonePod] = (*placement.pods, *placement.gone)
             preempted = tuple(pod for pod in pods if pod.preempted_at is not None)
-            fit = placed_node(placement)
-            self._nodes[placement.node] = NodeState(placement=placement, fit=fit, preempted=preempted)
+            self._nodes[placement.node] = NodeState(placement=placement, preempted=preempted)
+            put_placement(self.snapshot, placement)
 
     def update_utilization(self, utilization: NodeUtilization) -> None:
         before = self._utilization.get(utilization.node)

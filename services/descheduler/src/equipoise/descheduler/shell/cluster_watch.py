@@ -1,20 +1,12 @@
 """Watches the objects of the API server that a move depends on."""
 
 import asyncio
-from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
 from msgspec import structs
 
-from equipoise.contracts.fit import FitPod, fit_pod
-from equipoise.contracts.kubernetes.objects import (
-    NodeSelector,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    Pod,
-    WorkloadObject,
-)
+from equipoise.contracts.kubernetes.objects import Pod, WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
@@ -31,6 +23,8 @@ from equipoise.runtime.kubernetes.client import (
 )
 from equipoise.runtime.kubernetes.reflector import Reflector
 from equipoise.runtime.process.clock import Clock
+from equipoise.scheduling.model.pod_info import PodInfo, PodReader
+from equipoise.scheduling.model.volumes import claim_key
 
 
 def without_preferences(pod: Pod) -> Pod:
@@ -47,7 +41,8 @@ class ClusterWatch:
 
     def __init__(self, kube: Kube, clock: Clock, settings: DeschedulerSettings, *, volumes: bool) -> None:
         """`volumes`: watch claims and volumes, which needs the permission to read them."""
-        self._fits: dict[str, FitPod] = {}
+        self._reader = PodReader()
+        self._infos: dict[str, PodInfo] = {}
         self._owners: dict[Workload, WorkloadObject] = {}
         self._nodes = Reflector(kube, NODES, clock=clock)
         self._pods = Reflector(kube, PODS, clock=clock, on_change=self._on_pod, trim=without_preferences)
@@ -96,8 +91,9 @@ class ClusterWatch:
             namespaces={name: value for (_, name), value in self._namespaces.objects.items()},
             budgets=list(self._budgets.objects.values()),
             workloads=dict(self._owners),
-            volume_nodes=nodes_of_volumes(self._claims.objects.values(), self._volumes.objects.values()),
-            fits=dict(self._fits),
+            claims={claim_key(claim): claim for claim in self._claims.objects.values()},
+            volumes={name: volume for (_, name), volume in self._volumes.objects.items()},
+            infos=dict(self._infos),
         )
 
     def _on_workload(
@@ -117,20 +113,6 @@ class ClusterWatch:
         pod = after or before
         assert pod is not None
         if after is None:
-            self._fits.pop(pod.metadata.uid, None)
+            self._infos.pop(pod.metadata.uid, None)
         else:
-            self._fits[pod.metadata.uid] = fit_pod(after)
-
-
-def nodes_of_volumes(
-    claims: Iterable[PersistentVolumeClaim], volumes: Iterable[PersistentVolume]
-) -> dict[tuple[str, str], NodeSelector | None]:
-    """By namespace and claim: the nodes that can reach its volume; None: all. Claims without a volume are absent."""
-    by_name = {volume.metadata.name: volume.spec.node_affinity for volume in volumes}
-    found: dict[tuple[str, str], NodeSelector | None] = {}
-    for claim in claims:
-        if claim.spec.volume_name in by_name:
-            affinity = by_name[claim.spec.volume_name]
-            key = claim.metadata.namespace, claim.metadata.name
-            found[key] = affinity.required if affinity is not None else None
-    return found
+            self._infos[pod.metadata.uid] = self._reader.read(after)

@@ -1,19 +1,25 @@
 """The cluster as strategies see it, and the plans they return."""
 
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from equipoise.contracts.colocation.bands import requests_reclaimed
 from equipoise.contracts.configuration.settings import BatchWorkWeight, Thresholds
-from equipoise.contracts.fit import FitNode, FitPod
+from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.requests import Amounts, amounts_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, load_of, plus
 from equipoise.contracts.load.pod_priority import PriorityClass, is_batch_work, priority_class_of
 from equipoise.contracts.messages.descheduling import RefusedMove
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state.daily_usage import UsageForecast
+
+if TYPE_CHECKING:  # they need numpy (docs/decisions/0021)
+    from equipoise.descheduler.state.node_fit import NodeFit
+    from equipoise.scheduling.model.pod_info import PodInfo
 
 Resource = Literal["cpu", "memory", "pods"]
 QosClass = Literal["BestEffort", "Burstable", "Guaranteed"]
@@ -45,12 +51,13 @@ class MovablePod(msgspec.Struct, frozen=True, kw_only=True):
     belongs_to_node: bool = False
     """A pod of a DaemonSet or a static pod: it is removed together with its node."""
 
-    fit: FitPod
+    info: "PodInfo"
+    """Requests and constraints, which its replacement has, too."""
 
     @property
     def priority_class(self) -> PriorityClass:
         """Its priority class as Koordinator defines it."""
-        return priority_class_of(self.fit.labels, self.priority, self.qos)
+        return priority_class_of(self.info.labels, self.priority, self.qos)
 
     @property
     def production(self) -> bool:
@@ -60,10 +67,10 @@ class MovablePod(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def batch_work(self) -> bool:
         """Whether it gives way to the other pods of its node."""
-        return is_batch_work(self.priority_class, self.priority, reclaimed=requests_reclaimed(self.fit.requests))
+        return is_batch_work(self.priority_class, self.priority, reclaimed=requests_reclaimed(self.info.requests))
 
 
-class ClusterNode(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A node, its load by window, and its pods. Pods moved in a dry run are on their targets."""
 
     name: str
@@ -99,9 +106,29 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True):
     """Pending evictions from it."""
 
     going: int = 0
-    """Pods in `fit` with a pending move away from the node that are not terminating yet."""
+    """Pods in `occupying` with a pending move away from the node that are not terminating yet."""
 
-    fit: FitNode
+    object: Node
+    occupying: Sequence["PodInfo"] = ()
+    """The pods that take room: those on the node, nominated ones, and the expected replacements of pending moves."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.object.metadata.labels
+
+    @cached_property
+    def allocatable(self) -> Amounts:
+        """By resource name, in its base unit."""
+        return amounts_of(self.object.status.allocatable)
+
+    @cached_property
+    def requested(self) -> Amounts:
+        """As `allocatable`: requests of the pods that take room."""
+        total: dict[str, int] = {}
+        for pod in self.occupying:
+            for resource, amount in pod.requests.items():
+                total[resource] = total.get(resource, 0) + amount
+        return {resource: amount / 1_000 if resource == "cpu" else float(amount) for resource, amount in total.items()}
 
     def load(self, window: str) -> Resources:
         """Current load (0..1) over a window; unknown resources are None."""
@@ -117,7 +144,7 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True):
 
     def pod_count(self) -> int:
         """Number of pods once the pending moves are done."""
-        return self.fit.active_pods - self.going
+        return sum(not pod.terminating for pod in self.occupying) - self.going
 
     def production_usages(self) -> Sequence[Resources]:
         """Usage of each of its production pods."""
@@ -142,6 +169,9 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     """Every configured window, shortest first."""
 
     limits: "IntentLimits"
+    fit: Callable[[Sequence[ClusterNode]], "NodeFit"]
+    """A working copy for these nodes, with all of their pods."""
+
     days: UsageForecast | None = None
     """Forecast of the next 24 hours; None when there is none."""
 

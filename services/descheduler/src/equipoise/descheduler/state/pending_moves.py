@@ -7,10 +7,10 @@ expires, so that later plans continue from it (docs/decisions/0007).
 import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from equipoise.contracts.fit import FitPod
 from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.descheduling import DryRunMove
@@ -19,6 +19,9 @@ from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.plan import PendingMove
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state.cluster import PodMove
+
+if TYPE_CHECKING:  # it needs numpy (docs/decisions/0021)
+    from equipoise.scheduling.model.pod_info import PodInfo
 
 MAX_DRY_RUN_MOVES = 5_000
 """The oldest are dropped beyond this. With default settings at most 2,880 are proposed in a day."""
@@ -52,7 +55,7 @@ class TrackedMove(msgspec.Struct, frozen=True, kw_only=True):
     siblings: frozenset[str] = frozenset()
     """UIDs of the workload's pods when the move was proposed: none of them is the replacement."""
 
-    fit: FitPod | None = None
+    info: "PodInfo | None" = None
     """What the replacement needs at the target; None when another leader proposed the move."""
 
     before: Resources = Resources()

@@ -5,13 +5,10 @@ from copy import copy
 from functools import cache, partial
 from itertools import chain
 
-import msgspec
-
 from equipoise.contracts.colocation.bands import requests_reclaimed
 from equipoise.contracts.eviction.protection import of_daemon_set, protection, static
-from equipoise.contracts.fit import FitNode, FitPod, fit_node, fit_pod
 from equipoise.contracts.kubernetes.labels import selects
-from equipoise.contracts.kubernetes.objects import Node, NodeSelector, Pod, PodDisruptionBudget
+from equipoise.contracts.kubernetes.objects import Node, Pod, PodDisruptionBudget
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import known, plus
 from equipoise.contracts.load.daily_profile import workload_profile
@@ -25,6 +22,7 @@ from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, Movabl
 from equipoise.descheduler.state.cooldowns import node_cooldown, pod_cooldown
 from equipoise.descheduler.state.daily_usage import BatchWork, NodePods, RunningPod, UsageForecast
 from equipoise.descheduler.state.lazy import LazySequence
+from equipoise.descheduler.state.node_fit import NodeFit, placed_pods
 from equipoise.descheduler.state.pending_moves import (
     PendingMoves,
     TrackedMove,
@@ -35,6 +33,10 @@ from equipoise.descheduler.state.pending_moves import (
     real_moves,
     without_outcome,
 )
+from equipoise.scheduling.model.pod_info import PodInfo, PodReader
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.model.volumes import Volumes
+from equipoise.scheduling.replacement import ReplacementFilters
 
 NONE = Resources(cpu=0.0, memory=0.0)
 
@@ -51,7 +53,7 @@ class ClusterBuilder:
         self._watched = watched = snapshot.watched
         self._now = snapshot.now
         self._usage = NodeUsageReader(snapshot, settings.load)
-        self._fits = dict(watched.fits)
+        self._infos = dict(watched.infos)
         self._objects = {node.metadata.name: node for node in watched.nodes}
         self._measured: dict[str, MeasuredNode] = {}
         self._nodes: dict[str, ClusterNode] = {}
@@ -60,7 +62,7 @@ class ClusterBuilder:
         for budget in watched.budgets:
             self._budgets.setdefault(budget.metadata.namespace, []).append(budget)
         self._pods: dict[str, list[Pod]] = {}
-        self._requesting: dict[str, list[FitPod]] = {}
+        self._requesting: dict[str, list[PodInfo]] = {}
         """By node: its pods, and those nominated to it."""
 
         self._moved_off: dict[str, list[Pod]] = {}
@@ -71,11 +73,12 @@ class ClusterBuilder:
         """By node: the pods that give way to others."""
 
         self._dry_runs = dry_runs(snapshot.pending)
+        reader = PodReader()
         # The pods of a large cluster are far apart in memory: everything that concerns all of them is read in one pass.
         for pod in watched.pods:
             uid, node = pod.metadata.uid, ""
-            if pod.spec.volumes or uid not in self._fits:
-                self._fits[uid] = self._fit(pod)
+            if uid not in self._infos:
+                self._infos[uid] = reader.read(pod)
             if occupies_node(pod):
                 node = pod.spec.node_name
                 if uid in self._dry_runs:
@@ -86,7 +89,11 @@ class ClusterBuilder:
             else:
                 node = pod.status.nominated_node_name
             if node:
-                self._requesting.setdefault(node, []).append(self._fits[uid])
+                self._requesting.setdefault(node, []).append(self._infos[uid])
+        self._filters = ReplacementFilters(Volumes(claims=watched.claims, volumes=watched.volumes))
+        self._placed: ClusterSnapshot | None = None
+        """All nodes with their pods, once a plan needs it."""
+
         self._set_pending(snapshot.pending)
         # A cluster has thousands of workloads: their profiles are converted on first use.
         profile_of = cache(lambda workload: workload_profile(snapshot.workloads.get(workload)))
@@ -109,6 +116,7 @@ class ClusterBuilder:
         changed = {name for move in added.values() for name in (move.node, move.target)}
         other = copy(self)
         other._set_pending({**self._pending, **added})
+        other._placed = None
         other._nodes = {name: node for name, node in self._nodes.items() if name not in changed}
         other._days = self._days.changed(changed, other._pods_after_moves)
         return other
@@ -125,11 +133,17 @@ class ClusterBuilder:
             thresholds=settings.thresholds,
             windows=[window.name for window in settings.load.windows],
             limits=settings.limits,
+            fit=self._fit,
             days=self._days,
             batch_work_weight=settings.load.batch_work_weight,
             busy_workloads=busy_workloads(self._pending),
             in_flight=without_outcome(self._pending),
         )
+
+    def _fit(self, nodes: Sequence[ClusterNode]) -> NodeFit:
+        if self._placed is None:
+            self._placed = placed_pods(self._nodes.values(), self._watched.namespaces.values())
+        return NodeFit(self._placed.clone(), [node.name for node in nodes], self._filters)
 
     def _simulated_node(self, pod: Pod) -> str:
         """The node on which a pod counts that was moved in a dry run: its own if that move is outdated."""
@@ -170,11 +184,6 @@ class ClusterBuilder:
         replica = self._snapshot.workloads.get(workload) if workload is not None else None
         otherwise = Resources() if dry_run is None else dry_run.expected_reduction
         return next((value.mean for value in replica.windows.values()), otherwise) if replica is not None else otherwise
-
-    def _fit(self, pod: Pod) -> FitPod:
-        fit = self._watched.fits.get(pod.metadata.uid) or fit_pod(pod)
-        volume_nodes = self._volume_nodes(pod) if pod.spec.volumes else None
-        return msgspec.structs.replace(fit, volume_nodes=volume_nodes) if volume_nodes else fit
 
     def _workload_of(self, pod: Pod) -> Workload | None:
         """Cached, as it is slow. Pods of one controller share the list of owners."""
@@ -225,7 +234,8 @@ class ClusterBuilder:
             batch_work=LazySequence(lambda: self._yielding(name)),
             leaving=len(self._off.get(name, ())),
             going=len(going),
-            fit=self._fit_node(node),
+            object=node,
+            occupying=self._occupying(name),
         )
 
     def _with_dry_runs(self, name: str, usage: Resources) -> Resources:
@@ -248,7 +258,7 @@ class ClusterBuilder:
         return staying + [move.expected_reduction for move in self._to.get(node, ())]
 
     def _is_batch_work(self, pod: Pod) -> bool:
-        reclaimed = requests_reclaimed(self._fits[pod.metadata.uid].requests)
+        reclaimed = requests_reclaimed(self._infos[pod.metadata.uid].requests)
         if not reclaimed and not pod.spec.priority:
             return False  # most pods: there may be a hundred thousand of them
         priority_class = priority_class_of(pod.metadata.labels, pod.spec.priority, qos_of(pod.status.qos_class))
@@ -280,15 +290,14 @@ class ClusterBuilder:
             coming = _sum(coming, move.expected_reduction, -1.0)
         return coming
 
-    def _fit_node(self, node: Node) -> FitNode:
-        """The node with its pods, and the expected replacements of pending moves."""
-        name = node.metadata.name
+    def _occupying(self, node: str) -> Sequence[PodInfo]:
+        """Its pods, those nominated to it, and the expected replacements of pending moves."""
         expected = [
-            msgspec.structs.replace(move.fit, uid=f"{move.pod_uid}/replacement", terminating=False)
-            for move in self._to.get(name, ())
-            if move.fit is not None
+            PodInfo(move.info.pod, move.info.shape, uid=f"{move.pod_uid}/replacement")
+            for move in self._to.get(node, ())
+            if move.info is not None
         ]
-        return fit_node(node, [*self._requesting.get(name, ()), *expected])
+        return [*self._requesting.get(node, ()), *expected]
 
     def _movable(self, pod: Pod, node: str) -> MovablePod:
         meta = pod.metadata
@@ -309,7 +318,7 @@ class ClusterBuilder:
             created_at=created_at(pod),
             protection=self._protection(pod, workload, node),
             belongs_to_node=bool(static(candidate, rules, now) or of_daemon_set(candidate, rules, now)),
-            fit=self._fits[meta.uid],
+            info=self._infos[meta.uid],
         )
 
     def _protection(self, pod: Pod, workload: Workload | None, node: str) -> str:
@@ -324,7 +333,7 @@ class ClusterBuilder:
         ]
         return (
             protection(candidate, self._settings.rules, self._now)
-            or eviction_obstacle(candidate, budgets, volumes_known=self._volume_nodes(pod) is not None)
+            or eviction_obstacle(candidate, budgets, volumes_known=self._volumes_known(pod))
             or pod_cooldown(
                 self._snapshot.cooldowns,
                 uid=meta.uid,
@@ -335,20 +344,11 @@ class ClusterBuilder:
             )
         )
 
-    def _volume_nodes(self, pod: Pod) -> list[NodeSelector] | None:
-        """Which nodes can reach the pod's volumes; None when that is not known."""
-        selectors = []
-        for volume in pod.spec.volumes:
-            claim = volume.claim_of(pod.metadata.name)
-            if not claim:
-                continue
-            key = (pod.metadata.namespace, claim)
-            if key not in self._watched.volume_nodes:
-                return None
-            selector = self._watched.volume_nodes[key]
-            if selector is not None:
-                selectors.append(selector)
-        return selectors
+    def _volumes_known(self, pod: Pod) -> bool:
+        """Whether it is known which nodes can reach all of the pod's volumes."""
+        names = [name for volume in pod.spec.volumes if (name := volume.claim_of(pod.metadata.name))]
+        claims = [self._watched.claims.get((pod.metadata.namespace, name)) for name in names]
+        return all(claim is not None and claim.spec.volume_name in self._watched.volumes for claim in claims)
 
 
 def _sum(left: Resources, right: Resources, sign: float) -> Resources:

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import msgspec
 
 from equipoise.contracts.colocation.bands import OFFERED_BANDS, OfferedBand, amounts_of_band
-from equipoise.contracts.fit import FitNode
 from equipoise.contracts.load.correction import load_of, plus
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
@@ -64,7 +63,7 @@ def proposals(
             TrackedMove,
             until=intent.expires_at + settings.intent_lifetime,
             siblings=frozenset(pod.metadata.uid for pod in (siblings[workload] if workload else ())),
-            fit=move.pod.fit,
+            info=move.pod.info,
             before=usage.get(intent.node, Resources()),
             over=over.get(intent.node, ()),
         )
@@ -190,7 +189,7 @@ def _planned_nodes(
                 before=each.load,
                 after=load_after(node, result.window, moves),
                 batch_work=_batch_work(node),
-                bands=_bands(node.fit),
+                bands=_bands(node),
                 abnormal_evaluations=count,
                 missing_evaluations=max(0, settings.consecutive_abnormalities - count) if each.abnormal else 0,
                 why=(each.abnormal and node.source_refusal) or each.why,
@@ -208,7 +207,7 @@ def _batch_work(node: ClusterNode) -> Resources | None:
     return load_of(Resources(cpu=cpu, memory=memory), node.base)
 
 
-def _bands(node: FitNode) -> dict[OfferedBand, PlannedBand]:
+def _bands(node: ClusterNode) -> dict[OfferedBand, PlannedBand]:
     found = {}
     for band in OFFERED_BANDS:
         offered = amounts_of_band(node.allocatable, band)

@@ -6,12 +6,12 @@ import msgspec
 
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.eviction.protection import Candidate, Rules
-from equipoise.contracts.fit import FitPod
 from equipoise.contracts.kubernetes.objects import (
     Namespace,
     Node,
-    NodeSelector,
     OwnerReference,
+    PersistentVolume,
+    PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
     WorkloadObject,
@@ -25,6 +25,8 @@ from equipoise.descheduler.state.abnormal_counts import AbnormalCounts
 from equipoise.descheduler.state.cluster import IntentLimits
 from equipoise.descheduler.state.cooldowns import Cooldowns
 from equipoise.descheduler.state.pending_moves import PendingMoves, PodLocation
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.volumes import ClaimKey
 
 FINISHED = ("Succeeded", "Failed")
 
@@ -44,11 +46,10 @@ class WatchedObjects(msgspec.Struct, frozen=True, kw_only=True):
     workloads: Mapping[Workload, WorkloadObject] = {}
     """Of every watched kind, ReplicaSets of Deployments included."""
 
-    volume_nodes: Mapping[tuple[str, str], NodeSelector | None] = {}
-    """By namespace and claim: the nodes that can reach the volume; None: all. Claims without a volume are absent."""
-
-    fits: Mapping[str, FitPod] = {}
-    """By UID, of pods that were converted before: nothing else about a pod takes as long."""
+    claims: Mapping[ClaimKey, PersistentVolumeClaim] = {}
+    volumes: Mapping[str, PersistentVolume] = {}
+    infos: Mapping[str, PodInfo] = {}
+    """By UID, of pods that were converted before."""
 
     def owner_of(self, workload: Workload) -> OwnerReference | None:
         """The controller of a ReplicaSet. Raises KeyError when it is not watched (yet)."""

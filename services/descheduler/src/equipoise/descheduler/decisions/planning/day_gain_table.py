@@ -94,8 +94,8 @@ class DayGainTable:
         """Adds pods with their usage (pods × resources × slots). `allowed`: per node, whether it may be a target."""
         if not pods:
             return
-        amounts = [pod.fit.requests for pod in pods]
-        requests = [(each.get("cpu", 0.0), each.get("memory", 0.0), 1.0) for each in amounts]
+        amounts = [pod.info.requests for pod in pods]
+        requests = [(each.get("cpu", 0) / 1_000, float(each.get("memory", 0)), 1.0) for each in amounts]
         self.pods += pods
         self.location = np.concatenate([self.location, np.array(locations, dtype=np.int64)])
         numbers = [self._workloads.setdefault(pod.workload, len(self._workloads)) for pod in pods]

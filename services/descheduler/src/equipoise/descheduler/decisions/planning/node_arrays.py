@@ -26,7 +26,7 @@ def _known(values: Array) -> Array:
 
 def bases(nodes: Sequence[ClusterNode]) -> Array:
     """Nodes × resources: the amounts that are 100 % load; NaN where there is none."""
-    known = [(node.base.cpu, node.base.memory, node.fit.allocatable.get("pods")) for node in nodes]
+    known = [(node.base.cpu, node.base.memory, node.allocatable.get("pods")) for node in nodes]
     values = _known(np.array(known, dtype=np.float64).reshape(-1, len(MEASURED)))
     return np.where(values > 0, values, np.nan)
 

@@ -79,7 +79,7 @@ def in_order(
         measured = known(pod.usage.cpu) is not None or known(pod.usage.memory) is not None
         score = reduction_score(load_of_pod(pod, base, capacity), excess, weights) if measured else -1.0
         return (
-            PRIORITY_CLASS_ORDER[pod.priority_class], pod.priority, _QOS[pod.qos], qos_rank(pod.fit.labels),
+            PRIORITY_CLASS_ORDER[pod.priority_class], pod.priority, _QOS[pod.qos], qos_rank(pod.info.labels),
             pod.deletion_cost, pod.eviction_cost, -score, -pod.created_at, pod.namespace, pod.name,
         )  # fmt: skip
 

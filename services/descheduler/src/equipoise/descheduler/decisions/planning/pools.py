@@ -103,7 +103,7 @@ def split(nodes: Sequence[ClusterNode], selector: Selector, pools: Sequence[Node
     """The nodes of each pool, in their order, and last those of no pool. Nodes outside `selector` are in none."""
     groups: list[list[ClusterNode]] = [[] for _ in range(len(pools) + 1)]
     for node in nodes:
-        labels = node.fit.labels
+        labels = node.labels
         if selector.matches(labels):
             index = next((i for i, pool in enumerate(pools) if pool.node_selector.matches(labels)), len(pools))
             groups[index].append(node)

@@ -5,10 +5,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from equipoise.contracts.fit import FitPod, InterPodRules, capacity_refusal, constraint_refusal, inter_pod_refusal
-from equipoise.contracts.numeric import Array, Codes, Flags, Indexes, np
+from equipoise.contracts.numeric import Array, Flags, Indexes, np
 from equipoise.descheduler.decisions.planning.classification import within
-from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, REQUEST_TOLERANCE, amount_of, row
+from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, amount_of, row
 from equipoise.descheduler.decisions.planning.projection import Projection
 from equipoise.descheduler.decisions.planning.thresholds import AppliedThresholds
 from equipoise.descheduler.state.cluster import ClusterNode, MovablePod, Resource
@@ -44,17 +43,6 @@ class TargetNodes(msgspec.Struct, frozen=True, kw_only=True):
 
     idle: Flags
     """Per node: at or below the idle thresholds when the plan began."""
-
-    refusing: dict[bytes, "RefusingNodes"] = {}
-    """By the constraints of pods that moves do not change: which nodes are known to refuse them."""
-
-
-class RefusingNodes(msgspec.Struct, kw_only=True):
-    """Targets that refuse pods with the same constraints, recorded as they are found."""
-
-    reasons: list[str]
-    codes: Codes
-    """Per target: the index of its reason; 0 while none is known."""
 
 
 def target_nodes(
@@ -173,7 +161,7 @@ def fullest_target(
         return TargetChoice(why=summary(refusals))
     order = np.flatnonzero(candidates)
     weight = row(weights, missing=1.0)
-    requested = projection.requested[targets.rows[order]]
+    requested = projection.fit.requested[targets.rows[order]]
     fullness = np.nansum(after[order] * weight, axis=1) + requested @ weight[:2]
     return first_that_fits(pod, order[np.argsort(-fullness, kind="stable")], targets, projection, refusals)
 
@@ -216,45 +204,13 @@ def first_that_fits(
     pod: MovablePod, ranked: Indexes, targets: TargetNodes, projection: Projection, refusals: Counter[str]
 ) -> TargetChoice:
     """The first of `ranked` (rows of `targets`) that passes kube-scheduler's filters for the replacement."""
-    refusing = _refusing(pod.fit, targets)
-    for code, count in zip(*np.unique(refusing.codes[ranked], return_counts=True), strict=True):
-        if code:
-            refusals[refusing.reasons[code]] += int(count)
-    ranked = ranked[refusing.codes[ranked] == 0]
-    short = (projection.room[targets.rows[ranked]] + REQUEST_TOLERANCE < _request(pod.fit)).any(axis=1)
-    if short.any():
-        refusals["insufficient resources for its requests"] += int(short.sum())
-        ranked = ranked[~short]
-    around: InterPodRules | None = None
-    for index in ranked.tolist():
-        fit = projection.fits[int(targets.rows[index])]
-        why = constraint_refusal(pod.fit, fit)
-        if why:
-            if why not in refusing.reasons:
-                refusing.reasons.append(why)
-            refusing.codes[index] = refusing.reasons.index(why)
-        else:
-            why = capacity_refusal(pod.fit, fit)
-        if not why:
-            around = around or projection.around(pod)
-            why = inter_pod_refusal(fit, around)
-        if not why:
-            return TargetChoice(target=targets.nodes[index])
-        refusals[why] += 1
+    refusing = projection.fit.refusals(pod)
+    rows = targets.rows[ranked]
+    fitting = np.flatnonzero(~refusing.refused[rows])
+    if len(fitting):
+        return TargetChoice(target=targets.nodes[int(ranked[fitting[0]])])
+    refusals.update(refusing.reasons(rows))
     return TargetChoice(why=summary(refusals))
-
-
-def _request(pod: FitPod) -> Array:
-    """−∞ for what is not requested: that fits on an overcommitted node as well."""
-    requests = [pod.requests.get("cpu", 0.0), pod.requests.get("memory", 0.0), 1.0]
-    return np.array([amount if amount > 0 else -np.inf for amount in requests])
-
-
-def _refusing(pod: FitPod, targets: TargetNodes) -> RefusingNodes:
-    key = msgspec.json.encode((pod.tolerations, pod.node_selector, pod.node_affinity, pod.volume_nodes))
-    if key not in targets.refusing:
-        targets.refusing[key] = RefusingNodes(reasons=[""], codes=np.zeros(len(targets.nodes), dtype=np.int16))
-    return targets.refusing[key]
 
 
 def summary(refusals: Mapping[str, int]) -> str:

@@ -83,7 +83,7 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
             return draft.plan("")
         filled = [node for node in nodes if node.name not in sparse]
         targets = target_nodes(filled, draft.projection, applied, production, target_threshold=1.0)
-        requested = dict(zip(draft.projection.positions, draft.projection.requested, strict=True))
+        requested = dict(zip(draft.projection.positions, draft.projection.fit.requested, strict=True))
         for node in sorted(sources, key=lambda node: self._order(node, draft, requested)):
             self._empty(node, draft, targets, classifications[node.name].why)
         return draft.plan("the pending moves are sufficient")
@@ -103,7 +103,7 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
         return shares_of(self.thresholds)
 
     def _pool(self, cluster: ClusterView) -> list[ClusterNode]:
-        return [node for node in cluster.nodes if self.node_selector.matches(node.fit.labels)]
+        return [node for node in cluster.nodes if self.node_selector.matches(node.labels)]
 
     def _applied(self, shared: Thresholds) -> tuple[AppliedThresholds, AppliedThresholds | None]:
         """How far nodes are filled: as a whole, and by production pods if these have a threshold."""
@@ -158,7 +158,7 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
         for pod in sorted(leaving, key=lambda pod: (-_size(pod, node), pod.namespace, pod.name)):
             choice = fullest_target(pod, node, targets, draft.projection, weights=self._applied_weights())
             if choice.target is None:
-                draft.projection.restore(saved, [(tried_pod, target.name) for tried_pod, target in tried])
+                draft.projection.restore(saved, [tried_pod for tried_pod, _ in tried])
                 draft.refuse(node, f"it cannot be emptied: {choice.why}", pod)
                 return
             draft.projection.move(pod, choice.target.name)
@@ -189,15 +189,14 @@ def _measured(pod: MovablePod) -> bool:
 
 def _size(pod: MovablePod, node: ClusterNode) -> float:
     """Its largest requested share of the node. Large pods come first: they fit on the fewest targets."""
-    requests, offered = pod.fit.requests, node.fit.allocatable
-    return max(
-        (requests.get(name, 0.0) / offered[name] for name in ("cpu", "memory") if offered.get(name)), default=0.0
-    )
+    requests, offered = pod.info.requests, node.allocatable
+    amounts = {"cpu": requests.get("cpu", 0) / 1_000, "memory": float(requests.get("memory", 0))}
+    return max((amount / offered[name] for name, amount in amounts.items() if offered.get(name)), default=0.0)
 
 
 def _requested(node: ClusterNode) -> list[float]:
     """Share (0..1) of each resource that its pods request; 1 of a resource that it does not have."""
-    requested, offered = node.fit.requested, node.fit.allocatable
+    requested, offered = node.requested, node.allocatable
     amounts = {
         "cpu": requested.get("cpu", 0.0), "memory": requested.get("memory", 0.0), "pods": float(node.pod_count())
     }  # fmt: skip

@@ -18,11 +18,10 @@ import msgspec
 from msgspec import Meta
 
 from equipoise.contracts.configuration.settings import Percent, Section, Share
-from equipoise.contracts.fit import capacity_refusal, constraint_refusal, inter_pod_refusal
 from equipoise.contracts.load.correction import RESOURCES, amounts, uncounted_batch_work
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import NodeClassification
-from equipoise.contracts.numeric import Array, Flags, np
+from equipoise.contracts.numeric import Array, np
 from equipoise.descheduler.decisions.planning.day_gain_table import DayGainTable, MovePair, SingleMove
 from equipoise.descheduler.decisions.planning.draft import PlanDraft, name_of_pod
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, row
@@ -99,7 +98,7 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
         return [pool.classification(index) for index, node in enumerate(cluster.nodes) if self.selects(node)]
 
     def selects(self, node: ClusterNode) -> bool:
-        return self.node_selector.matches(node.fit.labels)
+        return self.node_selector.matches(node.labels)
 
     def plan(self, cluster: ClusterView, abnormal: Collection[str]) -> MovePlan:
         """The moves with the largest gain from hot nodes among `abnormal`, and moves that make room for them."""
@@ -136,7 +135,7 @@ class _DayPool:
 
     def _room(self, projection: Projection) -> Array:
         """nodes × (cores, bytes, pods) that may still be requested, within the threshold on the number of pods."""
-        room = projection.room.copy()
+        room = projection.fit.room
         threshold = self.cluster.thresholds.high.pods
         if threshold is not None:
             column = MEASURED.index("pods")
@@ -224,7 +223,6 @@ class _DayPlanner:
         """resources × slots: no target is filled beyond it, unless the source is as high at that time."""
 
         self._allowed = np.array([not (node.target_refusal or node.unknown) for node in cluster.nodes], dtype=np.bool_)
-        self._refusing: dict[tuple[object, ...], Flags] = {}
         self._left: set[int] = set()
         """Nodes that pods leave in this plan: what they free is not available yet."""
 
@@ -315,7 +313,7 @@ class _DayPlanner:
                 continue
             after = self._table.used[target] - self._table.day[first] + self._table.day[second]
             # The table checked its requests without the first pod. Host ports cannot be checked that way.
-            if self._table.pods[second].fit.host_ports or not self._may_leave(second):
+            if self._table.pods[second].info.host_ports or not self._may_leave(second):
                 self._table.keep(second)
                 continue
             if self._refuses(second, target, after, self._highest(second)):
@@ -358,8 +356,8 @@ class _DayPlanner:
         if self._refuses(row, target, self._table.used[target] + self._table.day[row], self._highest(relieved)):
             return False
         pod = self._table.pods[row]
-        if capacity_refusal(pod.fit, self._draft.projection.fits[target]) or (
-            target in self._left and self._unchanged().refusal(pod, self._nodes[target], self._unchanged().around(pod))
+        if self._draft.projection.fit.refuses(pod, target) or (
+            target in self._left and self._unchanged().fit.refuses(pod, target)
         ):
             self._table.exclude(row, target)
             return False
@@ -384,25 +382,11 @@ class _DayPlanner:
         if (after / self._table.base[target][:, np.newaxis] > highest).any():
             self._table.exclude(row, target)
             return True
-        around = projection.around(pod)
-        if not constraint_refusal(pod.fit, projection.fits[target]) and not inter_pod_refusal(
-            projection.fits[target], around
-        ):
+        if not projection.fit.refuses(pod, target, constraints=True):
             return False
         # If one node refuses it, others of thousands may do so as well.
-        refusing = self._refusing_nodes(pod)
-        refusing |= np.array([bool(inter_pod_refusal(fit, around)) for fit in projection.fits], dtype=np.bool_)
-        self._table.exclude(row, refusing)
+        self._table.exclude(row, projection.fit.constraint_refusals(pod))
         return True
-
-    def _refusing_nodes(self, pod: MovablePod) -> Flags:
-        """Per node: refused by cordon, taints, labels or volumes. Cached, as pods of a workload have the same."""
-        fit = pod.fit
-        key = tuple(map(repr, (fit.tolerations, fit.node_selector, fit.node_affinity, fit.volume_nodes)))
-        if key not in self._refusing:
-            refusals = [bool(constraint_refusal(fit, node)) for node in self._draft.projection.fits]
-            self._refusing[key] = np.array(refusals, dtype=np.bool_)
-        return self._refusing[key].copy()
 
     def _highest(self, row: int) -> Array:
         """resources × slots: how high a target may be after a move that relieves the pod's node."""

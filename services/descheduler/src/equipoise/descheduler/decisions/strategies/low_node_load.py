@@ -128,7 +128,7 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
         """Which of its settings excludes the pod; "" when it may be moved."""
         if self.namespaces is not None and not self.namespaces.allow(pod.namespace, ""):
             return "its namespace is excluded by the strategy"
-        if self.pod_selectors and not any(chosen.selector.matches(pod.fit.labels) for chosen in self.pod_selectors):
+        if self.pod_selectors and not any(chosen.selector.matches(pod.info.labels) for chosen in self.pod_selectors):
             return "none of the strategy's podSelectors selects it"
         return ""
 
@@ -351,4 +351,4 @@ class _HotNodePlanner:
 
 
 def _capacity(node: ClusterNode) -> float:
-    return node.fit.allocatable.get("pods", 0.0)
+    return node.allocatable.get("pods", 0.0)

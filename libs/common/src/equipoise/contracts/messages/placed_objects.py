@@ -1,0 +1,60 @@
+"""A placement as an object of the API server: what the message contains of a node, and what its pods request."""
+
+from collections.abc import Iterator
+
+from equipoise.contracts.colocation.bands import RESOURCE_NAMES, OfferedBand
+from equipoise.contracts.kubernetes.objects import Node, NodeSpec, NodeStatus, ObjectMeta
+from equipoise.contracts.kubernetes.requests import Amounts
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.resources import Resources
+
+REPORTED = frozenset({"cpu", "memory", "pods", *(name for names in RESOURCE_NAMES.values() for name in names)})
+"""Resources of which a placement has all amounts."""
+
+
+def node_object(placement: NodePlacement) -> Node:
+    """With the REPORTED resources."""
+    bands = placement.colocation.amounts
+    offered = {
+        **_amounts(placement.allocatable),
+        **{name: amount for band in bands for name, amount in _band_amounts(band, bands[band])},
+        "pods": float(placement.pod_capacity),
+    }
+    return Node(
+        metadata=ObjectMeta(name=placement.node, uid=placement.uid, labels=placement.labels),
+        spec=NodeSpec(taints=placement.taints, unschedulable=placement.cordoned),
+        status=NodeStatus(allocatable=quantities(offered)),
+    )
+
+
+def requested_amounts(placement: NodePlacement) -> Amounts:
+    """By all of its pods."""
+    total: Amounts = {}
+    for pod in placement.pods:
+        for resource, amount in amounts_of_pod(pod).items():
+            total[resource] = total.get(resource, 0.0) + amount
+    return total
+
+
+def amounts_of_pod(pod: PlacedPod) -> Amounts:
+    """What a pod requests."""
+    band = pod.band
+    return _amounts(pod.requests) | (dict(_band_amounts(band, pod.reclaimed_requests)) if band is not None else {})
+
+
+def quantities(amounts: Amounts) -> dict[str, str]:
+    """As in a manifest."""
+    return {name: f"{amount:.3f}" if name == "cpu" else f"{amount:.0f}" for name, amount in amounts.items()}
+
+
+def _amounts(resources: Resources) -> Amounts:
+    pairs = (("cpu", resources.cpu), ("memory", resources.memory))
+    return {name: amount for name, amount in pairs if amount is not None}
+
+
+def _band_amounts(band: OfferedBand, amounts: Resources) -> Iterator[tuple[str, float]]:
+    cpu, memory = RESOURCE_NAMES[band]
+    if amounts.cpu is not None:
+        yield cpu, amounts.cpu * 1_000
+    if amounts.memory is not None:
+        yield memory, amounts.memory

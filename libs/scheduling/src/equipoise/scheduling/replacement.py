@@ -1,0 +1,92 @@
+"""Which nodes kube-scheduler's filters allow for the replacement of a pod that still runs."""
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from equipoise.scheduling.configuration import default_configuration
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.diagnosis import FilterDiagnosis, passed_all
+from equipoise.scheduling.framework.framework import Framework, PluginFailed
+from equipoise.scheduling.framework.plugin import Plugin, Refusal
+from equipoise.scheduling.framework.status import Code, PluginStatus
+from equipoise.scheduling.model.arrays import Rows
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.model.volumes import Volumes
+from equipoise.scheduling.plugins.handle import Handle
+from equipoise.scheduling.plugins.node_name import NodeName
+from equipoise.scheduling.plugins.node_ports import NodePorts
+from equipoise.scheduling.plugins.resources.node_resources_fit import NodeResourcesFit
+from equipoise.scheduling.profile import ProfilePlugins, build_plugins
+
+OCCUPIED = frozenset({NodePorts.name, NodeResourcesFit.name})
+"""Filters by what the pods of a node occupy."""
+
+_BOUND = frozenset({NodeName.name})
+"""The pod has a node, which its replacement does not have."""
+
+
+class ReplacementFilters:
+    """Those of the default profile. The replacement is like the pod, which is gone by then. It preempts no pod."""
+
+    def __init__(self, volumes: Volumes | None = None, *, unknown_resources: Sequence[str] = ()) -> None:
+        """`unknown_resources`: of which it is not known how much nodes have; they are not checked."""
+        plugins = build_plugins(default_configuration().profiles[0], Handle(volumes=volumes or Volumes()))
+        self._all = _with(plugins, NodeResourcesFit(ignored_resources=unknown_resources), without=_BOUND)
+        self._constraints = _with(plugins, without=_BOUND | OCCUPIED)
+
+    def refusals(
+        self, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, *, current: int | None, constraints: bool = False
+    ) -> FilterDiagnosis:
+        """Of these nodes. `current`: row of the node on which the pod is in the snapshot; None: it is not.
+
+        `constraints`: without the filters OCCUPIED.
+        """
+        framework = self._constraints if constraints else self._all
+        if current is None:
+            return _filtered(framework, pod, snapshot, rows)
+        snapshot.remove_pod(pod, current)
+        try:
+            return _filtered(framework, pod, snapshot, rows)
+        finally:
+            snapshot.add_pod(pod, current)
+
+
+def _with(plugins: ProfilePlugins, *replacing: Plugin, without: Collection[str]) -> Framework:
+    """`replacing`: in place of the plugins of these names."""
+    others = {plugin.name: plugin for plugin in replacing}
+    points = {
+        point: [others.get(plugin.name, plugin) for plugin in plugins.points[point] if plugin.name not in without]
+        for point in ("preFilter", "filter")
+    }
+    return Framework(points, plugins.weights)
+
+
+def _filtered(framework: Framework, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> FilterDiagnosis:
+    """A plugin that fails refuses all nodes."""
+    state = CycleState()
+    try:
+        status, names = framework.pre_filter(state, pod, snapshot)
+        if not status.is_success:
+            return _refused(rows, np.ones(len(rows), dtype=np.bool_), status)
+        if names is None:
+            return framework.filter(state, pod, snapshot, rows)
+        named = [row for row in map(snapshot.row, names) if row is not None]
+        plugins = " ".join(sorted(state.restricted_by))
+        absent = PluginStatus(
+            code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons=(f"node(s) didn't satisfy plugin(s) [{plugins}]",)
+        )
+        diagnosis = framework.filter(state, pod, snapshot, rows)
+        diagnosis.add(absent.plugin, [Refusal(nodes=~np.isin(rows, named), reason=absent.reasons[0], code=absent.code)])
+    except PluginFailed as error:
+        failed = PluginStatus(code=Code.ERROR, reasons=(str(error),), plugin=error.plugin)
+        return _refused(rows, np.ones(len(rows), dtype=np.bool_), failed)
+    return diagnosis
+
+
+def _refused(rows: Rows, nodes: np.typing.NDArray[np.bool_], status: PluginStatus) -> FilterDiagnosis:
+    diagnosis = passed_all(rows)
+    reasons = status.reasons or (f"node(s) were refused by plugin {status.plugin}",)
+    diagnosis.add(status.plugin, [Refusal(nodes=nodes, reason=reason, code=status.code) for reason in reasons])
+    return diagnosis

@@ -1,0 +1,110 @@
+"""Which nodes kube-scheduler's filters allow for the replacement of a pod once the moves planned so far are done.
+
+It needs numpy: modules that the program `equipoise` imports with the settings must not import it (docs/decisions/0021).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+import numpy as np
+
+from equipoise.contracts.kubernetes.objects import Namespace
+from equipoise.contracts.numeric import Array, Flags, Indexes
+from equipoise.descheduler.state.cluster import ClusterNode, MovablePod
+from equipoise.scheduling.framework.diagnosis import FilterDiagnosis
+from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.replacement import ReplacementFilters
+
+_UNITS = np.array([1_000.0, 1.0, 1.0])
+"""Of the snapshot, in cores, bytes and pods."""
+
+
+class RefusedNodes(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes that refuse a pod, by position."""
+
+    diagnosis: FilterDiagnosis
+
+    @property
+    def refused(self) -> Flags:
+        """Per node."""
+        return ~self.diagnosis.passed
+
+    def reasons(self, positions: Indexes) -> Counter[str]:
+        """Number of these nodes by reason. A node that lacks several resources counts for each."""
+        found: Counter[str] = Counter()
+        for _, refusal in self.diagnosis.refusals:
+            found[refusal.reason] += int(refusal.nodes[positions].sum())
+        return +found
+
+
+class NodeFit:
+    """A working copy. Nodes are given by their position in `names`."""
+
+    def __init__(self, snapshot: ClusterSnapshot, names: Sequence[str], filters: ReplacementFilters) -> None:
+        """`snapshot`: is changed by `move`."""
+        self._snapshot = snapshot
+        self._filters = filters
+        self._positions = {name: position for position, name in enumerate(names)}
+        self._rows = np.array([snapshot.row(name) for name in names], dtype=np.intp)
+        self._moved: dict[str, int] = {}
+        """By uid: position of the node to which the pod was moved."""
+
+    @property
+    def room(self) -> Array:
+        """nodes × (cores, bytes, pods) that are not requested; negative where more is requested than the node has."""
+        snapshot = self._snapshot
+        free = [snapshot.resource(snapshot.allocatable, name) - snapshot.resource(snapshot.requested, name)
+                for name in (CPU, MEMORY, PODS)]  # fmt: skip
+        room: Array = np.array(free)[:, self._rows].T / _UNITS
+        return room
+
+    @property
+    def requested(self) -> Array:
+        """nodes × (cpu, memory): share of the allocatable amount that is requested; 1 of nothing."""
+        offered = np.array([self._snapshot.allocatable[index, self._rows] for index in (0, 1)]).T / _UNITS[:2]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares: Array = np.where(offered > 0, 1.0 - self.room[:, :2] / offered, 1.0)
+        return shares
+
+    def refusals(self, pod: MovablePod) -> RefusedNodes:
+        """By any filter. The pod itself occupies nothing."""
+        return RefusedNodes(diagnosis=self._refusals(pod, self._rows))
+
+    def constraint_refusals(self, pod: MovablePod) -> Flags:
+        """Per node: whether it refuses the pod for other reasons than requests and host ports."""
+        return ~self._refusals(pod, self._rows, constraints=True).passed
+
+    def refuses(self, pod: MovablePod, position: int, *, constraints: bool = False) -> bool:
+        """Whether one node refuses the pod. `constraints`: for other reasons than requests and host ports."""
+        return not self._refusals(pod, self._rows[[position]], constraints=constraints).passed[0]
+
+    def move(self, pod: MovablePod, target: int) -> None:
+        """To another node, even if it does not fit there."""
+        row = self._current(pod)
+        if row is not None:
+            self._snapshot.remove_pod(pod.info, row)
+        self._snapshot.add_pod(pod.info, int(self._rows[target]))
+        self._moved[pod.uid] = target
+
+    def _refusals(self, pod: MovablePod, rows: Indexes, *, constraints: bool = False) -> FilterDiagnosis:
+        return self._filters.refusals(
+            pod.info, self._snapshot, rows, current=self._current(pod), constraints=constraints
+        )
+
+    def _current(self, pod: MovablePod) -> int | None:
+        """The row of the node on which the pod is now."""
+        position = self._moved.get(pod.uid, self._positions.get(pod.node))
+        row = None if position is None else int(self._rows[position])
+        return row if row is not None and self._snapshot.has_pod(pod.info, row) else None
+
+
+def placed_pods(nodes: Iterable[ClusterNode], namespaces: Iterable[Namespace] = ()) -> ClusterSnapshot:
+    """The nodes with all pods that occupy them."""
+    snapshot = ClusterSnapshot()
+    for namespace in namespaces:
+        snapshot.put_namespace(namespace)
+    for node in nodes:
+        snapshot.add_pods(node.occupying, snapshot.put_node(node.object))
+    return snapshot

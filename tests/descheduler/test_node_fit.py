@@ -1,0 +1,55 @@
+"""The cluster once planned moves are done, as kube-scheduler's filters see it."""
+
+import numpy as np
+from builders import GIB
+from descheduler.cluster_states import a_node, a_pod, changed_node, changed_pod, node_fit, pod_info
+
+from equipoise.contracts.kubernetes.objects import Taint
+
+
+def test_room_is_what_is_not_requested() -> None:
+    pods = [a_pod("one", info=pod_info("one", {"cpu": 2.5, "memory": 4 * GIB})), a_pod("two")]
+    fit = node_fit([a_node("a", pods), a_node("b")])
+
+    assert np.allclose(fit.room, [[7.4, 59.875 * GIB, 108], [10.0, 64 * GIB, 110]])
+
+
+def test_the_requested_share_of_nothing_is_1() -> None:
+    """No pod with a request fits on such a node."""
+    small = changed_node(a_node("small"), allocatable={"cpu": 0.0})
+    fit = node_fit([a_node("a", [a_pod("one", info=pod_info("one", {"cpu": 2.5}))]), small])
+
+    assert np.allclose(fit.requested, [[0.25, 0.0], [1.0, 0.0]])
+
+
+def test_a_moved_pod_takes_room_on_its_target_only() -> None:
+    pod, other = (a_pod(name, info=pod_info(name, {"cpu": 8.0})) for name in ("one", "two"))
+    nodes = [a_node("a", [pod]), a_node("b", [other]), a_node("c")]
+    (pod,), (other,) = nodes[0].pods, nodes[1].pods
+    fit = node_fit(nodes)
+
+    fit.move(pod, 2)
+
+    assert [fit.refuses(other, position) for position in range(3)] == [False, False, True]
+    assert fit.refusals(other).reasons(np.arange(3)) == {"Insufficient cpu": 1}
+    fit.move(pod, 0)
+    assert [fit.refuses(other, position) for position in range(3)] == [True, False, False]
+
+
+def test_constraints_are_independent_of_requests() -> None:
+    tainted = changed_node(a_node("tainted"), taints=[Taint(key="x", effect="NoSchedule")])
+    full = changed_node(a_node("full"), allocatable={"cpu": 0.05})
+    fit = node_fit([tainted, full])
+    pod = a_pod()
+
+    assert fit.constraint_refusals(pod).tolist() == [True, False]
+    assert fit.refusals(pod).refused.tolist() == [True, True]
+    assert (fit.refuses(pod, 1), fit.refuses(pod, 1, constraints=True)) == (True, False)
+
+
+def test_only_the_asked_nodes_are_counted() -> None:
+    """By reason."""
+    picky = changed_pod(a_pod(), node_selector={"disk": "ssd"})
+    fit = node_fit([changed_node(a_node("a"), labels={"disk": "ssd"}), a_node("b"), a_node("c")])
+
+    assert fit.refusals(picky).reasons(np.array([0, 2])) == {"node(s) didn't match Pod's node affinity/selector": 1}

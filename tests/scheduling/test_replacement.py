@@ -1,0 +1,121 @@
+"""The filters for the replacement of a pod that still runs."""
+
+from typing import Any
+
+import pytest
+from scheduling.pods import a_node, a_pod
+
+from equipoise.contracts.kubernetes.objects import (
+    Affinity,
+    ClaimSource,
+    Container,
+    ContainerPort,
+    LabelSelector,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    PodAffinity,
+    PodAffinityTerm,
+    SelectorRequirement,
+    Taint,
+    TopologySpreadConstraint,
+    Volume,
+)
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.replacement import ReplacementFilters
+
+FILTERS = ReplacementFilters()
+WEB = {"app": "web"}
+APART = Affinity(
+    pod_anti_affinity=PodAffinity(
+        required=[PodAffinityTerm(topology_key="zone", label_selector=LabelSelector(match_labels=WEB))]
+    )
+)
+
+
+def allowed(
+    pod: PodInfo, snapshot: ClusterSnapshot, *, current: str = "", filters: ReplacementFilters = FILTERS, **options: Any
+) -> list[str]:
+    row = snapshot.row(current) if current else None
+    found = filters.refusals(pod, snapshot, snapshot.rows, current=row, **options)
+    return [snapshot.name(row) for row in found.rows[found.passed].tolist()]
+
+
+def two_nodes(*here: PodInfo) -> ClusterSnapshot:
+    """Nodes `a` and `b` in zones of their own; the pods run on `a`."""
+    snapshot = ClusterSnapshot([a_node(name, labels={"zone": name}) for name in ("a", "b")])
+    snapshot.add_pods(here, 0)
+    return snapshot
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        a_pod(requests={"cpu": "4"}),
+        a_pod(labels=WEB, affinity=APART),
+        a_pod(containers=[Container(name="main", ports=[ContainerPort(host_port=80)])]),
+        a_pod(node_name="a"),
+    ],
+    ids=["requests", "anti-affinity", "host port", "node name"],
+)
+def test_the_pod_itself_is_in_no_way(pod: PodInfo) -> None:
+    """It is gone by then: its node could take the replacement, and it has no node yet."""
+    assert allowed(pod, two_nodes(pod), current="a") == ["a", "b"]
+
+
+def test_the_pod_is_in_the_snapshot_afterwards() -> None:
+    pod = a_pod(requests={"cpu": "4"})
+    snapshot = two_nodes(pod)
+
+    allowed(pod, snapshot, current="a")
+
+    assert allowed(a_pod("other", requests={"cpu": "1"}), snapshot) == ["b"]
+
+
+def test_its_spread_is_counted_without_the_pod() -> None:
+    """Without it, its zone has the fewest pods."""
+    spread = TopologySpreadConstraint(topology_key="zone", label_selector=LabelSelector(match_labels=WEB), max_skew=1)
+    pod = a_pod(labels=WEB, topology_spread_constraints=[spread])
+    snapshot = two_nodes(pod)
+    snapshot.add_pod(a_pod("other", labels=WEB), 1)
+
+    assert allowed(pod, snapshot, current="a") == ["a"]
+
+
+def test_constraints_are_what_does_not_depend_on_what_pods_occupy() -> None:
+    """A node without room, and one with a taint."""
+    snapshot = ClusterSnapshot(
+        [a_node("full", cpu="1"), a_node("tainted", taints=[Taint(key="x", effect="NoSchedule")])]
+    )
+
+    assert allowed(a_pod(requests={"cpu": "2"}), snapshot) == []
+    assert allowed(a_pod(requests={"cpu": "2"}), snapshot, constraints=True) == ["full"]
+
+
+def test_unknown_resources_are_not_checked() -> None:
+    pod = a_pod(requests={"example.com/gpu": "1", "cpu": "1"})
+
+    assert allowed(pod, two_nodes()) == []
+    assert allowed(pod, two_nodes(), filters=ReplacementFilters(unknown_resources=["example.com/gpu"])) == ["a", "b"]
+
+
+def test_a_pod_that_may_run_on_named_nodes_only() -> None:
+    """A PreFilter plugin names them."""
+    rule = SelectorRequirement(key="metadata.name", operator="In", values=["b"])
+    required = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[rule])])
+    pod = a_pod(affinity=Affinity(node_affinity=NodeAffinity(required=required)))
+
+    assert allowed(pod, two_nodes()) == ["b"]
+
+
+def test_a_claim_that_does_not_exist_refuses_all_nodes() -> None:
+    """With the reason, though no node was examined."""
+    claim = Volume(name="data", persistent_volume_claim=ClaimSource(claim_name="lost"))
+    pod = a_pod(volumes=[claim])
+    snapshot = two_nodes()
+
+    found = FILTERS.refusals(pod, snapshot, snapshot.rows, current=None)
+
+    assert not found.passed.any()
+    assert found.reasons() == {'persistentvolumeclaim "lost" not found': 2}
