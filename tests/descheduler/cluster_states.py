@@ -20,9 +20,9 @@ from equipoise.contracts.kubernetes.objects import (
     ResourceRequirements,
     Taint,
 )
+from equipoise.contracts.kubernetes.placed_objects import quantities
 from equipoise.contracts.load.correction import amounts, plus
 from equipoise.contracts.load.daily_profile import SLOTS
-from equipoise.contracts.messages.placed_objects import quantities
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod, PodMove
 from equipoise.descheduler.state.daily_usage import UsageForecast

@@ -45,7 +45,7 @@ def allowed(
 def two_nodes(*here: PodInfo) -> ClusterSnapshot:
     """Nodes `a` and `b` in zones of their own; the pods run on `a`."""
     snapshot = ClusterSnapshot([a_node(name, labels={"zone": name}) for name in ("a", "b")])
-    snapshot.add_pods(here, 0)
+    snapshot.add_pods([(0, here)])
     return snapshot
 
 

@@ -90,6 +90,32 @@ def test_a_change_of_a_clone_does_not_change_the_original(
     assert contents(snapshot.clone()) == expected
 
 
+@given(before=placed, more=placed)
+def test_many_pods_are_added_as_one_after_the_other(
+    before: list[tuple[PodInfo, int]], more: list[tuple[PodInfo, int]]
+) -> None:
+    """Pods of one shape included."""
+    known = {pod.uid for pod, _ in before}
+    more = [(pod, row) for pod, row in more if pod.uid not in known]
+    more += [(PodInfo(pod.pod, pod.shape, uid=f"{pod.uid}-again"), (row + 1) % NODES) for pod, row in more[:3]]
+    one_by_one, at_once = a_snapshot(), a_snapshot()
+    for pod, row in before:
+        one_by_one.add_pod(pod, row)
+        at_once.add_pod(pod, row)
+    for pod, row in more:
+        one_by_one.add_pod(pod, row)
+    at_once.add_pods([(row, [pod for pod, place in more if place == row]) for row in range(NODES)])
+
+    assert contents(at_once) == contents(one_by_one)
+
+
+def test_a_pod_is_added_to_a_node_once() -> None:
+    snapshot = a_snapshot()
+
+    with pytest.raises(ValueError, match="is on node node-0 already"):
+        snapshot.add_pods([(0, [a_pod("one"), a_pod("one")])])
+
+
 @given(placed)
 def test_the_sums_are_those_of_the_pods(pairs: list[tuple[PodInfo, int]]) -> None:
     snapshot = a_snapshot()

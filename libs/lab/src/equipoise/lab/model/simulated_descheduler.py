@@ -21,12 +21,12 @@ from equipoise.contracts.configuration.settings import LoadSettings, Namespaces,
 from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement
+from equipoise.contracts.kubernetes.placed_objects import amounts_of_pod, node_object, quantities
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import HourlyUsage
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.contracts.messages.placed_objects import amounts_of_pod, node_object, quantities
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization

@@ -3,7 +3,7 @@
 The pods of a workload are one group, so that a selector is evaluated once per workload and not once per pod.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -82,6 +82,12 @@ class SimilarPodsIndex:
 
     def add(self, pod: PodInfo, row: int) -> None:
         self._writable(pod).add(row, 1)
+
+    def add_counts(self, pod: PodInfo, by_row: Mapping[int, int]) -> None:
+        """Number of pods like this one by node."""
+        group = self._writable(pod)
+        for row, pods in by_row.items():
+            group.add(row, pods)
 
     def remove(self, pod: PodInfo, row: int) -> None:
         """Raises KeyError if there is none."""

@@ -270,6 +270,10 @@ class PodReader:
     def __init__(self) -> None:
         self._shapes: WeakValueDictionary[tuple[object, ...], PodShape] = WeakValueDictionary()
 
+    def __len__(self) -> int:
+        """Number of shapes."""
+        return len(self._shapes)
+
     def read(self, pod: Pod) -> PodInfo:
         """Raises ValueError for an invalid quantity."""
         spec = pod.spec

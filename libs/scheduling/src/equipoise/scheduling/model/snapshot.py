@@ -15,7 +15,7 @@ from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.node_images import NodeImages
 from equipoise.scheduling.model.node_labels import NodeLabels
 from equipoise.scheduling.model.pod_groups import SimilarPodsIndex
-from equipoise.scheduling.model.pod_info import PodHostPort, PodInfo
+from equipoise.scheduling.model.pod_info import GroupKey, PodHostPort, PodInfo, PodShape
 
 Taints = tuple[Taint, ...]
 
@@ -180,25 +180,46 @@ class ClusterSnapshot:
         self._count(pod, row, 1)
         self.groups.add(pod, row)
 
-    def add_pods(self, pods: Iterable[PodInfo], row: int) -> None:
-        """As `add_pod` for each of them, in a third of the time."""
-        on_node, add = self._writable(row), self.groups.add
-        total: dict[str, int] = {}
-        before, cpu, memory = len(on_node), 0, 0
-        for pod in pods:
-            if pod.uid in on_node:
-                raise ValueError(f"{pod!r} is on node {self.name(row)} already")
-            on_node[pod.uid] = pod
-            for resource, amount in pod.requests.items():
-                total[resource] = total.get(resource, 0) + amount
-            cpu += pod.assumed_cpu
-            memory += pod.assumed_memory
-            add(pod, row)
-        for resource, amount in total.items():
-            index = self._index(resource)  # may replace the array
-            self.requested[index, row] += amount
-        self.requested[3, row] += len(on_node) - before
-        self.assumed[:, row] += (cpu, memory)
+    def add_pods(self, pods: Iterable[tuple[int, Sequence[PodInfo]]]) -> None:
+        """The pods of several nodes, each with its row: as `add_pod` for each of them, in a tenth of the time."""
+        index: dict[PodShape, int] = {}
+        examples: list[PodInfo] = []
+        rows, shapes = list[int](), list[int]()
+        for row, added in pods:
+            on_node = self._writable(row)
+            before = len(on_node)
+            on_node.update({pod.uid: pod for pod in added})
+            if len(on_node) != before + len(added):
+                raise ValueError(f"a pod is on node {self.name(row)} already")
+            for pod in added:
+                number = index.setdefault(pod.shape, len(index))
+                if number == len(examples):
+                    examples.append(pod)
+                shapes.append(number)
+            rows += [row] * len(added)
+        self._count_all(examples, np.array(rows, dtype=np.intp), np.array(shapes, dtype=np.intp))
+
+    def _count_all(self, examples: Sequence[PodInfo], rows: Rows, shapes: Rows) -> None:
+        """`rows`, `shapes`: of each pod; the latter as the place of one of the same shape in `examples`."""
+        for resource in dict.fromkeys(name for pod in examples for name in pod.requests):
+            amounts = np.array([pod.requests.get(resource, 0) for pod in examples], dtype=np.int64)
+            place = self._index(resource)  # may replace the array
+            np.add.at(self.requested[place], rows, amounts[shapes])
+        np.add.at(self.requested[3], rows, 1)
+        assumed = np.array([(pod.assumed_cpu, pod.assumed_memory) for pod in examples], dtype=np.int64).reshape(-1, 2)
+        for place in (0, 1):
+            np.add.at(self.assumed[place], rows, assumed[shapes, place])
+        groups: dict[GroupKey, PodInfo] = {}
+        for pod in examples:
+            groups.setdefault(pod.group_key, pod)
+        numbers = {key: number for number, key in enumerate(groups)}
+        group = np.array([numbers[pod.group_key] for pod in examples], dtype=np.intp)
+        places, counts = np.unique(group[shapes] * self.columns + rows, return_counts=True)
+        starts = np.searchsorted(places, np.arange(len(groups) + 1) * self.columns)
+        for number, pod in enumerate(groups.values()):
+            here = slice(starts[number], starts[number + 1])
+            on = (places[here] - number * self.columns).tolist()
+            self.groups.add_counts(pod, dict(zip(on, counts[here].tolist(), strict=True)))
 
     def set_requested(self, row: int, requested: Mapping[str, int], pods: int) -> None:
         """Of a node without pods in this snapshot: the sum of the requests of its pods, and their number.

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from equipoise.binder.state.cluster_state import NodeState
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
+from equipoise.contracts.kubernetes.placed_objects import REPORTED
 from equipoise.contracts.kubernetes.taints import being_removed, may_be_removed
 from equipoise.contracts.load.correction import (
     RESOURCES,
@@ -20,7 +21,6 @@ from equipoise.contracts.load.correction import (
     usable_window,
 )
 from equipoise.contracts.load.demand import pod_usage
-from equipoise.contracts.messages.placed_objects import REPORTED
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot

@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.placed_objects import node_object, requested_amounts
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import is_fresh, skew_of
 from equipoise.contracts.load.latest import supersedes, supersedes_measurement
-from equipoise.contracts.messages.placed_objects import node_object, requested_amounts
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.scheduling.model.amounts import whole

@@ -105,6 +105,5 @@ def placed_pods(nodes: Iterable[ClusterNode], namespaces: Iterable[Namespace] = 
     snapshot = ClusterSnapshot()
     for namespace in namespaces:
         snapshot.put_namespace(namespace)
-    for node in nodes:
-        snapshot.add_pods(node.occupying, snapshot.put_node(node.object))
+    snapshot.add_pods([(snapshot.put_node(node.object), node.occupying) for node in nodes])
     return snapshot
