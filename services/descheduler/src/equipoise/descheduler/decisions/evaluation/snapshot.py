@@ -1,6 +1,7 @@
 """The immutable input of one evaluation, so that a thread can evaluate while the service receives messages."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,8 +26,9 @@ from equipoise.descheduler.state.abnormal_counts import AbnormalCounts
 from equipoise.descheduler.state.cluster import IntentLimits
 from equipoise.descheduler.state.cooldowns import Cooldowns
 from equipoise.descheduler.state.pending_moves import PendingMoves, PodLocation
-from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.volumes import ClaimKey
+
+if TYPE_CHECKING:  # it needs numpy (docs/decisions/0021)
+    from equipoise.scheduling.model.pod_info import PodInfo
 
 FINISHED = ("Succeeded", "Failed")
 
@@ -46,9 +48,11 @@ class WatchedObjects(msgspec.Struct, frozen=True, kw_only=True):
     workloads: Mapping[Workload, WorkloadObject] = {}
     """Of every watched kind, ReplicaSets of Deployments included."""
 
-    claims: Mapping[ClaimKey, PersistentVolumeClaim] = {}
+    claims: Mapping[tuple[str, str], PersistentVolumeClaim] = {}
+    """By namespace and name."""
+
     volumes: Mapping[str, PersistentVolume] = {}
-    infos: Mapping[str, PodInfo] = {}
+    infos: "Mapping[str, PodInfo]" = {}
     """By UID, of pods that were converted before."""
 
     def owner_of(self, workload: Workload) -> OwnerReference | None:
