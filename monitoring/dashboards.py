@@ -412,6 +412,19 @@ EVICTIONS = Dashboard(
                     ],
                 ),
                 Panel(
+                    title="Where replacements run",
+                    text="Replacements of evicted pods, in a day: on the target of the move, elsewhere, or returned to "
+                    "the node of the evicted pod.",
+                    stacked=True,
+                    queries=[
+                        _events(
+                            "result",
+                            _increase("equipoise_descheduler_replacements_total", "1d"),
+                            _DESCHEDULER,
+                        )
+                    ],
+                ),
+                Panel(
                     title="Returns and cooldowns",
                     text="Replacements that returned to the node of the evicted pod, in a day; nodes in cooldown, as "
                     "evictions did not reduce their load; moves of dry runs.",

@@ -343,6 +343,12 @@ async def test_the_node_of_a_replacement_is_reported(cluster: Cluster) -> None:
     (replacement,) = [replacement for decision in cluster.decisions for replacement in decision.replacements]
     assert (replacement.intent_id, replacement.replacement, replacement.placed_on) == (intent.id, "app0-new", "node-c")
     assert replacement.hint == hint
+    assert (replacement.target, replacement.result) == ("node-b", "elsewhere")
+    counts = {
+        result: cluster.registry.get_sample_value("equipoise_descheduler_replacements_total", {"result": result})
+        for result in ("as_planned", "elsewhere", "returned")
+    }
+    assert counts == {"as_planned": 0.0, "elsewhere": 1.0, "returned": 0.0}
 
 
 async def test_a_node_without_load_reduction_is_in_cooldown(cluster: Cluster) -> None:

@@ -165,6 +165,9 @@ class DemoResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     evictions: int
     pods_moved_share: float
     same_node_returns: int
+    replacements: dict[str, int]
+    """By where they were placed: as_planned, elsewhere, returned. Those that wait at the end are absent."""
+
     outcomes: dict[str, int]
     rejected: int
     limit_violations: int

@@ -45,10 +45,12 @@ from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.setup.resources import create_resources
 from equipoise.cli.terminal import count
 from equipoise.cli.up.supervisor import Supervisor
+from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import PREFIX, SERVICES, ServiceName
 from equipoise.contracts.hints.definition import GROUP, KIND, VERSION, definition
 from equipoise.contracts.hints.policy import binding, policy
 from equipoise.contracts.kubernetes.mutating_policy import API_VERSIONS
+from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.lab.formats import TraceError, load_trace
 from equipoise.lab.model.trace import Trace
@@ -155,6 +157,7 @@ class Demo:
         self.epoch = int(time.time()) + 30 - round(self.period * 0.54)  # noqa: TID251  kwok reads the same clock
         self.loads = NodeLoads(self.session, self.cluster.prometheus_url, trace, 2 * options.step_seconds)
         self.outcomes: Counter[str] = Counter()
+        self.replacements: Counter[str] = Counter()
         self.view = LiveView("Equipoise levels a real cluster", self.period)
         self.measured_at = 0.0
         """Unix second of the measurement before."""
@@ -292,6 +295,7 @@ class Demo:
         self.screen.print(f"in {until - started:.0f} s it is the same time of day again: then both loads are compared")
         async with connect(Nats(url=self.cluster.nats_url), "demo") as bus:
             await bus.subscribe(f"{PREFIX}.eviction.outcome.>", EvictionOutcome, self.on_outcome)
+            await bus.subscribe(subjects.decision("descheduler", "*"), DescheduleDecision, self.on_decision)
             async with self.screen.showing(self.view):
                 watch = asyncio.create_task(supervisor.watch())
                 burst = asyncio.create_task(self._burst(until - self.period * 0.4))
@@ -335,6 +339,9 @@ class Demo:
             reason = outcome.reason.removeprefix("node is overutilized, ")
             self.view.add_line(f"{outcome.node} ⟶ {outcome.target or '?'}   {outcome.pod}   {reason}")
 
+    async def on_decision(self, delivery: Delivery[DescheduleDecision]) -> None:
+        self.replacements.update(each.result for each in delivery.message.replacements)
+
     async def result(self, before: Mapping[str, float], after: Mapping[str, float], seconds: float) -> DemoResult:
         events = figures.read_audit_log(self.cluster.audit_log)
         of_batch_pods = events.evictions_in(BATCH_NAMESPACE)
@@ -359,6 +366,7 @@ class Demo:
             evictions=evictions,
             pods_moved_share=round(evictions / pods, 4),
             same_node_returns=events.same_node_returns(),
+            replacements=dict(sorted(self.replacements.items())),
             outcomes=dict(sorted(self.outcomes.items())),
             rejected=sum(count for name, count in self.outcomes.items() if name.startswith("rejected")),
             limit_violations=figures.limit_violations(events, window_limits(self.document)),
@@ -375,6 +383,9 @@ class Demo:
             f"{count(result.same_node_returns, 'replacement')} returned to the same node, and limits were violated "
             f"{count(result.limit_violations, 'time')}, by the audit log of the API server"
         )
+        if placed := sum(result.replacements.values()):
+            planned = result.replacements.get("as_planned", 0)
+            self.screen.print(f"{planned} of {count(placed, 'replacement')} ({planned / placed:.0%}) run where planned")
         burst = figures.read_audit_log(self.cluster.audit_log).burst(BURST_NAMESPACE, self.options.burst_pods)
         loads = self.before_burst
         if burst and loads:

@@ -81,6 +81,10 @@ class DryRunMove(Value, frozen=True, kw_only=True):
     until: float
 
 
+ReplacementResult = Literal["as_planned", "elsewhere", "returned"]
+"""Where kube-scheduler placed a replacement: on the target of the move, on another node, or on the evicted one."""
+
+
 class ReplacementPlaced(Value, frozen=True, kw_only=True):
     """The replacement of an evicted pod was placed."""
 
@@ -99,6 +103,12 @@ class ReplacementPlaced(Value, frozen=True, kw_only=True):
     placed_on: str
     hint: PlacedHint | None = None
     """The placement hint with which the replacement was created; None: unknown."""
+
+    @property
+    def result(self) -> ReplacementResult:
+        if self.placed_on == self.node:
+            return "returned"
+        return "as_planned" if self.placed_on == self.target else "elsewhere"
 
 
 class LoadReduction(Value, frozen=True, kw_only=True):

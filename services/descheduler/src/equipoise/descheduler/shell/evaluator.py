@@ -148,7 +148,8 @@ class Evaluator:
         self._health.set_problem("annotations", changes.unexpected_annotations or None)
         placed = self.tracker.update(changes.awaited, changes.locations, changes.nodes, now)
         for each in placed:
-            if each.placed_on == each.node:
+            self.metrics.replacements.labels(each.result).inc()
+            if each.result == "returned":
                 self.metrics.returns.inc()
                 log.warning(
                     "replacement returned to the evicted node", pod=f"{each.namespace}/{each.pod}", node=each.node

@@ -2,10 +2,11 @@
 
 from collections import Counter as Tally
 from collections.abc import Sequence
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from equipoise.contracts.messages.descheduling import NodeClassification
+from equipoise.contracts.messages.descheduling import NodeClassification, ReplacementResult
 
 STATES = ("hot", "idle", "between", "sparse", "unknown")
 
@@ -29,6 +30,14 @@ class DeschedulerMetrics:
             "Replacements that were scheduled to the node from which their predecessor was evicted.",
             registry=metrics,
         )
+        self.replacements = Counter(
+            "equipoise_descheduler_replacements",
+            "Replacements of evicted pods by where they were scheduled: as_planned, elsewhere or returned.",
+            ["result"],
+            registry=metrics,
+        )
+        for result in get_args(ReplacementResult):
+            self.replacements.labels(result)
         self.load_reductions = Counter(
             "equipoise_descheduler_load_reductions",
             "Nodes whose load was compared after evictions: reduced or not_reduced.",
