@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from bench.parity.generator import NAMESPACES, ClusterGenerator
+from bench.parity.common_objects import NAMESPACES
+from bench.parity.generator import ClusterGenerator
 from builders import refusal
 
 from equipoise.contracts.fit import FitNode, fit_node, fit_pod

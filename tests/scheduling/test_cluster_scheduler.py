@@ -15,6 +15,7 @@ from equipoise.contracts.kubernetes.objects import (
     ObjectMeta,
     PersistentVolumeClaim,
     Pod,
+    SchedulingGate,
     Volume,
 )
 from equipoise.scheduling import ClusterScheduler, read_pod
@@ -194,3 +195,50 @@ def plugins_that_score(cluster: ClusterScheduler) -> set[str]:
     decision = cluster.decide(a_pod("web", labels={"app": "web"}))
     assert decision.scores is not None
     return set(decision.scores.weighted)
+
+
+def test_a_pod_with_scheduling_gates_is_on_no_node() -> None:
+    decision = a_cluster("a").decide(a_pod(scheduling_gates=[SchedulingGate(name="wait")]))
+
+    assert (decision.node, decision.message(1)) == ("", "waiting for scheduling gates: [wait]")
+
+
+def test_pods_that_are_nominated_count_until_they_are_not() -> None:
+    """As a list of all pods has them while their victims terminate."""
+    cluster = a_cluster("a")
+    pod = a_pod("first", {"cpu": "3"}, status={"nominated_node_name": "a"})
+    cluster.put(pod.pod)
+    assert "Insufficient cpu" in cluster.decide(a_pod("new", {"cpu": "2"})).message(1)
+    assert cluster.decide(a_pod("more-important", {"cpu": "2"}, priority=1)).node == "a"
+
+    cluster.put(a_pod("first", {"cpu": "3"}).pod)
+    assert cluster.decide(a_pod("new", {"cpu": "2"})).node == "a"
+
+    cluster.put(pod.pod)
+    cluster.remove(pod.pod)
+    assert cluster.decide(a_pod("new", {"cpu": "2"})).node == "a"
+
+
+def test_lists_that_are_null_are_read() -> None:
+    """As the API server writes them."""
+    cluster = a_cluster()
+    status = {"allocatable": {"cpu": "1", "pods": "1"}, "images": [{"names": None, "sizeBytes": 5}]}
+    cluster.put_documents(
+        [
+            {"kind": "CSINode", "metadata": {"name": "a"}, "spec": {"drivers": None}},
+            {"kind": "Node", "metadata": {"name": "a"}, "status": status},
+        ]
+    )
+
+    assert cluster.decide(a_pod()).node == "a"
+
+
+def test_without_all_claims_of_a_pod_preemption_is_not_tried() -> None:
+    """DynamicResources misses what its PreFilter would have written, and ends PostFilter."""
+    claim = Volume(name="data", persistent_volume_claim=ClaimSource(claim_name="none"))
+    decision = a_cluster("a").decide(a_pod(volumes=[claim]))
+
+    message = '0/1 nodes are available: persistentvolumeclaim "none" not found. not found'
+    assert decision.message(1) == message
+    assert decision.preemption is not None
+    assert not decision.preemption.clear_nomination

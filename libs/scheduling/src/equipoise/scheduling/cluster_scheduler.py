@@ -183,9 +183,13 @@ class ClusterScheduler:
     def decide(self, pod: PodInfo) -> Decision:
         """What would be done with the pod. Changes nothing but the node at which the next search begins.
 
-        Raises KeyError for a pod of another scheduler.
+        A pod with scheduling gates is on no node: the status of the decision names them. Raises KeyError for a pod of
+        another scheduler.
         """
         scheduler = self.schedulers[pod.pod.spec.scheduler_name]
+        held = scheduler.framework.pre_enqueue(pod)
+        if not held.is_success:
+            return Decision(status=held)
         return scheduler.schedule(pod, self.snapshot, self._random, nominated=self.nominated)
 
     def place(self, pod: PodInfo) -> Decision:
@@ -220,7 +224,11 @@ class ClusterScheduler:
     def _put_pod(self, pod: PodInfo) -> None:
         """A changed pod replaces the one of its uid."""
         self._remove_pod(pod)
-        if not pod.pod.spec.node_name or pod.pod.status.phase in FINISHED:
+        if pod.pod.status.phase in FINISHED:
+            return
+        if not pod.pod.spec.node_name:
+            if pod.pod.status.nominated_node_name:
+                self.nominated.add(pod, pod.pod.status.nominated_node_name)
             return
         row = self.snapshot.row(pod.pod.spec.node_name)
         if row is None:
@@ -230,6 +238,7 @@ class ClusterScheduler:
 
     def _remove_pod(self, pod: PodInfo) -> None:
         self._waiting.pop(pod.uid, None)
+        self.nominated.remove(pod)
         row = self.snapshot.row(pod.pod.spec.node_name)
         if row is not None and self.snapshot.has_pod(pod, row):
             self.snapshot.remove_pod(pod, row)

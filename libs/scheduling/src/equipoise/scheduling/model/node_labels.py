@@ -29,6 +29,10 @@ class LabelColumn:
                     self.values.append(value)
                 self.codes[row] = codes[value]
 
+    def codes_with_missing_as(self, value: str) -> Rows:
+        """Per node: index in `values`, for nodes without the label that of this value, which some node has."""
+        return np.where(self.codes == MISSING, self._index[value], self.codes)
+
     def satisfying(self, operator: str, values: Sequence[str]) -> Flags:
         """Per node."""
         # The last entry is that of nodes without the label: their code is -1.

@@ -178,8 +178,8 @@ class _Spread:
         return self.counts.of(rows) + int(self.selects_pod) - self.minimum
 
     def change(self, other: PodInfo, row: int, pods: int) -> None:
-        selector = self.constraint.label_selector
-        if self.eligible[row] and selector is not None and not _is_empty(selector) and selects(selector, other.labels):
+        """As kube-scheduler, also for terminating pods and for an empty selector, whose pods were not counted."""
+        if self.eligible[row] and selects(self.constraint.label_selector, other.labels):
             self.counts.add(row, pods)
             self._minimum = None
 
@@ -194,7 +194,7 @@ class _FilterState:
         self.spreads = spreads
 
     def change(self, pod: PodInfo, other: PodInfo, row: int, pods: int) -> None:
-        if other.namespace == pod.namespace and not other.terminating:
+        if other.namespace == pod.namespace:
             for spread in self.spreads:
                 spread.change(other, row, pods)
 
@@ -244,15 +244,16 @@ def _score(
     For `kubernetes.io/hostname`, each node is a domain of its own.
     """
     column = snapshot.labels.column(constraint.topology_key)
-    codes = column.codes[rows]
     if constraint.topology_key == HOSTNAME:
         counts, size = by_node[rows], len(rows)
     else:
         counted = np.where(labelled & _included(pod, constraint, snapshot), by_node, 0)
-        counts = count_by_domain(column, counted).of(rows)
-        # Nodes without the label are one more domain: they are scored unless all keys are required.
-        size = len(np.unique(codes))
-    found: Floats = np.where(codes < 0, 0.0, counts * math.log(size + 2) + (constraint.max_skew - 1))
+        # Nodes without the label are scored unless all keys are required. Their domain is that of an empty value.
+        domains = column.codes if "" not in column.values else column.codes_with_missing_as("")
+        by_domain = np.bincount(domains[counted > 0] + 1, counted[counted > 0], len(column.values) + 1)
+        counts, size = by_domain[domains[rows] + 1].astype(np.int64), len(np.unique(domains[rows]))
+    missing = column.codes[rows] < 0
+    found: Floats = np.where(missing, 0.0, counts * math.log(size + 2) + (constraint.max_skew - 1))
     return found
 
 

@@ -122,6 +122,6 @@ def _limits(node: CSINode | None) -> Mapping[str, int]:
         return {}
     return {
         each.name: each.allocatable.count
-        for each in node.spec.drivers
+        for each in node.spec.drivers or ()
         if each.allocatable is not None and each.allocatable.count is not None
     }

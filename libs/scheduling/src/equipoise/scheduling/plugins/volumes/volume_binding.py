@@ -15,9 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from equipoise.contracts.kubernetes.labels import selects, selects_node
+from equipoise.contracts.kubernetes.labels import satisfies, selects
 from equipoise.contracts.kubernetes.objects import (
-    NodeSelector,
+    NodeSelectorTerm,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
@@ -282,17 +282,24 @@ def _usable_on(volume: PersistentVolume, snapshot: ClusterSnapshot, rows: Rows) 
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
         return np.ones(len(rows), dtype=np.bool_)
+    terms = affinity.required.node_selector_terms
+    if any(not term.match_expressions and term.match_fields for term in terms):
+        # kube-scheduler compares labels only: such a term matches every node.
+        return np.ones(len(rows), dtype=np.bool_)
     if len(rows) == 1:
         labels = snapshot.node(int(rows[0])).metadata.labels
-        return np.array([selects_node(affinity.required, "", labels)], dtype=np.bool_)
-    return _matching_nodes(affinity.required, snapshot)[rows]
-
-
-def _matching_nodes(selector: NodeSelector, snapshot: ClusterSnapshot) -> Flags:
+        found = any(_matches_labels(term, labels) for term in terms)
+        return np.array([found], dtype=np.bool_)
     # Not `selected`, whose results are kept: there may be as many volumes as nodes.
-    terms = [snapshot.labels.term(term) for term in selector.node_selector_terms]
-    found: Flags = np.logical_or.reduce(terms) if terms else np.zeros(snapshot.columns, dtype=np.bool_)
-    return found
+    flags = [snapshot.labels.term(msgspec.structs.replace(term, match_fields=[])) for term in terms]
+    matching: Flags = np.logical_or.reduce(flags) if flags else np.zeros(snapshot.columns, dtype=np.bool_)
+    return matching[rows]
+
+
+def _matches_labels(term: NodeSelectorTerm, labels: Mapping[str, str]) -> bool:
+    """A term without requirements matches no node."""
+    rules = term.match_expressions
+    return bool(rules) and all(satisfies(labels.get(rule.key), rule.operator, rule.values) for rule in rules)
 
 
 def _in_topology(storage_class: StorageClass, snapshot: ClusterSnapshot) -> Flags:
