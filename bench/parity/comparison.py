@@ -47,7 +47,7 @@ def compare_all(
     cluster = cluster_of(state, configuration)
     found = []
     for outcome in outcomes:
-        found.append(_compare_in(cluster, state, outcome))
+        found.append(_compare_in(cluster, state, outcome, continued=True))
         if outcome.node:
             row = cluster.snapshot.row(outcome.node)
             assert row is not None
@@ -63,13 +63,29 @@ def cluster_of(state: State, configuration: Document | None = None) -> ClusterSc
     return cluster
 
 
-def _compare_in(cluster: ClusterScheduler, state: State, outcome: Outcome) -> list[Difference]:
+def _compare_in(
+    cluster: ClusterScheduler, state: State, outcome: Outcome, *, continued: bool = False
+) -> list[Difference]:
+    """`continued`: the cluster has searched nodes for all pods before, as kube-scheduler."""
     pod = PodInfo(outcome.pod)
     decision = cluster.decide(pod)
+    if not continued and not cluster.schedulers[pod.pod.spec.scheduler_name].framework.plugins("score"):
+        # Without scores the node at which the search began is chosen, which is not known here.
+        decision = _with_node_of(decision, cluster, outcome)
     preempts = decision.preemption is not None and bool(decision.preemption.node)
     framework = cluster.schedulers[pod.pod.spec.scheduler_name].framework
     candidates = equal_candidates(framework, cluster.snapshot, pod, decision) if preempts else ()
     return list(differences(decision, outcome, state, candidates))
+
+
+def _with_node_of(decision: Decision, cluster: ClusterScheduler, outcome: Outcome) -> Decision:
+    """The node that kube-scheduler has chosen, if it passes all filters."""
+    if decision.diagnosis is None:
+        return decision
+    passed = decision.diagnosis.rows[decision.diagnosis.passed].tolist()
+    if outcome.node not in map(cluster.snapshot.name, passed):
+        return decision
+    return msgspec.structs.replace(decision, node=outcome.node, feasible=[outcome.node])
 
 
 def equal_candidates(

@@ -15,6 +15,7 @@ from bench.parity.scheduler_log import Attempt, read_attempts, read_node_order
 from bench.parity.stored_objects import CLUSTER_WIDE, NAMESPACED, OTHERS
 from bench.parity.volume_provisioner import provision
 from equipoise.contracts.kubernetes.objects import Node, Object, Pod
+from equipoise.scheduling.model.resized_pod import ResizedPod
 from equipoise.testbed.api import ApiError
 from equipoise.testbed.cluster import Cluster
 
@@ -72,14 +73,18 @@ class RealScheduler:
             await asyncio.to_thread(self._cluster.restart_scheduler, self._configuration)
         nodes = generator.nodes()
         objects = generator.objects() if generator.objects_first else []
-        await self._put(objects)
+        budgets = [each for each in objects if each["kind"] == "PodDisruptionBudget"]
+        await self._put([each for each in objects if each not in budgets])
         for node in nodes:
             await self._api.request("POST", "/api/v1/nodes", node)
         existing = [each for each in generator.existing_pods() if await self._create(each)]
         if not generator.objects_first:
             objects = generator.objects()
-            await self._put(objects)
-        await self._settled(len(existing), sum(each["kind"] == "PodDisruptionBudget" for each in objects))
+            budgets = [each for each in objects if each["kind"] == "PodDisruptionBudget"]
+            await self._put([each for each in objects if each not in budgets])
+        # They are counted once, with all pods.
+        await self._api.apply(budgets)
+        await self._settled(len(existing), len(budgets))
         for change in generator.prepared():
             await self._request(change)
         await self._known(len(nodes))
@@ -89,7 +94,9 @@ class RealScheduler:
         for path, kind, name in OTHERS:
             others += [msgspec.structs.replace(each, kind=name) for each in await self._list(path, kind)]
         return State(
-            nodes=await self._list("/api/v1/nodes", Node), pods=await self._list("/api/v1/pods", Pod), others=others
+            nodes=await self._list("/api/v1/nodes", Node),
+            pods=await self._list("/api/v1/pods", ResizedPod),
+            others=others,
         )
 
     async def change(self, changes: Iterable[Change]) -> None:

@@ -10,6 +10,13 @@ class ManyPodsCluster(ClusterGenerator):
     name = "many-pods"
     at_once = True
 
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        if seed % 5 == 4:
+            # The first feasible node is taken, and the next search begins behind it.
+            profile = {"schedulerName": "default-scheduler", "plugins": {"score": {"disabled": [{"name": "*"}]}}}
+            self.configuration = {"parallelism": 1, "profiles": [profile]}
+
     def existing_pods(self) -> list[Document]:
         pods = super().existing_pods()
         for pod in pods:

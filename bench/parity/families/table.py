@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from bench.parity.families.configurations import ConfiguredCluster
+from bench.parity.families.handwritten import HandwrittenCluster
 from bench.parity.families.lasting_victims import LastingVictimsCluster
 from bench.parity.families.many_nodes import ManyNodesCluster
 from bench.parity.families.many_pods import ManyPodsCluster
@@ -24,5 +25,6 @@ FAMILIES: Mapping[str, type[ClusterGenerator]] = {
         NodeChangesCluster,
         ResourcesCluster,
         SelectorsCluster,
+        HandwrittenCluster,
     )
 }

@@ -11,7 +11,10 @@ CLASSES = ("immediate", "late", "dynamic", "zonal")
 
 
 class VolumesCluster(ClusterGenerator):
-    """Claims are divided among the pods; a few are used by several."""
+    """Claims are divided among the pods; a few are used by several.
+
+    No two namespaces have one of the same name: what kube-scheduler does then is a difference that is intended.
+    """
 
     name = "volumes"
     objects_first = True
@@ -30,7 +33,7 @@ class VolumesCluster(ClusterGenerator):
         for namespace in NAMESPACES:
             self._claims[namespace] = []
             for number in range(self._random.randint(2, 8)):
-                name = f"claim-{self._seed}-{number}"
+                name = f"claim-{namespace}-{number}"
                 self._claims[namespace].append(name)
                 found += self._claim(namespace, name)
         return [*found, *super().objects()]
@@ -143,7 +146,7 @@ class VolumesCluster(ClusterGenerator):
         }
         found: list[Document] = []
         if bound:
-            volume = self._volume(f"bound-{namespace}-{name}")
+            volume = self._volume(f"bound-{name}")
             reference = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": namespace, "name": name}
             volume["spec"] |= {
                 "claimRef": reference,

@@ -26,6 +26,7 @@ from equipoise.scheduling.model.amounts import (
     requested_or_assumed,
     whole,
 )
+from equipoise.scheduling.model.resized_pod import with_actual_requests
 
 GroupKey = tuple[str, frozenset[tuple[str, str]], bytes, bool]
 """Namespace, labels, affinity terms, and whether the pod is terminating."""
@@ -94,8 +95,9 @@ class PodInfo:
         self.labels = pod.metadata.labels
         self.priority = pod.spec.priority
         self.terminating = pod.metadata.deletion_timestamp is not None
-        self.requests: Amounts = requested(pod)
-        self.assumed_cpu, self.assumed_memory = requested_or_assumed(pod)
+        accounted = with_actual_requests(pod)
+        self.requests: Amounts = requested(accounted)
+        self.assumed_cpu, self.assumed_memory = requested_or_assumed(accounted)
 
     def __repr__(self) -> str:
         return f"PodInfo({self.namespace}/{self.name})"

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from equipoise.contracts.kubernetes.labels import integer, selects_node
+from equipoise.contracts.kubernetes.labels import integer, is_label_value, selects_node
 from equipoise.contracts.kubernetes.objects import NodeAffinity as Affinity
-from equipoise.contracts.kubernetes.objects import NodeSelector, PreferredNodes
+from equipoise.contracts.kubernetes.objects import NodeSelector, PreferredNodes, SelectorRequirement
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, node_helps
 from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
@@ -58,8 +58,8 @@ class NodeAffinityPlugin:
         preferred = self._preferred(pod)
         for each in preferred:
             for rule in each.preference.match_expressions if each.weight else ():
-                if rule.operator in ("Gt", "Lt") and any(integer(value) is None for value in rule.values):
-                    raise ValueError(f"{rule.key} {rule.operator} {rule.values}: the value must be an integer")
+                if why := _unreadable(rule):
+                    raise ValueError(f"{rule.key} {rule.operator} {rule.values}: {why}")
         return SUCCESS if preferred else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
@@ -85,6 +85,15 @@ class NodeAffinityPlugin:
             event,
             lambda node: all(selects_node(each, node.metadata.name, node.metadata.labels) for each in selectors),
         )
+
+
+def _unreadable(rule: SelectorRequirement) -> str | None:
+    """Why; None: it can be read. The API server checks it in required terms only."""
+    if not all(map(is_label_value, rule.values)):
+        return "the values of labels begin and end with letters or digits"
+    if rule.operator in ("Gt", "Lt") and any(integer(value) is None for value in rule.values):
+        return "the value must be an integer"
+    return None
 
 
 def _selected(snapshot: ClusterSnapshot, selector: NodeSelector) -> Flags:
