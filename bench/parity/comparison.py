@@ -1,5 +1,6 @@
 """The decision of the library beside that of kube-scheduler, for the same pod and state."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -166,16 +167,20 @@ def _of_preemption(candidates: Sequence[PreemptionCandidate], outcome: Outcome, 
     if outcome.node not in nodes:
         yield Difference(what="node after preemption", library=nodes, real=outcome.node or outcome.message)
         return
-    priorities = {pod.metadata.uid: pod.spec.priority for pod in state.pods}
-    theirs = sorted(priorities[uid] for uid in outcome.removed)
-    mine = [
-        # Those that terminate already are not removed again.
-        sorted(pod.priority for pod in each.victims if not pod.terminating)
-        for each in candidates
-        if each.node == outcome.node
-    ]
-    if theirs not in mine:
-        yield Difference(what="priorities of the victims", library=mine, real=theirs)
+    removed = Counter(pod.spec.priority for pod in state.pods if pod.metadata.uid in outcome.removed)
+    # Those that terminate already are not removed again, and of equally important ones any may be a victim.
+    terminating = Counter(
+        pod.spec.priority
+        for pod in state.pods
+        if pod.spec.node_name == outcome.node and pod.metadata.deletion_timestamp is not None
+    )
+    mine = [Counter(pod.priority for pod in each.victims) for each in candidates if each.node == outcome.node]
+    if not any(removed <= each and each - removed <= terminating for each in mine):
+        yield Difference(
+            what="priorities of the victims",
+            library=[sorted(each.elements()) for each in mine],
+            real=sorted(removed.elements()),
+        )
 
 
 def text_of(found: Sequence[Difference]) -> str:

@@ -29,7 +29,7 @@ class NodeChangesCluster(ClusterGenerator):
                 return None
             self._gone.remove(name)
             node = self._node(name)
-            node["spec"]["taints"].append({"key": "spot", "value": "again", "effect": "PreferNoSchedule"})
+            node["spec"]["taints"].append({"key": "again", "effect": "PreferNoSchedule"})
             return Change(
                 method="POST", path="/api/v1/nodes", body=node, node=name, seen=f'"Add event for node" node="{name}"'
             )

@@ -53,17 +53,24 @@ class NodeVolumeLimits:
         wanted = self._attached_by(pod)
         if not wanted:
             return ()
-        attachments = self._attachments(set(wanted.values()))
-        exceeded = [self._exceeds(wanted, attachments, snapshot, row) for row in rows.tolist()]
-        return (Refusal(nodes=np.array(exceeded, dtype=np.bool_), reason=REASON),)
+        drivers = set(wanted.values())
+        attachments = self._attachments(drivers)
+        exceeded = np.zeros(len(rows), dtype=np.bool_)
+        for place, row in enumerate(rows.tolist()):
+            limits = _limits(self._volumes.csi_nodes.get(snapshot.name(row)))
+            if not limits.keys().isdisjoint(drivers):
+                exceeded[place] = self._exceeds(wanted, limits, attachments, snapshot, row)
+        return (Refusal(nodes=exceeded, reason=REASON),)
 
     def _exceeds(
-        self, wanted: Attached, attachments: Mapping[str, Attached], snapshot: ClusterSnapshot, row: int
+        self,
+        wanted: Attached,
+        limits: Mapping[str, int],
+        attachments: Mapping[str, Attached],
+        snapshot: ClusterSnapshot,
+        row: int,
     ) -> bool:
         name = snapshot.name(row)
-        limits = _limits(self._volumes.csi_nodes.get(name))
-        if limits.keys().isdisjoint(wanted.values()):
-            return False
         attached: Attached = {}
         for other in snapshot.pods_on(row):
             attached |= self._attached_by(other)
@@ -116,10 +123,13 @@ class NodeVolumeLimits:
         return found
 
 
+_NO_LIMITS: Mapping[str, int] = {}
+
+
 def _limits(node: CSINode | None) -> Mapping[str, int]:
     """By driver. A driver that is missing has no limit."""
     if node is None:
-        return {}
+        return _NO_LIMITS
     return {
         each.name: each.allocatable.count
         for each in node.spec.drivers or ()

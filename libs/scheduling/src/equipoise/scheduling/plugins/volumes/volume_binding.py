@@ -20,6 +20,7 @@ from equipoise.contracts.kubernetes.objects import (
     NodeSelectorTerm,
     PersistentVolume,
     PersistentVolumeClaim,
+    SelectorRequirement,
     StorageClass,
     Volume,
 )
@@ -204,7 +205,8 @@ class VolumeBinding:
         """Per node: whether each claim gets a volume. Stores which."""
         satisfied = np.ones(len(rows), dtype=np.bool_)
         chosen: list[dict[ClaimKey, str]] = [{} for _ in rows]
-        taken: dict[str, Flags] = {}
+        taken: dict[str, set[int]] = {}
+        places_of = _Places(snapshot, rows)
         for claim in claims.waiting:
             key = claim_key(claim)
             provisioned = self._provisioned(claim, snapshot, rows)
@@ -213,19 +215,19 @@ class VolumeBinding:
                 row = snapshot.row(node)
                 satisfied &= provisioned & (rows == (-1 if row is None else row))
                 continue
-            undecided = np.ones(len(rows), dtype=np.bool_)
+            undecided = set(range(len(rows)))
             matched = np.zeros(len(rows), dtype=np.bool_)
             for volume in claims.candidates[key]:
                 name = volume.metadata.name
-                here = undecided & ~taken[name] if name in taken else undecided
-                takes = here & _usable_on(volume, snapshot, rows)
+                earlier = taken.setdefault(name, set())
+                takes = [place for place in places_of(volume) if place in undecided and place not in earlier]
                 # A volume that is reserved for the claim is the only one possible.
-                undecided = undecided & ~(here if self._is_reserved(volume, claim) else takes)
-                matched |= takes
-                taken[name] = taken[name] | takes if name in taken else takes
-                for place in takes.nonzero()[0].tolist():
+                undecided -= undecided - earlier if self._is_reserved(volume, claim) else set(takes)
+                earlier.update(takes)
+                matched[takes] = True
+                for place in takes:
                     chosen[place][key] = name
-                if not undecided.any():
+                if not undecided:
                     break
             satisfied &= matched | provisioned
         for row, found in zip(rows.tolist(), chosen, strict=True):
@@ -273,8 +275,27 @@ def _offers(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     return (
         volume.status.phase == "Available"
         and (selector is None or selects(selector, volume.metadata.labels))
-        and set(claim.spec.access_modes) <= set(volume.spec.access_modes)
+        and all(mode in volume.spec.access_modes for mode in claim.spec.access_modes)
     )
+
+
+class _Places:
+    """Which of these nodes can use a volume. There may be as many volumes as nodes, each for one of them."""
+
+    def __init__(self, snapshot: ClusterSnapshot, rows: Rows) -> None:
+        self._snapshot = snapshot
+        self._rows = rows
+        self._place = {row: place for place, row in enumerate(rows.tolist())}
+
+    def __call__(self, volume: PersistentVolume) -> Iterable[int]:
+        """Their places in `rows`, each once."""
+        required = volume.spec.node_affinity.required if volume.spec.node_affinity else None
+        match required.node_selector_terms if required else ():
+            case [NodeSelectorTerm(match_expressions=[SelectorRequirement(key=key, operator="In", values=[value])])]:
+                found = self._snapshot.labels.column(key).rows_with(value).tolist()
+                return (self._place[row] for row in found if row in self._place)
+        places: list[int] = _usable_on(volume, self._snapshot, self._rows).nonzero()[0].tolist()
+        return places
 
 
 def _usable_on(volume: PersistentVolume, snapshot: ClusterSnapshot, rows: Rows) -> Flags:
