@@ -45,6 +45,11 @@ def _replica_set(labels: Document) -> Document:
     }
 
 
+def _lacking(key: str) -> Document:
+    return {"matchExpressions": [{"key": key, "operator": "DoesNotExist"}]}
+
+
+_NOT_X = {"matchExpressions": [{"key": "tier", "operator": "NotIn", "values": ["x"]}]}
 _OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "owner", "uid": "u", "controller": True}
 _OLD = [a_pod(f"old-{number}", node=f"node-{number % 3}") for number in range(4)]
 
@@ -165,6 +170,25 @@ CASES = (
                     )
                 },
             ),
+        ],
+    ),
+    Case(
+        name="namespaces that lack a label, or do not have a value of it",
+        nodes=zones("a", "b", "c"),
+        pods=[
+            a_pod("one", node="node-0", namespace="beta"),
+            a_pod(
+                "two",
+                node="node-1",
+                namespace="gamma",
+                labels={"app": "db"},
+                affinity={"podAntiAffinity": _near(term(HOST, EVERYTHING, namespaceSelector=_lacking("team")))},
+            ),
+        ],
+        new=[
+            a_pod("lacking", affinity={"podAntiAffinity": _near(term(HOST, namespaceSelector=_lacking("tier")))}),
+            a_pod("other", affinity={"podAntiAffinity": _near(term(HOST, EVERYTHING, namespaceSelector=_NOT_X))}),
+            a_pod("near", affinity={"podAffinity": _near(term(ZONE, namespaceSelector=_NOT_X))}),
         ],
     ),
     Case(

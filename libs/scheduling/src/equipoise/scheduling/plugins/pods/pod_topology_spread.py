@@ -10,8 +10,9 @@ import msgspec
 import numpy as np
 
 from equipoise.contracts.kubernetes.labels import HOSTNAME, selects
-from equipoise.contracts.kubernetes.objects import LabelSelector, TopologySpreadConstraint
+from equipoise.contracts.kubernetes.objects import LabelSelector, Node, TopologySpreadConstraint
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, differs, pods_of
 from equipoise.scheduling.framework.plugin import MAX_SCORE, PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus
 from equipoise.scheduling.model.arrays import Flags, Floats, Ints, Rows
@@ -84,6 +85,18 @@ class PodTopologySpread:
             refusals.append(Refusal(nodes=unlabelled, reason=REASON_LABEL, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
             refusals.append(Refusal(nodes=skewed, reason=REASON))
         return refusals
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """The number of pods that a constraint counts has changed, or a node with its topology keys."""
+        constraints = self._constraints(pod, DO_NOT_SCHEDULE)
+        if event.kind == "Node":
+            nodes = [each for each in (event.old, event.new) if isinstance(each, Node)]
+            relevant = any(all(rule.topology_key in each.metadata.labels for rule in constraints) for each in nodes)
+            return relevant and differs(event, lambda node: (node.metadata.labels, node.spec.taints))
+        others = [each for each in pods_of(event) if each.namespace == pod.namespace]
+        return changes_itself(pod, event) or any(
+            sum(selects(rule.label_selector, each.labels) for each in others) == 1 for rule in constraints
+        )
 
     # Score
 

@@ -11,6 +11,14 @@ import numpy as np
 
 from equipoise.contracts.kubernetes.objects import CSINode, PersistentVolumeClaim
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.events import (
+    ADDED_OR_UPDATED,
+    Action,
+    ClusterEvent,
+    Kind,
+    changes_itself,
+    is_one_of,
+)
 from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, Code
 from equipoise.scheduling.model.arrays import Rows
@@ -61,6 +69,12 @@ class NodeVolumeLimits:
             if not limits.keys().isdisjoint(drivers):
                 exceeded[place] = self._exceeds(wanted, limits, attachments, snapshot, row)
         return (Refusal(nodes=exceeded, reason=REASON),)
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """A pod with claims is gone, a volume was detached, or a node, its limits or a claim has changed."""
+        if event.kind == "Pod" and isinstance(event.old, PodInfo):
+            return event.action == "delete" and bool(event.old.claim_volumes)
+        return changes_itself(pod, event) or is_one_of(event, _HELPFUL)
 
     def _exceeds(
         self,
@@ -122,6 +136,14 @@ class NodeVolumeLimits:
                 found.setdefault(spec.node_name, {})[spec.attacher, volume.spec.csi.volume_handle] = spec.attacher
         return found
 
+
+_HELPFUL: Mapping[Kind, tuple[Action, ...]] = {
+    "Node": ("add",),
+    "CSINode": ADDED_OR_UPDATED,
+    "PersistentVolumeClaim": ADDED_OR_UPDATED,
+    "Other": ("delete",),
+}
+"""Other: VolumeAttachments."""
 
 _NO_LIMITS: Mapping[str, int] = {}
 

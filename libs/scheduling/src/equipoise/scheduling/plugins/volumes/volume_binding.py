@@ -25,6 +25,14 @@ from equipoise.contracts.kubernetes.objects import (
     Volume,
 )
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.events import (
+    ADDED_OR_UPDATED,
+    Action,
+    ClusterEvent,
+    Kind,
+    changes_itself,
+    is_one_of,
+)
 from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus, unresolvable
 from equipoise.scheduling.model.arrays import Flags, Rows
@@ -165,6 +173,10 @@ class VolumeBinding:
             if key not in claims or is_fully_bound(claims[key]) or SELECTED_NODE in claims[key].metadata.annotations:
                 del self._selected[key]
 
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """A node, a claim, a volume or a class is new or has changed."""
+        return changes_itself(pod, event) or is_one_of(event, _HELPFUL)
+
     # Bound claims
 
     def _check_bound(
@@ -240,6 +252,15 @@ class VolumeBinding:
         if storage_class.provisioner in ("", NO_PROVISIONER):
             return np.zeros(len(rows), dtype=np.bool_)
         return _in_topology(storage_class, snapshot)[rows]
+
+
+_HELPFUL: Mapping[Kind, tuple[Action, ...]] = {
+    "Node": ADDED_OR_UPDATED,
+    "PersistentVolumeClaim": ADDED_OR_UPDATED,
+    "PersistentVolume": ADDED_OR_UPDATED,
+    "StorageClass": ADDED_OR_UPDATED,
+    "CSINode": ADDED_OR_UPDATED,
+}
 
 
 def _not_found(pod: PodInfo, volume: Volume) -> str:
