@@ -18,7 +18,7 @@ from equipoise.contracts.kubernetes.objects import (
     SchedulingGate,
     Volume,
 )
-from equipoise.scheduling import ClusterScheduler, read_pod
+from equipoise.scheduling import ClusterScheduler, read_configuration, read_pod
 from equipoise.scheduling.cluster_scheduler import KINDS
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
@@ -337,3 +337,14 @@ def test_the_selector_of_a_workload_does_not_replace_that_of_a_service() -> None
 
 
 SIZE = {"status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}}
+
+
+def test_all_profiles_search_nodes_in_turn() -> None:
+    head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    plugins = {"score": {"disabled": [{"name": "*"}]}}
+    profiles = [{"schedulerName": name, "plugins": plugins} for name in ("one", "two")]
+    cluster = ClusterScheduler(random.Random(1), read_configuration({**head, "profiles": profiles}))
+    for name in "ab":
+        cluster.put(a_node(name))
+
+    assert [cluster.decide(a_pod(scheduler_name=name)).node for name in ("one", "two", "two")] == ["a", "b", "a"]

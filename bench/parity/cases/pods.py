@@ -67,6 +67,41 @@ CASES = (
         ],
     ),
     Case(
+        name="two nodes with one hostname",
+        nodes=[a_node("a"), a_node("b", labels={HOST: "a"}), a_node("c")],
+        pods=[a_pod("one", node="a"), a_pod("two", node="a"), a_pod("three", node="c")],
+        new=[
+            a_pod("hard", topologySpreadConstraints=[spread(HOST, WEB)]),
+            a_pod("soft", topologySpreadConstraints=[spread(HOST, WEB, hard=False)]),
+            a_pod("apart", affinity={"podAntiAffinity": _near(term(HOST))}),
+            a_pod("near", affinity={"podAffinity": _near(preferred=((9, term(HOST)),))}),
+        ],
+    ),
+    Case(
+        name="keys of the pod's own labels, one of which is empty and one missing",
+        nodes=zones("a", "b", cpu="2"),
+        pods=[
+            a_pod("one", {"cpu": "1"}, node="node-0", priority="low", labels={"app": "web", "version": ""}),
+            a_pod("two", {"cpu": "1"}, node="node-0", priority="low", labels={"app": "web", "version": "1"}),
+            a_pod("three", {"cpu": "2"}, node="node-1", priority="middle"),
+        ],
+        new=[
+            a_pod(
+                "empty",
+                {"cpu": "1"},
+                priority="high",
+                labels={"app": "web", "version": ""},
+                topologySpreadConstraints=[spread(ZONE, WEB, matchLabelKeys=["version", "unknown"])],
+            ),
+            a_pod("missing", topologySpreadConstraints=[spread(ZONE, WEB, hard=False, matchLabelKeys=["version"])]),
+            a_pod(
+                "other",
+                labels={"app": "web", "version": "1"},
+                affinity={"podAntiAffinity": _near(term(ZONE, mismatchLabelKeys=["version"]))},
+            ),
+        ],
+    ),
+    Case(
         name="one key, both hard and soft, and the highest skew",
         nodes=[*zones("a", "b"), a_node("node-2", labels={ZONE: "b"})],
         pods=_OLD,

@@ -1,6 +1,6 @@
 """Preemption: budgets, priorities and starts of the victims, and what the removal of pods changes."""
 
-from bench.parity.cases.case import Case, a_node, a_pod, status_of
+from bench.parity.cases.case import REQUIRED, Case, a_node, a_pod, status_of
 from bench.parity.common_objects import Document
 
 
@@ -15,6 +15,11 @@ def _budget(name: str, selector: Document | None, least: int) -> Document:
 
 def _class(name: str, value: int) -> Document:
     return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
+
+
+def _named(name: str) -> Document:
+    rule = {"key": "metadata.name", "operator": "In", "values": [name]}
+    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchFields": [rule]}]}}}
 
 
 _SMALL = {"cpu": "1"}
@@ -93,6 +98,20 @@ CASES = (
             a_pod("high", node="b", priority="high", containers=[_WITH_PORT]),
         ],
         new=[a_pod("new", priority="high", containers=[_WITH_PORT])],
+    ),
+    Case(
+        name="a pod that names its node, and two that exclude each other",
+        nodes=[a_node("a", cpu="2"), a_node("b", cpu="2")],
+        pods=[
+            a_pod("a-1", {"cpu": "2"}, node="a", priority="low"),
+            a_pod("b-1", {"cpu": "2"}, node="b", priority="low"),
+        ],
+        new=[
+            a_pod("named", {"cpu": "1"}, priority="high", affinity=_named("b")),
+            a_pod("unknown", {"cpu": "1"}, priority="high", affinity=_named("none")),
+            a_pod("never", {"cpu": "2"}, priority="patient"),
+            a_pod("selector", {"cpu": "2"}, priority="high", nodeSelector={"none": "none"}),
+        ],
     ),
     Case(
         name="the pod never fits, and too many pods",

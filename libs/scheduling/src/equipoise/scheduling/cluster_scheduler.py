@@ -191,7 +191,11 @@ class ClusterScheduler:
         held = scheduler.framework.pre_enqueue(pod)
         if not held.is_success:
             return Decision(status=held)
-        return scheduler.schedule(pod, self.snapshot, self._random, nominated=self.nominated)
+        decision = scheduler.schedule(pod, self.snapshot, self._random, nominated=self.nominated)
+        for each in self.schedulers.values():
+            # All profiles search nodes in turn.
+            each.next_start = scheduler.next_start
+        return decision
 
     def place(self, pod: PodInfo) -> Decision:
         """Decides, and carries it out: the pod is on its node, or its victims are gone and it is nominated.

@@ -141,7 +141,7 @@ class Framework:
                 restricting.append(plugin.name)
                 nodes = found.nodes if nodes is None else nodes & found.nodes
                 if not nodes:
-                    several = f"node(s) didn't satisfy plugin(s) [{' '.join(restricting)}] simultaneously"
+                    several = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(restricting))}] simultaneously"
                     one = f"node(s) didn't satisfy plugin {restricting[0]}"
                     return _of(plugin, unresolvable(several if len(restricting) > 1 else one)), nodes
         state.skipped_filters, state.restricted_by = frozenset(skipped), tuple(restricting)
