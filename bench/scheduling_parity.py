@@ -1,52 +1,72 @@
 """The scheduling library beside the real kube-scheduler: random clusters and pods, and what differs.
 
-python -m bench scheduling_parity --clusters 250 --pods 8 --seed 1
+python -m bench scheduling_parity --family default --clusters 250 --pods 9 --seed 1
 """
 
 import argparse
 import asyncio
 import sys
 from collections import Counter
+from collections.abc import AsyncIterator
 
 from bench.output import progress, report
-from bench.parity.comparison import compare, text_of
+from bench.parity.comparison import Difference, compare, compare_all, text_of
+from bench.parity.families.table import FAMILIES
 from bench.parity.generator import ClusterGenerator
+from bench.parity.outcome import Outcome
 from bench.parity.real_scheduler import RealScheduler
 
 
-async def measure(first_seed: int, clusters: int, pods: int) -> Counter[str]:
+async def measure(family: type[ClusterGenerator], first_seed: int, clusters: int, pods: int) -> Counter[str]:
     """Decisions by kind, and those that differ; each of these is printed."""
     found: Counter[str] = Counter()
-    async with RealScheduler() as real:
+    async with RealScheduler(victims_last=family.victims_last) as real:
         for seed in range(first_seed, first_seed + clusters):
-            generator = ClusterGenerator(seed)
+            generator = family(seed)
             await real.prepare(generator)
-            for document in generator.new_pods(pods):
-                before = await real.state()
-                outcome = await real.place(document, before)
-                if outcome is None:
-                    continue
+            async for outcome, different in decisions(real, generator, pods):
                 found["decisions"] += 1
                 kind = "refused" if not outcome.node else "preempted" if outcome.removed else "placed"
                 found[kind] += 1
                 found["scored"] += bool(outcome.scores)
                 found["scores"] += sum(map(len, outcome.scores.values()))
-                if different := compare(before, outcome):
+                if different:
                     found["different"] += 1
-                    print(f"seed {seed}, {document['metadata']['name']}: {text_of(different)}", file=sys.stderr)
+                    name = outcome.pod.metadata.name
+                    print(f"{family.name}, seed {seed}, {name}: {text_of(different)}", file=sys.stderr)
             await real.clear()
             if (seed - first_seed + 1) % 10 == 0:
-                progress(f"{seed - first_seed + 1} clusters, {found['decisions']} pods, {found['different']} different")
+                done = f"{seed - first_seed + 1} clusters, {found['decisions']} pods"
+                progress(f"{family.name}: {done}, {found['different']} different")
     return found
+
+
+async def decisions(
+    real: RealScheduler, generator: ClusterGenerator, pods: int
+) -> AsyncIterator[tuple[Outcome, list[Difference]]]:
+    """Of the pods of a cluster that was prepared, and what differs."""
+    documents = generator.new_pods(pods)
+    if generator.at_once:
+        before, outcomes = await real.place_all(documents)
+        for outcome, different in zip(outcomes, compare_all(before, outcomes, generator.configuration), strict=True):
+            yield outcome, different
+        return
+    for number, document in enumerate(documents):
+        await real.change(generator.changes(number))
+        before = await real.state()
+        placed = await real.place(document, before)
+        if placed is not None:
+            yield placed, compare(before, placed, generator.configuration)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--family", choices=FAMILIES, default="default", help="what the clusters have")
     parser.add_argument("--clusters", type=int, default=250)
     parser.add_argument("--pods", type=int, default=9, help="of each cluster")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
-    found = asyncio.run(measure(options.seed, options.clusters, options.pods))
+    found = asyncio.run(measure(FAMILIES[options.family], options.seed, options.clusters, options.pods))
     same = 100 * (1 - found["different"] / found["decisions"])
     details = {name: found[name] for name in ("placed", "preempted", "refused", "scored", "scores", "different")}
     report("scheduling_parity", same, "% of decisions", target=(">=", 99.9), decisions=found["decisions"], **details)

@@ -1,12 +1,15 @@
 """The decision of the library beside that of kube-scheduler, for the same pod and state."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
-from bench.parity.real_scheduler import Outcome, State
+from bench.parity.common_objects import Document
+from bench.parity.outcome import Outcome, State
 from equipoise.scheduling.cluster_scheduler import ClusterScheduler
+from equipoise.scheduling.configuration import KIND, read_configuration
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.framework import Framework
 from equipoise.scheduling.framework.status import Code
@@ -15,6 +18,7 @@ from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.plugins.default_preemption import DefaultPreemption
 from equipoise.scheduling.preemption.candidate import PreemptionCandidate, cost
 from equipoise.scheduling.scheduler import Decision
+from equipoise.scheduling.settings.plugin_arguments import API_VERSION
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,16 +36,57 @@ class First:
         return 0.0
 
 
-def compare(state: State, outcome: Outcome) -> list[Difference]:
+def compare(state: State, outcome: Outcome, configuration: Document | None = None) -> list[Difference]:
     """What the library decides in the state before the pod was placed, and kube-scheduler did not."""
-    cluster, pod = ClusterScheduler(First()), PodInfo(outcome.pod)
-    for each in (*state.nodes, *state.pods, *state.namespaces, *state.budgets, *state.services):
+    return _compare_in(cluster_of(state, configuration), state, outcome)
+
+
+def compare_all(
+    state: State, outcomes: Sequence[Outcome], configuration: Document | None = None
+) -> list[list[Difference]]:
+    """Of each attempt, with the pods where kube-scheduler has put them before."""
+    cluster = cluster_of(state, configuration)
+    found = []
+    for outcome in outcomes:
+        found.append(_compare_in(cluster, state, outcome, continued=True))
+        if outcome.node:
+            row = cluster.snapshot.row(outcome.node)
+            assert row is not None
+            cluster.snapshot.add_pod(PodInfo(outcome.pod), row)
+    return found
+
+
+def cluster_of(state: State, configuration: Document | None = None) -> ClusterScheduler:
+    document = {"apiVersion": API_VERSION, "kind": KIND, **(configuration or {})}
+    cluster = ClusterScheduler(First(), read_configuration(document))
+    for each in (*state.nodes, *state.pods, *state.others):
         cluster.put(each)
+    return cluster
+
+
+def _compare_in(
+    cluster: ClusterScheduler, state: State, outcome: Outcome, *, continued: bool = False
+) -> list[Difference]:
+    """`continued`: the cluster has searched nodes for all pods before, as kube-scheduler."""
+    pod = PodInfo(outcome.pod)
     decision = cluster.decide(pod)
+    if not continued and not cluster.schedulers[pod.pod.spec.scheduler_name].framework.plugins("score"):
+        # Without scores the node at which the search began is chosen, which is not known here.
+        decision = _with_node_of(decision, cluster, outcome)
     preempts = decision.preemption is not None and bool(decision.preemption.node)
     framework = cluster.schedulers[pod.pod.spec.scheduler_name].framework
     candidates = equal_candidates(framework, cluster.snapshot, pod, decision) if preempts else ()
     return list(differences(decision, outcome, state, candidates))
+
+
+def _with_node_of(decision: Decision, cluster: ClusterScheduler, outcome: Outcome) -> Decision:
+    """The node that kube-scheduler has chosen, if it passes all filters."""
+    if decision.diagnosis is None:
+        return decision
+    passed = decision.diagnosis.rows[decision.diagnosis.passed].tolist()
+    if outcome.node not in map(cluster.snapshot.name, passed):
+        return decision
+    return msgspec.structs.replace(decision, node=outcome.node, feasible=[outcome.node])
 
 
 def equal_candidates(
@@ -67,6 +112,11 @@ def differences(
 ) -> Iterator[Difference]:
     """Nothing if both agree. Of several equal nodes or victims any is right."""
     preemption = decision.preemption
+    failed = decision.status is not None and decision.status.code == Code.ERROR
+    if failed or outcome.failed:
+        if failed != outcome.failed:
+            yield Difference(what="error", library=decision.status, real=outcome.message or outcome.node)
+        return
     if preemption is not None and preemption.node:
         yield from _of_preemption(candidates, outcome, state)
         return
@@ -78,7 +128,7 @@ def differences(
         elif decision.message(len(state.nodes)) != outcome.message:
             yield Difference(what="message", library=decision.message(len(state.nodes)), real=outcome.message)
         return
-    scored = set().union(*outcome.scores.values()) if outcome.scores else {outcome.node}
+    scored = set(outcome.scored) or {outcome.node}
     if set(decision.feasible) != scored:
         yield Difference(what="feasible nodes", library=sorted(decision.feasible), real=sorted(scored))
         return
@@ -117,11 +167,20 @@ def _of_preemption(candidates: Sequence[PreemptionCandidate], outcome: Outcome, 
     if outcome.node not in nodes:
         yield Difference(what="node after preemption", library=nodes, real=outcome.node or outcome.message)
         return
-    priorities = {pod.metadata.uid: pod.spec.priority for pod in state.pods}
-    theirs = sorted(priorities[uid] for uid in outcome.removed)
-    mine = [sorted(pod.priority for pod in each.victims) for each in candidates if each.node == outcome.node]
-    if theirs not in mine:
-        yield Difference(what="priorities of the victims", library=mine, real=theirs)
+    removed = Counter(pod.spec.priority for pod in state.pods if pod.metadata.uid in outcome.removed)
+    # Those that terminate already are not removed again, and of equally important ones any may be a victim.
+    terminating = Counter(
+        pod.spec.priority
+        for pod in state.pods
+        if pod.spec.node_name == outcome.node and pod.metadata.deletion_timestamp is not None
+    )
+    mine = [Counter(pod.priority for pod in each.victims) for each in candidates if each.node == outcome.node]
+    if not any(removed <= each and each - removed <= terminating for each in mine):
+        yield Difference(
+            what="priorities of the victims",
+            library=[sorted(each.elements()) for each in mine],
+            real=sorted(removed.elements()),
+        )
 
 
 def text_of(found: Sequence[Difference]) -> str:

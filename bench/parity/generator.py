@@ -3,48 +3,40 @@
 from random import Random
 from typing import Any
 
-Document = dict[str, Any]
+import msgspec
 
-NAMESPACES = {"alpha": {"team": "a", "tier": "x"}, "beta": {"team": "b", "tier": "x"}, "gamma": {"team": "c"}}
-"""Labels by name."""
-
-CLASSES = {"low": 100, "middle": 1_000, "high": 10_000, "patient": 10_000}
-"""Priorities of the PriorityClasses; pods of the class patient never preempt."""
-
-APPS = ("web", "db", "cache")
-ZONES = ("zone-a", "zone-b", "zone-c")
-DISKS = ("ssd", "hdd")
-GPU = "example.com/gpu"
-IMAGES = {
-    "registry.example/small:1": 30 * 2**20,
-    "registry.example/large:1": 900 * 2**20,
-    "registry.example/other:2": 400 * 2**20,
-    "registry.example/plain:latest": 200 * 2**20,
-}
+from bench.parity.common_objects import APPS, CLASSES, DISKS, GPU, IMAGES, NAMESPACES, ZONES, Document
 
 
-def priority_classes() -> list[Document]:
-    return [
-        {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": name},
-            "value": value,
-            "preemptionPolicy": "Never" if name == "patient" else "PreemptLowerPriority",
-        }
-        for name, value in CLASSES.items()
-    ]
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to the API server."""
 
+    method: str
+    path: str
+    body: Document | None = None
+    node: str = ""
+    """Of a change of a node."""
 
-def namespaces() -> list[Document]:
-    return [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
-        for name, labels in NAMESPACES.items()
-    ]
+    seen: str = ""
+    """Part of the line that kube-scheduler logs when it knows of the change (`--vmodule=eventhandlers=4`)."""
 
 
 class ClusterGenerator:
     """One cluster and its pods. The same seed gives the same ones."""
+
+    name = "default"
+
+    configuration: Document = {}  # noqa: RUF012  replaced, never changed
+    """A KubeSchedulerConfiguration, without `apiVersion` and `kind`."""
+
+    at_once = False
+    """All pods are there before kube-scheduler starts. Otherwise one is created after the other."""
+
+    objects_first = False
+    """Pods need the objects in order to run."""
+
+    victims_last = False
+    """Victims of a preemption remain as terminating pods, and the pod that removes them remains nominated."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed)
@@ -61,6 +53,18 @@ class ClusterGenerator:
         for pod in pods:
             pod["spec"]["nodeName"] = self._random.choice(self.names)
         return pods
+
+    def objects(self) -> list[Document]:
+        """All others. They exist before the pods."""
+        return [*self.budgets(), *self.services()]
+
+    def prepared(self) -> list[Change]:
+        """What happens once all pods run."""
+        return []
+
+    def changes(self, number: int) -> list[Change]:
+        """What happens before the pod of this number is created."""
+        return []
 
     def new_pods(self, count: int) -> list[Document]:
         return [self._pod(f"new-{self._seed}-{number}") for number in range(count)]

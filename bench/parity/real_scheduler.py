@@ -1,65 +1,57 @@
-"""A real kube-scheduler on a throwaway API server: what it decides for one pod, with the scores of its plugins."""
+"""A real kube-scheduler on a throwaway API server: what it decides for pods, with the scores of its plugins."""
 
 import asyncio
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self
 
 import msgspec
 
-from bench.parity.generator import ClusterGenerator, Document, namespaces, priority_classes
-from equipoise.contracts.kubernetes.objects import KubernetesService, Namespace, Node, Pod, PodDisruptionBudget
+from bench.parity.common_objects import NAMESPACES, Document, namespaces, priority_classes
+from bench.parity.generator import Change, ClusterGenerator
+from bench.parity.outcome import Outcome, State
+from bench.parity.scheduler_log import Attempt, read_attempts, read_node_order
+from bench.parity.stored_objects import CLUSTER_WIDE, NAMESPACED, OTHERS
+from bench.parity.volume_provisioner import provision
+from equipoise.contracts.kubernetes.objects import Node, Object, Pod
+from equipoise.scheduling.model.resized_pod import ResizedPod
 from equipoise.testbed.api import ApiError
 from equipoise.testbed.cluster import Cluster
 
-T = TypeVar("T")
+SCHEDULER_ARGUMENTS = ("--vmodule=schedule_one=10,eventhandlers=4,node_tree=2",)
+SYNCHRONOUS_PREEMPTION = "--feature-gates=SchedulerAsyncPreemption=false"
+"""All victims are deleted before the pod is nominated: what is compared is complete by then."""
 
-LOG_SCORES = ("--vmodule=schedule_one=10",)
-SECONDS = 30.0
-POLL = 0.01
-
-_SCORE = re.compile(
-    r'"Plugin scored node for pod" pod="(?P<pod>[^"]+)" plugin="(?P<plugin>[^"]+)" node="(?P<node>[^"]+)" '
-    r"score=(?P<score>-?\d+)"
+CONTROLLERS = (
+    "*",
+    # They would delete the pods of workloads that exist for their selectors only, and volumes that no driver attaches.
+    "-replicaset-controller",
+    "-statefulset-controller",
+    "-replicationcontroller-controller",
+    "-persistentvolume-attach-detach-controller",
+    "-garbage-collector-controller",
+    "-pod-garbage-collector-controller",
 )
-
-
-class State(msgspec.Struct, frozen=True, kw_only=True):
-    """What the API server has."""
-
-    nodes: Sequence[Node]
-    pods: Sequence[Pod]
-    namespaces: Sequence[Namespace]
-    budgets: Sequence[PodDisruptionBudget]
-    services: Sequence[KubernetesService]
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What kube-scheduler did with a pod."""
-
-    pod: Pod
-    """As it was created."""
-
-    node: str
-    """Empty: none."""
-
-    message: str
-    """Why there is no node."""
-
-    removed: frozenset[str]
-    """UIDs of pods that are gone: the victims of a preemption."""
-
-    scores: Mapping[str, Mapping[str, int]]
-    """By plugin and node, normalized and weighted, of the last attempt. Empty with one feasible node."""
+SECONDS = 60.0
+POLL = 0.01
 
 
 class RealScheduler:
-    """One cluster at a time: `prepare`, then any number of `place`, then `clear`."""
+    """One cluster at a time: `prepare`, then any number of `place` (or one `place_all`), then `clear`."""
 
-    def __init__(self) -> None:
-        self._cluster = Cluster(arguments={"kube-scheduler": LOG_SCORES})
+    def __init__(self, *, victims_last: bool = False, configuration: Document | None = None) -> None:
+        """`victims_last`: victims of a preemption remain as terminating pods."""
+        self._victims_last = victims_last
+        self._configuration: Document = configuration or {}
+        gates = (SYNCHRONOUS_PREEMPTION,) if victims_last else ()
+        self._cluster = Cluster(
+            scheduler=self._configuration,
+            arguments={
+                "kube-scheduler": (*SCHEDULER_ARGUMENTS, *gates),
+                "kube-controller-manager": (f"--controllers={','.join(CONTROLLERS)}",),
+            },
+        )
 
     async def __aenter__(self) -> Self:
         await self._cluster.__aenter__()
@@ -75,23 +67,53 @@ class RealScheduler:
         await self._cluster.__aexit__(kind, error, trace)
 
     async def prepare(self, generator: ClusterGenerator) -> None:
-        """Returns when kube-scheduler knows all nodes and pods."""
-        for node in generator.nodes():
+        """Returns when kube-scheduler knows all nodes and pods. A new configuration restarts it."""
+        if generator.configuration != self._configuration:
+            self._configuration = generator.configuration
+            await asyncio.to_thread(self._cluster.restart_scheduler, self._configuration)
+        nodes = generator.nodes()
+        objects = generator.objects() if generator.objects_first else []
+        budgets = [each for each in objects if each["kind"] == "PodDisruptionBudget"]
+        await self._put([each for each in objects if each not in budgets])
+        for node in nodes:
             await self._api.request("POST", "/api/v1/nodes", node)
         existing = [each for each in generator.existing_pods() if await self._create(each)]
-        budgets = generator.budgets()
-        await self._api.apply([*budgets, *generator.services()])
+        if not generator.objects_first:
+            objects = generator.objects()
+            budgets = [each for each in objects if each["kind"] == "PodDisruptionBudget"]
+            await self._put([each for each in objects if each not in budgets])
+        # They are counted once, with all pods.
+        await self._api.apply(budgets)
         await self._settled(len(existing), len(budgets))
-        await self._known(len(generator.names))
+        for change in generator.prepared():
+            await self._request(change)
+        await self._known(len(nodes))
 
     async def state(self) -> State:
+        others: list[Object] = []
+        for path, kind, name in OTHERS:
+            others += [msgspec.structs.replace(each, kind=name) for each in await self._list(path, kind)]
         return State(
             nodes=await self._list("/api/v1/nodes", Node),
-            pods=await self._list("/api/v1/pods", Pod),
-            namespaces=await self._list("/api/v1/namespaces", Namespace),
-            budgets=await self._list("/apis/policy/v1/poddisruptionbudgets", PodDisruptionBudget),
-            services=await self._list("/api/v1/services", KubernetesService),
+            pods=await self._list("/api/v1/pods", ResizedPod),
+            others=others,
         )
+
+    async def change(self, changes: Iterable[Change]) -> None:
+        """Returns when kube-scheduler knows of them."""
+        for change in changes:
+            offset = self._log.stat().st_size
+            await self._request(change)
+            await self._logged(offset, change.seen)
+            if change.method == "DELETE":
+                continue
+            node = f"/api/v1/nodes/{change.node}"
+            await self._api.wait(node, lambda found: not _has_not_ready_taint(found), what=f"{node} is ready")
+            # What is logged may be an earlier change of the node: those that follow are known after this one.
+            for number in range(2):
+                offset = self._log.stat().st_size
+                await self._api.patch(node, {"metadata": {"annotations": {"settled": f"{offset}-{number}"}}})
+                await self._logged(offset, f'"Update event for node" node="{change.node}"')
 
     async def place(self, document: Document, before: State) -> Outcome | None:
         """Returns when the pod runs, or has been removed again because no node was found. None: it is invalid."""
@@ -99,31 +121,71 @@ class RealScheduler:
         created = await self._create(document)
         if created is None:
             return None
-        path = f"/api/v1/namespaces/{created.metadata.namespace}/pods/{created.metadata.name}"
+        path = _path(created)
         decided = await self._decided(path)
         node = decided["spec"].get("nodeName", "")
         if node:
             await self._api.wait(path, _runs, what=f"{path} runs")
-        else:
+        elif self._victims_last:
+            node = decided["status"].get("nominatedNodeName", "")
+        if not node:
             await self._delete(path)
-        left = {pod.metadata.uid for pod in await self._list("/api/v1/pods", Pod)}
-        return Outcome(
-            pod=created,
-            node=node,
-            message=_message(decided),
-            removed=frozenset(pod.metadata.uid for pod in before.pods) - left,
-            scores=self._scores(f"{created.metadata.namespace}/{created.metadata.name}", offset),
+        attempts = [each for each in read_attempts(self._read_log(offset)) if each.pod == _key(created)]
+        return msgspec.structs.replace(
+            _outcome(created, node, attempts[-1] if attempts else Attempt(pod="")),
+            message="" if node else _condition(decided).get("message", ""),
+            failed=_condition(decided).get("reason") == "SchedulerError",
+            removed=await self._removed(before),
         )
 
+    async def place_all(self, documents: Sequence[Document]) -> tuple[State, Sequence[Outcome]]:
+        """The attempts of kube-scheduler to place these pods, in its order, and the state before.
+
+        The nodes of the state are in the order in which kube-scheduler has received them, which is a random one.
+        """
+        await asyncio.to_thread(self._cluster.kill, "kube-scheduler")
+        before = await self.state()
+        created = [pod for each in documents if (pod := await self._create(each)) is not None]
+        offset = self._log.stat().st_size
+        await asyncio.to_thread(self._cluster.restart, "kube-scheduler")
+        decided = {_key(pod): (pod, await self._decided(_path(pod))) for pod in created}
+        log = self._read_log(offset)
+        nodes = {node.metadata.name: node for node in before.nodes}
+        before = msgspec.structs.replace(before, nodes=[nodes[name] for name in read_node_order(log)])
+        attempts = [each for each in read_attempts(log) if each.pod in decided]
+        found = []
+        for attempt in attempts:
+            pod, document = decided[attempt.pod]
+            node = "" if attempt.error is not None else document["spec"].get("nodeName", "")
+            found.append(_outcome(pod, node, attempt))
+            if attempt.error is None and not node:
+                raise RuntimeError(f"{attempt.pod} has been placed, and has no node")
+        return before, found
+
     async def clear(self) -> None:
-        """Deletes nodes, pods and budgets."""
-        for name in ("alpha", "beta", "gamma"):
-            await self._api.request("DELETE", f"/apis/policy/v1/namespaces/{name}/poddisruptionbudgets")
-            await self._api.request("DELETE", f"/api/v1/namespaces/{name}/services")
+        """Deletes what `prepare` and `place` have created."""
+        for name in NAMESPACES:
             await self._api.request("DELETE", f"/api/v1/namespaces/{name}/pods?gracePeriodSeconds=0")
-        await self._api.wait("/api/v1/pods", lambda found: not found["items"], what="all pods are gone")
-        await self._api.request("DELETE", "/api/v1/nodes")
-        await self._api.wait("/api/v1/nodes", lambda found: not found["items"], what="all nodes are gone")
+            for path in NAMESPACED:
+                await self._api.request("DELETE", path.format(name))
+        for path in ("/api/v1/pods", "/api/v1/persistentvolumeclaims"):
+            await self._api.wait(path, _is_empty, what=f"{path} is empty")
+        for path in CLUSTER_WIDE:
+            await self._api.request("DELETE", path)
+        for path in CLUSTER_WIDE:
+            await self._api.wait(path, _is_empty, what=f"{path} is empty")
+
+    async def _put(self, objects: Sequence[Document]) -> None:
+        """Those with a status are created first, and then updated, as their controllers do."""
+        await self._api.apply([each for each in objects if each["kind"] != "PersistentVolumeClaim"])
+        # A claim is bound as soon as it exists.
+        await self._api.apply([each for each in objects if each["kind"] == "PersistentVolumeClaim"])
+
+    async def _request(self, change: Change) -> None:
+        if change.method == "PATCH":
+            await self._api.patch(change.path, change.body)
+        else:
+            await self._api.request(change.method, change.path, change.body)
 
     async def _create(self, document: Document) -> Pod | None:
         """None if the API server finds it invalid."""
@@ -138,8 +200,13 @@ class RealScheduler:
     async def _delete(self, path: str) -> None:
         await self._api.request("DELETE", f"{path}?gracePeriodSeconds=0")
 
+    async def _removed(self, before: State) -> frozenset[str]:
+        there = {each.metadata.uid for each in before.pods if each.metadata.deletion_timestamp is None}
+        pods = await self._list("/api/v1/pods", Pod)
+        return frozenset(there) - {each.metadata.uid for each in pods if each.metadata.deletion_timestamp is None}
+
     async def _settled(self, pods: int, budgets: int) -> None:
-        """The nodes are ready, all pods run, and the controller has counted them for the budgets."""
+        """The nodes are ready, all pods run, and the controllers have counted budgets and bound claims."""
         await self._api.wait(
             "/api/v1/nodes",
             lambda found: not any(map(_has_not_ready_taint, found["items"])),
@@ -158,41 +225,86 @@ class RealScheduler:
             ),
             what="budgets are counted",
         )
+        await self._api.wait(
+            "/api/v1/persistentvolumeclaims",
+            lambda found: all(_is_bound(each) for each in found["items"] if each["spec"].get("volumeName")),
+            what="claims are bound",
+        )
 
     async def _known(self, nodes: int) -> None:
         """kube-scheduler receives a pod after those that were created earlier. Why it has no node counts the nodes."""
         path = "/api/v1/namespaces/default/pods"
         async with asyncio.timeout(SECONDS):
             while True:
-                await self._api.request("POST", path, PROBE)
-                message = _message(await self._decided(f"{path}/probe"))
+                await self._api.request("POST", path, self._probe())
+                message = _condition(await self._decided(f"{path}/probe")).get("message", "")
                 await self._delete(f"{path}/probe")
                 if message.startswith(f"0/{nodes} nodes"):
                     return
 
+    def _probe(self) -> Document:
+        profiles = self._configuration.get("profiles") or [{}]
+        name = profiles[0].get("schedulerName", "default-scheduler")
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "probe", "namespace": "default"},
+            "spec": {
+                "schedulerName": name,
+                "containers": [{"name": "main", "image": "fake", "resources": {"requests": {"cpu": "1000000"}}}],
+                "nodeSelector": {"no-node": "has-it"},
+            },
+        }
+
     async def _decided(self, path: str) -> Document:
-        """A pod that was nominated to a node is awaited."""
+        """A pod that was nominated to a node is awaited, unless the victims last."""
         async with asyncio.timeout(SECONDS):
             while True:
                 pod: Document = await self._api.request("GET", path)
-                refused = _message(pod) and not pod["status"].get("nominatedNodeName")
+                refused = _condition(pod).get("message") and (
+                    self._victims_last or not pod["status"].get("nominatedNodeName")
+                )
                 if pod["spec"].get("nodeName") or refused:
                     return pod
+                if pod["spec"].get("volumes"):
+                    await provision(self._api)
                 await asyncio.sleep(POLL)
 
-    async def _list(self, path: str, kind: type[T]) -> Sequence[T]:
+    async def _logged(self, offset: int, text: str) -> None:
+        async with asyncio.timeout(SECONDS):
+            while text not in self._read_log(offset):  # noqa: ASYNC110  another process writes it
+                await asyncio.sleep(POLL)
+
+    async def _list(self, path: str, kind: type[Any]) -> Sequence[Any]:
         found = (await self._api.request("GET", path))["items"]
         return [msgspec.convert(each, kind, strict=False) for each in found]
 
-    def _scores(self, pod: str, offset: int) -> Mapping[str, Mapping[str, int]]:
+    def _read_log(self, offset: int) -> str:
         with self._log.open("rb") as file:
             file.seek(offset)
-            text = file.read().decode(errors="replace")
-        found: dict[str, dict[str, int]] = {}
-        for match in _SCORE.finditer(text):
-            if match["pod"] == pod:
-                found.setdefault(match["plugin"], {})[match["node"]] = int(match["score"])
-        return found
+            return file.read().decode(errors="replace")
+
+
+def _outcome(pod: Pod, node: str, attempt: Attempt) -> Outcome:
+    return Outcome(
+        pod=pod, node=node, message=attempt.error or "", scores=attempt.scores, scored=frozenset(attempt.scored)
+    )
+
+
+def _key(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"
+
+
+def _path(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{pod.metadata.namespace}/pods/{pod.metadata.name}"
+
+
+def _is_empty(found: Document) -> bool:
+    return not found["items"]
+
+
+def _is_bound(claim: Document) -> bool:
+    return bool(claim.get("status", {}).get("phase") == "Bound")
 
 
 def _has_not_ready_taint(node: Document) -> bool:
@@ -204,15 +316,7 @@ def _runs(pod: Document) -> bool:
     return bool(pod["status"].get("startTime")) and pod["status"].get("phase") == "Running"
 
 
-def _message(pod: Document) -> str:
-    """Why it is on no node; empty: it is, or has not been tried."""
+def _condition(pod: Document) -> Mapping[str, str]:
+    """PodScheduled, with the reason why the pod is on no node; empty: it has not been tried."""
     conditions = pod["status"].get("conditions", ())
-    return next((each.get("message", "") for each in conditions if each["type"] == "PodScheduled"), "")
-
-
-PROBE = {
-    "apiVersion": "v1",
-    "kind": "Pod",
-    "metadata": {"name": "probe", "namespace": "default"},
-    "spec": {"containers": [{"name": "main", "image": "fake"}], "nodeSelector": {"no-node": "has-it"}},
-}
+    return next((each for each in conditions if each["type"] == "PodScheduled"), {})

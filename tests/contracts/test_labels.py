@@ -2,7 +2,7 @@
 
 import pytest
 
-from equipoise.contracts.kubernetes.labels import required_nodes, selects_node
+from equipoise.contracts.kubernetes.labels import required_nodes, satisfies, selects_node
 from equipoise.contracts.kubernetes.objects import (
     Affinity,
     NodeAffinity,
@@ -55,3 +55,10 @@ def test_a_pod_that_requires_nothing_has_no_selector() -> None:
     """Also if it has other rules."""
     assert required_nodes(PodSpec()) is None
     assert required_nodes(PodSpec(affinity=Affinity())) is None
+
+
+@pytest.mark.parametrize("value", ["1_000", " 7", "٧", "9" * 19, "", "abc"])
+def test_comparisons_are_of_integers_as_go_reads_them(value: str) -> None:
+    assert not satisfies(value, "Gt", ["5"])
+    assert not satisfies("7", "Lt", [value])
+    assert satisfies("007", "Gt", ["+5"])

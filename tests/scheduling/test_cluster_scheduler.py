@@ -15,10 +15,12 @@ from equipoise.contracts.kubernetes.objects import (
     ObjectMeta,
     PersistentVolumeClaim,
     Pod,
+    SchedulingGate,
     Volume,
 )
-from equipoise.scheduling import ClusterScheduler, read_pod
+from equipoise.scheduling import ClusterScheduler, read_configuration, read_pod
 from equipoise.scheduling.cluster_scheduler import KINDS
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
 
 def a_cluster(*nodes: str, cpu: str = "4") -> ClusterScheduler:
@@ -194,3 +196,155 @@ def plugins_that_score(cluster: ClusterScheduler) -> set[str]:
     decision = cluster.decide(a_pod("web", labels={"app": "web"}))
     assert decision.scores is not None
     return set(decision.scores.weighted)
+
+
+def test_a_pod_with_scheduling_gates_is_on_no_node() -> None:
+    decision = a_cluster("a").decide(a_pod(scheduling_gates=[SchedulingGate(name="wait")]))
+
+    assert (decision.node, decision.message(1)) == ("", "waiting for scheduling gates: [wait]")
+
+
+def test_pods_that_are_nominated_count_until_they_are_not() -> None:
+    """As a list of all pods has them while their victims terminate."""
+    cluster = a_cluster("a")
+    pod = a_pod("first", {"cpu": "3"}, status={"nominated_node_name": "a"})
+    cluster.put(pod.pod)
+    assert "Insufficient cpu" in cluster.decide(a_pod("new", {"cpu": "2"})).message(1)
+    assert cluster.decide(a_pod("more-important", {"cpu": "2"}, priority=1)).node == "a"
+
+    cluster.put(a_pod("first", {"cpu": "3"}).pod)
+    assert cluster.decide(a_pod("new", {"cpu": "2"})).node == "a"
+
+    cluster.put(pod.pod)
+    cluster.remove(pod.pod)
+    assert cluster.decide(a_pod("new", {"cpu": "2"})).node == "a"
+
+
+def test_lists_that_are_null_are_read() -> None:
+    """As the API server writes them."""
+    cluster = a_cluster()
+    status = {"allocatable": {"cpu": "1", "pods": "1"}, "images": [{"names": None, "sizeBytes": 5}]}
+    cluster.put_documents(
+        [
+            {"kind": "CSINode", "metadata": {"name": "a"}, "spec": {"drivers": None}},
+            {"kind": "Node", "metadata": {"name": "a"}, "status": status},
+        ]
+    )
+
+    assert cluster.decide(a_pod()).node == "a"
+
+
+def test_without_all_claims_of_a_pod_preemption_is_not_tried() -> None:
+    """DynamicResources misses what its PreFilter would have written, and ends PostFilter."""
+    claim = Volume(name="data", persistent_volume_claim=ClaimSource(claim_name="none"))
+    decision = a_cluster("a").decide(a_pod(volumes=[claim]))
+
+    message = '0/1 nodes are available: persistentvolumeclaim "none" not found. not found'
+    assert decision.message(1) == message
+    assert decision.preemption is not None
+    assert not decision.preemption.clear_nomination
+
+
+def resized(cpu: str, *, infeasible: bool = False) -> dict[str, Any]:
+    """A pod that requested 2 cores, and whose container has got `cpu`."""
+    conditions = [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}] if infeasible else []
+    status = {"name": "main", "resources": {"requests": {"cpu": cpu}}, "allocatedResources": {"cpu": cpu}}
+    return {
+        "kind": "Pod",
+        "metadata": {"name": "old"},
+        "spec": {
+            "nodeName": "a",
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}],
+        },
+        "status": {"conditions": conditions, "containerStatuses": [status]},
+    }
+
+
+@pytest.mark.parametrize(
+    ("pod", "fits"), [(resized("3"), "1"), (resized("1"), "2"), (resized("1", infeasible=True), "3")]
+)
+def test_a_node_accounts_for_the_highest_of_what_a_resized_pod_requests_and_has(pod: dict[str, Any], fits: str) -> None:
+    cluster = a_cluster("a", cpu="4")
+    cluster.put_documents([pod])
+
+    assert cluster.decide(a_pod("new", {"cpu": fits})).node == "a"
+    assert not cluster.decide(a_pod("new", {"cpu": f"{int(fits) * 1000 + 1}m"})).node
+
+
+def test_sidecars_and_requests_at_pod_level_are_resized_too() -> None:
+    cluster = a_cluster("a", cpu="4")
+    status = {"name": "sidecar", "resources": {"requests": {"cpu": "3"}}}
+    sidecar = {"name": "sidecar", "restartPolicy": "Always", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"nodeName": "a", "containers": [{"name": "main"}], "initContainers": [sidecar]}
+    pod = {"kind": "Pod", "metadata": {"name": "old"}, "spec": spec, "status": {"initContainerStatuses": [status]}}
+    cluster.put_documents([pod])
+    assert not cluster.decide(a_pod("new", {"cpu": "2"})).node
+
+    spec = {"nodeName": "a", "containers": [{"name": "main"}], "resources": {"requests": {"cpu": "1"}}}
+    cluster.put_documents([pod | {"spec": spec, "status": {"resources": {"requests": {"cpu": "3"}}}}])
+    assert not cluster.decide(a_pod("new", {"cpu": "2"})).node
+
+
+def test_requests_at_pod_level_replace_assumptions_for_what_containers_request() -> None:
+    """As getNonMissingContainerRequests: a container requests 0 cores, so none are assumed for the other one."""
+    containers = [{"name": "one", "resources": {"requests": {"cpu": "0"}}}, {"name": "two"}]
+    resources = {"requests": {"memory": "1Gi"}}
+
+    assert read_pod({"spec": {"containers": containers, "resources": resources}}).assumed_cpu == 0
+    assert read_pod({"spec": {"containers": containers}}).assumed_cpu == 100
+
+
+def test_a_quantity_beyond_64_bits_is_the_highest_one() -> None:
+    node = a_node("a", memory="16Ei")
+
+    assert ClusterSnapshot([node]).allocatable[1].tolist() == [2**63 - 1]
+
+
+def test_the_selector_of_a_workload_does_not_replace_that_of_a_service() -> None:
+    """Together they select nothing, so nothing is spread."""
+    cluster = ClusterScheduler(random.Random(1))
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "owner", "controller": True}
+    pod = {
+        "metadata": {"name": "new", "labels": {"app": "web"}, "ownerReferences": [owner]},
+        "spec": {"containers": []},
+    }
+    cluster.put_documents(
+        [
+            {"kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}} | SIZE
+            for name in "ab"
+        ]
+    )
+    cluster.put_documents(
+        [
+            {
+                "kind": "Service",
+                "metadata": {"name": "s", "namespace": "default"},
+                "spec": {"selector": {"app": "web"}},
+            },
+            {
+                "kind": "ReplicaSet",
+                "metadata": {"name": "owner", "namespace": "default"},
+                "spec": {"selector": {"matchLabels": {"app": "other"}}},
+            },
+            {"kind": "Pod", "metadata": {"name": "old", "labels": {"app": "other"}}, "spec": {"nodeName": "a"}},
+        ]
+    )
+
+    scores = cluster.decide(read_pod(pod)).scores
+
+    assert scores is not None
+    assert scores.weighted["PodTopologySpread"].tolist() == [200, 200]
+
+
+SIZE = {"status": {"allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"}}}
+
+
+def test_all_profiles_search_nodes_in_turn() -> None:
+    head = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    plugins = {"score": {"disabled": [{"name": "*"}]}}
+    profiles = [{"schedulerName": name, "plugins": plugins} for name in ("one", "two")]
+    cluster = ClusterScheduler(random.Random(1), read_configuration({**head, "profiles": profiles}))
+    for name in "ab":
+        cluster.put(a_node(name))
+
+    assert [cluster.decide(a_pod(scheduler_name=name)).node for name in ("one", "two", "two")] == ["a", "b", "a"]

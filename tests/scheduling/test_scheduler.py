@@ -128,6 +128,29 @@ def test_the_next_search_begins_where_the_last_one_ended() -> None:
     assert third == first
 
 
+def test_a_pod_for_one_node_does_not_move_the_search_of_others_back() -> None:
+    """As each pod of a DaemonSet: one node more has been examined, of 300."""
+    rule = SelectorRequirement(key="metadata.name", operator="In", values=["node-7"])
+    required = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[rule])])
+    snapshot = ClusterSnapshot([a_node(f"node-{number}") for number in range(300)])
+    scheduler = Scheduler(plugins(), percentage_of_nodes_to_score=50)
+    scheduler.schedule(a_pod(), snapshot, Random(1))
+
+    pod = a_pod(affinity=Affinity(node_affinity=NodeAffinity(required=required)))
+
+    assert scheduler.schedule(pod, snapshot, Random(1)).node == "node-7"
+    assert scheduler.schedule(a_pod(), snapshot, Random(1)).feasible[0] == "node-151"
+
+
+def test_without_scores_the_first_feasible_node_is_taken_and_the_next_search_begins_behind_it() -> None:
+    snapshot = ClusterSnapshot([a_node("a"), a_node("small", cpu="1"), a_node("b")])
+    scheduler = Scheduler(Framework({"filter": [NodeResourcesFit()]}, {}))
+
+    found = [scheduler.schedule(a_pod(requests={"cpu": "2"}), snapshot, Random(1)) for _ in range(3)]
+
+    assert [(each.node, len(each.feasible)) for each in found] == [("a", 1), ("b", 1), ("a", 1)]
+
+
 def test_the_nominated_node_is_tried_first() -> None:
     snapshot = ClusterSnapshot(
         [a_node("empty"), a_node("nominated")], [a_pod("old", {"cpu": "3"}, node_name="nominated")]

@@ -151,3 +151,60 @@ def test_a_pod_that_was_deleted_during_its_attempt_does_not_return() -> None:
 
     assert len(queue) == 0
     assert popped(queue, 100.0) is None
+
+
+def test_a_pod_that_was_refused_is_behind_those_of_its_priority() -> None:
+    """As kube-scheduler: a failed attempt renews the time by which PrioritySort orders pods."""
+    queue = a_queue()
+    queue.add(a_pod("refused"), 0.0)
+    refused(queue, 1.0, "OnlyNodes")
+    queue.add(a_pod("younger"), 0.5)
+    queue.on_event(NODE_ADDED, 5.0)
+
+    assert [popped(queue, 5.0) for _ in range(2)] == ["younger", "refused"]
+
+
+def test_errors_and_refusals_have_backoffs_of_their_own() -> None:
+    """Three refusals, an error: 1 s; another error: 2 s; a fourth refusal: 8 s."""
+    queue = a_queue()
+    queue.add(a_pod(), 0.0)
+    now, lengths = 0.0, []
+    for failed in (False, False, False, True, True, False):
+        refused(queue, now, "OnlyNodes", failed=failed)
+        if not failed:
+            queue.on_event(NODE_ADDED, now)
+        end = queue.next_at()
+        assert end is not None
+        lengths.append(end - now)
+        now = end
+
+    assert lengths == [1.0, 2.0, 4.0, 1.0, 2.0, 8.0]
+
+
+def test_of_pods_whose_backoff_ends_in_the_same_second_the_most_important_is_first() -> None:
+    queue = a_queue()
+    for name, priority, now in (("early", 0, 10.1), ("late", 5, 10.8), ("next-second", 9, 11.2)):
+        queue.add(a_pod(name, priority=priority), now)
+        refused(queue, now, "OnlyNodes")
+    queue.on_event(NODE_ADDED, 11.3)
+
+    # The backoff of the first two has ended with the second 11: they are active. That of the third ends with 12.
+    assert [popped(queue, 11.3) for _ in range(3)] == ["late", "early", "next-second"]
+
+    queue = a_queue()
+    for name, priority, now in (("early", 0, 10.1), ("late", 5, 10.2)):
+        queue.add(a_pod(name, priority=priority), now)
+        refused(queue, now, "OnlyNodes")
+    queue.on_event(NODE_ADDED, 10.3)
+
+    assert [popped(queue, 10.4) for _ in range(2)] == ["late", "early"]
+
+
+def test_a_pod_that_no_plugin_refused_is_tried_again_after_its_backoff() -> None:
+    """There were no nodes, for example."""
+    queue = a_queue()
+    queue.add(a_pod(), 0.0)
+    refused(queue, 0.0)
+
+    assert popped(queue, 0.5) is None
+    assert popped(queue, 1.0) == "pod-1"

@@ -148,8 +148,22 @@ def test_a_namespace_selector_adds_namespaces_by_their_labels() -> None:
     assert by(blue) == {"a1": AGAINST}
     assert by(blue, namespaces=["default"]) == {"a1": AGAINST, "b1": AGAINST}
     assert by(ANY) == {"a1": AGAINST, "b1": AGAINST}
-    # The namespace default is not known: only an empty selector selects it.
-    assert by(not_red) == {"a1": AGAINST}
+    # The namespace default is not known: only a selector that empty labels satisfy selects it.
+    assert by(not_red) == {"a1": AGAINST, "b1": AGAINST}
+
+
+def test_a_selector_that_empty_labels_satisfy_selects_all_namespaces_in_terms_of_the_new_pod() -> None:
+    """A fault of kube-scheduler 1.36: mergeAffinityTermNamespacesIfNotEmpty changes a copy of the term."""
+    unlabelled = having("team", "DoesNotExist")
+    cluster = two_zones(running("1", "a1", "db", namespace="shop"))
+    cluster.put_namespace(namespace("shop", team="blue"))
+    cluster.put_namespace(namespace("default", team="blue"))
+
+    assert refused(PLUGIN, new(apart(term(app("db"), HOST, namespace_selector=unlabelled))), cluster) == {"a1": AGAINST}
+    existing = apart(term(app("web"), HOST, namespace_selector=unlabelled))
+    cluster = two_zones(running("1", "a1", "db", namespace="shop", affinity=existing))
+    cluster.put_namespace(namespace("default", team="blue"))
+    assert refused(PLUGIN, new(), cluster) == {}
 
 
 def test_terms_of_existing_pods_select_a_namespace_that_is_not_known_as_one_without_labels() -> None:
@@ -307,8 +321,10 @@ def about(term: AffinityTerm, name: str, *, own: bool) -> bool:
     """Whether a term is about a namespace; `own`: of the new pod."""
     if name in term.namespaces:
         return True
+    if own and term.namespace_selector is not None and selects(term.namespace_selector, {}):
+        return True
     if own and name not in LABELS:
-        return term.namespace_selector == LabelSelector()
+        return False
     return term.namespace_selector is not None and selects(term.namespace_selector, LABELS.get(name, {}))
 
 

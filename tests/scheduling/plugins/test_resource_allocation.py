@@ -3,9 +3,16 @@
 from scheduling.pods import a_node, a_pod
 
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.status import Code
+from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.plugins.resources.balanced_allocation import NodeResourcesBalancedAllocation
 from equipoise.scheduling.plugins.resources.node_resources_fit import NodeResourcesFit
-from equipoise.scheduling.plugins.resources.resource_allocation import ShapePoint, requested_to_capacity_ratio
+from equipoise.scheduling.plugins.resources.resource_allocation import (
+    ResourceWeight,
+    ShapePoint,
+    requested_to_capacity_ratio,
+)
 
 
 def test_a_resource_that_scores_0_does_not_count() -> None:
@@ -17,3 +24,36 @@ def test_a_resource_that_scores_0_does_not_count() -> None:
     found = plugin.score(CycleState(), a_pod(requests={"cpu": "1", "memory": "4Gi"}), snapshot, snapshot.rows)
 
     assert found.tolist() == [50]
+
+
+def test_hugepages_are_scored_if_the_pod_requests_some_and_the_number_of_pods_never() -> None:
+    """25 % of 4 pages of hugepages are free with the pod; half of the memory."""
+    snapshot = ClusterSnapshot([a_node(memory="8Gi", **{"hugepages-2Mi": "8Mi"})])
+    names = ("hugepages-2Mi", "pods", "memory")
+    plugin = NodeResourcesFit(resources=[ResourceWeight(name=name) for name in names])
+    requests = {"memory": "4Gi"}
+
+    def scored(pod: PodInfo) -> list[int]:
+        found: list[int] = plugin.score(CycleState(), pod, snapshot, snapshot.rows).tolist()
+        return found
+
+    assert scored(a_pod(requests=requests)) == [50]
+    assert scored(a_pod(requests=requests | {"hugepages-2Mi": "6Mi"})) == [(25 + 50) // 2]
+
+
+def test_a_pod_without_requests_is_not_scored_by_balance_even_by_the_number_of_pods() -> None:
+    plugin = NodeResourcesBalancedAllocation([ResourceWeight(name="cpu"), ResourceWeight(name="pods")])
+    snapshot = ClusterSnapshot([a_node()])
+
+    assert plugin.pre_score(CycleState(), a_pod(), snapshot, snapshot.rows).code == Code.SKIP
+
+
+def test_only_extended_resources_can_be_ignored() -> None:
+    snapshot = ClusterSnapshot([a_node()])
+    plugin = NodeResourcesFit(ignored_resources=["hugepages-2Mi", "example.com/gpu"], ignored_groups=["kubernetes.io"])
+    requests = {"hugepages-2Mi": "2Mi", "example.com/gpu": "1", "kubernetes.io/native": "1"}
+
+    found = plugin.filter(CycleState(), a_pod(requests=requests), snapshot, snapshot.rows)
+
+    short = {each.reason for each in found if each.nodes.any()}
+    assert short == {"Insufficient hugepages-2Mi", "Insufficient kubernetes.io/native"}

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,10 +14,15 @@ from scheduling.storage import HOST, ZONE, a_claim, a_class, a_storage, a_volume
 
 from equipoise.contracts.kubernetes.objects import (
     LabelSelector,
+    NodeSelector,
+    NodeSelectorTerm,
     ObjectReference,
     PersistentVolume,
     PersistentVolumeClaim,
+    PersistentVolumeSpec,
+    SelectorRequirement,
     Volume,
+    VolumeNodeAffinity,
 )
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.status import Code, PluginStatus
@@ -405,3 +412,28 @@ def bound_on(
         elif claim.spec.storage_class_name == "local" or zone != ("1" if node == "a" else "2"):
             return None
     return taken
+
+
+@pytest.mark.parametrize("rows", [[0], [0, 1, 2]])
+def test_names_of_nodes_in_the_affinity_of_a_volume_are_not_compared(rows: list[int]) -> None:
+    """kube-scheduler passes the labels of the node only."""
+    name = SelectorRequirement(key="metadata.name", operator="In", values=["other"])
+    zone = SelectorRequirement(key=ZONE, operator="In", values=["1"])
+    by_name = NodeSelectorTerm(match_fields=[name])
+    both = NodeSelectorTerm(match_fields=[name], match_expressions=[zone])
+
+    assert _usable_rows(by_name, rows) == rows
+    assert _usable_rows(both, rows) == [0]
+
+
+def _usable_rows(term: NodeSelectorTerm, rows: list[int]) -> list[int]:
+    affinity = VolumeNodeAffinity(required=NodeSelector(node_selector_terms=[term]))
+    volume = msgspec.structs.replace(a_volume(), spec=PersistentVolumeSpec(node_affinity=affinity))
+    claim = a_claim(volume=volume.metadata.name)
+    plugin = VolumeBinding(a_storage(claims=[claim], volumes=[volume]))
+    pod, state = a_pod(volumes=uses(claim.metadata.name)), CycleState()
+    assert plugin.pre_filter(state, pod, CLUSTER).status.is_success
+    found = np.zeros(len(rows), dtype=np.bool_)
+    for refusal in plugin.filter(state, pod, CLUSTER, np.array(rows)):
+        found |= refusal.nodes
+    return [row for row, refused in zip(rows, found.tolist(), strict=True) if not refused]

@@ -23,6 +23,7 @@ from equipoise.contracts.kubernetes.objects import (
 from equipoise.scheduling.configuration import SchedulerConfiguration, default_configuration
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.resized_pod import ResizedPod
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import ClaimKey, Volumes, claim_key
 from equipoise.scheduling.model.workloads import ObjectKey, SpreadSelectors
@@ -33,7 +34,7 @@ from equipoise.scheduling.scheduler import Decision, RandomNumbers, Scheduler
 
 KINDS: Mapping[str, type[Object]] = {
     "Node": Node,
-    "Pod": Pod,
+    "Pod": ResizedPod,
     "Namespace": Namespace,
     "PodDisruptionBudget": PodDisruptionBudget,
     "PersistentVolumeClaim": PersistentVolumeClaim,
@@ -56,7 +57,7 @@ _NONE: Mapping[str, Factory] = {}
 
 def read_pod(document: Mapping[str, Any]) -> PodInfo:
     """From a manifest. Raises msgspec.ValidationError or ValueError for one that cannot be read."""
-    return PodInfo(msgspec.convert(document, Pod, strict=False))
+    return PodInfo(msgspec.convert(document, ResizedPod, strict=False))
 
 
 class ClusterScheduler:
@@ -183,10 +184,18 @@ class ClusterScheduler:
     def decide(self, pod: PodInfo) -> Decision:
         """What would be done with the pod. Changes nothing but the node at which the next search begins.
 
-        Raises KeyError for a pod of another scheduler.
+        A pod with scheduling gates is on no node: the status of the decision names them. Raises KeyError for a pod of
+        another scheduler.
         """
         scheduler = self.schedulers[pod.pod.spec.scheduler_name]
-        return scheduler.schedule(pod, self.snapshot, self._random, nominated=self.nominated)
+        held = scheduler.framework.pre_enqueue(pod)
+        if not held.is_success:
+            return Decision(status=held)
+        decision = scheduler.schedule(pod, self.snapshot, self._random, nominated=self.nominated)
+        for each in self.schedulers.values():
+            # All profiles search nodes in turn.
+            each.next_start = scheduler.next_start
+        return decision
 
     def place(self, pod: PodInfo) -> Decision:
         """Decides, and carries it out: the pod is on its node, or its victims are gone and it is nominated.
@@ -220,7 +229,11 @@ class ClusterScheduler:
     def _put_pod(self, pod: PodInfo) -> None:
         """A changed pod replaces the one of its uid."""
         self._remove_pod(pod)
-        if not pod.pod.spec.node_name or pod.pod.status.phase in FINISHED:
+        if pod.pod.status.phase in FINISHED:
+            return
+        if not pod.pod.spec.node_name:
+            if pod.pod.status.nominated_node_name:
+                self.nominated.add(pod, pod.pod.status.nominated_node_name)
             return
         row = self.snapshot.row(pod.pod.spec.node_name)
         if row is None:
@@ -230,6 +243,7 @@ class ClusterScheduler:
 
     def _remove_pod(self, pod: PodInfo) -> None:
         self._waiting.pop(pod.uid, None)
+        self.nominated.remove(pod)
         row = self.snapshot.row(pod.pod.spec.node_name)
         if row is not None and self.snapshot.has_pod(pod, row):
             self.snapshot.remove_pod(pod, row)

@@ -102,6 +102,8 @@ class Scheduler:
         self.next_start = 0
         """Place of the node, in the order of the snapshot, at which the next search starts."""
 
+        self._scores = bool(framework.plugins("score"))
+
     def schedule(
         self,
         pod: PodInfo,
@@ -137,7 +139,7 @@ class Scheduler:
             diagnosis = msgspec.structs.replace(passed_all(snapshot.rows[:0]), status=status)
             refused = {} if status.code != Code.UNSCHEDULABLE else dict.fromkeys(snapshot.rows.tolist(), status)
             return self._preempt(pod, snapshot, state, diagnosis, refused, status)
-        diagnosis, feasible = self._feasible(pod, snapshot, state, names, nominated)
+        diagnosis, feasible = self._feasible(pod, snapshot, state, names, nominated, bool(extenders))
         if not len(feasible):
             absent = PluginStatus()
             if names is not None:
@@ -161,6 +163,7 @@ class Scheduler:
         state: CycleState,
         names: frozenset[str] | None,
         nominated: Nominated,
+        extended: bool,
     ) -> tuple[FilterDiagnosis, Rows]:
         """The diagnosis of all nodes that may be searched, and the feasible ones that the search finds."""
         rows = snapshot.rows
@@ -175,24 +178,24 @@ class Scheduler:
             if diagnosis.passed[0]:
                 return diagnosis, alone
         diagnosis = self.framework.filter_with_nominated(state, pod, snapshot, rows, nominated)
-        return diagnosis, self._searched(rows, diagnosis.passed)
+        return diagnosis, self._searched(rows, diagnosis.passed, len(snapshot.rows), scored=self._scores or extended)
 
-    def _searched(self, rows: Rows, passed: Flags) -> Rows:
-        """In the order of the search, which begins behind the last one and ends when enough nodes are found."""
+    def _searched(self, rows: Rows, passed: Flags, nodes: int, *, scored: bool) -> Rows:
+        """In the order of the search, which begins behind the last one and ends when enough nodes are found.
+
+        `nodes`: of the cluster, also those that are not searched. Unless nodes are `scored`, one is enough.
+        """
         count = len(rows)
         if not count:
             return rows
         start = self.next_start % count
         order = np.concatenate((np.arange(start, count), np.arange(start)))
-        found = order[passed[order]]
-        limit = feasible_nodes_to_find(count, self.percentage)
-        if len(found) > limit:
-            # The search ends at the first feasible node above the limit; otherwise it examines all nodes.
-            self.next_start = int(found[limit])
-            found = found[:limit]
-        else:
-            self.next_start = start
-        return rows[found]
+        places = passed[order].nonzero()[0]
+        limit = feasible_nodes_to_find(count, self.percentage) if scored else 1
+        # The search ends at the first feasible node above the limit; otherwise it examines all nodes.
+        examined = int(places[limit]) if len(places) > limit else count
+        self.next_start = (self.next_start + examined) % nodes
+        return rows[order[places[:limit]]]
 
     def _with_extenders(self, total: Ints, rows: Rows, extenders: Sequence[Extender]) -> tuple[Ints, bool]:
         """And whether one of them scored the nodes."""

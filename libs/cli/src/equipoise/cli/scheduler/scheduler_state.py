@@ -26,7 +26,6 @@ from equipoise.scheduling.framework.events import ClusterEvent, Kind, QueueingHi
 from equipoise.scheduling.framework.framework import Framework, PluginFailed
 from equipoise.scheduling.framework.plugin import Permit, Plugin, QueueSort
 from equipoise.scheduling.framework.queue import QueuedPod, QueueSettings, SchedulingQueue
-from equipoise.scheduling.framework.registered_events import REGISTERED, RegisteredEvents
 from equipoise.scheduling.framework.status import SUCCESS, Code, PluginStatus, failed
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.scheduler import Decision
@@ -314,7 +313,7 @@ def _failed(plugin: Any, point: str, error: Exception) -> PluginFailed:
 
 def _hints(frameworks: Mapping[str, Framework], failure: Callable[[PluginFailed], None]) -> Mapping[str, object]:
     """By plugin. A plugin without an entry is helped by every event."""
-    hints: dict[str, object] = {name: RegisteredEvents(events=events) for name, events in REGISTERED.items()}
+    hints: dict[str, object] = {}
     for framework in frameworks.values():
         for point in ("preFilter", "filter", "reserve", "permit", "preEnqueue"):
             for plugin in framework.plugins(point):

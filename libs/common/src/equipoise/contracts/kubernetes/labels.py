@@ -1,5 +1,6 @@
 """Label selectors of pods, nodes and namespaces."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 
 from equipoise.contracts.kubernetes.objects import (
@@ -14,10 +15,23 @@ HOSTNAME = "kubernetes.io/hostname"
 """Label of a node. Its value can differ from the node's name."""
 
 
+_VALUE = re.compile("(?=.{0,63}$)(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+_INTEGER = re.compile("[+-]?[0-9]+")
+
+
+def integer(text: str) -> int | None:
+    """As `strconv.ParseInt` of Go: ASCII digits of a number of 64 bits. None: it is none."""
+    number = int(text) if _INTEGER.fullmatch(text) else None
+    return number if number is not None and -(2**63) <= number < 2**63 else None
+
+
+def is_label_value(text: str) -> bool:
+    return _VALUE.fullmatch(text) is not None
+
+
 def _compared(value: str | None, values: Sequence[str], greater: bool) -> bool:
-    try:
-        left, [right] = int(value or ""), map(int, values)
-    except ValueError:  # not an integer, or not one value
+    left, right = integer(value or ""), integer(values[0]) if len(values) == 1 else None
+    if left is None or right is None:
         return False
     return left > right if greater else left < right
 

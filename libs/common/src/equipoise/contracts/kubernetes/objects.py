@@ -105,7 +105,9 @@ class NodeSpec(ApiValue, frozen=True, kw_only=True):
 class ContainerImage(ApiValue, frozen=True, kw_only=True):
     """An image that a node has."""
 
-    names: list[str] = []
+    names: list[str] | None = None
+    """The API server writes null for none."""
+
     size_bytes: int = 0
 
 
@@ -548,7 +550,8 @@ class CSINodeDriver(ApiValue, frozen=True, kw_only=True):
 
 
 class CSINodeSpec(ApiValue, frozen=True, kw_only=True):
-    drivers: list[CSINodeDriver] = []
+    drivers: list[CSINodeDriver] | None = None
+    """The API server writes null for none."""
 
 
 class CSINode(Object, frozen=True, kw_only=True):

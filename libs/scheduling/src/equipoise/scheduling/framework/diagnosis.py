@@ -1,7 +1,7 @@
 """Which nodes refuse a pod, and why."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -42,15 +42,18 @@ class FilterDiagnosis(msgspec.Struct, kw_only=True):
             refused |= nodes
         self.passed &= ~refused
 
-    def replace(self, place: int, other: "FilterDiagnosis") -> None:
-        """The node at this place gets the result of `other`, which is about this node only."""
+    def replace(self, places: Sequence[int], other: "FilterDiagnosis") -> None:
+        """Nodes that `other` refuses get its result. It is about the nodes at these places only."""
+        refused = np.asarray(places, dtype=np.intp)[~other.passed]
+        if not len(refused):
+            return
         for _, refusal in self.refusals:
-            refusal.nodes[place] = False
+            refusal.nodes[refused] = False
         for plugin, refusal in other.refusals:
             nodes = np.zeros(len(self.rows), dtype=np.bool_)
-            nodes[place] = refusal.nodes[0]
+            nodes[places] = refusal.nodes
             self.refusals.append((plugin, msgspec.structs.replace(refusal, nodes=nodes)))
-        self.passed[place], self.codes[place] = other.passed[0], other.codes[0]
+        self.passed[refused], self.codes[refused] = False, other.codes[~other.passed]
 
     def reasons(self) -> Counter[str]:
         """Number of nodes by reason. A node counts once for each of its reasons."""

@@ -1,7 +1,7 @@
 """Changes of the cluster that may make a pod schedulable that was not."""
 
-from collections.abc import Callable
-from typing import Literal, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 
@@ -14,6 +14,8 @@ Kind = Literal[
 """Pod: one that has a node. UnscheduledPod: the pod itself that waits."""
 
 Action = Literal["add", "update", "delete"]
+
+ADDED_OR_UPDATED: tuple[Action, ...] = ("add", "update")
 
 
 class ClusterEvent(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +41,20 @@ def node_helps(event: ClusterEvent, suits: Callable[[Node], bool]) -> bool:
     if event.kind != "Node" or not isinstance(event.new, Node) or not suits(event.new):
         return False
     return not isinstance(event.old, Node) or not suits(event.old)
+
+
+def pods_of(event: ClusterEvent) -> Sequence[PodInfo]:
+    """The pod before and after the event; one of them if it was added or deleted."""
+    return [each for each in (event.old, event.new) if isinstance(each, PodInfo)] if event.kind == "Pod" else []
+
+
+def is_one_of(event: ClusterEvent, events: Mapping[Kind, tuple[Action, ...]]) -> bool:
+    return event.action in events.get(event.kind, ())
+
+
+def differs(event: ClusterEvent, what: Callable[[Any], object]) -> bool:
+    """The object is new or gone, or `what` is another value of it after the update."""
+    return event.old is None or event.new is None or what(event.old) != what(event.new)
 
 
 def changes_itself(pod: PodInfo, event: ClusterEvent) -> bool:

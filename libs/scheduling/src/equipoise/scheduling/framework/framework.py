@@ -1,8 +1,8 @@
 """Calls the plugins of one profile, in the order and with the rules of kube-scheduler's framework."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -89,6 +89,8 @@ class Framework:
         # Found once: isinstance of a protocol takes microseconds, and preemption asks for each pod that it tries.
         pre_filter = self._points["preFilter"]
         self._extending: list[Any] = [each for each in pre_filter if isinstance(each, PreFilterExtensions)]
+        self._filters = [(each, isinstance(each, Filter)) for each in self._points["filter"]]
+        """And whether it answers for all nodes at once."""
 
     def plugins(self, point: str) -> Sequence[Plugin]:
         """In the order of calls; none of an extension point that the framework was made without."""
@@ -139,7 +141,7 @@ class Framework:
                 restricting.append(plugin.name)
                 nodes = found.nodes if nodes is None else nodes & found.nodes
                 if not nodes:
-                    several = f"node(s) didn't satisfy plugin(s) [{' '.join(restricting)}] simultaneously"
+                    several = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(restricting))}] simultaneously"
                     one = f"node(s) didn't satisfy plugin {restricting[0]}"
                     return _of(plugin, unresolvable(several if len(restricting) > 1 else one)), nodes
         state.skipped_filters, state.restricted_by = frozenset(skipped), tuple(restricting)
@@ -148,13 +150,14 @@ class Framework:
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> FilterDiagnosis:
         """Of these nodes, without regard to nominated pods. Stops when no node is left."""
         diagnosis = passed_all(rows)
-        for plugin in self._points["filter"]:
+        for plugin, at_once in self._filters:
             if plugin.name in state.skipped_filters:
                 continue
             if not diagnosis.passed.any():
                 break
-            if isinstance(plugin, Filter):
-                refusals = list(self._call(plugin, "filter", plugin.filter, state, pod, snapshot, rows))
+            if at_once:
+                function = cast(Filter, plugin).filter
+                refusals = list(self._call(plugin, "filter", function, state, pod, snapshot, rows))
             else:
                 refusals = self._each_node(plugin, state, pod, snapshot, diagnosis)
             diagnosis.add(plugin.name, refusals)
@@ -165,25 +168,35 @@ class Framework:
     ) -> FilterDiagnosis:
         """A node passes if it does with and without the nominated pods that have at least this priority."""
         diagnosis = self.filter(state, pod, snapshot, rows)
+        competing = {}
         for name in nominated.nodes:
             row = snapshot.row(name)
-            places = [] if row is None else np.flatnonzero(rows == row).tolist()
-            if row is None or not places:
-                continue
-            if others := nominated.competing(pod, name):
-                with_others = self._with_pods(state, pod, snapshot, row, others)
-                if not with_others.passed[0]:
-                    diagnosis.replace(places[0], with_others)
+            if row is not None and (others := nominated.competing(pod, name)):
+                competing[row] = others
+        if not competing:
+            return diagnosis
+        places = [place for place, row in enumerate(rows.tolist()) if row in competing]
+        trial = snapshot.clone() if places else snapshot
+        # Unless a plugin counts pods of several nodes, the result of a node does not depend on those of others.
+        steps = [[place] for place in places] if self._extensions(state) else [places]
+        for step in steps:
+            nodes = rows[step]
+            added = [(other, row) for row in nodes.tolist() for other in competing[row]]
+            diagnosis.replace(step, self._with_pods(state, pod, trial, nodes, added))
         return diagnosis
 
     def _with_pods(
-        self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, row: int, others: Iterable[PodInfo]
+        self, state: CycleState, pod: PodInfo, trial: ClusterSnapshot, rows: Rows, added: Sequence[tuple[PodInfo, int]]
     ) -> FilterDiagnosis:
-        state, snapshot = state.clone(), snapshot.clone()
-        for other in others:
-            snapshot.add_pod(other, row)
-            self.add_pod(state, pod, other, row, snapshot)
-        return self.filter(state, pod, snapshot, np.array([row], dtype=np.intp))
+        """`trial`: a clone, which is changed meanwhile. `added`: pods, and the rows of their nodes."""
+        state = state.clone()
+        for other, row in added:
+            trial.add_pod(other, row)
+            self.add_pod(state, pod, other, row, trial)
+        found = self.filter(state, pod, trial, rows)
+        for other, row in added:
+            trial.remove_pod(other, row)
+        return found
 
     def add_pod(self, state: CycleState, pod: PodInfo, added: PodInfo, row: int, snapshot: ClusterSnapshot) -> None:
         """After the pod was added to the snapshot."""

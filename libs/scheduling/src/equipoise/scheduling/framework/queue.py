@@ -5,6 +5,7 @@ Source: pkg/scheduler/backend/queue of Kubernetes 1.36. Times are seconds of any
 
 import heapq
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
@@ -37,8 +38,19 @@ class QueuedPod(msgspec.Struct, kw_only=True):
     refused_by: frozenset[str] = frozenset()
     """Plugins that refused it in the last attempt. Empty: it failed for another reason, and every event counts."""
 
+    refusals: int = 0
+    """Attempts that plugins refused."""
+
+    errors: int = 0
+    """Attempts that ended by errors since the last refusal: they have a backoff of their own."""
+
     failed: bool = False
     """The last attempt ended by an error: its backoff never ends early, or an error that stays would be repeated."""
+
+    @property
+    def queued_at(self) -> float:
+        """When it last came into the queue: a pod that was refused is behind those of its priority that waited."""
+        return self.failed_at if self.refusals or self.errors else self.added_at
 
 
 Hold = Callable[[PodInfo], PluginStatus]
@@ -132,7 +144,12 @@ class SchedulingQueue:
         found = self._in_flight.pop(queued.pod.uid, None)
         if found is None:
             return  # removed meanwhile
-        queued.failed_at, queued.refused_by, queued.failed = now, frozenset(refused_by), failed
+        queued.refused_by = frozenset(refused_by)
+        # Without a plugin whose hints could help, only time does.
+        failed = failed or not queued.refused_by
+        queued.failed_at, queued.failed = now, failed
+        queued.errors = queued.errors + 1 if failed else 0
+        queued.refusals += not failed
         self._pods[queued.pod.uid] = queued
         if failed or any(self._may_help(queued, event) for event in found[1]):
             self._retry(queued, now)
@@ -170,7 +187,7 @@ class SchedulingQueue:
     def _activate(self, queued: QueuedPod) -> None:
         number = next(self._numbers)
         self._place[queued.pod.uid] = ("active", number)
-        heapq.heappush(self._active, (self._sort_key(queued.pod, queued.added_at), number, queued.pod.uid))
+        heapq.heappush(self._active, (self._sort_key(queued.pod, queued.queued_at), number, queued.pod.uid))
 
     def _retry(self, queued: QueuedPod, now: float) -> None:
         end = self._backoff_end(queued)
@@ -182,10 +199,12 @@ class SchedulingQueue:
         heapq.heappush(self._backoff, (end, number, queued.pod.uid))
 
     def _backoff_end(self, queued: QueuedPod) -> float:
-        if not queued.attempts:
+        """A whole second, so that pods whose backoff ends within the same one are ordered by priority."""
+        count = queued.errors or queued.refusals
+        if not count:
             return queued.failed_at
-        length = self._settings.initial_backoff * 2.0 ** min(queued.attempts - 1, 32)
-        return queued.failed_at + min(length, self._settings.max_backoff)
+        length = self._settings.initial_backoff * 2.0 ** min(count - 1, 32)
+        return float(math.floor(queued.failed_at + min(length, self._settings.max_backoff)))
 
     def _flush(self, now: float) -> None:
         while self._backoff and (self._backoff[0][0] <= now or not self._is_current("backoff", self._backoff[0])):
@@ -206,20 +225,26 @@ class SchedulingQueue:
     def _pop_backoff(self) -> QueuedPod | None:
         """As kube-scheduler with SchedulerPopFromBackoffQ, which has a queue of its own for pods after an error."""
         failed: list[tuple[float, int, str]] = []
-        found: QueuedPod | None = None
-        while self._backoff and found is None:
+        ready: list[tuple[float, int, str]] = []
+        while self._backoff and (not ready or self._backoff[0][0] == ready[0][0]):
             entry = heapq.heappop(self._backoff)
             if not self._is_current("backoff", entry):
                 continue
             if self._pods[entry[2]].failed:
                 failed.append(entry)
             elif self._hold(self._pods[entry[2]].pod).is_success:
-                found = self._taken(entry[2])
+                ready.append(entry)
             else:
                 self._place[entry[2]] = ("gated", next(self._numbers))
-        for entry in failed:
-            heapq.heappush(self._backoff, entry)
-        return found
+        first = min(ready, key=self._order_of, default=None)
+        for entry in (*failed, *ready):
+            if entry is not first:
+                heapq.heappush(self._backoff, entry)
+        return None if first is None else self._taken(first[2])
+
+    def _order_of(self, entry: tuple[float, int, str]) -> tuple[tuple[float, ...], int]:
+        queued = self._pods[entry[2]]
+        return self._sort_key(queued.pod, queued.queued_at), entry[1]
 
     def _taken(self, uid: str) -> QueuedPod:
         del self._place[uid]

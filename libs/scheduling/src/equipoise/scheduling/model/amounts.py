@@ -18,14 +18,25 @@ MISSING: Mapping[str, str] = {CPU: "100m", MEMORY: "200Mi"}
 """What scores assume for a container that requests none. A request of 0 remains 0."""
 
 
+_MOST = 2**63 - 1
+"""As Kubernetes reads a quantity that is larger."""
+
+
 def requested(pod: Pod) -> Amounts:
     """Raises ValueError for an invalid quantity."""
     return whole(pod_requests(pod))
 
 
 def requested_or_assumed(pod: Pod) -> tuple[int, int]:
-    """Millicores and bytes, with MISSING for containers without a request."""
-    amounts = whole(pod_requests(pod, missing=MISSING))
+    """Millicores and bytes, with MISSING for containers without a request.
+
+    In a pod with requests at pod level, only for what none of its containers requests either.
+    """
+    missing = MISSING
+    if pod.spec.resources is not None and pod.spec.resources.requests:
+        given = pod_requests(pod)
+        missing = {name: amount for name, amount in MISSING.items() if name not in given}
+    amounts = whole(pod_requests(pod, missing=missing))
     return amounts.get(CPU, 0), amounts.get(MEMORY, 0)
 
 
@@ -37,6 +48,6 @@ def allocatable(node: Node) -> Amounts:
 def whole(amounts: Mapping[str, float]) -> Amounts:
     # A float of 1.1 cores is 1100.0000000000002 millicores.
     return {
-        name: math.ceil(round(amount * 1_000, 6)) if name == CPU else math.ceil(round(amount, 6))
+        name: min(math.ceil(round(amount * 1_000, 6)) if name == CPU else math.ceil(round(amount, 6)), _MOST)
         for name, amount in amounts.items()
     }

@@ -1,11 +1,15 @@
 """Which groups of pods a label selector may select, and which have terms that may select a pod.
 
-Only requirements for the value of a label are looked up: whoever asks checks the selector itself. The index knows at
+Of a term only requirements for the value of a label are looked up: whoever asks checks its selector. The index knows at
 least the groups that exist. It is shared by a snapshot and its clones, which create and remove groups of their own.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
+import msgspec
+
+from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects import LabelSelector
 from equipoise.scheduling.model.pod_info import AffinityTerm, GroupKey, PodInfo
 
@@ -29,6 +33,9 @@ class GroupIndex:
         self._by_term: dict[tuple[str, Label | None], _Groups] = {}
         """By namespace and label that a term of its pods requires of other pods; None: it requires no value."""
 
+        self._selections: dict[tuple[str, bytes], _Selection] = {}
+        """By namespace and selector."""
+
     def __len__(self) -> int:
         return len(self._known)
 
@@ -50,13 +57,23 @@ class GroupIndex:
         return self._by_namespace.keys()
 
     def selected(self, namespace: str, selector: LabelSelector) -> Iterable[GroupKey]:
-        """Groups of this namespace that the selector may select."""
-        found: list[_Groups] | None = None
+        """Groups of this namespace that the selector selects."""
+        key = (namespace, msgspec.json.encode(selector))
+        found = self._selections.get(key)
+        if found is None:
+            if len(self._selections) >= _MOST_SELECTIONS:
+                self._selections.clear()
+            found = self._selections[key] = _Selection(selector, self._candidates(namespace, selector))
+        return found.groups()
+
+    def _candidates(self, namespace: str, selector: LabelSelector) -> Sequence[_Groups]:
+        """That contain all groups, present and future ones, that the selector may select."""
+        found: Sequence[_Groups] | None = None
         for labels in _required(selector):
-            groups = [self._by_label[namespace, label] for label in labels if (namespace, label) in self._by_label]
+            groups = [self._by_label.setdefault((namespace, label), {}) for label in dict.fromkeys(labels)]
             if found is None or _size(groups) < _size(found):
                 found = groups
-        return list(self._by_namespace.get(namespace, ())) if found is None else _union(found)
+        return (self._by_namespace.setdefault(namespace, {}),) if found is None else found
 
     def selecting(self, pod: PodInfo) -> Iterable[GroupKey]:
         """Groups with a term that may select the pod."""
@@ -78,6 +95,28 @@ class GroupIndex:
                     found, size = labels, others
             for label in (None,) if found is None else found:
                 yield namespace, label
+
+
+class _Selection:
+    """The groups among some that a selector selects. Groups are only ever added: none is compared twice."""
+
+    def __init__(self, selector: LabelSelector, candidates: Sequence[_Groups]) -> None:
+        self._selector = selector
+        self._candidates = candidates
+        self._compared = [0] * len(candidates)
+        self._selected: _Groups = {}
+
+    def groups(self) -> Iterable[GroupKey]:
+        for index, candidates in enumerate(self._candidates):
+            for key in islice(candidates, self._compared[index], None):
+                if selects(self._selector, dict(key[1])):
+                    self._selected[key] = None
+            self._compared[index] = len(candidates)
+        return self._selected
+
+
+_MOST_SELECTIONS = 1_000
+"""Selectors that are remembered."""
 
 
 def _required(selector: LabelSelector) -> Iterator[Sequence[Label]]:

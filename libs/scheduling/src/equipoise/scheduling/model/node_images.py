@@ -43,4 +43,6 @@ class NodeImages:
 
 def _names(node: Node | None) -> dict[str, int]:
     """Size by name. Of two images with one name the last one counts."""
-    return {} if node is None else {name: image.size_bytes for image in node.status.images for name in image.names}
+    return (
+        {} if node is None else {name: image.size_bytes for image in node.status.images for name in image.names or ()}
+    )

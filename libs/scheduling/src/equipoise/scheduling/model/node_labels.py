@@ -1,6 +1,7 @@
 """The labels of all nodes as columns, so that a selector is evaluated for all of them at once."""
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from equipoise.contracts.kubernetes.objects import Node, NodeSelector, NodeSelec
 from equipoise.scheduling.model.arrays import Flags, Rows
 
 MISSING = -1
+_NONE: Rows = np.zeros(0, dtype=np.intp)
 
 
 class LabelColumn:
@@ -28,6 +30,25 @@ class LabelColumn:
                     codes[value] = len(self.values)
                     self.values.append(value)
                 self.codes[row] = codes[value]
+
+    def codes_with_missing_as(self, value: str) -> Rows:
+        """Per node: index in `values`, for nodes without the label that of this value, which some node has."""
+        return np.where(self.codes == MISSING, self._index[value], self.codes)
+
+    def rows_with(self, value: str) -> Rows:
+        """The nodes with this value."""
+        index = self._index.get(value)
+        if index is None:
+            return _NONE
+        order, begins = self._by_value
+        found: Rows = order[begins[index] : begins[index + 1]]
+        return found
+
+    @cached_property
+    def _by_value(self) -> tuple[Rows, Rows]:
+        """Nodes ordered by their value, and where each value begins."""
+        order = np.argsort(self.codes, kind="stable")
+        return order, np.searchsorted(self.codes[order], np.arange(len(self.values) + 1))
 
     def satisfying(self, operator: str, values: Sequence[str]) -> Flags:
         """Per node."""

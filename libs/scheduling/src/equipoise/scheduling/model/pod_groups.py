@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects import LabelSelector
 from equipoise.scheduling.model.arrays import Ints, Rows
 from equipoise.scheduling.model.group_index import GroupIndex
@@ -73,8 +72,7 @@ class SimilarPodsIndex:
         """The groups of a namespace that the selector selects."""
         if selector is None:
             return ()
-        groups = self._existing(self._index.selected(namespace, selector))
-        return [group for group in groups if selects(selector, group.pod.labels)]
+        return self._existing(self._index.selected(namespace, selector))
 
     def selecting(self, pod: PodInfo) -> Sequence[SimilarPods]:
         """All groups with a term of affinity or anti-affinity that selects the pod, and others."""

@@ -27,6 +27,7 @@ from equipoise.scheduling.model.amounts import (
     requested_or_assumed,
     whole,
 )
+from equipoise.scheduling.model.resized_pod import with_actual_requests
 
 GroupKey = tuple[str, frozenset[tuple[str, str]], bytes, bool]
 """Namespace, labels, affinity terms, and whether the pod is terminating."""
@@ -94,8 +95,9 @@ class PodShape:
         self.namespace = pod.metadata.namespace or "default"
         self.labels = pod.metadata.labels
         self.terminating = pod.metadata.deletion_timestamp is not None
-        self.requests: Amounts = requested(pod)
-        self.assumed_cpu, self.assumed_memory = requested_or_assumed(pod)
+        accounted = with_actual_requests(pod)
+        self.requests: Amounts = requested(accounted)
+        self.assumed_cpu, self.assumed_memory = requested_or_assumed(accounted)
 
     @cached_property
     def container_requests(self) -> Amounts:

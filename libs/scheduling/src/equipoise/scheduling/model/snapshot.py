@@ -14,6 +14,7 @@ from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS, STORAGE, alloc
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.node_images import NodeImages
 from equipoise.scheduling.model.node_labels import NodeLabels
+from equipoise.scheduling.model.node_order import NodeOrder
 from equipoise.scheduling.model.pod_groups import SimilarPodsIndex
 from equipoise.scheduling.model.pod_info import GroupKey, PodHostPort, PodInfo, PodShape
 
@@ -54,6 +55,7 @@ class ClusterSnapshot:
         """Rows of `_pods` that are no longer shared with the original; None: all."""
 
         self._row_by_name: dict[str, int] = {}
+        self._order = NodeOrder()
         self._free = list(range(columns - 1, -1, -1))
         self._rows: Rows | None = None
         self._cordoned: Flags | None = None
@@ -75,7 +77,7 @@ class ClusterSnapshot:
     def rows(self) -> Rows:
         """Of all nodes, in the order in which they are searched."""
         if self._rows is None:
-            self._rows = np.fromiter(self._row_by_name.values(), np.intp, len(self._row_by_name))
+            self._rows = np.fromiter(self._order.rows(), np.intp, len(self._row_by_name))
         return self._rows
 
     def row(self, name: str) -> int | None:
@@ -143,9 +145,10 @@ class ClusterSnapshot:
         if row is None:
             row = self._free_row()
             self._row_by_name[name] = row
-            self._rows = None
         before = self.nodes[row]
         self.nodes[row] = node
+        if self._order.changed(row, before, node):
+            self._rows = None
         self.images.changed(row, before, node)
         for resource in amounts:
             self._index(resource)
@@ -163,6 +166,7 @@ class ClusterSnapshot:
         del self._row_by_name[name]
         self._free.append(row)
         self.images.changed(row, self.nodes[row], None)
+        self._order.changed(row, self.nodes[row], None)
         self.nodes[row] = None
         self.allocatable[:, row] = 0
         self._rows = None

@@ -38,8 +38,10 @@ class SpreadSelectors:
         if isinstance(workload, ReplicationController):
             labels |= workload.spec.selector
         elif isinstance(workload, WorkloadObject) and workload.spec.selector is not None:
-            labels |= workload.spec.selector.match_labels
-            rules = workload.spec.selector.match_expressions
+            # Not merged into the labels: a workload whose selector contradicts that of a Service selects no pod.
+            own = workload.spec.selector.match_labels.items()
+            rules = [SelectorRequirement(key=key, operator="In", values=[value]) for key, value in own]
+            rules += workload.spec.selector.match_expressions
         return LabelSelector(match_labels=labels, match_expressions=rules) if labels or rules else None
 
     def _services(self, pod: PodInfo) -> Mapping[str, str]:

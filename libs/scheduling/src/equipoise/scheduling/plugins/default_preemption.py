@@ -102,7 +102,7 @@ class DefaultPreemption:
         if row is None:
             return None
         status = refused.get(row)
-        if status is not None and status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
+        if status is None or status.code == Code.UNSCHEDULABLE_AND_UNRESOLVABLE:
             return None
         victims = (each for each in snapshot.pods_on(row) if each.priority < pod.priority)
         return TERMINATING if any(_is_preempted(each) for each in victims) else None

@@ -4,22 +4,38 @@ from collections.abc import Mapping
 
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.plugin import PostFiltered, PreFiltered
-from equipoise.scheduling.framework.status import SKIP, PluginStatus, unresolvable, unschedulable
+from equipoise.scheduling.framework.status import SKIP, PluginStatus, failed, unresolvable, unschedulable
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
 NOT_SUPPORTED = "the pod has resource claims, which are not supported"
 NOTHING_TO_DEALLOCATE = "no new claims to deallocate"
+NOT_FOUND = "not found"
+
+
+class _Examined:
+    """`pre_filter` was called."""
+
+    def clone(self) -> "_Examined":
+        return self
 
 
 class DynamicResources:
     name = "DynamicResources"
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
+        state.write(self.name, _Examined())
         return PreFiltered(status=unresolvable(NOT_SUPPORTED) if pod.pod.spec.resource_claims else SKIP)
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, refused: Mapping[int, PluginStatus]
     ) -> PostFiltered:
-        """kube-scheduler calls it before DefaultPreemption; its reason is part of the message of FailedScheduling."""
+        """kube-scheduler calls it before DefaultPreemption; its reason is part of the message of FailedScheduling.
+
+        If another plugin has ended PreFilter earlier, this is an error there, and DefaultPreemption is not called.
+        """
+        try:
+            state.read(self.name, _Examined)
+        except KeyError:
+            return PostFiltered(status=failed(NOT_FOUND))
         return PostFiltered(status=unschedulable(NOTHING_TO_DEALLOCATE))

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from equipoise.contracts.kubernetes.labels import selects_node
+from equipoise.contracts.kubernetes.labels import integer, is_label_value, selects_node
 from equipoise.contracts.kubernetes.objects import NodeAffinity as Affinity
-from equipoise.contracts.kubernetes.objects import NodeSelector, PreferredNodes
+from equipoise.contracts.kubernetes.objects import NodeSelector, PreferredNodes, SelectorRequirement
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, node_helps
 from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
-from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus
+from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus, unresolvable
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
@@ -19,6 +19,7 @@ from equipoise.scheduling.plugins.normalization import normalized
 
 REASON = "node(s) didn't match Pod's node affinity/selector"
 REASON_ADDED = "node(s) didn't match scheduler-enforced node affinity"
+REASON_CONFLICT = "pod affinity terms conflict"
 
 
 class NodeAffinityPlugin:
@@ -36,7 +37,10 @@ class NodeAffinityPlugin:
             return PreFiltered(status=SKIP)
         affinity = pod.pod.spec.affinity
         own = affinity.node_affinity.required if affinity and affinity.node_affinity else None
-        return PreFiltered(nodes=_named(own) if own is not None else None)
+        names = _named(own) if own is not None else None
+        if names is not None and not names:
+            return PreFiltered(status=unresolvable(REASON_CONFLICT))
+        return PreFiltered(nodes=names)
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         refusals: list[Refusal] = []
@@ -50,7 +54,13 @@ class NodeAffinityPlugin:
         return refusals
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> PluginStatus:
-        return SUCCESS if self._preferred(pod) else SKIP
+        """Raises ValueError for a term that cannot be read: as in kube-scheduler, the attempt ends with an error."""
+        preferred = self._preferred(pod)
+        for each in preferred:
+            for rule in each.preference.match_expressions if each.weight else ():
+                if why := _unreadable(rule):
+                    raise ValueError(f"{rule.key} {rule.operator} {rule.values}: {why}")
+        return SUCCESS if preferred else SKIP
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
         """The sum of the weights of the preferred terms that match."""
@@ -75,6 +85,15 @@ class NodeAffinityPlugin:
             event,
             lambda node: all(selects_node(each, node.metadata.name, node.metadata.labels) for each in selectors),
         )
+
+
+def _unreadable(rule: SelectorRequirement) -> str | None:
+    """Why; None: it can be read. The API server checks it in required terms only."""
+    if not all(map(is_label_value, rule.values)):
+        return "the values of labels begin and end with letters or digits"
+    if rule.operator in ("Gt", "Lt") and any(integer(value) is None for value in rule.values):
+        return "the value must be an integer"
+    return None
 
 
 def _selected(snapshot: ClusterSnapshot, selector: NodeSelector) -> Flags:

@@ -1,5 +1,6 @@
 """SchedulingGates: a pod with gates is not scheduled until they are removed."""
 
+from equipoise.scheduling.framework.events import ClusterEvent, changes_itself
 from equipoise.scheduling.framework.status import SUCCESS, PluginStatus, unresolvable
 from equipoise.scheduling.model.pod_info import PodInfo
 
@@ -10,3 +11,7 @@ class SchedulingGates:
     def pre_enqueue(self, pod: PodInfo) -> PluginStatus:
         gates = [gate.name for gate in pod.pod.spec.scheduling_gates]
         return unresolvable(f"waiting for scheduling gates: [{' '.join(gates)}]") if gates else SUCCESS
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """Its gates were removed."""
+        return changes_itself(pod, event)

@@ -9,6 +9,7 @@ import numpy as np
 
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, differs, pods_of
 from equipoise.scheduling.framework.plugin import MAX_SCORE, PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
@@ -71,6 +72,13 @@ class InterPodAffinity:
             Refusal(nodes=against, reason=REASON_ANTI_AFFINITY),
             Refusal(nodes=refused, reason=REASON_EXISTING),
         )
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """A pod that a term of either pod selects is there, gone, or has other labels; a node is new, or its labels."""
+        if event.kind == "Node":
+            return event.action != "delete" and differs(event, lambda node: node.metadata.labels)
+        others = pods_of(event) if differs(event, lambda other: other.labels) else ()
+        return changes_itself(pod, event) or any(_may_concern(pod, each) for each in others)
 
     # Score
 
@@ -178,6 +186,17 @@ class _ScoreState:
         return self
 
 
+def _may_concern(pod: PodInfo, other: PodInfo) -> bool:
+    """Whether a term of one may select the other, in whatever namespaces a selector finds."""
+    pairs = [(term, other) for term in (*pod.required_affinity, *pod.required_anti_affinity)]
+    pairs += [(term, pod) for term in other.required_anti_affinity]
+    return any(
+        (each.namespace in term.namespaces or term.namespace_selector is not None)
+        and selects(term.selector, each.labels)
+        for term, each in pairs
+    )
+
+
 def _affinity(pod: PodInfo, snapshot: ClusterSnapshot) -> Counts:
     terms = pod.required_affinity
     if not terms:
@@ -234,13 +253,14 @@ def _selects_itself(pod: PodInfo, snapshot: ClusterSnapshot) -> bool:
 def _covers(term: AffinityTerm, namespace: str, known: Mapping[str, Mapping[str, str]]) -> bool:
     """Whether a term of the new pod is about this namespace.
 
-    A selector finds the namespaces that exist; an empty one also others. (A term of an existing pod is compared with
-    the labels of the new pod's namespace, which has none if it is unknown.)
+    A selector finds the namespaces that exist. As kube-scheduler 1.36 compares it with empty labels, too, one that
+    requires only that labels are missing, or other values of them, selects all namespaces. (A term of an existing pod
+    is compared with the labels of the new pod's namespace.)
     """
     selector = term.namespace_selector
-    if selector is not None and (selector.match_labels or selector.match_expressions) and namespace not in known:
+    if namespace in term.namespaces or selector is None:
         return namespace in term.namespaces
-    return term.in_namespace(namespace, known.get(namespace, {}))
+    return selects(selector, {}) or (namespace in known and selects(selector, known[namespace]))
 
 
 def _any(counts: Counts, rows: Rows) -> Flags:

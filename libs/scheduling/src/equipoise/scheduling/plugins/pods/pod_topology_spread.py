@@ -10,8 +10,9 @@ import msgspec
 import numpy as np
 
 from equipoise.contracts.kubernetes.labels import HOSTNAME, selects
-from equipoise.contracts.kubernetes.objects import LabelSelector, TopologySpreadConstraint
+from equipoise.contracts.kubernetes.objects import LabelSelector, Node, TopologySpreadConstraint
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, differs, pods_of
 from equipoise.scheduling.framework.plugin import MAX_SCORE, PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus
 from equipoise.scheduling.model.arrays import Flags, Floats, Ints, Rows
@@ -84,6 +85,18 @@ class PodTopologySpread:
             refusals.append(Refusal(nodes=unlabelled, reason=REASON_LABEL, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
             refusals.append(Refusal(nodes=skewed, reason=REASON))
         return refusals
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """The number of pods that a constraint counts has changed, or a node with its topology keys."""
+        constraints = self._constraints(pod, DO_NOT_SCHEDULE)
+        if event.kind == "Node":
+            nodes = [each for each in (event.old, event.new) if isinstance(each, Node)]
+            relevant = any(all(rule.topology_key in each.metadata.labels for rule in constraints) for each in nodes)
+            return relevant and differs(event, lambda node: (node.metadata.labels, node.spec.taints))
+        others = [each for each in pods_of(event) if each.namespace == pod.namespace]
+        return changes_itself(pod, event) or any(
+            sum(selects(rule.label_selector, each.labels) for each in others) == 1 for rule in constraints
+        )
 
     # Score
 
@@ -178,8 +191,8 @@ class _Spread:
         return self.counts.of(rows) + int(self.selects_pod) - self.minimum
 
     def change(self, other: PodInfo, row: int, pods: int) -> None:
-        selector = self.constraint.label_selector
-        if self.eligible[row] and selector is not None and not _is_empty(selector) and selects(selector, other.labels):
+        """As kube-scheduler, also for terminating pods and for an empty selector, whose pods were not counted."""
+        if self.eligible[row] and selects(self.constraint.label_selector, other.labels):
             self.counts.add(row, pods)
             self._minimum = None
 
@@ -194,7 +207,7 @@ class _FilterState:
         self.spreads = spreads
 
     def change(self, pod: PodInfo, other: PodInfo, row: int, pods: int) -> None:
-        if other.namespace == pod.namespace and not other.terminating:
+        if other.namespace == pod.namespace:
             for spread in self.spreads:
                 spread.change(other, row, pods)
 
@@ -244,15 +257,16 @@ def _score(
     For `kubernetes.io/hostname`, each node is a domain of its own.
     """
     column = snapshot.labels.column(constraint.topology_key)
-    codes = column.codes[rows]
     if constraint.topology_key == HOSTNAME:
         counts, size = by_node[rows], len(rows)
     else:
         counted = np.where(labelled & _included(pod, constraint, snapshot), by_node, 0)
-        counts = count_by_domain(column, counted).of(rows)
-        # Nodes without the label are one more domain: they are scored unless all keys are required.
-        size = len(np.unique(codes))
-    found: Floats = np.where(codes < 0, 0.0, counts * math.log(size + 2) + (constraint.max_skew - 1))
+        # Nodes without the label are scored unless all keys are required. Their domain is that of an empty value.
+        domains = column.codes if "" not in column.values else column.codes_with_missing_as("")
+        by_domain = np.bincount(domains[counted > 0] + 1, counted[counted > 0], len(column.values) + 1)
+        counts, size = by_domain[domains[rows] + 1].astype(np.int64), len(np.unique(domains[rows]))
+    missing = column.codes[rows] < 0
+    found: Floats = np.where(missing, 0.0, counts * math.log(size + 2) + (constraint.max_skew - 1))
     return found
 
 

@@ -7,10 +7,11 @@ import numpy as np
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.plugin import MAX_SCORE
 from equipoise.scheduling.framework.status import SKIP, SUCCESS, PluginStatus
+from equipoise.scheduling.model.amounts import PODS
 from equipoise.scheduling.model.arrays import Floats, Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
-from equipoise.scheduling.plugins.resources.node_resources_fit import is_extended
+from equipoise.scheduling.plugins.resources.node_resources_fit import is_scalar
 from equipoise.scheduling.plugins.resources.resource_allocation import CPU_AND_MEMORY, ResourceWeight
 
 
@@ -18,7 +19,8 @@ class NodeResourcesBalancedAllocation:
     name = "NodeResourcesBalancedAllocation"
 
     def __init__(self, resources: Sequence[ResourceWeight] = CPU_AND_MEMORY) -> None:
-        self._resources = resources
+        # As there, the number of pods is no resource that is scored.
+        self._resources = [each for each in resources if each.name != PODS]
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> PluginStatus:
         """A pod that requests none of the resources changes no balance."""
@@ -29,7 +31,7 @@ class NodeResourcesBalancedAllocation:
         names = [
             each.name
             for each in self._resources
-            if each.name in snapshot.resources and (not is_extended(each.name) or pod.request(each.name))
+            if each.name in snapshot.resources and (not is_scalar(each.name) or pod.request(each.name))
         ]
         index = [snapshot.resources[name] for name in names]
         capacity = snapshot.allocatable[index][:, rows]

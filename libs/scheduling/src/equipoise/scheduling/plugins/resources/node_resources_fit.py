@@ -70,8 +70,8 @@ class NodeResourcesFit:
         return self._strategy(requested, capacity, counts, weights)
 
     def _is_ignored(self, resource: str) -> bool:
-        prefix, slash, _ = resource.partition("/")
-        return resource in self._ignored or (bool(slash) and prefix in self._ignored_groups)
+        prefix, _, _ = resource.partition("/")
+        return is_extended(resource) and (resource in self._ignored or prefix in self._ignored_groups)
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A pod is gone or requests less, or a node has enough for the pod alone."""
@@ -110,12 +110,17 @@ def _assumed(snapshot: ClusterSnapshot, resource: str, rows: Rows) -> Ints:
 
 
 def is_extended(resource: str) -> bool:
-    """As `IsScalarResourceName` of kube-scheduler for the resources that may be scored: not native ones."""
-    return "/" in resource
+    """As `IsExtendedResourceName` of Kubernetes: neither its own resources nor quotas."""
+    return "/" in resource and "kubernetes.io/" not in resource and not resource.startswith("requests.")
+
+
+def is_scalar(resource: str) -> bool:
+    """All but cpu, memory and storage: a pod that does not request it is not scored by it."""
+    return "/" in resource or resource.startswith(("hugepages-", "attachable-volumes-"))
 
 
 def _counting(capacity: Ints, resource: str, own: int) -> Flags:
-    """A node without the resource is not scored by it. Extended resources count only if the pod requests them."""
-    if is_extended(resource) and not own:
+    """A node without the resource is not scored by it. Scalar resources count only if the pod requests them."""
+    if resource == PODS or (is_scalar(resource) and not own):
         return np.zeros(len(capacity), dtype=np.bool_)
     return capacity > 0

@@ -37,7 +37,7 @@ def least_allocated(
 ) -> Ints:
     """What is left, in percent: the emptier the better."""
     scores = [
-        np.where(used > size, 0, (size - used) * MAX_SCORE // np.maximum(size, 1))
+        np.where(used > size, 0, _divided((size - used) * MAX_SCORE, np.maximum(size, 1)))
         for used, size in zip(requested, capacity, strict=True)
     ]
     return _weighted_mean(scores, counts, weights)
@@ -48,10 +48,16 @@ def most_allocated(
 ) -> Ints:
     """What is used, in percent: the fuller the better."""
     scores = [
-        np.minimum(used, size) * MAX_SCORE // np.maximum(size, 1)
+        _divided(np.minimum(used, size) * MAX_SCORE, np.maximum(size, 1))
         for used, size in zip(requested, capacity, strict=True)
     ]
     return _weighted_mean(scores, counts, weights)
+
+
+def _divided(dividend: Ints, divisor: Ints) -> Ints:
+    """As Go, towards zero. The dividend is negative if a multiplication of more than 92 PB has overflowed."""
+    found: Ints = np.where(dividend < 0, -(-dividend // divisor), dividend // divisor)
+    return found
 
 
 def requested_to_capacity_ratio(shape: Sequence[ShapePoint]) -> Strategy:

@@ -11,6 +11,14 @@ import numpy as np
 
 from equipoise.contracts.kubernetes.objects import CSINode, PersistentVolumeClaim
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.events import (
+    ADDED_OR_UPDATED,
+    Action,
+    ClusterEvent,
+    Kind,
+    changes_itself,
+    is_one_of,
+)
 from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, Code
 from equipoise.scheduling.model.arrays import Rows
@@ -53,17 +61,30 @@ class NodeVolumeLimits:
         wanted = self._attached_by(pod)
         if not wanted:
             return ()
-        attachments = self._attachments(set(wanted.values()))
-        exceeded = [self._exceeds(wanted, attachments, snapshot, row) for row in rows.tolist()]
-        return (Refusal(nodes=np.array(exceeded, dtype=np.bool_), reason=REASON),)
+        drivers = set(wanted.values())
+        attachments = self._attachments(drivers)
+        exceeded = np.zeros(len(rows), dtype=np.bool_)
+        for place, row in enumerate(rows.tolist()):
+            limits = _limits(self._volumes.csi_nodes.get(snapshot.name(row)))
+            if not limits.keys().isdisjoint(drivers):
+                exceeded[place] = self._exceeds(wanted, limits, attachments, snapshot, row)
+        return (Refusal(nodes=exceeded, reason=REASON),)
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """A pod with claims is gone, a volume was detached, or a node, its limits or a claim has changed."""
+        if event.kind == "Pod" and isinstance(event.old, PodInfo):
+            return event.action == "delete" and bool(event.old.claim_volumes)
+        return changes_itself(pod, event) or is_one_of(event, _HELPFUL)
 
     def _exceeds(
-        self, wanted: Attached, attachments: Mapping[str, Attached], snapshot: ClusterSnapshot, row: int
+        self,
+        wanted: Attached,
+        limits: Mapping[str, int],
+        attachments: Mapping[str, Attached],
+        snapshot: ClusterSnapshot,
+        row: int,
     ) -> bool:
         name = snapshot.name(row)
-        limits = _limits(self._volumes.csi_nodes.get(name))
-        if limits.keys().isdisjoint(wanted.values()):
-            return False
         attached: Attached = {}
         for other in snapshot.pods_on(row):
             attached |= self._attached_by(other)
@@ -116,12 +137,23 @@ class NodeVolumeLimits:
         return found
 
 
+_HELPFUL: Mapping[Kind, tuple[Action, ...]] = {
+    "Node": ("add",),
+    "CSINode": ADDED_OR_UPDATED,
+    "PersistentVolumeClaim": ADDED_OR_UPDATED,
+    "Other": ("delete",),
+}
+"""Other: VolumeAttachments."""
+
+_NO_LIMITS: Mapping[str, int] = {}
+
+
 def _limits(node: CSINode | None) -> Mapping[str, int]:
     """By driver. A driver that is missing has no limit."""
     if node is None:
-        return {}
+        return _NO_LIMITS
     return {
         each.name: each.allocatable.count
-        for each in node.spec.drivers
+        for each in node.spec.drivers or ()
         if each.allocatable is not None and each.allocatable.count is not None
     }

@@ -15,15 +15,24 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from equipoise.contracts.kubernetes.labels import selects, selects_node
+from equipoise.contracts.kubernetes.labels import satisfies, selects
 from equipoise.contracts.kubernetes.objects import (
-    NodeSelector,
+    NodeSelectorTerm,
     PersistentVolume,
     PersistentVolumeClaim,
+    SelectorRequirement,
     StorageClass,
     Volume,
 )
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.events import (
+    ADDED_OR_UPDATED,
+    Action,
+    ClusterEvent,
+    Kind,
+    changes_itself,
+    is_one_of,
+)
 from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus, unresolvable
 from equipoise.scheduling.model.arrays import Flags, Rows
@@ -164,6 +173,10 @@ class VolumeBinding:
             if key not in claims or is_fully_bound(claims[key]) or SELECTED_NODE in claims[key].metadata.annotations:
                 del self._selected[key]
 
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """A node, a claim, a volume or a class is new or has changed."""
+        return changes_itself(pod, event) or is_one_of(event, _HELPFUL)
+
     # Bound claims
 
     def _check_bound(
@@ -204,7 +217,8 @@ class VolumeBinding:
         """Per node: whether each claim gets a volume. Stores which."""
         satisfied = np.ones(len(rows), dtype=np.bool_)
         chosen: list[dict[ClaimKey, str]] = [{} for _ in rows]
-        taken: dict[str, Flags] = {}
+        taken: dict[str, set[int]] = {}
+        places_of = _Places(snapshot, rows)
         for claim in claims.waiting:
             key = claim_key(claim)
             provisioned = self._provisioned(claim, snapshot, rows)
@@ -213,19 +227,19 @@ class VolumeBinding:
                 row = snapshot.row(node)
                 satisfied &= provisioned & (rows == (-1 if row is None else row))
                 continue
-            undecided = np.ones(len(rows), dtype=np.bool_)
+            undecided = set(range(len(rows)))
             matched = np.zeros(len(rows), dtype=np.bool_)
             for volume in claims.candidates[key]:
                 name = volume.metadata.name
-                here = undecided & ~taken[name] if name in taken else undecided
-                takes = here & _usable_on(volume, snapshot, rows)
+                earlier = taken.setdefault(name, set())
+                takes = [place for place in places_of(volume) if place in undecided and place not in earlier]
                 # A volume that is reserved for the claim is the only one possible.
-                undecided = undecided & ~(here if self._is_reserved(volume, claim) else takes)
-                matched |= takes
-                taken[name] = taken[name] | takes if name in taken else takes
-                for place in takes.nonzero()[0].tolist():
+                undecided -= undecided - earlier if self._is_reserved(volume, claim) else set(takes)
+                earlier.update(takes)
+                matched[takes] = True
+                for place in takes:
                     chosen[place][key] = name
-                if not undecided.any():
+                if not undecided:
                     break
             satisfied &= matched | provisioned
         for row, found in zip(rows.tolist(), chosen, strict=True):
@@ -238,6 +252,15 @@ class VolumeBinding:
         if storage_class.provisioner in ("", NO_PROVISIONER):
             return np.zeros(len(rows), dtype=np.bool_)
         return _in_topology(storage_class, snapshot)[rows]
+
+
+_HELPFUL: Mapping[Kind, tuple[Action, ...]] = {
+    "Node": ADDED_OR_UPDATED,
+    "PersistentVolumeClaim": ADDED_OR_UPDATED,
+    "PersistentVolume": ADDED_OR_UPDATED,
+    "StorageClass": ADDED_OR_UPDATED,
+    "CSINode": ADDED_OR_UPDATED,
+}
 
 
 def _not_found(pod: PodInfo, volume: Volume) -> str:
@@ -273,8 +296,27 @@ def _offers(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     return (
         volume.status.phase == "Available"
         and (selector is None or selects(selector, volume.metadata.labels))
-        and set(claim.spec.access_modes) <= set(volume.spec.access_modes)
+        and all(mode in volume.spec.access_modes for mode in claim.spec.access_modes)
     )
+
+
+class _Places:
+    """Which of these nodes can use a volume. There may be as many volumes as nodes, each for one of them."""
+
+    def __init__(self, snapshot: ClusterSnapshot, rows: Rows) -> None:
+        self._snapshot = snapshot
+        self._rows = rows
+        self._place = {row: place for place, row in enumerate(rows.tolist())}
+
+    def __call__(self, volume: PersistentVolume) -> Iterable[int]:
+        """Their places in `rows`, each once."""
+        required = volume.spec.node_affinity.required if volume.spec.node_affinity else None
+        match required.node_selector_terms if required else ():
+            case [NodeSelectorTerm(match_expressions=[SelectorRequirement(key=key, operator="In", values=[value])])]:
+                found = self._snapshot.labels.column(key).rows_with(value).tolist()
+                return (self._place[row] for row in found if row in self._place)
+        places: list[int] = _usable_on(volume, self._snapshot, self._rows).nonzero()[0].tolist()
+        return places
 
 
 def _usable_on(volume: PersistentVolume, snapshot: ClusterSnapshot, rows: Rows) -> Flags:
@@ -282,17 +324,24 @@ def _usable_on(volume: PersistentVolume, snapshot: ClusterSnapshot, rows: Rows) 
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
         return np.ones(len(rows), dtype=np.bool_)
+    terms = affinity.required.node_selector_terms
+    if any(not term.match_expressions and term.match_fields for term in terms):
+        # kube-scheduler compares labels only: such a term matches every node.
+        return np.ones(len(rows), dtype=np.bool_)
     if len(rows) == 1:
         labels = snapshot.node(int(rows[0])).metadata.labels
-        return np.array([selects_node(affinity.required, "", labels)], dtype=np.bool_)
-    return _matching_nodes(affinity.required, snapshot)[rows]
-
-
-def _matching_nodes(selector: NodeSelector, snapshot: ClusterSnapshot) -> Flags:
+        found = any(_matches_labels(term, labels) for term in terms)
+        return np.array([found], dtype=np.bool_)
     # Not `selected`, whose results are kept: there may be as many volumes as nodes.
-    terms = [snapshot.labels.term(term) for term in selector.node_selector_terms]
-    found: Flags = np.logical_or.reduce(terms) if terms else np.zeros(snapshot.columns, dtype=np.bool_)
-    return found
+    flags = [snapshot.labels.term(msgspec.structs.replace(term, match_fields=[])) for term in terms]
+    matching: Flags = np.logical_or.reduce(flags) if flags else np.zeros(snapshot.columns, dtype=np.bool_)
+    return matching[rows]
+
+
+def _matches_labels(term: NodeSelectorTerm, labels: Mapping[str, str]) -> bool:
+    """A term without requirements matches no node."""
+    rules = term.match_expressions
+    return bool(rules) and all(satisfies(labels.get(rule.key), rule.operator, rule.values) for rule in rules)
 
 
 def _in_topology(storage_class: StorageClass, snapshot: ClusterSnapshot) -> Flags:

@@ -7,12 +7,20 @@ Unlike in kube-scheduler, pods of other namespaces do not count when preemption 
 compares the names of claims only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from equipoise.contracts.kubernetes.objects import Volume
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.events import (
+    ADDED_OR_UPDATED,
+    Action,
+    ClusterEvent,
+    Kind,
+    changes_itself,
+    is_one_of,
+)
 from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, unresolvable
 from equipoise.scheduling.model.arrays import Rows
@@ -85,6 +93,17 @@ class VolumeRestrictions:
         if state.read(self.name, ExclusiveClaims).used > 0:
             refusals.append(Refusal(nodes=~occupied, reason=CLAIM_IN_USE))
         return refusals
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """A pod with one of the disks or claims is gone, or a claim has changed."""
+        if event.kind == "Pod" and event.action == "delete" and isinstance(event.old, PodInfo):
+            disks = [each for each in pod.pod.spec.volumes if _is_disk(each)]
+            same = pod.namespace == event.old.namespace and not set(_claims(pod)).isdisjoint(_claims(event.old))
+            return same or _shares(disks, event.old)
+        return changes_itself(pod, event) or is_one_of(event, _HELPFUL)
+
+
+_HELPFUL: Mapping[Kind, tuple[Action, ...]] = {"Node": ("add",), "PersistentVolumeClaim": ADDED_OR_UPDATED}
 
 
 def _claims(pod: PodInfo) -> list[str]:

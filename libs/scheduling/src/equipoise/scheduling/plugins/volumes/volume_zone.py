@@ -11,6 +11,14 @@ import numpy as np
 
 from equipoise.contracts.kubernetes.objects import PersistentVolume
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.events import (
+    ADDED_OR_UPDATED,
+    Action,
+    ClusterEvent,
+    Kind,
+    changes_itself,
+    is_one_of,
+)
 from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, Code, PluginStatus, unresolvable
 from equipoise.scheduling.model.arrays import Flags, Rows
@@ -80,6 +88,10 @@ class VolumeZone:
         nodes = (labelled & refused)[rows]
         return (Refusal(nodes=nodes, reason=REASON, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)
 
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """A node, a claim, a volume or a class is new or has changed."""
+        return changes_itself(pod, event) or is_one_of(event, _HELPFUL)
+
     def _volume(self, pod: PodInfo, name: str) -> PersistentVolume | PluginStatus | None:
         """The volume of a claim, None for one that is bound later, or why the pod cannot be scheduled."""
         if not name:
@@ -95,6 +107,14 @@ class VolumeZone:
         if class_of(claim) not in self._volumes.classes:
             return unresolvable(class_not_found(class_of(claim)))
         return None if self._volumes.waits_for_consumer(claim) else unresolvable("PersistentVolume had no name")
+
+
+_HELPFUL: Mapping[Kind, tuple[Action, ...]] = {
+    "Node": ADDED_OR_UPDATED,
+    "PersistentVolumeClaim": ADDED_OR_UPDATED,
+    "PersistentVolume": ADDED_OR_UPDATED,
+    "StorageClass": ADDED_OR_UPDATED,
+}
 
 
 def _topologies(volume: PersistentVolume) -> Iterator[tuple[str, frozenset[str]]]:

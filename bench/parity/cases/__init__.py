@@ -1,0 +1,1 @@
+"""Cases written by hand, by somebody who knows where the source of kube-scheduler is unusual."""

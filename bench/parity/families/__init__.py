@@ -1,0 +1,1 @@
+"""Families of random clusters: each one is about some features of kube-scheduler."""
