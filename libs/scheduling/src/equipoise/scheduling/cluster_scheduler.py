@@ -1,6 +1,6 @@
 """A cluster in memory, and what kube-scheduler would do with a pod: the shortest way to an answer."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -29,7 +29,7 @@ from equipoise.scheduling.model.workloads import ObjectKey, SpreadSelectors
 from equipoise.scheduling.plugins.handle import Handle
 from equipoise.scheduling.plugins.table import Factory
 from equipoise.scheduling.profile import build_frameworks
-from equipoise.scheduling.scheduler import Decision, RandomNumbers, Scheduler
+from equipoise.scheduling.scheduler import Decision, Extender, RandomNumbers, Scheduler
 
 KINDS: Mapping[str, type[Object]] = {
     "Node": Node,
@@ -85,6 +85,9 @@ class ClusterScheduler:
         self._classes: dict[str, StorageClass] = {}
         self._csi_nodes: dict[str, CSINode] = {}
         self._attachments: dict[str, VolumeAttachment] = {}
+        self._services: dict[str, dict[str, KubernetesService]] = {}
+        """By namespace and name."""
+
         self._workloads: dict[ObjectKey, Object] = {}
         self._waiting: dict[str, PodInfo] = {}
         """Pods whose node is not known yet, by uid."""
@@ -99,7 +102,7 @@ class ClusterScheduler:
             ),
             nominated=self.nominated,
             budgets=lambda: list(self.budgets.values()),
-            default_selector=SpreadSelectors(self._workloads),
+            default_selector=SpreadSelectors(self._services, self._workloads),
             random=random.random,
         )
         configuration = configuration or default_configuration()
@@ -177,16 +180,16 @@ class ClusterScheduler:
             case VolumeAttachment():
                 return self._attachments, name
             case KubernetesService():
-                return self._workloads, ("Service", namespace, name)
+                return self._services.setdefault(namespace, {}), name
         return self._workloads, (item.kind, namespace, name)
 
-    def decide(self, pod: PodInfo) -> Decision:
+    def decide(self, pod: PodInfo, extenders: Sequence[Extender] = ()) -> Decision:
         """What would be done with the pod. Changes nothing but the node at which the next search begins.
 
         Raises KeyError for a pod of another scheduler.
         """
         scheduler = self.schedulers[pod.pod.spec.scheduler_name]
-        return scheduler.schedule(pod, self.snapshot, self._random, nominated=self.nominated)
+        return scheduler.schedule(pod, self.snapshot, self._random, nominated=self.nominated, extenders=extenders)
 
     def place(self, pod: PodInfo) -> Decision:
         """Decides, and carries it out: the pod is on its node, or its victims are gone and it is nominated.

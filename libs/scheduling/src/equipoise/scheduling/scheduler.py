@@ -144,14 +144,16 @@ class Scheduler:
                 reason = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(state.restricted_by))}]"
                 absent = PluginStatus(code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons=(reason,))
             return self._preempt(pod, snapshot, state, diagnosis, diagnosis.by_node(), absent)
-        found = [snapshot.name(row) for row in feasible.tolist()]
+        found = snapshot.names(feasible)
         if len(feasible) == 1:
             return Decision(node=found[0], feasible=found, diagnosis=diagnosis, state=state)
         scores = self.framework.score(state, pod, snapshot, feasible)
         total, scored = self._with_extenders(scores.total, feasible, extenders)
-        best = (total == total.max()).nonzero()[0]
         # Without an extender kube-scheduler breaks ties by the order of a heap; the first is as good as any.
-        place = int(best[int(generator.random() * len(best))]) if scored else int(best[0])
+        place = int(total.argmax())
+        if scored:
+            best = (total == total[place]).nonzero()[0]
+            place = int(best[int(generator.random() * len(best))])
         return Decision(node=found[place], feasible=found, scores=scores, diagnosis=diagnosis, state=state)
 
     def _feasible(
@@ -183,8 +185,9 @@ class Scheduler:
         if not count:
             return rows
         start = self.next_start % count
-        order = np.concatenate((np.arange(start, count), np.arange(start)))
-        found = order[passed[order]]
+        found: Rows = passed.nonzero()[0]
+        if split := int(found.searchsorted(start)):
+            found = np.concatenate((found[split:], found[:split]))
         limit = feasible_nodes_to_find(count, self.percentage)
         if len(found) > limit:
             # The search ends at the first feasible node above the limit; otherwise it examines all nodes.

@@ -60,6 +60,8 @@ class GroupIndex:
 
     def selecting(self, pod: PodInfo) -> Iterable[GroupKey]:
         """Groups with a term that may select the pod."""
+        if not self._by_term:
+            return ()
         labels: list[Label | None] = [*pod.labels.items(), None]
         places = [(namespace, label) for namespace in (pod.namespace, ANY_NAMESPACE) for label in labels]
         return _union([self._by_term[place] for place in places if place in self._by_term])

@@ -10,10 +10,12 @@ from equipoise.contracts.kubernetes.objects import (
     Affinity,
     Container,
     LabelSelector,
+    NodeAffinity,
     NodeSelector,
     Pod,
     PodAffinity,
     PodAffinityTerm,
+    PreferredNodes,
     SelectorRequirement,
     Volume,
 )
@@ -99,6 +101,37 @@ class PodInfo:
 
     def __repr__(self) -> str:
         return f"PodInfo({self.namespace}/{self.name})"
+
+    def replica(self, name: str, uid: str) -> "PodInfo":
+        """Another pod of the same template: everything else is shared, and nothing is parsed again.
+
+        `pod` remains that of the template.
+        """
+        if "group_key" not in self.__dict__:
+            for each in _PARSED:
+                getattr(self, each)
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        copy.name, copy.uid = name, uid
+        return copy
+
+    def with_preferred_nodes(self, preferred: Sequence[PreferredNodes]) -> "PodInfo":
+        """The same pod with these terms of preferred node affinity in addition."""
+        affinity = self._affinity
+        nodes = affinity.node_affinity or NodeAffinity()
+        nodes = msgspec.structs.replace(nodes, preferred=[*nodes.preferred, *preferred])
+        affinity = msgspec.structs.replace(affinity, node_affinity=nodes)
+        copy = self.replica(self.name, self.uid)
+        spec = msgspec.structs.replace(self.pod.spec, affinity=affinity)
+        copy.pod = msgspec.structs.replace(self.pod, spec=spec)
+        return copy
+
+    def deleted(self) -> "PodInfo":
+        """The same pod while it terminates: it occupies its node, but topology spread constraints do not count it."""
+        copy = self.replica(self.name, self.uid)
+        copy.terminating = True
+        del copy.group_key
+        return copy
 
     def request(self, resource: str) -> int:
         return 1 if resource == PODS else self.requests.get(resource, 0)
@@ -198,6 +231,9 @@ class PodInfo:
 
 
 _NO_AFFINITY = Affinity()
+
+_PARSED = tuple(name for name, value in vars(PodInfo).items() if isinstance(value, cached_property))
+"""What is parsed when it is read first. `group_key` needs most of it, and is the last."""
 
 
 def with_label_keys(

@@ -32,24 +32,34 @@ class NodeResourcesBalancedAllocation:
             if each.name in snapshot.resources and (not is_extended(each.name) or pod.request(each.name))
         ]
         index = [snapshot.resources[name] for name in names]
-        capacity = snapshot.allocatable[index][:, rows]
-        requested = snapshot.requested[index][:, rows]
+        capacity = snapshot.allocatable[index].take(rows, axis=1)
+        requested = snapshot.requested[index].take(rows, axis=1)
         own = np.array([[pod.request(name)] for name in names], dtype=np.int64).reshape(-1, 1)
-        balanced = _balance(requested + own, capacity)
+        after, before = _balance(np.array((requested + own, requested)), capacity)
         # 50..150 // 2: never negative, so that numpy divides as Go.
-        found: Ints = MAX_SCORE // 2 + (MAX_SCORE // 2 + balanced - _balance(requested, capacity)) // 2
+        found: Ints = MAX_SCORE // 2 + (MAX_SCORE // 2 + after - before) // 2
         return found
 
 
 def _balance(requested: Ints, capacity: Ints) -> Ints:
-    """resources × nodes. 100: equal shares. Resources that a node does not have do not count."""
+    """100: equal shares. Resources that a node does not have do not count.
+
+    `requested`: any number of cases × resources × nodes; `capacity`: resources × nodes.
+    """
     has = capacity > 0
-    shares = np.where(has, np.minimum(requested / np.maximum(capacity, 1), 1.0), 0.0)
-    count = has.sum(axis=0)
-    mean = shares.sum(axis=0) / np.maximum(count, 1)
-    deviation: Floats = np.sqrt((np.where(has, shares - mean, 0.0) ** 2).sum(axis=0) / np.maximum(count, 1))
-    if len(shares) == 2:
+    everywhere = np.count_nonzero(has) == has.size
+    shares = requested / (capacity if everywhere else np.maximum(capacity, 1))
+    np.minimum(shares, 1.0, out=shares)
+    if not everywhere:
+        shares[:, ~has] = 0.0
+    if len(capacity) == 2:
         # kube-scheduler's own formula for two: another one differs in the last bit, which truncation shows.
-        deviation = np.where(count == 2, np.abs(shares[0] - shares[1]) / 2, 0.0)
+        deviation: Floats = np.abs(shares[:, 0] - shares[:, 1]) / 2
+        if not everywhere:
+            deviation[:, ~has.all(axis=0)] = 0.0
+    else:
+        count = np.maximum(has.sum(axis=0), 1)
+        mean = shares.sum(axis=1, keepdims=True) / count
+        deviation = np.sqrt((np.where(has, shares - mean, 0.0) ** 2).sum(axis=1) / count)
     found: Ints = ((1.0 - deviation) * MAX_SCORE).astype(np.int64)
     return found

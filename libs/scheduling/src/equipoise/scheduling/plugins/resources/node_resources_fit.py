@@ -10,7 +10,7 @@ from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, 
 from equipoise.scheduling.framework.plugin import Refusal
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS, allocatable
-from equipoise.scheduling.model.arrays import Flags, Ints, Rows
+from equipoise.scheduling.model.arrays import Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.plugins.resources.resource_allocation import (
@@ -34,7 +34,12 @@ class NodeResourcesFit:
         ignored_resources: Sequence[str] = (),
         ignored_groups: Sequence[str] = (),
     ) -> None:
-        """`ignored_resources`: extended ones that another program checks; `ignored_groups`: all with this prefix."""
+        """`ignored_resources`: extended ones that another program checks; `ignored_groups`: all with this prefix.
+
+        Raises ValueError without resources to score.
+        """
+        if not resources:
+            raise ValueError("no resources configured")
         self._strategy = strategy
         self._resources = resources
         self._ignored = frozenset(ignored_resources)
@@ -42,32 +47,47 @@ class NodeResourcesFit:
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         """One refusal per resource that is short. A request that exceeds what the node has is unresolvable."""
-        refusals = []
+        wanted = [
+            (resource, amount)
+            for resource, amount in pod.requests.items()
+            if amount and resource != PODS and not self._is_ignored(resource)
+        ]
+        if all(resource in snapshot.resources for resource, _ in wanted):
+            # All resources at once: mostly, none is short.
+            amounts = np.array([1, *(amount for _, amount in wanted)], dtype=np.int64)
+            index = [3, *(snapshot.resources[resource] for resource, _ in wanted)]
+            free = (snapshot.allocatable[index] - snapshot.requested[index]).take(rows, axis=1)
+            if not np.count_nonzero(free < amounts[:, np.newaxis]):
+                return ()
         full = snapshot.requested[3, rows] + 1 > snapshot.allocatable[3, rows]
-        refusals.append(Refusal(nodes=full, reason=TOO_MANY_PODS))
-        for resource, amount in pod.requests.items():
-            if not amount or self._is_ignored(resource) or resource == PODS:
-                continue
+        refusals = [Refusal(nodes=full, reason=TOO_MANY_PODS)] if np.count_nonzero(full) else []
+        for resource, amount in wanted:
             size = _of(snapshot, snapshot.allocatable, resource, rows)
             short = amount > size - _of(snapshot, snapshot.requested, resource, rows)
-            if not short.any():
+            if not np.count_nonzero(short):
                 continue
-            never = short & (amount > size)
             reason = f"Insufficient {resource}"
-            refusals.append(Refusal(nodes=short & ~never, reason=reason))
+            never = short & (amount > size)
+            if np.count_nonzero(never):
+                short &= ~never
+            refusals.append(Refusal(nodes=short, reason=reason))
             refusals.append(Refusal(nodes=never, reason=reason, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
         return refusals
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
-        requested, capacity, counts, weights = [], [], [], []
+        requested, capacity, own = [], [], []
         for resource in self._resources:
-            size = _of(snapshot, snapshot.allocatable, resource.name, rows)
-            own = pod.container_requests.get(resource.name, 0)
-            requested.append(_assumed(snapshot, resource.name, rows) + own)
-            capacity.append(size)
-            counts.append(_counting(size, resource.name, own))
-            weights.append(resource.weight)
-        return self._strategy(requested, capacity, counts, weights)
+            capacity.append(_of(snapshot, snapshot.allocatable, resource.name, rows))
+            requested.append(_assumed(snapshot, resource.name, rows))
+            own.append(pod.container_requests.get(resource.name, 0))
+        size = np.array(capacity)
+        counts = size > 0
+        for index, resource in enumerate(self._resources):
+            if is_extended(resource.name) and not own[index]:
+                counts[index] = False  # extended resources count only if the pod requests them
+        weights = np.array([resource.weight for resource in self._resources], dtype=np.int64)
+        used = np.array(requested) + np.array(own, dtype=np.int64)[:, np.newaxis]
+        return self._strategy(used, size, counts, weights)
 
     def _is_ignored(self, resource: str) -> bool:
         prefix, slash, _ = resource.partition("/")
@@ -97,14 +117,14 @@ def _of(snapshot: ClusterSnapshot, array: Ints, resource: str, rows: Rows) -> In
     index = snapshot.resources.get(resource)
     if index is None:
         return np.zeros(len(rows), dtype=np.int64)
-    found: Ints = array[index, rows]
+    found: Ints = array[index].take(rows)
     return found
 
 
 def _assumed(snapshot: ClusterSnapshot, resource: str, rows: Rows) -> Ints:
     """Requests of the pods of each node, with assumptions for those without cpu or memory."""
     if resource in (CPU, MEMORY):
-        found: Ints = snapshot.assumed[0 if resource == CPU else 1, rows]
+        found: Ints = snapshot.assumed[0 if resource == CPU else 1].take(rows)
         return found
     return _of(snapshot, snapshot.requested, resource, rows)
 
@@ -112,10 +132,3 @@ def _assumed(snapshot: ClusterSnapshot, resource: str, rows: Rows) -> Ints:
 def is_extended(resource: str) -> bool:
     """As `IsScalarResourceName` of kube-scheduler for the resources that may be scored: not native ones."""
     return "/" in resource
-
-
-def _counting(capacity: Ints, resource: str, own: int) -> Flags:
-    """A node without the resource is not scored by it. Extended resources count only if the pod requests them."""
-    if is_extended(resource) and not own:
-        return np.zeros(len(capacity), dtype=np.bool_)
-    return capacity > 0

@@ -13,7 +13,7 @@ import numpy as np
 
 from equipoise.contracts.kubernetes.objects import Volume
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
+from equipoise.scheduling.framework.plugin import SKIPPED, PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, unresolvable
 from equipoise.scheduling.model.arrays import Rows
 from equipoise.scheduling.model.pod_info import PodInfo
@@ -50,6 +50,8 @@ class VolumeRestrictions:
         self._volumes = volumes
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
+        if not pod.pod.spec.volumes:
+            return SKIPPED
         exclusive = set()
         for name in _claims(pod):
             claim = self._volumes.claims.get((pod.namespace, name))
