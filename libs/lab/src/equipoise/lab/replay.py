@@ -136,7 +136,7 @@ class Replay:
         self._scheduling = self._create_scheduler(settings.scorer)
         self._kubernetes = SimulatedCluster(
             trace, self._cluster, self._collector, self._scheduling, self._events, self._on_placement,
-            origin=self._origin,
+            origin=self._origin, received=plan.scoring is not None or plan.descheduler,
         )  # fmt: skip
         self._descheduler = self._create_descheduler(settings, load) if plan.descheduler else None
         days = int(self._curves.length // DAY)
@@ -245,6 +245,9 @@ class Replay:
         self._receive_round(now)
 
     def _receive_round(self, now: float) -> None:
+        if self._scoring is None and self._descheduler is None:
+            self._kubernetes.retry(now)  # nobody receives messages
+            return
         if self._hints is not None:
             self._receive_workloads(now)
         for message in self._collector.utilization_messages(now):

@@ -58,6 +58,9 @@ class SimulatedCluster:
     """Receives every changed placement."""
 
     origin: float = field(kw_only=True)
+    received: bool = field(default=True, kw_only=True)
+    """Whether anybody receives what is published."""
+
     pods: dict[str, SimulatedPod] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
@@ -223,7 +226,8 @@ class SimulatedCluster:
         del self.pods[pod.uid], self._alive[pod.workload][pod.uid]
 
     def _publish_placement(self, node: int, now: float) -> None:
-        self.publish(self.collector.placement(node, now), now)
+        if self.received:
+            self.publish(self.collector.placement(node, now), now)
 
     def _change(self, pod: SimulatedPod, now: float, **fields: float | bool) -> None:
         pod.known = msgspec.structs.replace(pod.known, **fields)

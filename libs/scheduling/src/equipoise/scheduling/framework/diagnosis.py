@@ -18,9 +18,6 @@ class FilterDiagnosis(msgspec.Struct, kw_only=True):
     passed: Flags
     """Per row."""
 
-    codes: Ints
-    """Per row: the Code of the plugin that refused it, or SUCCESS."""
-
     refusals: list[tuple[str, Refusal]] = []
     """Plugin and refusal, with the nodes that no earlier plugin refused."""
 
@@ -34,11 +31,7 @@ class FilterDiagnosis(msgspec.Struct, kw_only=True):
             nodes = refusal.nodes & self.passed
             if not np.count_nonzero(nodes):
                 continue
-            self.refusals.append((plugin, msgspec.structs.replace(refusal, nodes=nodes)))
-            if refusal.code == Code.UNSCHEDULABLE:
-                self.codes[nodes & (self.codes == Code.SUCCESS)] = refusal.code
-            else:
-                self.codes[nodes] = refusal.code
+            self.refusals.append((plugin, Refusal(nodes=nodes, reason=refusal.reason, code=refusal.code)))
             refused = nodes if refused is None else refused | nodes
         if refused is None:
             return True
@@ -53,7 +46,17 @@ class FilterDiagnosis(msgspec.Struct, kw_only=True):
             nodes = np.zeros(len(self.rows), dtype=np.bool_)
             nodes[place] = refusal.nodes[0]
             self.refusals.append((plugin, msgspec.structs.replace(refusal, nodes=nodes)))
-        self.passed[place], self.codes[place] = other.passed[0], other.codes[0]
+        self.passed[place] = other.passed[0]
+
+    @property
+    def codes(self) -> Ints:
+        """Per row: the Code of the plugin that refused it, or SUCCESS."""
+        found = np.zeros(len(self.rows), dtype=np.int64)
+        for _, refusal in self.refusals:
+            # The reasons of one plugin may have several codes: of these, UNSCHEDULABLE is the weakest.
+            weakest = refusal.code == Code.UNSCHEDULABLE
+            found[refusal.nodes & (found == 0) if weakest else refusal.nodes] = int(refusal.code)
+        return found
 
     def reasons(self) -> Counter[str]:
         """Number of nodes by reason. A node counts once for each of its reasons."""
@@ -93,9 +96,7 @@ class FilterDiagnosis(msgspec.Struct, kw_only=True):
 
 def passed_all(rows: Rows) -> FilterDiagnosis:
     """Before any plugin was called."""
-    return FilterDiagnosis(
-        rows=rows, passed=np.ones(len(rows), dtype=np.bool_), codes=np.zeros(len(rows), dtype=np.int64), refusals=[]
-    )
+    return FilterDiagnosis(rows=rows, passed=np.ones(len(rows), dtype=np.bool_), refusals=[])
 
 
 def counted(reasons: Iterable[str] | Mapping[str, int]) -> str:

@@ -273,12 +273,12 @@ class Framework:
                 scores = _integers(each.plugin, scores, len(rows))
             normalized[index] = scores
         # As numbers without a sign, negative ones are higher than all others: one comparison instead of two.
-        if normalized.size and normalized.view(np.uint64).max() > MAX_SCORE:
+        if normalized.size and np.maximum.reduce(normalized.view(np.uint64), axis=None) > MAX_SCORE:
             raise _out_of_range(scoring, normalized)
         weights = np.array([each.weight for each in scoring], dtype=np.int64)
-        weighted = normalized * weights[:, np.newaxis]
-        by_plugin = {each.name: weighted[index] for index, each in enumerate(scoring)}
-        return NodeScores(rows=rows, raw=raw, weighted=by_plugin, total=weighted.sum(axis=0))
+        normalized *= weights[:, np.newaxis]
+        by_plugin = dict(zip(raw, normalized, strict=True))
+        return NodeScores(rows=rows, raw=raw, weighted=by_plugin, total=np.add.reduce(normalized))
 
     def _pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> None:
         skipped = set()
@@ -365,11 +365,14 @@ def _out_of_range(scoring: Sequence[_Scoring], normalized: Ints) -> PluginFailed
     return PluginFailed(plugin.name, "score", f"the score {int(wrong[0])} is not within 0 and {MAX_SCORE}")
 
 
+_INTEGERS = np.dtype(np.int64)
+
+
 def _integers(plugin: Plugin, scores: Any, length: int) -> Ints:
     """Raises PluginFailed for anything else, such as NaN."""
+    if type(scores) is np.ndarray and scores.dtype is _INTEGERS and scores.shape == (length,):
+        return scores  # what the plugins of kube-scheduler return
     found = np.asarray(scores)
-    if found.dtype == np.int64 and found.shape == (length,):
-        return found  # what the plugins of kube-scheduler return
     if found.shape != (length,):
         raise PluginFailed(plugin.name, "score", f"{length} scores were expected, one per node, not {found.shape}")
     if not np.issubdtype(found.dtype, np.integer):

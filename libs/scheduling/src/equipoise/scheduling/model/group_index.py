@@ -54,8 +54,11 @@ class GroupIndex:
         found: list[_Groups] | None = None
         for labels in _required(selector):
             groups = [self._by_label[namespace, label] for label in labels if (namespace, label) in self._by_label]
-            if found is None or _size(groups) < _size(found):
+            size = _size(groups)
+            if found is None or size < _size(found):
                 found = groups
+            if size < 2:
+                break  # no other requirement leaves fewer worth a look
         return list(self._by_namespace.get(namespace, ())) if found is None else _union(found)
 
     def selecting(self, pod: PodInfo) -> Iterable[GroupKey]:

@@ -22,6 +22,7 @@ from equipoise.scheduling.model.pod_info import PodHostPort, PodInfo
 
 Taints = tuple[Taint, ...]
 
+_CPU_AND_MEMORY = [0, 1]
 _SPARE = 8
 """Columns that are added at a time."""
 
@@ -121,6 +122,12 @@ class ClusterSnapshot:
         """The row of `allocatable` or `requested` with this resource; 0 if no node and no pod has it."""
         index = self.resources.get(name)
         return 0 if index is None else array[index]
+
+    def amounts(self, array: Ints, index: list[int], rows: Rows) -> Ints:
+        """resources × nodes: these rows and columns of `allocatable`, `requested` or `assumed`."""
+        # Mostly cpu and memory, which need no copy of all nodes.
+        part = array[:2] if index == _CPU_AND_MEMORY else array[index]
+        return part.take(rows, axis=1)
 
     def ports_on(self, row: int) -> Iterator[PodHostPort]:
         """That its pods occupy."""

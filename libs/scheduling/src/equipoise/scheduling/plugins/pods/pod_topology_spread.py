@@ -98,7 +98,8 @@ class PodTopologySpread:
         total = np.zeros(len(scored), dtype=np.float64)
         counted = _selected_pods(pod, constraints, snapshot)
         for each, by_node in zip(constraints, counted, strict=True):
-            total += _score(pod, each, by_node, labelled, snapshot, scored)
+            if snapshot.labels.column(each.topology_key).values:  # otherwise no node has the label
+                total += _score(pod, each, by_node, labelled, snapshot, scored)
         scores = np.zeros(snapshot.columns, dtype=np.int64)
         scores[scored] = _rounded(total)
         state.write(self._score_key, _ScoreState(scores, labelled))
@@ -249,8 +250,6 @@ def _score(
     For `kubernetes.io/hostname`, each node is a domain of its own.
     """
     column = snapshot.labels.column(constraint.topology_key)
-    if not column.values:
-        return np.zeros(len(rows), dtype=np.float64)
     codes = column.codes.take(rows)
     if constraint.topology_key == HOSTNAME:
         counts: Ints = by_node.take(rows)
@@ -262,7 +261,9 @@ def _score(
         counts = count_by_domain(column, np.where(included, by_node, 0)).of(rows)
         # Nodes without the label are one more domain: they are scored unless all keys are required.
         size = int(np.count_nonzero(np.bincount(codes + 1)))
-    found: Floats = counts.astype(np.float64) * math.log(size + 2) + (constraint.max_skew - 1)
+    found: Floats = counts.astype(np.float64)
+    found *= math.log(size + 2)
+    found += constraint.max_skew - 1
     missing = codes < 0
     if np.count_nonzero(missing):
         found[missing] = 0.0
@@ -309,5 +310,5 @@ def _is_empty(selector: LabelSelector) -> bool:
 def _rounded(values: Floats) -> Ints:
     """math.Round of Go, of values that are not negative: halves are rounded up."""
     whole = np.floor(values)
-    found: Ints = (whole + (values - whole >= 0.5)).astype(np.int64)
-    return found
+    whole += values - whole >= 0.5
+    return whole.astype(np.int64)

@@ -26,16 +26,17 @@ class NodeResourcesBalancedAllocation:
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
         """About 75: the pod changes nothing; 100: the node becomes much better balanced."""
-        names = [
-            each.name
-            for each in self._resources
-            if each.name in snapshot.resources and (not is_extended(each.name) or pod.request(each.name))
-        ]
-        index = [snapshot.resources[name] for name in names]
-        capacity = snapshot.allocatable[index].take(rows, axis=1)
-        requested = snapshot.requested[index].take(rows, axis=1)
-        own = np.array([[pod.request(name)] for name in names], dtype=np.int64).reshape(-1, 1)
-        after, before = _balance(np.array((requested + own, requested)), capacity)
+        index, own = [], []
+        for each in self._resources:
+            amount = pod.request(each.name)
+            if each.name in snapshot.resources and (amount or not is_extended(each.name)):
+                index.append(snapshot.resources[each.name])
+                own.append(amount)
+        capacity = snapshot.amounts(snapshot.allocatable, index, rows)
+        requested = np.empty((2, *capacity.shape), dtype=np.int64)
+        requested[:] = snapshot.amounts(snapshot.requested, index, rows)
+        requested[0] += np.array(own, dtype=np.int64)[:, np.newaxis]
+        after, before = _balance(requested, capacity)
         # 50..150 // 2: never negative, so that numpy divides as Go.
         found: Ints = MAX_SCORE // 2 + (MAX_SCORE // 2 + after - before) // 2
         return found

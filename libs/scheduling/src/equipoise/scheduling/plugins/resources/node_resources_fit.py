@@ -41,53 +41,47 @@ class NodeResourcesFit:
         if not resources:
             raise ValueError("no resources configured")
         self._strategy = strategy
-        self._resources = resources
+        self._names = [resource.name for resource in resources]
+        self._weights = np.array([resource.weight for resource in resources], dtype=np.int64)
         self._ignored = frozenset(ignored_resources)
         self._ignored_groups = frozenset(ignored_groups)
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         """One refusal per resource that is short. A request that exceeds what the node has is unresolvable."""
-        wanted = [
-            (resource, amount)
-            for resource, amount in pod.requests.items()
-            if amount and resource != PODS and not self._is_ignored(resource)
-        ]
-        if all(resource in snapshot.resources for resource, _ in wanted):
-            # All resources at once: mostly, none is short.
-            amounts = np.array([1, *(amount for _, amount in wanted)], dtype=np.int64)
-            index = [3, *(snapshot.resources[resource] for resource, _ in wanted)]
-            free = (snapshot.allocatable[index] - snapshot.requested[index]).take(rows, axis=1)
-            if not np.count_nonzero(free < amounts[:, np.newaxis]):
-                return ()
-        full = snapshot.requested[3, rows] + 1 > snapshot.allocatable[3, rows]
+        free = (snapshot.allocatable - snapshot.requested).take(rows, axis=1)
+        full = free[3] < 1
         refusals = [Refusal(nodes=full, reason=TOO_MANY_PODS)] if np.count_nonzero(full) else []
-        for resource, amount in wanted:
-            size = _of(snapshot, snapshot.allocatable, resource, rows)
-            short = amount > size - _of(snapshot, snapshot.requested, resource, rows)
+        for resource, amount in pod.requests.items():
+            if not amount or self._is_ignored(resource) or resource == PODS:
+                continue
+            index = snapshot.resources.get(resource)
+            short = free[index] < amount if index is not None else np.ones(len(rows), dtype=np.bool_)
             if not np.count_nonzero(short):
                 continue
             reason = f"Insufficient {resource}"
-            never = short & (amount > size)
+            never = short & (_of(snapshot, snapshot.allocatable, resource, rows) < amount)
             if np.count_nonzero(never):
                 short &= ~never
+                refusals.append(Refusal(nodes=never, reason=reason, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
             refusals.append(Refusal(nodes=short, reason=reason))
-            refusals.append(Refusal(nodes=never, reason=reason, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
         return refusals
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
-        requested, capacity, own = [], [], []
-        for resource in self._resources:
-            capacity.append(_of(snapshot, snapshot.allocatable, resource.name, rows))
-            requested.append(_assumed(snapshot, resource.name, rows))
-            own.append(pod.container_requests.get(resource.name, 0))
-        size = np.array(capacity)
-        counts = size > 0
-        for index, resource in enumerate(self._resources):
-            if is_extended(resource.name) and not own[index]:
-                counts[index] = False  # extended resources count only if the pod requests them
-        weights = np.array([resource.weight for resource in self._resources], dtype=np.int64)
-        used = np.array(requested) + np.array(own, dtype=np.int64)[:, np.newaxis]
-        return self._strategy(used, size, counts, weights)
+        requests = pod.container_requests
+        own = [requests.get(name, 0) for name in self._names]
+        if self._names == [CPU, MEMORY]:
+            size = snapshot.amounts(snapshot.allocatable, [0, 1], rows)
+            used = snapshot.assumed.take(rows, axis=1)
+            counts = size > 0
+        else:
+            size = np.array([_of(snapshot, snapshot.allocatable, name, rows) for name in self._names])
+            used = np.array([_assumed(snapshot, name, rows) for name in self._names])
+            counts = size > 0
+            for index, name in enumerate(self._names):
+                if is_extended(name) and not own[index]:
+                    counts[index] = False  # extended resources count only if the pod requests them
+        used += np.array(own, dtype=np.int64)[:, np.newaxis]
+        return self._strategy(used, size, counts, self._weights)
 
     def _is_ignored(self, resource: str) -> bool:
         prefix, slash, _ = resource.partition("/")

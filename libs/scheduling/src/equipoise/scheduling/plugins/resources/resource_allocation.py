@@ -34,8 +34,11 @@ Strategy = Callable[[Ints, Ints, Flags, Ints], Ints]
 
 def least_allocated(requested: Ints, capacity: Ints, counts: Flags, weights: Ints) -> Ints:
     """What is left, in percent: the emptier the better."""
-    left = np.maximum(capacity - requested, 0)
-    return _weighted_mean(left * MAX_SCORE // np.maximum(capacity, 1), counts, weights)
+    left = capacity - requested
+    np.maximum(left, 0, out=left)
+    left *= MAX_SCORE
+    left //= np.maximum(capacity, 1)
+    return _weighted_mean(left, counts, weights)
 
 
 def most_allocated(requested: Ints, capacity: Ints, counts: Flags, weights: Ints) -> Ints:
@@ -81,7 +84,8 @@ def broken_linear(shape: Sequence[ShapePoint], percent: Ints) -> Ints:
 def _weighted_mean(scores: Ints, counts: Flags, weights: Ints) -> Ints:
     """0 where no resource counts."""
     if np.count_nonzero(counts) == counts.size:
-        mean: Ints = weights @ scores // int(weights.sum())
+        mean: Ints = np.dot(weights, scores)
+        mean //= np.add.reduce(weights)
         return mean
     mean = weights @ np.where(counts, scores, 0) // np.maximum(weights @ counts, 1)
     return mean
