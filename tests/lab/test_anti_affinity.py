@@ -1,13 +1,28 @@
 """Anti-affinity rules of a trace, compared with counting pods one by one."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lab.placed_pods import rules, violations
 
-from equipoise.lab.model.stock.anti_affinity import AntiAffinityIndex
+from equipoise.lab.model.anti_affinity import AntiAffinityIndex
 from equipoise.lab.model.trace import AntiAffinity
+
+rules = st.lists(
+    st.builds(AntiAffinity, beside=st.integers(0, 3), limited=st.integers(0, 3), most=st.integers(0, 2)), max_size=8
+)
+
+
+def violations(pods: Sequence[tuple[int, int]], rules: Sequence[AntiAffinity]) -> int:
+    """Number of pods above the limits of rules, counted one by one; pods are (workload, node)."""
+    count = Counter(pods)
+    return sum(
+        max(0, count[rule.limited, node] - rule.most)
+        for rule in rules
+        for node in {node for _, node in pods}
+        if count[rule.beside, node]
+    )
 
 
 @given(pods=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 8)), max_size=40), rules=rules)

@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pytest
 from peers.cases import Case, Inputs, peer_cases
 from scheduling.pods import a_framework, a_pod
 
 from equipoise.contracts.kubernetes.objects import Container, Node, NodeStatus, ObjectMeta, ResourceRequirements
+from equipoise.scheduling.configuration import KIND, read_configuration
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.framework import NodeScores
 from equipoise.scheduling.framework.plugin import Plugin
@@ -23,6 +25,8 @@ from equipoise.scheduling.plugins.resources.resource_allocation import (
     most_allocated,
     requested_to_capacity_ratio,
 )
+from equipoise.scheduling.settings.document import InvalidConfiguration
+from equipoise.scheduling.settings.plugin_arguments import API_VERSION
 
 UNITS = {"cpu_m": ("cpu", "m"), "ephemeral": ("ephemeral-storage", "")}
 NAMES = {name: case_name for case_name, (name, _) in UNITS.items()}
@@ -95,6 +99,31 @@ def test_requests_fit(case: Case) -> None:
         [NAMES.get(name, name), pod.request(name), running.request(name), amount(snapshot, name)] for name in names
     ]
     case.check(insufficient=short, code=CODES[Code(int(found.codes[0]))])
+
+
+@peer_cases("fit_most_allocated", where=lambda case: case.inputs.get("resources") == [])
+def test_nothing_is_scored_without_resources(case: Case) -> None:
+    with pytest.raises(ValueError, match="no resources") as error:
+        NodeResourcesFit(most_allocated, resources(case.inputs))
+
+    case.check(error=str(error.value), scores=None)
+
+
+@peer_cases("fit_most_allocated", where=lambda case: "weight_lists" in case.inputs)
+def test_weights_that_kube_scheduler_does_not_start_with(case: Case) -> None:
+    """In a configuration."""
+
+    def valid(weights: list[int]) -> bool:
+        scored = [{"name": name, "weight": weight} for name, weight in zip(("cpu", "memory"), weights, strict=True)]
+        arguments = {"scoringStrategy": {"type": "MostAllocated", "resources": scored}}
+        fit = {"name": "NodeResourcesFit", "args": arguments}
+        try:
+            read_configuration({"apiVersion": API_VERSION, "kind": KIND, "profiles": [{"pluginConfig": [fit]}]})
+        except InvalidConfiguration:
+            return False
+        return True
+
+    case.check(valid=[valid(weights) for weights in case.inputs["weight_lists"]])
 
 
 @peer_cases("fit_least_allocated", "fit_most_allocated", where=lambda case: case.inputs.get("resources", []) != [])

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from equipoise.lab.model.stock.scheduler import feasible_nodes_to_find
+from equipoise.scheduling.scheduler import feasible_nodes_to_find
 from equipoise.scorer.decisions.placement_hints.sampling import scored_nodes, targets_beside
 
 

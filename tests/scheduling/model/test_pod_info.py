@@ -5,10 +5,24 @@ from typing import Any
 
 import msgspec
 import pytest
-from scheduling.pods import a_pod
+from scheduling.pods import a_framework, a_node, a_pod
 
-from equipoise.contracts.kubernetes.objects import Affinity, Container, Pod, ResourceRequirements
-from equipoise.scheduling.model.pod_info import PodReader
+from equipoise.contracts.kubernetes.objects import (
+    Affinity,
+    Container,
+    LabelSelector,
+    NodeSelectorTerm,
+    Pod,
+    PodAffinity,
+    PodAffinityTerm,
+    PreferredNodes,
+    ResourceRequirements,
+    SelectorRequirement,
+)
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.model.pod_info import PodInfo, PodReader
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.plugins.node_affinity import NodeAffinityPlugin
 
 WEB = a_pod("web", {"cpu": "1"}, labels={"app": "web"}).pod
 
@@ -75,3 +89,65 @@ def test_shapes_without_pods_are_not_kept() -> None:
     gc.collect()
 
     assert len(reader) == 0
+
+
+# Pods that are made of others
+
+APP = LabelSelector(match_labels={"app": "web"})
+TERM = PodAffinityTerm(label_selector=APP, topology_key="kubernetes.io/hostname")
+
+
+def a_template() -> PodInfo:
+    affinity = Affinity(pod_anti_affinity=PodAffinity(required=[TERM]))
+    return a_pod("web", {"cpu": "1"}, labels={"app": "web"}, priority=7, affinity=affinity)
+
+
+def everything(pod: PodInfo) -> dict[str, Any]:
+    """All that can be read of it, but its name, its uid and what it was parsed from."""
+    names = [name for name in dir(pod) if not name.startswith("_")]
+    values = {name: getattr(pod, name) for name in names if name not in ("name", "uid", "pod")}
+    return {name: value for name, value in values.items() if not callable(value)}
+
+
+def test_a_replica_differs_in_name_and_uid_only() -> None:
+    """Also from a replica, and whether the template was used before or not."""
+    template = a_template()
+    replica = template.replica("web-1", "uid-1")
+
+    assert ("web-1", "uid-1") == (replica.name, replica.uid)
+    assert everything(replica) == everything(template) == everything(replica.replica("web-2", "uid-2"))
+    assert ("web", "uid-web") == (template.name, template.uid)
+
+
+def test_a_deleted_pod_is_not_selected_with_the_others() -> None:
+    """It is still the same pod, and the original is not changed."""
+    snapshot, pod = ClusterSnapshot([a_node()]), a_template()
+    snapshot.add_pod(pod, 0)
+    snapshot.remove_pod(pod, 0)
+    snapshot.add_pod(pod.deleted(), 0)
+
+    assert [True] == [group.pod.terminating for group in snapshot.groups.selected("default", APP)]
+    assert snapshot.has_pod(pod, 0)
+    assert not pod.terminating
+
+    snapshot.remove_pod(pod, 0)
+    assert not snapshot.groups.selected("default", APP)
+
+
+def test_preferred_nodes_are_added_to_a_pod() -> None:
+    """Its other terms remain, and the original has none of them."""
+
+    def preferring(name: str, weight: int) -> PreferredNodes:
+        rule = SelectorRequirement(key="kubernetes.io/hostname", operator="In", values=[name])
+        return PreferredNodes(weight=weight, preference=NodeSelectorTerm(match_expressions=[rule]))
+
+    snapshot, template = ClusterSnapshot([a_node("a"), a_node("b"), a_node("c")]), a_template()
+    pod = template.with_preferred_nodes([preferring("a", 50)]).with_preferred_nodes([preferring("b", 100)])
+
+    found = [
+        a_framework(NodeAffinityPlugin()).score(CycleState(), each, snapshot, snapshot.rows).total.tolist()
+        for each in (template, pod)
+    ]
+
+    assert [[0, 0, 0], [50, 100, 0]] == found
+    assert pod.required_anti_affinity == template.required_anti_affinity

@@ -1,5 +1,6 @@
 """The nodes of a cluster and the pods on them."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -25,6 +26,7 @@ def contents(snapshot: ClusterSnapshot) -> object:
             if snapshot.allocatable[index].any() or snapshot.requested[index].any()
         },
         snapshot.assumed.tolist(),
+        snapshot.lowest_priority,
         [sorted(pod.uid for pod in snapshot.pods_on(row)) for row in snapshot.rows.tolist()],
         {
             name: counts
@@ -42,7 +44,23 @@ def pods(draw: Callable[[st.SearchStrategy[object]], object]) -> PodInfo:
     labels = draw(st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["a", "b"])))
     name = f"pod-{draw(st.integers(0, 10**9))}"
     namespace = draw(st.sampled_from(["alpha", "beta"]))
-    return a_pod(name, requests, labels=labels, namespace=str(namespace))  # type: ignore[arg-type]
+    priority = draw(st.integers(-1, 1))
+    return a_pod(name, requests, labels=labels, namespace=str(namespace), priority=priority)  # type: ignore[arg-type]
+
+
+def test_the_lowest_priority_is_that_of_any_pod() -> None:
+    """Infinite without pods."""
+    snapshot = a_snapshot()
+    found = [snapshot.lowest_priority]
+    pods = [a_pod(f"pod-{number}", priority=priority) for number, priority in enumerate((5, -3, -3))]
+    for pod in pods:
+        snapshot.add_pod(pod, 0)
+        found.append(snapshot.lowest_priority)
+    for pod in pods[1:]:
+        snapshot.remove_pod(pod, 0)
+        found.append(snapshot.lowest_priority)
+
+    assert [math.inf, 5, -3, -3, -3, 5] == found
 
 
 placed = st.lists(st.tuples(pods(), st.integers(0, NODES - 1)), max_size=12, unique_by=lambda pair: pair[0].uid)

@@ -26,8 +26,6 @@ from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.load_figures import cpu_loads, hourly_load, load_figures, spread
 from equipoise.lab.model.node_removal import with_fewer_nodes
 from equipoise.lab.model.simulated_descheduler import SimulatedDescheduler, paced
-from equipoise.lab.model.stock.plugins import Ints
-from equipoise.lab.model.stock.scheduler import Rows, SimulatedExtender
 from equipoise.lab.model.trace import Array, Trace
 from equipoise.lab.results import GREEDY, ForecastSource, PlacementMode, Run, RunFigures, Scenario
 from equipoise.lab.scenarios import DAY, SCENARIOS
@@ -35,6 +33,8 @@ from equipoise.lab.schedulers import GreedyScheduler, SimulatedScheduler
 from equipoise.lab.simulated_cluster import SimulatedCluster
 from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
 from equipoise.lab.simulated_hints import SimulatedHints
+from equipoise.scheduling.model.arrays import Ints, Rows
+from equipoise.scheduling.scheduler import Extender
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.settings import ScorerSettings
@@ -132,11 +132,11 @@ class Replay:
             self._scoring = ScoringState(load, scorer, max_score=scorer.extender.max_score)
         self._hints = None
         if self._scoring is not None and plan.placement == "hints":
-            self._hints = SimulatedHints(self._scoring, settings.scorer.hints, [node.name for node in trace.nodes])
+            self._hints = SimulatedHints(self._scoring, settings.scorer.hints)
         self._scheduling = self._create_scheduler(settings.scorer)
         self._kubernetes = SimulatedCluster(
             trace, self._cluster, self._collector, self._scheduling, self._events, self._on_placement,
-            origin=self._origin,
+            origin=self._origin, received=plan.scoring is not None or plan.descheduler,
         )  # fmt: skip
         self._descheduler = self._create_descheduler(settings, load) if plan.descheduler else None
         days = int(self._curves.length // DAY)
@@ -192,7 +192,7 @@ class Replay:
         if scoring is None or self._plan.placement == "none":
             return create()
 
-        def extender(pod: PodDemand, now: float) -> SimulatedExtender:
+        def extender(pod: PodDemand, now: float) -> Extender:
             def scores(rows: Rows) -> Ints:
                 # The collector publishes every workload in each round. Only the requested one is needed here.
                 if pod.workload is not None:
@@ -203,7 +203,7 @@ class Replay:
                 return scoring.prioritize(pod, requested, self._origin + now).scores.scores
 
             weight, max_score = self._plan.weight, settings.extender.max_score
-            return SimulatedExtender(scores=scores, weight=weight, max_score=max_score)
+            return Extender(scores=scores, weight=weight, max_score=max_score)
 
         return create(extender)
 
@@ -245,6 +245,9 @@ class Replay:
         self._receive_round(now)
 
     def _receive_round(self, now: float) -> None:
+        if self._scoring is None and self._descheduler is None:
+            self._kubernetes.retry(now)  # nobody receives messages
+            return
         if self._hints is not None:
             self._receive_workloads(now)
         for message in self._collector.utilization_messages(now):
@@ -286,7 +289,7 @@ class Replay:
 
     def _evict(self, intent: EvictionIntent) -> bool:
         pod = self._kubernetes.pods[intent.pod_uid]
-        if not self._scheduling.placements.feasible(pod.template).any():
+        if not len(self._scheduling.feasible(pod.scheduled)):
             return False
         self._kubernetes.evict(pod, self._events.now)
         return True
@@ -330,7 +333,7 @@ class Replay:
             moves_executable=round(moved / tally.proposed, 4) if tally is not None and tally.proposed else 1.0,
             refused=dict(refused),
             unplaced=self._kubernetes.unplaced,
-            violations=self._scheduling.placements.anti_affinity.violations(),
+            violations=self._scheduling.anti_affinity.violations(),
             seconds=round(seconds, 2),
             **load_figures(load, cluster.base),
         )

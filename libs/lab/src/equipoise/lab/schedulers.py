@@ -1,63 +1,117 @@
 """The scheduler of a replay: kube-scheduler, alone or with an extender, or the greedy reference."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from equipoise.contracts.kubernetes.objects import PreferredNodes
 from equipoise.contracts.messages.pod_demand import PodDemand
+from equipoise.lab.model.anti_affinity import AntiAffinityIndex, TraceAntiAffinity
+from equipoise.lab.model.cluster_objects import APP, KIND, node_object, owner_of_pods, pod_template
 from equipoise.lab.model.cluster_usage import MIB
-from equipoise.lab.model.stock.placements import Placements
-from equipoise.lab.model.stock.plugins import Ints
-from equipoise.lab.model.stock.pod_template import PodTemplate
-from equipoise.lab.model.stock.scheduler import SimulatedExtender, StockScheduler
 from equipoise.lab.model.trace import Array, Trace
+from equipoise.scheduling.cluster_scheduler import ClusterScheduler
+from equipoise.scheduling.configuration import DEFAULT_SCHEDULER, SchedulerConfiguration, read_configuration
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.model.arrays import Rows
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.scheduler import Extender
 
 MEMORY_WEIGHT = 0.3
 """Weight of the squared distance of memory for the greedy reference; that of CPU is 1."""
 
 
 class SimulatedScheduler:
-    """kube-scheduler, and the requested resources of each node."""
+    """kube-scheduler, and the pods of each node. Nodes and workloads are indexes of the trace."""
 
     def __init__(
         self,
         trace: Trace,
         generator: random.Random,
-        extender: Callable[[PodDemand, float], SimulatedExtender | None] = lambda pod, now: None,
-        preferred: Callable[[PodDemand], Ints | None] = lambda pod: None,
+        extender: Callable[[PodDemand, float], Extender | None] = lambda pod, now: None,
+        preferred: Callable[[PodDemand], Sequence[PreferredNodes]] = lambda pod: (),
         percentage_of_nodes_to_score: int = 0,
     ) -> None:
         """`extender`: for a pod at a time; None: there is none.
 
-        `preferred`: per node, what the preferred terms that a new pod was given add to the node; None: it has none.
+        `preferred`: the preferred terms of node affinity that a new pod was given.
         """
-        self.placements = Placements(trace.nodes, trace.rules)
-        self._scheduler = StockScheduler(percentage_of_nodes_to_score=percentage_of_nodes_to_score)
-        self._generator = generator
+        self._trace = trace
+        self.anti_affinity = AntiAffinityIndex(trace.rules, len(trace.nodes))
+        self._numbers = {(each.namespace, each.kind, each.name): n for n, each in enumerate(trace.workloads)}
+        rules = TraceAntiAffinity(self.anti_affinity, self.workload)
+        registered = {rules.name} if trace.rules else set()
+        self._cluster = ClusterScheduler(
+            generator,
+            _configuration(registered, percentage_of_nodes_to_score),
+            {name: lambda args, handle: rules for name in registered},
+        )
+        # The row of a node in the snapshot is its index in the trace.
+        for node in trace.nodes:
+            self._cluster.put(node_object(node))
+        self._framework = self._cluster.schedulers[DEFAULT_SCHEDULER].framework
         self._extender = extender
         self._preferred = preferred
 
-    def choose(self, template: PodTemplate, pod: PodDemand, now: float) -> int | None:
-        """A feasible node, or None. The pod is not placed yet."""
-        extender, preferred = self._extender(pod, now), self._preferred(pod)
-        return self._scheduler.schedule(self.placements, template, self._generator, extender, preferred)
+    def template(self, workload: int, revision: int = 0) -> PodInfo:
+        """A pod of this revision of the workload, see `PodInfo.replica`."""
+        traced = self._trace.workloads[workload]
+        owner = owner_of_pods(traced, revision)
+        if owner is not None:
+            self._cluster.put(owner)
+        return pod_template(traced, revision)
 
-    def choose_alone(self, template: PodTemplate) -> int | None:
-        """The same without the extender."""
-        return self._scheduler.schedule(self.placements, template, self._generator)
+    def workload(self, pod: PodInfo) -> int:
+        """Index of its workload."""
+        return self._numbers[pod.namespace, pod.labels[KIND], pod.labels[APP]]
+
+    def choose(self, pod: PodInfo, demand: PodDemand, now: float) -> int | None:
+        """A feasible node, or None. The pod is not placed yet."""
+        extender, preferred = self._extender(demand, now), self._preferred(demand)
+        if preferred:
+            pod = pod.with_preferred_nodes(preferred)
+        return self._decide(pod, () if extender is None else (extender,))
+
+    def choose_alone(self, pod: PodInfo) -> int | None:
+        """The same without the extender and without preferred nodes."""
+        return self._decide(pod, ())
+
+    def _decide(self, pod: PodInfo, extenders: Sequence[Extender]) -> int | None:
+        decision = self._cluster.decide(pod, extenders)
+        return self._cluster.snapshot.row(decision.node) if decision.node else None
+
+    def feasible(self, pod: PodInfo) -> Rows:
+        """All nodes on which the pod could run now."""
+        state, snapshot = CycleState(), self._cluster.snapshot
+        status, _ = self._framework.pre_filter(state, pod, snapshot)
+        rows = snapshot.rows
+        if not status.is_success:
+            return rows[:0]
+        return rows[self._framework.filter(state, pod, snapshot, rows).passed]
 
     def excluded(self, workload: int) -> list[int]:
         """Nodes that anti-affinity rules exclude for pods of the workload."""
-        flags = self.placements.anti_affinity.excluded(workload)
+        flags = self.anti_affinity.excluded(workload)
         return [] if flags is None else np.flatnonzero(flags).tolist()
 
-    def place(self, template: PodTemplate, node: int) -> None:
-        self.placements.place(template, node)
+    def place(self, pod: PodInfo, node: int) -> None:
+        """Add a pod, even if it does not fit."""
+        self._cluster.snapshot.add_pod(pod, node)
+        self.anti_affinity.place(self.workload(pod), node)
 
-    def remove(self, template: PodTemplate, node: int) -> None:
-        """A terminating pod was deleted."""
-        self.placements.remove(template, node, terminating=True)
+    def terminate(self, pod: PodInfo, node: int) -> None:
+        """The pod keeps its resources until `remove`, but does not count for spreading.
+
+        Raises KeyError when there is no such pod on the node.
+        """
+        self._cluster.snapshot.remove_pod(pod, node)
+        self._cluster.snapshot.add_pod(pod.deleted(), node)
+
+    def remove(self, pod: PodInfo, node: int) -> None:
+        """Raises KeyError when there is no such pod on the node."""
+        self._cluster.snapshot.remove_pod(pod, node)
+        self.anti_affinity.remove(self.workload(pod), node)
 
 
 class GreedyScheduler(SimulatedScheduler):
@@ -78,9 +132,9 @@ class GreedyScheduler(SimulatedScheduler):
         self._mean = whole / self._base.sum(axis=0)[:, np.newaxis]
         """resources × steps: the mean load once all pods are placed."""
 
-    def choose(self, template: PodTemplate, pod: PodDemand, now: float) -> int | None:
-        feasible = np.flatnonzero(self.placements.feasible(template))
-        return int(feasible[self._cost(template.workload)[feasible].argmin()]) if len(feasible) else None
+    def choose(self, pod: PodInfo, demand: PodDemand, now: float) -> int | None:
+        feasible = self.feasible(pod)
+        return int(feasible[self._cost(self.workload(pod))[feasible].argmin()]) if len(feasible) else None
 
     def _cost(self, workload: int) -> Array:
         """By node: what one pod of the workload adds to the squared distance, as mean over the steps."""
@@ -94,10 +148,23 @@ class GreedyScheduler(SimulatedScheduler):
         mean: Array = cost / self._curves.shape[2]
         return mean
 
-    def place(self, template: PodTemplate, node: int) -> None:
-        super().place(template, node)
-        self._used[:, node] += self._curves[:, template.workload]
+    def place(self, pod: PodInfo, node: int) -> None:
+        super().place(pod, node)
+        self._used[:, node] += self._curves[:, self.workload(pod)]
 
-    def remove(self, template: PodTemplate, node: int) -> None:
-        super().remove(template, node)
-        self._used[:, node] -= self._curves[:, template.workload]
+    def remove(self, pod: PodInfo, node: int) -> None:
+        super().remove(pod, node)
+        self._used[:, node] -= self._curves[:, self.workload(pod)]
+
+
+def _configuration(plugins: set[str], percentage_of_nodes_to_score: int) -> SchedulerConfiguration:
+    """That of kube-scheduler, with these plugins in addition."""
+    return read_configuration(
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "percentageOfNodesToScore": percentage_of_nodes_to_score,
+            "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": name} for name in sorted(plugins)]}}}],
+        },
+        plugins,
+    )

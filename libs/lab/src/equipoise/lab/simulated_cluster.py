@@ -9,10 +9,10 @@ import msgspec
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.lab.model.cluster_usage import ClusterUsage
 from equipoise.lab.model.event_queue import EventQueue
-from equipoise.lab.model.stock.pod_template import PodTemplate, pod_template
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.schedulers import SimulatedScheduler
 from equipoise.lab.simulated_collector import SimulatedCollector, limits_of, requests_of
+from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scorer.state.demand import demand_of_placed
 
 _LONG_AGO = 10 * 86_400.0
@@ -26,7 +26,10 @@ class SimulatedPod(msgspec.Struct, kw_only=True):
     """A pod that exists."""
 
     number: int
-    template: PodTemplate
+    workload: int
+    scheduled: PodInfo
+    """The pod for kube-scheduler."""
+
     node: int = -1
     known: PlacedPod
     """The pod in placement messages."""
@@ -55,11 +58,17 @@ class SimulatedCluster:
     """Receives every changed placement."""
 
     origin: float = field(kw_only=True)
+    received: bool = field(default=True, kw_only=True)
+    """Whether anybody receives what is published."""
+
     pods: dict[str, SimulatedPod] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._nodes = {node.name: number for number, node in enumerate(self.trace.nodes)}
-        self._templates = [pod_template(workload, number) for number, workload in enumerate(self.trace.workloads)]
+        self._templates = [self.scheduling.template(number) for number in range(len(self.trace.workloads))]
+        self._revisions: Counter[int] = Counter()
+        """By workload."""
+
         self._alive: dict[int, dict[str, SimulatedPod]] = defaultdict(dict)
         """By workload and UID, oldest first."""
 
@@ -91,7 +100,7 @@ class SimulatedCluster:
         """Add a pod that kube-scheduler placed long ago, without Equipoise."""
         self._desired[workload] += 1
         pod = self._new(workload, now - _LONG_AGO)
-        node = self.scheduling.choose_alone(pod.template)
+        node = self.scheduling.choose_alone(pod.scheduled)
         if node is None:
             self._pending.append(pod)
         else:
@@ -99,7 +108,7 @@ class SimulatedCluster:
 
     def _run(self, pod: SimulatedPod, node: int, now: float) -> None:
         pod.node = node
-        self.scheduling.place(pod.template, node)
+        self.scheduling.place(pod.scheduled, node)
         self.usage.start(pod.number, node, now)
         pod.known = msgspec.structs.replace(pod.known, running_since=pod.known.placed_at)
         self.collector.on_placed(node, pod.known)
@@ -119,10 +128,8 @@ class SimulatedCluster:
 
     def roll_out(self, workload: int, now: float) -> None:
         """Start a rollout: new pods belong to a new ReplicaSet."""
-        template = self._templates[workload]
-        self._templates[workload] = pod_template(
-            self.trace.workloads[workload], workload, revision=template.revision + 1
-        )
+        self._revisions[workload] += 1
+        self._templates[workload] = self.scheduling.template(workload, self._revisions[workload])
 
     def replace_oldest(self, workload: int, now: float) -> None:
         """One step of a rollout: create a pod; when it runs, delete the oldest one if there are too many."""
@@ -146,9 +153,8 @@ class SimulatedCluster:
     def evict(self, pod: SimulatedPod, now: float) -> None:
         """Delete the pod. Its controller creates a replacement at once if one is missing."""
         self.remove(pod, now)
-        workload = pod.template.workload
-        if len(self._active(workload)) < self._desired[workload]:
-            self._create(workload, now)
+        if len(self._active(pod.workload)) < self._desired[pod.workload]:
+            self._create(pod.workload, now)
 
     def remove(self, pod: SimulatedPod, now: float) -> None:
         """Delete the pod, with its grace period."""
@@ -158,7 +164,7 @@ class SimulatedCluster:
             self._pending.remove(pod)
             self._forget(pod)
             return
-        self.scheduling.placements.terminate(pod.template, pod.node)
+        self.scheduling.terminate(pod.scheduled, pod.node)
         self._change(pod, now, terminating=True)
         self.events.at(now + _GRACE, lambda then: self._gone(pod, then))
 
@@ -183,18 +189,19 @@ class SimulatedCluster:
             limits=limits_of(traced),
             tolerations=traced.tolerations,
         )
-        pod = SimulatedPod(number=number, template=self._templates[workload], known=known)
+        scheduled = self._templates[workload].replica(known.name, known.uid)
+        pod = SimulatedPod(number=number, workload=workload, scheduled=scheduled, known=known)
         self._alive[workload][pod.uid] = pod
         self.pods[pod.uid] = pod
         return pod
 
     def _schedule(self, pod: SimulatedPod, now: float) -> None:
-        node = self.scheduling.choose(pod.template, demand_of_placed(pod.known), now)
+        node = self.scheduling.choose(pod.scheduled, demand_of_placed(pod.known), now)
         if node is None:
             self._pending.append(pod)
             return
         pod.node = node
-        self.scheduling.place(pod.template, node)
+        self.scheduling.place(pod.scheduled, node)
         self._change(pod, now, placed_at=self.origin + now)
         self.events.at(now + _START_UP, lambda then: self._started(pod, then))
 
@@ -208,7 +215,7 @@ class SimulatedCluster:
 
     def _gone(self, pod: SimulatedPod, now: float) -> None:
         self.usage.stop(pod.number, now)
-        self.scheduling.remove(pod.template, pod.node)
+        self.scheduling.remove(pod.scheduled, pod.node)
         self.collector.on_gone(pod.node, pod.uid, now)
         self._publish_placement(pod.node, now)
         self._forget(pod)
@@ -216,10 +223,11 @@ class SimulatedCluster:
             self.retry(now)
 
     def _forget(self, pod: SimulatedPod) -> None:
-        del self.pods[pod.uid], self._alive[pod.template.workload][pod.uid]
+        del self.pods[pod.uid], self._alive[pod.workload][pod.uid]
 
     def _publish_placement(self, node: int, now: float) -> None:
-        self.publish(self.collector.placement(node, now), now)
+        if self.received:
+            self.publish(self.collector.placement(node, now), now)
 
     def _change(self, pod: SimulatedPod, now: float, **fields: float | bool) -> None:
         pod.known = msgspec.structs.replace(pod.known, **fields)

@@ -2,24 +2,21 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
+from equipoise.contracts.kubernetes.labels import HOSTNAME
+from equipoise.contracts.kubernetes.objects import NodeSelectorTerm, PreferredNodes, SelectorRequirement
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.placement import NodePlacement, PlacedPod, WorkloadHint
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod, WeightedNodes, WorkloadHint
 from equipoise.contracts.messages.pod_demand import PodDemand
-from equipoise.lab.model.stock.plugins import Ints
 from equipoise.scorer.decisions.placement_hints.hint_table import HintTable
 from equipoise.scorer.decisions.placement_hints.settings import HintSettings
 from equipoise.scorer.decisions.scoring_state import ScoringState
 
 
 class SimulatedHints:
-    """The hints that are written, and what they add to the nodes of a new pod. Times are Unix seconds."""
+    """The hints that are written, and what a new pod gets from them. Times are Unix seconds."""
 
-    def __init__(self, scoring: ScoringState, settings: HintSettings, nodes: Sequence[str]) -> None:
-        """`nodes`: the hostnames in the order of the trace."""
+    def __init__(self, scoring: ScoringState, settings: HintSettings) -> None:
         self._table = HintTable(scoring, settings)
-        self._numbers = {name: number for number, name in enumerate(nodes)}
         self._written: Mapping[Workload, WorkloadHint] = {}
 
     def on_placement(self, message: NodePlacement, placed: Sequence[PlacedPod], now: float) -> None:
@@ -35,15 +32,15 @@ class SimulatedHints:
         """New pods get these hints from now on."""
         self._written = hints
 
-    def preferred(self, pod: PodDemand) -> Ints | None:
-        """Per node: the weights of the terms that it matches; None: the pod gets no hint."""
+    def preferred(self, pod: PodDemand) -> Sequence[PreferredNodes]:
+        """The terms that the pod gets when it is created; none: it gets no hint."""
         hint = None if pod.workload is None else self._written.get(pod.workload)
         if hint is None:
-            return None
-        weights = np.zeros(len(self._numbers), dtype=np.int64)
-        for term in hint.prefer:
-            weights[[self._numbers[name] for name in term.hostnames]] += term.weight
-        if hint.avoid is not None:
-            weights += hint.avoid.weight
-            weights[[self._numbers[name] for name in hint.avoid.hostnames]] -= hint.avoid.weight
-        return weights
+            return ()
+        terms = [_term(each, "In") for each in hint.prefer]
+        return terms if hint.avoid is None else [*terms, _term(hint.avoid, "NotIn")]
+
+
+def _term(nodes: WeightedNodes, operator: str) -> PreferredNodes:
+    rule = SelectorRequirement(key=HOSTNAME, operator=operator, values=list(nodes.hostnames))
+    return PreferredNodes(weight=nodes.weight, preference=NodeSelectorTerm(match_expressions=[rule]))

@@ -1,6 +1,6 @@
 """A cluster in memory, and what kube-scheduler would do with a pod: the shortest way to an answer."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -30,7 +30,7 @@ from equipoise.scheduling.model.workloads import ObjectKey, SpreadSelectors
 from equipoise.scheduling.plugins.handle import Handle
 from equipoise.scheduling.plugins.table import Factory
 from equipoise.scheduling.profile import build_frameworks
-from equipoise.scheduling.scheduler import Decision, RandomNumbers, Scheduler
+from equipoise.scheduling.scheduler import Decision, Extender, RandomNumbers, Scheduler
 
 KINDS: Mapping[str, type[Object]] = {
     "Node": Node,
@@ -86,6 +86,9 @@ class ClusterScheduler:
         self._classes: dict[str, StorageClass] = {}
         self._csi_nodes: dict[str, CSINode] = {}
         self._attachments: dict[str, VolumeAttachment] = {}
+        self._services: dict[str, dict[str, KubernetesService]] = {}
+        """By namespace and name."""
+
         self._workloads: dict[ObjectKey, Object] = {}
         self._waiting: dict[str, PodInfo] = {}
         """Pods whose node is not known yet, by uid."""
@@ -100,7 +103,7 @@ class ClusterScheduler:
             ),
             nominated=self.nominated,
             budgets=lambda: list(self.budgets.values()),
-            default_selector=SpreadSelectors(self._workloads),
+            default_selector=SpreadSelectors(self._services, self._workloads),
             random=random.random,
         )
         configuration = configuration or default_configuration()
@@ -178,10 +181,10 @@ class ClusterScheduler:
             case VolumeAttachment():
                 return self._attachments, name
             case KubernetesService():
-                return self._workloads, ("Service", namespace, name)
+                return self._services.setdefault(namespace, {}), name
         return self._workloads, (item.kind, namespace, name)
 
-    def decide(self, pod: PodInfo) -> Decision:
+    def decide(self, pod: PodInfo, extenders: Sequence[Extender] = ()) -> Decision:
         """What would be done with the pod. Changes nothing but the node at which the next search begins.
 
         A pod with scheduling gates is on no node: the status of the decision names them. Raises KeyError for a pod of
@@ -191,7 +194,7 @@ class ClusterScheduler:
         held = scheduler.framework.pre_enqueue(pod)
         if not held.is_success:
             return Decision(status=held)
-        decision = scheduler.schedule(pod, self.snapshot, self._random, nominated=self.nominated)
+        decision = scheduler.schedule(pod, self.snapshot, self._random, nominated=self.nominated, extenders=extenders)
         for each in self.schedulers.values():
             # All profiles search nodes in turn.
             each.next_start = scheduler.next_start

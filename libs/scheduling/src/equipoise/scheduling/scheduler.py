@@ -146,14 +146,16 @@ class Scheduler:
                 reason = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(state.restricted_by))}]"
                 absent = PluginStatus(code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons=(reason,))
             return self._preempt(pod, snapshot, state, diagnosis, diagnosis.by_node(), absent)
-        found = [snapshot.name(row) for row in feasible.tolist()]
+        found = snapshot.names(feasible)
         if len(feasible) == 1:
             return Decision(node=found[0], feasible=found, diagnosis=diagnosis, state=state)
         scores = self.framework.score(state, pod, snapshot, feasible)
         total, scored = self._with_extenders(scores.total, feasible, extenders)
-        best = (total == total.max()).nonzero()[0]
         # Without an extender kube-scheduler breaks ties by the order of a heap; the first is as good as any.
-        place = int(best[int(generator.random() * len(best))]) if scored else int(best[0])
+        place = int(total.argmax())
+        if scored:
+            best = (total == total[place]).nonzero()[0]
+            place = int(best[int(generator.random() * len(best))])
         return Decision(node=found[place], feasible=found, scores=scores, diagnosis=diagnosis, state=state)
 
     def _feasible(
@@ -189,13 +191,14 @@ class Scheduler:
         if not count:
             return rows
         start = self.next_start % count
-        order = np.concatenate((np.arange(start, count), np.arange(start)))
-        places = passed[order].nonzero()[0]
+        found: Rows = passed.nonzero()[0]
+        if split := int(found.searchsorted(start)):
+            found = np.concatenate((found[split:], found[:split]))
         limit = feasible_nodes_to_find(count, self.percentage) if scored else 1
         # The search ends at the first feasible node above the limit; otherwise it examines all nodes.
-        examined = int(places[limit]) if len(places) > limit else count
+        examined = (int(found[limit]) - start) % count if len(found) > limit else count
         self.next_start = (self.next_start + examined) % nodes
-        return rows[order[places[:limit]]]
+        return rows[found[:limit]]
 
     def _with_extenders(self, total: Ints, rows: Rows, extenders: Sequence[Extender]) -> tuple[Ints, bool]:
         """And whether one of them scored the nodes."""

@@ -122,9 +122,12 @@ def corrected(
     if load.compensation == "off":
         return usage
     cpu = memory = 0.0
+    begin, timeout = sampled_at - length, load.pod_start_timeout
     for pod in pods:
+        if pod.gone_at is None and pod.start(timeout) <= begin and load.compensation == "proportional":
+            continue  # most pods ran through the whole of the shorter windows
         factor = correction_factor(pod, sampled_at=sampled_at, length=length, load=load)
-        if factor:  # most pods ran through the whole of the shorter windows
+        if factor:
             cpu += factor * (known(pod.usage.cpu) or 0.0)
             memory += factor * (known(pod.usage.memory) or 0.0)
     return plus(usage, Resources(cpu=cpu, memory=memory))

@@ -18,29 +18,25 @@ class FilterDiagnosis(msgspec.Struct, kw_only=True):
     passed: Flags
     """Per row."""
 
-    codes: Ints
-    """Per row: the Code of the plugin that refused it, or SUCCESS."""
-
     refusals: list[tuple[str, Refusal]] = []
     """Plugin and refusal, with the nodes that no earlier plugin refused."""
 
     status: PluginStatus | None = None
     """Of a plugin that refused all nodes before any was examined, or that failed."""
 
-    def add(self, plugin: str, refusals: list[Refusal]) -> None:
-        """Those of the next plugin, of nodes that passed the earlier ones."""
-        refused = np.zeros(len(self.rows), dtype=np.bool_)
+    def add(self, plugin: str, refusals: list[Refusal]) -> bool:
+        """Those of the next plugin, of nodes that passed the earlier ones. Whether a node is left."""
+        refused = None
         for refusal in refusals:
             nodes = refusal.nodes & self.passed
-            if not nodes.any():
+            if not np.count_nonzero(nodes):
                 continue
-            self.refusals.append((plugin, msgspec.structs.replace(refusal, nodes=nodes)))
-            if refusal.code == Code.UNSCHEDULABLE:
-                self.codes[nodes & (self.codes == Code.SUCCESS)] = refusal.code
-            else:
-                self.codes[nodes] = refusal.code
-            refused |= nodes
+            self.refusals.append((plugin, Refusal(nodes=nodes, reason=refusal.reason, code=refusal.code)))
+            refused = nodes if refused is None else refused | nodes
+        if refused is None:
+            return True
         self.passed &= ~refused
+        return bool(np.count_nonzero(self.passed))
 
     def replace(self, places: Sequence[int], other: "FilterDiagnosis") -> None:
         """Nodes that `other` refuses get its result. It is about the nodes at these places only."""
@@ -53,7 +49,17 @@ class FilterDiagnosis(msgspec.Struct, kw_only=True):
             nodes = np.zeros(len(self.rows), dtype=np.bool_)
             nodes[places] = refusal.nodes
             self.refusals.append((plugin, msgspec.structs.replace(refusal, nodes=nodes)))
-        self.passed[refused], self.codes[refused] = False, other.codes[~other.passed]
+        self.passed[refused] = False
+
+    @property
+    def codes(self) -> Ints:
+        """Per row: the Code of the plugin that refused it, or SUCCESS."""
+        found = np.zeros(len(self.rows), dtype=np.int64)
+        for _, refusal in self.refusals:
+            # The reasons of one plugin may have several codes: of these, UNSCHEDULABLE is the weakest.
+            weakest = refusal.code == Code.UNSCHEDULABLE
+            found[refusal.nodes & (found == 0) if weakest else refusal.nodes] = int(refusal.code)
+        return found
 
     def reasons(self) -> Counter[str]:
         """Number of nodes by reason. A node counts once for each of its reasons."""
@@ -64,14 +70,25 @@ class FilterDiagnosis(msgspec.Struct, kw_only=True):
 
     def by_node(self) -> Mapping[int, PluginStatus]:
         """By row, of those that were refused."""
+        if not self.refusals:
+            return {}
+        refused = np.flatnonzero(np.logical_or.reduce([refusal.nodes for _, refusal in self.refusals]))
+        # Most nodes are refused by the same plugins: each combination of refusals is one status.
+        columns = np.array([refusal.nodes[refused] for _, refusal in self.refusals]).T
+        keys = zip(map(bytes, columns), self.codes[refused].tolist(), strict=True)
+        statuses: dict[tuple[bytes, int], PluginStatus] = {}
         found: dict[int, PluginStatus] = {}
-        for plugin, refusal in self.refusals:
-            for place in refusal.nodes.nonzero()[0].tolist():
-                row = int(self.rows[place])
-                earlier = found[row].reasons if row in found else ()
-                code = Code(int(self.codes[place]))
-                found[row] = PluginStatus(code=code, reasons=(*earlier, refusal.reason), plugin=plugin)
+        for row, key in zip(self.rows[refused].tolist(), keys, strict=True):
+            if key not in statuses:
+                statuses[key] = self._status(*key)
+            found[row] = statuses[key]
         return found
+
+    def _status(self, refused_by: bytes, code: int) -> PluginStatus:
+        """`refused_by`: one byte for each of the refusals, 1 if it contains the node."""
+        refusals = [each for each, contains in zip(self.refusals, refused_by, strict=True) if contains]
+        reasons = tuple(refusal.reason for _, refusal in refusals)
+        return PluginStatus(code=Code(code), reasons=reasons, plugin=refusals[-1][0])
 
     @property
     def plugins(self) -> frozenset[str]:
@@ -82,9 +99,7 @@ class FilterDiagnosis(msgspec.Struct, kw_only=True):
 
 def passed_all(rows: Rows) -> FilterDiagnosis:
     """Before any plugin was called."""
-    return FilterDiagnosis(
-        rows=rows, passed=np.ones(len(rows), dtype=np.bool_), codes=np.zeros(len(rows), dtype=np.int64), refusals=[]
-    )
+    return FilterDiagnosis(rows=rows, passed=np.ones(len(rows), dtype=np.bool_), refusals=[])
 
 
 def counted(reasons: Iterable[str] | Mapping[str, int]) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -69,6 +69,19 @@ class NodeScores(msgspec.Struct, frozen=True, kw_only=True):
     total: Ints
 
 
+class _Scoring(msgspec.Struct, frozen=True, kw_only=True):
+    """What a plugin has at the extension point score."""
+
+    plugin: Plugin
+    name: str
+    weight: int
+    score: Callable[..., Any] | None
+    score_node: Callable[..., Any] | None
+    """Called for each node if there is no `score`."""
+
+    normalize: Callable[..., Any] | None
+
+
 class Framework:
     """The plugins of a profile."""
 
@@ -86,11 +99,15 @@ class Framework:
         self._points = {name: list(points.get(name, ())) for name in (*POINTS, *(points.keys() - POINTS.keys()))}
         self._weights = weights
         self._measure = measure
-        # Found once: isinstance of a protocol takes microseconds, and preemption asks for each pod that it tries.
-        pre_filter = self._points["preFilter"]
-        self._extending: list[Any] = [each for each in pre_filter if isinstance(each, PreFilterExtensions)]
-        self._filters = [(each, isinstance(each, Filter)) for each in self._points["filter"]]
-        """And whether it answers for all nodes at once."""
+        # Found once: isinstance of a protocol takes microseconds, and each attempt would ask for every plugin.
+        points = self._points
+        self._pre_filters = [each for each in points["preFilter"] if isinstance(each, PreFilter)]
+        self._extending = [each for each in self._pre_filters if isinstance(each, PreFilterExtensions)]
+        self._filters: list[tuple[Any, bool]] = [(each, isinstance(each, Filter)) for each in points["filter"]]
+        """Plugins, and whether they answer for all nodes at once."""
+
+        self._pre_scores = [each for each in points["preScore"] if isinstance(each, PreScore)]
+        self._scoring = [self._scoring_of(each) for each in points["score"]]
 
     def plugins(self, point: str) -> Sequence[Plugin]:
         """In the order of calls; none of an extension point that the framework was made without."""
@@ -124,8 +141,7 @@ class Framework:
         nodes: frozenset[str] | None = None
         restricting: list[str] = []
         status = SUCCESS
-        for plugin in self._points["preFilter"]:
-            assert isinstance(plugin, PreFilter)
+        for plugin in self._pre_filters:
             found = self._call(plugin, "preFilter", plugin.pre_filter, state, pod, snapshot)
             if found.status.code == Code.SKIP:
                 skipped.add(plugin.name)
@@ -150,17 +166,17 @@ class Framework:
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> FilterDiagnosis:
         """Of these nodes, without regard to nominated pods. Stops when no node is left."""
         diagnosis = passed_all(rows)
-        for plugin, at_once in self._filters:
+        if not len(rows):
+            return diagnosis
+        for plugin, for_all in self._filters:
             if plugin.name in state.skipped_filters:
                 continue
-            if not diagnosis.passed.any():
-                break
-            if at_once:
-                function = cast(Filter, plugin).filter
-                refusals = list(self._call(plugin, "filter", function, state, pod, snapshot, rows))
+            if for_all:
+                refusals = list(self._call(plugin, "filter", plugin.filter, state, pod, snapshot, rows))
             else:
                 refusals = self._each_node(plugin, state, pod, snapshot, diagnosis)
-            diagnosis.add(plugin.name, refusals)
+            if refusals and not diagnosis.add(plugin.name, refusals):
+                break
         return diagnosis
 
     def filter_with_nominated(
@@ -257,28 +273,26 @@ class Framework:
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> NodeScores:
         """Of the feasible nodes. Raises PluginFailed for a score that is not within 0..100."""
         self._pre_score(state, pod, snapshot, rows)
+        scoring = [each for each in self._scoring if each.name not in state.skipped_scores]
         raw: dict[str, Ints] = {}
-        weighted: dict[str, Ints] = {}
-        total = np.zeros(len(rows), dtype=np.int64)
-        for plugin in self._points["score"]:
-            if plugin.name in state.skipped_scores:
-                continue
-            raw[plugin.name] = scores = self._scores(plugin, state, pod, snapshot, rows)
-            if isinstance(plugin, NormalizeScore):
-                normalize = plugin.normalize
-                scores = self._call(plugin, "score", normalize, state, pod, snapshot, rows, scores.copy())
-                scores = _integers(plugin, scores, len(rows))
-            if len(scores) and not (scores.min() >= 0 and scores.max() <= MAX_SCORE):
-                wrong = int(scores[(scores < 0) | (scores > MAX_SCORE)][0])
-                raise PluginFailed(plugin.name, "score", f"the score {wrong} is not within 0 and {MAX_SCORE}")
-            weighted[plugin.name] = scores * self.weight(plugin.name)
-            total += weighted[plugin.name]
-        return NodeScores(rows=rows, raw=raw, weighted=weighted, total=total)
+        normalized = np.zeros((len(scoring), len(rows)), dtype=np.int64)
+        for index, each in enumerate(scoring):
+            raw[each.name] = scores = self._raw_scores(each, state, pod, snapshot, rows)
+            if each.normalize is not None:
+                scores = self._call(each.plugin, "score", each.normalize, state, pod, snapshot, rows, scores.copy())
+                scores = _integers(each.plugin, scores, len(rows))
+            normalized[index] = scores
+        # As numbers without a sign, negative ones are higher than all others: one comparison instead of two.
+        if normalized.size and np.maximum.reduce(normalized.view(np.uint64), axis=None) > MAX_SCORE:
+            raise _out_of_range(scoring, normalized)
+        weights = np.array([each.weight for each in scoring], dtype=np.int64)
+        normalized *= weights[:, np.newaxis]
+        by_plugin = dict(zip(raw, normalized, strict=True))
+        return NodeScores(rows=rows, raw=raw, weighted=by_plugin, total=np.add.reduce(normalized))
 
     def _pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> None:
         skipped = set()
-        for plugin in self._points["preScore"]:
-            assert isinstance(plugin, PreScore)
+        for plugin in self._pre_scores:
             status = self._call(plugin, "preScore", plugin.pre_score, state, pod, snapshot, rows)
             if status.code == Code.SKIP:
                 skipped.add(plugin.name)
@@ -286,12 +300,26 @@ class Framework:
                 raise PluginFailed(plugin.name, "preScore", "; ".join(status.reasons))
         state.skipped_scores = frozenset(skipped)
 
-    def _scores(self, plugin: Plugin, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
-        if isinstance(plugin, Score):
-            return _integers(plugin, self._call(plugin, "score", plugin.score, state, pod, snapshot, rows), len(rows))
-        assert isinstance(plugin, ScoreNode)
-        scores = [self._call(plugin, "score", plugin.score_node, state, pod, snapshot, row) for row in rows.tolist()]
-        return _integers(plugin, scores, len(rows))
+    def _raw_scores(
+        self, scoring: "_Scoring", state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows
+    ) -> Ints:
+        plugin, score = scoring.plugin, scoring.score
+        if score is not None:
+            return _integers(plugin, self._call(plugin, "score", score, state, pod, snapshot, rows), len(rows))
+        score_node = scoring.score_node
+        assert score_node is not None
+        found = [self._call(plugin, "score", score_node, state, pod, snapshot, row) for row in rows.tolist()]
+        return _integers(plugin, found, len(rows))
+
+    def _scoring_of(self, plugin: Plugin) -> "_Scoring":
+        return _Scoring(
+            plugin=plugin,
+            name=plugin.name,
+            weight=self.weight(plugin.name),
+            score=plugin.score if isinstance(plugin, Score) else None,
+            score_node=plugin.score_node if isinstance(plugin, ScoreNode) else None,
+            normalize=plugin.normalize if isinstance(plugin, NormalizeScore) else None,
+        )
 
     # Reserve
 
@@ -337,8 +365,23 @@ def _of(plugin: Plugin, status: PluginStatus) -> PluginStatus:
     return msgspec.structs.replace(status, plugin=plugin.name)
 
 
+def _out_of_range(scoring: Sequence[_Scoring], normalized: Ints) -> PluginFailed:
+    """`normalized`: plugins × nodes."""
+    plugin, wrong = next(
+        (each.plugin, scores[(scores < 0) | (scores > MAX_SCORE)])
+        for each, scores in zip(scoring, normalized, strict=True)
+        if scores.min() < 0 or scores.max() > MAX_SCORE
+    )
+    return PluginFailed(plugin.name, "score", f"the score {int(wrong[0])} is not within 0 and {MAX_SCORE}")
+
+
+_INTEGERS = np.dtype(np.int64)
+
+
 def _integers(plugin: Plugin, scores: Any, length: int) -> Ints:
     """Raises PluginFailed for anything else, such as NaN."""
+    if type(scores) is np.ndarray and scores.dtype is _INTEGERS and scores.shape == (length,):
+        return scores  # what the plugins of kube-scheduler return
     found = np.asarray(scores)
     if found.shape != (length,):
         raise PluginFailed(plugin.name, "score", f"{length} scores were expected, one per node, not {found.shape}")

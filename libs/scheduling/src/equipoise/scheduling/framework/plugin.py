@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.status import SUCCESS, Code, PluginStatus
+from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
@@ -44,6 +44,9 @@ class PreFiltered(msgspec.Struct, frozen=True, kw_only=True):
 
     nodes: frozenset[str] | None = None
     """Names of the only nodes that are possible; None: no restriction."""
+
+
+SKIPPED = PreFiltered(status=SKIP)
 
 
 @runtime_checkable

@@ -71,12 +71,17 @@ class GroupIndex:
         found: Sequence[_Groups] | None = None
         for labels in _required(selector):
             groups = [self._by_label.setdefault((namespace, label), {}) for label in dict.fromkeys(labels)]
-            if found is None or _size(groups) < _size(found):
+            size = _size(groups)
+            if found is None or size < _size(found):
                 found = groups
+            if size < 2:
+                break  # no other requirement leaves fewer worth a look
         return (self._by_namespace.setdefault(namespace, {}),) if found is None else found
 
     def selecting(self, pod: PodInfo) -> Iterable[GroupKey]:
         """Groups with a term that may select the pod."""
+        if not self._by_term:
+            return ()
         labels: list[Label | None] = [*pod.labels.items(), None]
         places = [(namespace, label) for namespace in (pod.namespace, ANY_NAMESPACE) for label in labels]
         return _union([self._by_term[place] for place in places if place in self._by_term])

@@ -1,6 +1,7 @@
 """A pod with what plugins need of it, parsed once."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from functools import cached_property
 from weakref import WeakValueDictionary
 
@@ -11,10 +12,12 @@ from equipoise.contracts.kubernetes.objects import (
     Affinity,
     Container,
     LabelSelector,
+    NodeAffinity,
     NodeSelector,
     Pod,
     PodAffinity,
     PodAffinityTerm,
+    PreferredNodes,
     SelectorRequirement,
     Volume,
 )
@@ -141,6 +144,14 @@ class PodShape:
     def group_key(self) -> GroupKey:
         return self.namespace, frozenset(self.labels.items()), self._affinity_key, self.terminating
 
+    @cached_property
+    def deleted(self) -> "PodShape":
+        """That of the same pods while they terminate."""
+        shape = copy(self)
+        shape.terminating = True
+        shape.__dict__.pop("group_key", None)
+        return shape
+
     @property
     def _affinity_key(self) -> bytes:
         """Equal for pods whose terms mean the same; empty without terms."""
@@ -207,6 +218,29 @@ class PodInfo:
 
     def __hash__(self) -> int:
         return hash(self.uid)
+
+    def replica(self, name: str, uid: str) -> "PodInfo":
+        """Another pod of the same template. `pod` remains that of the template."""
+        other = PodInfo(self.pod, self.shape, uid=uid)
+        other.name = name
+        return other
+
+    def with_preferred_nodes(self, preferred: Sequence[PreferredNodes]) -> "PodInfo":
+        """The same pod with these terms of preferred node affinity in addition."""
+        affinity = self.pod.spec.affinity or _NO_AFFINITY
+        nodes = affinity.node_affinity or NodeAffinity()
+        nodes = msgspec.structs.replace(nodes, preferred=[*nodes.preferred, *preferred])
+        spec = msgspec.structs.replace(self.pod.spec, affinity=msgspec.structs.replace(affinity, node_affinity=nodes))
+        # Nothing in a shape follows from preferred nodes.
+        other = PodInfo(msgspec.structs.replace(self.pod, spec=spec), self.shape, uid=self.uid)
+        other.name = self.name
+        return other
+
+    def deleted(self) -> "PodInfo":
+        """The same pod while it terminates: it occupies its node, but topology spread constraints do not count it."""
+        other = PodInfo(self.pod, self.shape.deleted, uid=self.uid)
+        other.name = self.name
+        return other
 
     def request(self, resource: str) -> int:
         return 1 if resource == PODS else self.requests.get(resource, 0)
@@ -278,6 +312,8 @@ class PodReader:
 
     def read(self, pod: Pod) -> PodInfo:
         """Raises ValueError for an invalid quantity."""
+        if with_actual_requests(pod) is not pod:  # which follow from its status
+            return PodInfo(pod)
         spec = pod.spec
         # The shape keeps one pod with these values, so that no other value has the same identity meanwhile.
         parts = (

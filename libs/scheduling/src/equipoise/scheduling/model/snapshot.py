@@ -4,9 +4,12 @@ The scheduler changes it between two attempts (`put_node`, `add_pod`, …). Duri
 would happen after other placements is tried in a `clone`.
 """
 
+import math
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from equipoise.contracts.kubernetes.objects import Namespace, Node, Taint, Toleration
 from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS, tolerates
@@ -20,6 +23,7 @@ from equipoise.scheduling.model.pod_info import GroupKey, PodHostPort, PodInfo, 
 
 Taints = tuple[Taint, ...]
 
+_CPU_AND_MEMORY = [0, 1]
 _SPARE = 8
 """Columns that are added at a time."""
 
@@ -50,6 +54,9 @@ class ClusterSnapshot:
         self.namespaces: dict[str, Mapping[str, str]] = {}
         """Labels by name."""
 
+        self._priorities: Counter[int] = Counter()
+        """Number of pods by priority."""
+
         self._pods: list[dict[str, PodInfo]] = [{} for _ in range(columns)]
         self._owned: set[int] | None = None
         """Rows of `_pods` that are no longer shared with the original; None: all."""
@@ -58,8 +65,10 @@ class ClusterSnapshot:
         self._order = NodeOrder()
         self._free = list(range(columns - 1, -1, -1))
         self._rows: Rows | None = None
+        self._names: npt.NDArray[np.object_] | None = None
         self._cordoned: Flags | None = None
         self._taints: tuple[list[Taints], Rows] | None = None
+        self._untolerated: dict[tuple[Toleration, ...], Flags] = {}
         for node in nodes:
             self.put_node(node)
         for pod in pods:
@@ -86,6 +95,13 @@ class ClusterSnapshot:
     def name(self, row: int) -> str:
         return self.node(row).metadata.name
 
+    def names(self, rows: Rows) -> list[str]:
+        """Of these nodes."""
+        if self._names is None:
+            self._names = np.array([None if node is None else node.metadata.name for node in self.nodes], dtype=object)
+        found: list[str] = self._names[rows].tolist()
+        return found
+
     def node(self, row: int) -> Node:
         """Raises KeyError for a free row."""
         node = self.nodes[row]
@@ -99,10 +115,21 @@ class ClusterSnapshot:
     def has_pod(self, pod: PodInfo, row: int) -> bool:
         return pod.uid in self._pods[row]
 
+    @property
+    def lowest_priority(self) -> float:
+        """Of all pods on nodes; infinite without any."""
+        return min(self._priorities, default=math.inf)
+
     def resource(self, array: Ints, name: str) -> Ints | int:
         """The row of `allocatable` or `requested` with this resource; 0 if no node and no pod has it."""
         index = self.resources.get(name)
         return 0 if index is None else array[index]
+
+    def amounts(self, array: Ints, index: list[int], rows: Rows) -> Ints:
+        """resources × nodes: these rows and columns of `allocatable`, `requested` or `assumed`."""
+        # Mostly cpu and memory, which need no copy of all nodes.
+        part = array[:2] if index == _CPU_AND_MEMORY else array[index]
+        return part.take(rows, axis=1)
 
     def ports_on(self, row: int) -> Iterator[PodHostPort]:
         """That its pods occupy."""
@@ -126,13 +153,16 @@ class ClusterSnapshot:
         return self._taints
 
     def untolerated(self, tolerations: Sequence[Toleration]) -> Flags:
-        """Per node: whether it has a NoSchedule or NoExecute taint that none of them tolerates."""
-        groups, codes = self.taints
-        refused = [
-            any(each.effect in BLOCKING_EFFECTS and not tolerates(tolerations, each) for each in group)
-            for group in groups
-        ]
-        found: Flags = np.array(refused, dtype=np.bool_)[codes]
+        """Per node: whether it has a NoSchedule or NoExecute taint that none of them tolerates. Must not be changed."""
+        key = tuple(tolerations)
+        found = self._untolerated.get(key)
+        if found is None:
+            groups, codes = self.taints
+            refused = [
+                any(each.effect in BLOCKING_EFFECTS and not tolerates(tolerations, each) for each in group)
+                for group in groups
+            ]
+            found = self._untolerated[key] = np.array(refused, dtype=np.bool_)[codes]
         return found
 
     # Change
@@ -145,6 +175,7 @@ class ClusterSnapshot:
         if row is None:
             row = self._free_row()
             self._row_by_name[name] = row
+            self._rows = self._names = None
         before = self.nodes[row]
         self.nodes[row] = node
         if self._order.changed(row, before, node):
@@ -169,7 +200,7 @@ class ClusterSnapshot:
         self._order.changed(row, self.nodes[row], None)
         self.nodes[row] = None
         self.allocatable[:, row] = 0
-        self._rows = None
+        self._rows = self._names = None
         self._changed()
 
     def put_namespace(self, namespace: Namespace) -> None:
@@ -249,6 +280,7 @@ class ClusterSnapshot:
         copy.__dict__.update(self.__dict__)
         copy.requested, copy.assumed = self.requested.copy(), self.assumed.copy()
         copy.groups = self.groups.clone()
+        copy._priorities = self._priorities.copy()
         copy.resources = dict(self.resources)
         copy._pods = list(self._pods)
         copy._owned = set()
@@ -265,6 +297,9 @@ class ClusterSnapshot:
             index = self._index(resource)  # may replace the array
             self.requested[index, row] += sign * amount
         self.requested[3, row] += sign
+        self._priorities[pod.priority] += sign
+        if not self._priorities[pod.priority]:
+            del self._priorities[pod.priority]
         self.assumed[0, row] += sign * pod.assumed_cpu
         self.assumed[1, row] += sign * pod.assumed_memory
 
@@ -292,6 +327,7 @@ class ClusterSnapshot:
     def _changed(self) -> None:
         self.labels.forget()
         self._taints = self._cordoned = None
+        self._untolerated = {}
 
 
 def _decides(node: Node) -> tuple[object, ...]:

@@ -19,10 +19,13 @@ _KINDS = {("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1"
 
 
 class SpreadSelectors:
-    """Services, ReplicaSets, StatefulSets and ReplicationControllers. `objects` may change."""
+    """Services, by namespace and name, and ReplicaSets, StatefulSets and ReplicationControllers. All may change."""
 
-    def __init__(self, objects: Mapping[ObjectKey, Object]) -> None:
-        self._objects = objects
+    def __init__(
+        self, services: Mapping[str, Mapping[str, KubernetesService]], workloads: Mapping[ObjectKey, Object]
+    ) -> None:
+        self._services_of = services
+        self._workloads = workloads
 
     def __call__(self, pod: PodInfo) -> LabelSelector | None:
         """What PodTopologySpread selects by default: None without such an object.
@@ -34,7 +37,7 @@ class SpreadSelectors:
         owner = pod.pod.metadata.controller
         workload = None
         if owner is not None and (owner.api_version, owner.kind) in _KINDS:
-            workload = self._objects.get((owner.kind, pod.namespace, owner.name))
+            workload = self._workloads.get((owner.kind, pod.namespace, owner.name))
         if isinstance(workload, ReplicationController):
             labels |= workload.spec.selector
         elif isinstance(workload, WorkloadObject) and workload.spec.selector is not None:
@@ -47,9 +50,8 @@ class SpreadSelectors:
     def _services(self, pod: PodInfo) -> Mapping[str, str]:
         """The labels by which the pod's Services select it."""
         found: dict[str, str] = {}
-        for (kind, namespace, _), each in self._objects.items():
-            if kind == "Service" and namespace == pod.namespace and isinstance(each, KubernetesService):
-                selector = each.spec.selector
-                if selector and selector.items() <= pod.labels.items():
-                    found |= selector
+        for each in self._services_of.get(pod.namespace, {}).values():
+            selector = each.spec.selector
+            if selector and selector.items() <= pod.labels.items():
+                found |= selector
         return found

@@ -8,11 +8,11 @@ from equipoise.scheduling.framework.diagnosis import counted
 from equipoise.scheduling.framework.framework import Framework
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.framework.plugin import PostFiltered
-from equipoise.scheduling.framework.status import SUCCESS, Code, PluginStatus, unschedulable
+from equipoise.scheduling.framework.status import SUCCESS, Code, PluginStatus, unresolvable, unschedulable
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.preemption.candidate import PreemptionCandidate, best_candidate, candidates_wanted
-from equipoise.scheduling.preemption.victims import victims_on_node
+from equipoise.scheduling.preemption.victims import NO_VICTIMS, victims_on_node
 
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 NEVER = "not eligible due to preemptionPolicy=Never."
@@ -73,6 +73,8 @@ class DefaultPreemption:
         self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Sequence[int]
     ) -> tuple[list[PreemptionCandidate], list[PluginStatus]]:
         """And why it does not help on the others that were examined."""
+        if snapshot.lowest_priority >= pod.priority:
+            return [], [unresolvable(NO_VICTIMS)] * len(rows)
         wanted = candidates_wanted(len(rows), self._percentage, self._absolute)
         first = int(self._random() * len(rows)) if rows else 0
         unviolated: list[PreemptionCandidate] = []

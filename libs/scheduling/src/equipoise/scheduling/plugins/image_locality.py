@@ -31,14 +31,19 @@ class ImageLocality:
         """
         spec = pod.pod.spec
         containers = [*spec.init_containers, *(spec.containers or ())]
-        found = np.zeros(snapshot.columns, dtype=np.int64)
+        found = None
         images = [container.image for container in containers]
         images += [volume.image.reference for volume in spec.volumes if volume.image is not None]
         nodes = max(len(snapshot.rows), 1)
         for image in images:
             sizes = snapshot.images.sizes(with_tag(image))
+            if not sizes:
+                continue
             bytes_on = np.fromiter(sizes.values(), np.float64, len(sizes))
+            found = np.zeros(snapshot.columns, dtype=np.int64) if found is None else found
             found[np.fromiter(sizes, np.intp, len(sizes))] += (bytes_on * (len(sizes) / nodes)).astype(np.int64)
+        if found is None:
+            return np.zeros(len(rows), dtype=np.int64)
         most = MOST * max(len(containers), 1)
         score: Ints = MAX_SCORE * (np.clip(found[rows], LEAST, most) - LEAST) // (most - LEAST)
         return score

@@ -6,8 +6,7 @@ import numpy as np
 
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import ClusterEvent
-from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
-from equipoise.scheduling.framework.status import SKIP
+from equipoise.scheduling.framework.plugin import SKIPPED, PreFiltered, Refusal
 from equipoise.scheduling.model.arrays import Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
@@ -19,7 +18,7 @@ class NodePorts:
     name = "NodePorts"
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
-        return PreFiltered() if pod.host_ports else PreFiltered(status=SKIP)
+        return PreFiltered() if pod.host_ports else SKIPPED
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         occupied = [

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.kubernetes.taints import tolerates
 from equipoise.scheduling.framework.cycle_state import CycleState
@@ -20,7 +22,7 @@ class NodeUnschedulable:
     name = "NodeUnschedulable"
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
-        if not snapshot.cordoned.any() or tolerates(pod.pod.spec.tolerations, TAINT):
+        if not np.count_nonzero(snapshot.cordoned) or tolerates(pod.pod.spec.tolerations, TAINT):
             return ()
         cordoned = snapshot.cordoned[rows]
         return (Refusal(nodes=cordoned, reason=REASON, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)

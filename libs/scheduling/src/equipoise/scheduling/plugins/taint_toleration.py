@@ -22,8 +22,8 @@ class TaintToleration:
     name = "TaintToleration"
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
-        nodes = snapshot.untolerated(pod.pod.spec.tolerations)[rows]
-        if not nodes.any():
+        nodes = snapshot.untolerated(pod.pod.spec.tolerations).take(rows)
+        if not np.count_nonzero(nodes):
             return ()
         return (Refusal(nodes=nodes, reason=REASON, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)
 
@@ -34,7 +34,7 @@ class TaintToleration:
         counts = [
             sum(each.effect == PREFERRED and not tolerates(tolerations, each) for each in group) for group in taints
         ]
-        found: Ints = np.array(counts, dtype=np.int64)[codes[rows]]
+        found: Ints = np.array(counts, dtype=np.int64).take(codes.take(rows)) if any(counts) else np.zeros_like(rows)
         return found
 
     def normalize(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, scores: Ints) -> Ints:

@@ -104,33 +104,39 @@ class PodTopologySpread:
         constraints = self._constraints(pod, SCHEDULE_ANYWAY)
         if not constraints:
             return SKIP
-        labelled = np.zeros(snapshot.columns, dtype=np.bool_)
-        labelled[snapshot.rows] = True
+        labelled, scored = None, rows
         if pod.pod.spec.topology_spread_constraints or not self._system:
             labelled = _with_all_keys(constraints, snapshot)
-        total = np.zeros(snapshot.columns, dtype=np.float64)
-        scored = rows[labelled[rows]]
+            scored = rows[labelled[rows]]
+        total = np.zeros(len(scored), dtype=np.float64)
         counted = _selected_pods(pod, constraints, snapshot)
         for each, by_node in zip(constraints, counted, strict=True):
-            total[scored] += _score(pod, each, by_node, labelled, snapshot, scored)
-        state.write(self._score_key, _ScoreState(_rounded(total), labelled))
+            if snapshot.labels.column(each.topology_key).values:  # otherwise no node has the label
+                total += _score(pod, each, by_node, labelled, snapshot, scored)
+        scores = np.zeros(snapshot.columns, dtype=np.int64)
+        scores[scored] = _rounded(total)
+        state.write(self._score_key, _ScoreState(scores, labelled))
         return SUCCESS
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
         """The higher, the more pods there are. 0 for nodes that lack a topology key."""
-        found: Ints = state.read(self._score_key, _ScoreState).scores[rows]
+        found: Ints = state.read(self._score_key, _ScoreState).scores.take(rows)
         return found
 
     def normalize(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, scores: Ints) -> Ints:
         """100 · (highest + lowest − score) / highest, and 0 for nodes that lack a topology key."""
-        scored = state.read(self._score_key, _ScoreState).labelled[rows]
-        compared = scores[scored]
+        labelled = state.read(self._score_key, _ScoreState).labelled
+        scored = None if labelled is None else labelled[rows]
+        compared = scores if scored is None else scores[scored]
         highest = int(compared.max()) if len(compared) else 0
-        found = np.zeros_like(scores)
         if highest == 0:
-            found[scored] = MAX_SCORE
+            normal = np.full_like(compared, MAX_SCORE)
         else:
-            found[scored] = MAX_SCORE * (highest + int(compared.min()) - compared) // highest
+            normal = MAX_SCORE * (highest + int(compared.min()) - compared) // highest
+        if scored is None:
+            return normal
+        found = np.zeros_like(scores)
+        found[scored] = normal
         return found
 
     @property
@@ -216,12 +222,12 @@ class _FilterState:
 
 
 class _ScoreState:
-    def __init__(self, scores: Ints, labelled: Flags) -> None:
+    def __init__(self, scores: Ints, labelled: Flags | None) -> None:
         self.scores = scores
         """Per node; 0 for those that are not feasible."""
 
         self.labelled = labelled
-        """Per node: whether it has the topology keys that it needs."""
+        """Per node: whether it has the topology keys that it needs; None: it needs none."""
 
     def clone(self) -> "_ScoreState":
         return self
@@ -248,7 +254,7 @@ def _score(
     pod: PodInfo,
     constraint: TopologySpreadConstraint,
     by_node: Ints,
-    labelled: Flags,
+    labelled: Flags | None,
     snapshot: ClusterSnapshot,
     rows: Rows,
 ) -> Floats:
@@ -258,15 +264,25 @@ def _score(
     """
     column = snapshot.labels.column(constraint.topology_key)
     if constraint.topology_key == HOSTNAME:
-        counts, size = by_node[rows], len(rows)
+        counts: Ints = by_node.take(rows)
+        size = len(rows)
     else:
-        counted = np.where(labelled & _included(pod, constraint, snapshot), by_node, 0)
+        included = _included(pod, constraint, snapshot)
+        if labelled is not None:
+            included &= labelled
+        counted = np.where(included, by_node, 0)
         # Nodes without the label are scored unless all keys are required. Their domain is that of an empty value.
         domains = column.codes if "" not in column.values else column.codes_with_missing_as("")
         by_domain = np.bincount(domains[counted > 0] + 1, counted[counted > 0], len(column.values) + 1)
-        counts, size = by_domain[domains[rows] + 1].astype(np.int64), len(np.unique(domains[rows]))
-    missing = column.codes[rows] < 0
-    found: Floats = np.where(missing, 0.0, counts * math.log(size + 2) + (constraint.max_skew - 1))
+        here = domains.take(rows) + 1
+        counts = by_domain[here].astype(np.int64)
+        size = int(np.count_nonzero(np.bincount(here)))
+    found: Floats = counts.astype(np.float64)
+    found *= math.log(size + 2)
+    found += constraint.max_skew - 1
+    missing = column.codes.take(rows) < 0
+    if np.count_nonzero(missing):
+        found[missing] = 0.0
     return found
 
 
@@ -310,5 +326,5 @@ def _is_empty(selector: LabelSelector) -> bool:
 def _rounded(values: Floats) -> Ints:
     """math.Round of Go, of values that are not negative: halves are rounded up."""
     whole = np.floor(values)
-    found: Ints = (whole + (values - whole >= 0.5)).astype(np.int64)
-    return found
+    whole += values - whole >= 0.5
+    return whole.astype(np.int64)

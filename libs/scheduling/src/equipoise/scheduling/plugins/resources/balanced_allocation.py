@@ -28,30 +28,41 @@ class NodeResourcesBalancedAllocation:
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
         """About 75: the pod changes nothing; 100: the node becomes much better balanced."""
-        names = [
-            each.name
-            for each in self._resources
-            if each.name in snapshot.resources and (not is_scalar(each.name) or pod.request(each.name))
-        ]
-        index = [snapshot.resources[name] for name in names]
-        capacity = snapshot.allocatable[index][:, rows]
-        requested = snapshot.requested[index][:, rows]
-        own = np.array([[pod.request(name)] for name in names], dtype=np.int64).reshape(-1, 1)
-        balanced = _balance(requested + own, capacity)
+        index, own = [], []
+        for each in self._resources:
+            amount = pod.request(each.name)
+            if each.name in snapshot.resources and (amount or not is_scalar(each.name)):
+                index.append(snapshot.resources[each.name])
+                own.append(amount)
+        capacity = snapshot.amounts(snapshot.allocatable, index, rows)
+        requested = np.empty((2, *capacity.shape), dtype=np.int64)
+        requested[:] = snapshot.amounts(snapshot.requested, index, rows)
+        requested[0] += np.array(own, dtype=np.int64).reshape(-1, 1)
+        after, before = _balance(requested, capacity)
         # 50..150 // 2: never negative, so that numpy divides as Go.
-        found: Ints = MAX_SCORE // 2 + (MAX_SCORE // 2 + balanced - _balance(requested, capacity)) // 2
+        found: Ints = MAX_SCORE // 2 + (MAX_SCORE // 2 + after - before) // 2
         return found
 
 
 def _balance(requested: Ints, capacity: Ints) -> Ints:
-    """resources × nodes. 100: equal shares. Resources that a node does not have do not count."""
+    """100: equal shares. Resources that a node does not have do not count.
+
+    `requested`: any number of cases × resources × nodes; `capacity`: resources × nodes.
+    """
     has = capacity > 0
-    shares = np.where(has, np.minimum(requested / np.maximum(capacity, 1), 1.0), 0.0)
-    count = has.sum(axis=0)
-    mean = shares.sum(axis=0) / np.maximum(count, 1)
-    deviation: Floats = np.sqrt((np.where(has, shares - mean, 0.0) ** 2).sum(axis=0) / np.maximum(count, 1))
-    if len(shares) == 2:
+    everywhere = np.count_nonzero(has) == has.size
+    shares = requested / (capacity if everywhere else np.maximum(capacity, 1))
+    np.minimum(shares, 1.0, out=shares)
+    if not everywhere:
+        shares[:, ~has] = 0.0
+    if len(capacity) == 2:
         # kube-scheduler's own formula for two: another one differs in the last bit, which truncation shows.
-        deviation = np.where(count == 2, np.abs(shares[0] - shares[1]) / 2, 0.0)
+        deviation: Floats = np.abs(shares[:, 0] - shares[:, 1]) / 2
+        if not everywhere:
+            deviation[:, ~has.all(axis=0)] = 0.0
+    else:
+        count = np.maximum(has.sum(axis=0), 1)
+        mean = shares.sum(axis=1, keepdims=True) / count
+        deviation = np.sqrt((np.where(has, shares - mean, 0.0) ** 2).sum(axis=1) / count)
     found: Ints = ((1.0 - deviation) * MAX_SCORE).astype(np.int64)
     return found

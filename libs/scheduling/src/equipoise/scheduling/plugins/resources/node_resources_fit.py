@@ -10,7 +10,7 @@ from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, 
 from equipoise.scheduling.framework.plugin import Refusal
 from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS, allocatable
-from equipoise.scheduling.model.arrays import Flags, Ints, Rows
+from equipoise.scheduling.model.arrays import Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.plugins.resources.resource_allocation import (
@@ -34,40 +34,54 @@ class NodeResourcesFit:
         ignored_resources: Sequence[str] = (),
         ignored_groups: Sequence[str] = (),
     ) -> None:
-        """`ignored_resources`: extended ones that another program checks; `ignored_groups`: all with this prefix."""
+        """`ignored_resources`: extended ones that another program checks; `ignored_groups`: all with this prefix.
+
+        Raises ValueError without resources to score.
+        """
+        if not resources:
+            raise ValueError("no resources configured")
         self._strategy = strategy
-        self._resources = resources
+        self._names = [resource.name for resource in resources]
+        self._weights = np.array([resource.weight for resource in resources], dtype=np.int64)
         self._ignored = frozenset(ignored_resources)
         self._ignored_groups = frozenset(ignored_groups)
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         """One refusal per resource that is short. A request that exceeds what the node has is unresolvable."""
-        refusals = []
-        full = snapshot.requested[3, rows] + 1 > snapshot.allocatable[3, rows]
-        refusals.append(Refusal(nodes=full, reason=TOO_MANY_PODS))
+        free = (snapshot.allocatable - snapshot.requested).take(rows, axis=1)
+        full = free[3] < 1
+        refusals = [Refusal(nodes=full, reason=TOO_MANY_PODS)] if np.count_nonzero(full) else []
         for resource, amount in pod.requests.items():
             if not amount or self._is_ignored(resource) or resource == PODS:
                 continue
-            size = _of(snapshot, snapshot.allocatable, resource, rows)
-            short = amount > size - _of(snapshot, snapshot.requested, resource, rows)
-            if not short.any():
+            index = snapshot.resources.get(resource)
+            short = free[index] < amount if index is not None else np.ones(len(rows), dtype=np.bool_)
+            if not np.count_nonzero(short):
                 continue
-            never = short & (amount > size)
             reason = f"Insufficient {resource}"
-            refusals.append(Refusal(nodes=short & ~never, reason=reason))
-            refusals.append(Refusal(nodes=never, reason=reason, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
+            never = short & (_of(snapshot, snapshot.allocatable, resource, rows) < amount)
+            if np.count_nonzero(never):
+                short &= ~never
+                refusals.append(Refusal(nodes=never, reason=reason, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
+            refusals.append(Refusal(nodes=short, reason=reason))
         return refusals
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
-        requested, capacity, counts, weights = [], [], [], []
-        for resource in self._resources:
-            size = _of(snapshot, snapshot.allocatable, resource.name, rows)
-            own = pod.container_requests.get(resource.name, 0)
-            requested.append(_assumed(snapshot, resource.name, rows) + own)
-            capacity.append(size)
-            counts.append(_counting(size, resource.name, own))
-            weights.append(resource.weight)
-        return self._strategy(requested, capacity, counts, weights)
+        requests = pod.container_requests
+        own = [requests.get(name, 0) for name in self._names]
+        if self._names == [CPU, MEMORY]:
+            size = snapshot.amounts(snapshot.allocatable, [0, 1], rows)
+            used = snapshot.assumed.take(rows, axis=1)
+            counts = size > 0
+        else:
+            size = np.array([_of(snapshot, snapshot.allocatable, name, rows) for name in self._names])
+            used = np.array([_assumed(snapshot, name, rows) for name in self._names])
+            counts = size > 0
+            for index, name in enumerate(self._names):
+                if name == PODS or (is_scalar(name) and not own[index]):
+                    counts[index] = False  # scalar resources count only if the pod requests them
+        used += np.array(own, dtype=np.int64)[:, np.newaxis]
+        return self._strategy(used, size, counts, self._weights)
 
     def _is_ignored(self, resource: str) -> bool:
         prefix, _, _ = resource.partition("/")
@@ -97,14 +111,14 @@ def _of(snapshot: ClusterSnapshot, array: Ints, resource: str, rows: Rows) -> In
     index = snapshot.resources.get(resource)
     if index is None:
         return np.zeros(len(rows), dtype=np.int64)
-    found: Ints = array[index, rows]
+    found: Ints = array[index].take(rows)
     return found
 
 
 def _assumed(snapshot: ClusterSnapshot, resource: str, rows: Rows) -> Ints:
     """Requests of the pods of each node, with assumptions for those without cpu or memory."""
     if resource in (CPU, MEMORY):
-        found: Ints = snapshot.assumed[0 if resource == CPU else 1, rows]
+        found: Ints = snapshot.assumed[0 if resource == CPU else 1].take(rows)
         return found
     return _of(snapshot, snapshot.requested, resource, rows)
 
@@ -117,10 +131,3 @@ def is_extended(resource: str) -> bool:
 def is_scalar(resource: str) -> bool:
     """All but cpu, memory and storage: a pod that does not request it is not scored by it."""
     return "/" in resource or resource.startswith(("hugepages-", "attachable-volumes-"))
-
-
-def _counting(capacity: Ints, resource: str, own: int) -> Flags:
-    """A node without the resource is not scored by it. Scalar resources count only if the pod requests them."""
-    if resource == PODS or (is_scalar(resource) and not own):
-        return np.zeros(len(capacity), dtype=np.bool_)
-    return capacity > 0

@@ -28,30 +28,20 @@ class ShapePoint(msgspec.Struct, frozen=True, kw_only=True):
 
 MAX_SHAPE_SCORE = 10
 
-Strategy = Callable[[Sequence[Ints], Sequence[Ints], Sequence[Flags], Sequence[int]], Ints]
-"""Requested with the pod, capacity, whether the resource counts (per node), and the weight: of each resource."""
+Strategy = Callable[[Ints, Ints, Flags, Ints], Ints]
+"""Requested with the pod, capacity, and whether the resource counts: resources × nodes; and the weight of each."""
 
 
-def least_allocated(
-    requested: Sequence[Ints], capacity: Sequence[Ints], counts: Sequence[Flags], weights: Sequence[int]
-) -> Ints:
+def least_allocated(requested: Ints, capacity: Ints, counts: Flags, weights: Ints) -> Ints:
     """What is left, in percent: the emptier the better."""
-    scores = [
-        np.where(used > size, 0, _divided((size - used) * MAX_SCORE, np.maximum(size, 1)))
-        for used, size in zip(requested, capacity, strict=True)
-    ]
-    return _weighted_mean(scores, counts, weights)
+    left = (capacity - requested) * MAX_SCORE
+    return _weighted_mean(np.where(requested > capacity, 0, _divided(left, np.maximum(capacity, 1))), counts, weights)
 
 
-def most_allocated(
-    requested: Sequence[Ints], capacity: Sequence[Ints], counts: Sequence[Flags], weights: Sequence[int]
-) -> Ints:
+def most_allocated(requested: Ints, capacity: Ints, counts: Flags, weights: Ints) -> Ints:
     """What is used, in percent: the fuller the better."""
-    scores = [
-        _divided(np.minimum(used, size) * MAX_SCORE, np.maximum(size, 1))
-        for used, size in zip(requested, capacity, strict=True)
-    ]
-    return _weighted_mean(scores, counts, weights)
+    used = np.minimum(requested, capacity)
+    return _weighted_mean(_divided(used * MAX_SCORE, np.maximum(capacity, 1)), counts, weights)
 
 
 def _divided(dividend: Ints, divisor: Ints) -> Ints:
@@ -63,9 +53,7 @@ def _divided(dividend: Ints, divisor: Ints) -> Ints:
 def requested_to_capacity_ratio(shape: Sequence[ShapePoint]) -> Strategy:
     """The score of what is used, by a piecewise linear function. A resource that scores 0 does not count."""
 
-    def strategy(
-        requested: Sequence[Ints], capacity: Sequence[Ints], counts: Sequence[Flags], weights: Sequence[int]
-    ) -> Ints:
+    def strategy(requested: Ints, capacity: Ints, counts: Flags, weights: Ints) -> Ints:
         total = np.zeros(len(requested[0]), dtype=np.int64)
         weight = np.zeros_like(total)
         for used, size, counting, each in zip(requested, capacity, counts, weights, strict=True):
@@ -96,12 +84,11 @@ def broken_linear(shape: Sequence[ShapePoint], percent: Ints) -> Ints:
     return found
 
 
-def _weighted_mean(scores: Sequence[Ints], counts: Sequence[Flags], weights: Sequence[int]) -> Ints:
+def _weighted_mean(scores: Ints, counts: Flags, weights: Ints) -> Ints:
     """0 where no resource counts."""
-    total = np.zeros(len(scores[0]), dtype=np.int64)
-    weight = np.zeros_like(total)
-    for score, counting, each in zip(scores, counts, weights, strict=True):
-        total += np.where(counting, score * each, 0)
-        weight += np.where(counting, each, 0)
-    mean: Ints = np.where(weight > 0, total // np.maximum(weight, 1), 0)
+    if np.count_nonzero(counts) == counts.size:
+        mean: Ints = np.dot(weights, scores)
+        mean //= np.add.reduce(weights)
+        return mean
+    mean = weights @ np.where(counts, scores, 0) // np.maximum(weights @ counts, 1)
     return mean

@@ -21,7 +21,7 @@ from equipoise.scheduling.framework.events import (
     changes_itself,
     is_one_of,
 )
-from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
+from equipoise.scheduling.framework.plugin import SKIPPED, PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, unresolvable
 from equipoise.scheduling.model.arrays import Rows
 from equipoise.scheduling.model.pod_info import PodInfo
@@ -58,6 +58,8 @@ class VolumeRestrictions:
         self._volumes = volumes
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
+        if not pod.pod.spec.volumes:
+            return SKIPPED
         exclusive = set()
         for name in _claims(pod):
             claim = self._volumes.claims.get((pod.namespace, name))

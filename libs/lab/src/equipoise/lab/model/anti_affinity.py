@@ -1,12 +1,20 @@
-"""The anti-affinity rules of a trace: excluded nodes, and violations."""
+"""The anti-affinity rules of a trace: excluded nodes, and violations.
+
+They limit numbers of pods, which the anti-affinity of Kubernetes cannot express.
+"""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from equipoise.lab.model.stock.plugins import Flags
 from equipoise.lab.model.trace import AntiAffinity
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.plugin import Refusal
+from equipoise.scheduling.model.arrays import Flags, Rows
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.plugins.pods.inter_pod_affinity import REASON_ANTI_AFFINITY
 
 
 class AntiAffinityIndex:
@@ -100,3 +108,20 @@ class AntiAffinityIndex:
         span = int(entries[:, 1].max()) + 1
         together = np.isin(beside[rule] * span + entries[row, 1], entries[:, 0] * span + entries[:, 1])
         return int(excess[together].sum())
+
+
+class TraceAntiAffinity:
+    """The rules as a plugin of kube-scheduler: it refuses the nodes that they exclude."""
+
+    name = "TraceAntiAffinity"
+
+    def __init__(self, index: AntiAffinityIndex, workload: Callable[[PodInfo], int]) -> None:
+        """`index`: nodes are rows of the snapshot. `workload`: index of the workload of a pod in the trace."""
+        self._index = index
+        self._workload = workload
+
+    def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
+        excluded = self._index.excluded(self._workload(pod))
+        if excluded is None:
+            return ()
+        return (Refusal(nodes=excluded.take(rows), reason=REASON_ANTI_AFFINITY),)

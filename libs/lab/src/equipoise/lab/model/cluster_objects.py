@@ -1,0 +1,93 @@
+"""The nodes and pods of a trace as the objects of Kubernetes that kube-scheduler reads."""
+
+from equipoise.contracts.kubernetes.labels import HOSTNAME
+from equipoise.contracts.kubernetes.objects import (
+    Container,
+    LabelSelector,
+    Node,
+    NodeSpec,
+    NodeStatus,
+    Object,
+    ObjectMeta,
+    OwnerReference,
+    Pod,
+    PodSpec,
+    ReplicationController,
+    ReplicationControllerSpec,
+    ResourceRequirements,
+    WorkloadObject,
+    WorkloadSpec,
+)
+from equipoise.lab.model.trace import TraceNode, TraceWorkload
+from equipoise.scheduling.model.pod_info import PodInfo
+
+APP, KIND, REVISION = "app", "kind", "pod-template-hash"
+"""Labels of the pods: name and kind of their workload, and the revision of a Deployment."""
+
+_OWNERS = {
+    "Deployment": ("apps/v1", "ReplicaSet"),
+    "ReplicaSet": ("apps/v1", "ReplicaSet"),
+    "StatefulSet": ("apps/v1", "StatefulSet"),
+    "ReplicationController": ("v1", "ReplicationController"),
+}
+"""By kind of workload: what owns its pods, if kube-scheduler spreads them even without a Service."""
+
+
+def node_object(node: TraceNode) -> Node:
+    size = {"cpu": f"{node.cpu_milli}m", "memory": f"{node.memory_mib}Mi", "pods": str(node.pods)}
+    return Node(
+        metadata=ObjectMeta(name=node.name, uid=node.name, labels={HOSTNAME: node.name}),
+        spec=NodeSpec(taints=list(node.taints)),
+        status=NodeStatus(allocatable=size, capacity=size),
+    )
+
+
+def pod_template(workload: TraceWorkload, revision: int = 0) -> PodInfo:
+    """A pod of the workload: `replica` makes others. A request of 0 in the trace means no request."""
+    requests: dict[str, str] = {}
+    if workload.request_cpu_milli:
+        requests["cpu"] = f"{workload.request_cpu_milli}m"
+    if workload.request_memory_mib:
+        requests["memory"] = f"{workload.request_memory_mib}Mi"
+    owners = []
+    if workload.kind in _OWNERS:
+        version, kind = _OWNERS[workload.kind]
+        name = _owner_name(workload, revision)
+        owners.append(OwnerReference(api_version=version, kind=kind, name=name, uid=name, controller=True))
+    return PodInfo(
+        Pod(
+            metadata=ObjectMeta(
+                name=workload.name,
+                namespace=workload.namespace,
+                labels=_labels(workload, revision),
+                owner_references=owners,
+            ),
+            spec=PodSpec(
+                containers=[Container(name="main", resources=ResourceRequirements(requests=requests))],
+                tolerations=list(workload.tolerations),
+            ),
+        )
+    )
+
+
+def owner_of_pods(workload: TraceWorkload, revision: int = 0) -> Object | None:
+    """The object whose selector selects the pods that kube-scheduler spreads; None: it does not spread them."""
+    if workload.kind not in _OWNERS:
+        return None
+    _, kind = _OWNERS[workload.kind]
+    metadata = ObjectMeta(name=_owner_name(workload, revision), namespace=workload.namespace)
+    labels = _labels(workload, revision)
+    if kind == "ReplicationController":
+        return ReplicationController(kind=kind, metadata=metadata, spec=ReplicationControllerSpec(selector=labels))
+    return WorkloadObject(kind=kind, metadata=metadata, spec=WorkloadSpec(selector=LabelSelector(match_labels=labels)))
+
+
+def _owner_name(workload: TraceWorkload, revision: int) -> str:
+    return f"{workload.name}-{revision}" if workload.kind == "Deployment" else workload.name
+
+
+def _labels(workload: TraceWorkload, revision: int) -> dict[str, str]:
+    labels = {APP: workload.name, KIND: workload.kind}
+    if workload.kind == "Deployment":
+        labels[REVISION] = str(revision)
+    return labels
