@@ -226,6 +226,7 @@ class ClusterSnapshot:
             on_node.update({pod.uid: pod for pod in added})
             if len(on_node) != before + len(added):
                 raise ValueError(f"a pod is on node {self.name(row)} already")
+            self._priorities.update(pod.priority for pod in added)
             for pod in added:
                 number = index.setdefault(pod.shape, len(index))
                 if number == len(examples):
