@@ -86,6 +86,7 @@ class ClusterScheduler:
         self._csi_nodes: dict[str, CSINode] = {}
         self._attachments: dict[str, VolumeAttachment] = {}
         self._workloads: dict[ObjectKey, Object] = {}
+        self._services: dict[str, dict[str, KubernetesService]] = {}
         self._waiting: dict[str, PodInfo] = {}
         """Pods whose node is not known yet, by uid."""
 
@@ -99,7 +100,7 @@ class ClusterScheduler:
             ),
             nominated=self.nominated,
             budgets=lambda: list(self.budgets.values()),
-            default_selector=SpreadSelectors(self._workloads),
+            default_selector=SpreadSelectors(self._workloads, self._services),
             random=random.random,
         )
         configuration = configuration or default_configuration()
@@ -134,9 +135,9 @@ class ClusterScheduler:
                 for uid, pod in list(self._waiting.items()):
                     if pod.pod.spec.node_name == item.metadata.name:
                         del self._waiting[uid]
-                        self._put_pod(pod)
+                        self.put_pod(pod)
             case Pod():
-                self._put_pod(PodInfo(item))
+                self.put_pod(PodInfo(item))
             case Namespace():
                 self.snapshot.put_namespace(item)
             case _:
@@ -153,7 +154,7 @@ class ClusterScheduler:
                     self.snapshot.remove_node(item.metadata.name)
                     self._waiting.update((pod.uid, pod) for pod in pods)
             case Pod():
-                self._remove_pod(PodInfo(item))
+                self.remove_pod(PodInfo(item))
             case Namespace():
                 self.snapshot.namespaces.pop(item.metadata.name, None)
             case _:
@@ -177,7 +178,7 @@ class ClusterScheduler:
             case VolumeAttachment():
                 return self._attachments, name
             case KubernetesService():
-                return self._workloads, ("Service", namespace, name)
+                return self._services.setdefault(namespace, {}), name
         return self._workloads, (item.kind, namespace, name)
 
     def decide(self, pod: PodInfo) -> Decision:
@@ -217,18 +218,25 @@ class ClusterScheduler:
             self.nominated.remove(pod)
         return decision
 
-    def _put_pod(self, pod: PodInfo) -> None:
-        """A changed pod replaces the one of its uid."""
-        self._remove_pod(pod)
+    def put_pod(self, pod: PodInfo) -> None:
+        """As `put`. A changed pod replaces the one of its uid on this node."""
         if not pod.pod.spec.node_name or pod.pod.status.phase in FINISHED:
+            self.remove_pod(pod)
             return
         row = self.snapshot.row(pod.pod.spec.node_name)
         if row is None:
             self._waiting[pod.uid] = pod
         else:
-            self.snapshot.add_pod(pod, row)
+            self._waiting.pop(pod.uid, None)
+            self.snapshot.put_pod(pod, row)
 
-    def _remove_pod(self, pod: PodInfo) -> None:
+    def pod(self, uid: str, node: str) -> PodInfo | None:
+        """On this node."""
+        row = self.snapshot.row(node)
+        return None if row is None else self.snapshot.pod(uid, row)
+
+    def remove_pod(self, pod: PodInfo) -> None:
+        """From its node. Does nothing if it is not there."""
         self._waiting.pop(pod.uid, None)
         row = self.snapshot.row(pod.pod.spec.node_name)
         if row is not None and self.snapshot.has_pod(pod, row):

@@ -144,7 +144,7 @@ class Scheduler:
                 reason = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(state.restricted_by))}]"
                 absent = PluginStatus(code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons=(reason,))
             return self._preempt(pod, snapshot, state, diagnosis, diagnosis.by_node(), absent)
-        found = [snapshot.name(row) for row in feasible.tolist()]
+        found = snapshot.names(feasible)
         if len(feasible) == 1:
             return Decision(node=found[0], feasible=found, diagnosis=diagnosis, state=state)
         scores = self.framework.score(state, pod, snapshot, feasible)

@@ -92,7 +92,7 @@ class SchedulerState:
     ) -> None:
         """`failure` is called for a plugin that fails in the queue, where no attempt can report it."""
         self.cluster = cluster
-        self.assumed: dict[str, Pod] = {}
+        self.assumed: dict[str, PodInfo] = {}
         """By uid: pods as if their node was set already."""
 
         self.waiting: dict[str, PodInfo] = {}
@@ -151,8 +151,8 @@ class SchedulerState:
         errors = attempt.framework.unreserve(attempt.state, attempt.pod, attempt.node)
         placed = self.assumed.pop(attempt.pod.uid, None)
         if placed is not None:
-            self.cluster.remove(placed)
-            self._report("Pod", PodInfo(placed), None, now)
+            self.cluster.remove_pod(placed)
+            self._report("Pod", placed, None, now)
         return errors
 
     def give_back(self, attempt: Attempt, now: float, *, failed: bool = False) -> None:
@@ -212,9 +212,8 @@ class SchedulerState:
         )
 
     def _assume(self, pod: PodInfo, node: str) -> None:
-        placed = msgspec.structs.replace(pod.pod, spec=msgspec.structs.replace(pod.pod.spec, node_name=node))
-        self.assumed[pod.uid] = placed
-        self.cluster.put(placed)
+        placed = self.assumed[pod.uid] = pod.on_node(node)
+        self.cluster.put_pod(placed)
 
     # Pods
 
@@ -222,9 +221,9 @@ class SchedulerState:
         ran, runs = before is not None and _occupies(before), after is not None and _occupies(after)
         if runs:
             assert after is not None
-            pod = PodInfo(after)
+            pod = self._parsed(before, after)
             self._leave(pod, now)
-            self.cluster.put(after)
+            self.cluster.put_pod(pod)
             if not ran:
                 self._report("Pod", None, pod, now)
             elif _decides(before) != _decides(after):
@@ -239,15 +238,24 @@ class SchedulerState:
             if self._leave(pod, now):
                 self._report("Pod", pod, None, now)
         elif after.spec.scheduler_name in self._frameworks:
-            self._wait(before, PodInfo(after), now)
+            self._wait(before, self._parsed(before, after), now)
+
+    def _parsed(self, before: Pod | None, after: Pod) -> PodInfo:
+        """Parses only what has changed since the last report, or since the pod was assumed."""
+        uid = after.metadata.uid
+        known = self.assumed.get(uid) or self.waiting.get(uid)
+        if known is None and before is not None:
+            known = self.cluster.pod(uid, before.spec.node_name)
+        return PodInfo(after) if known is None else known.updated(after)
 
     def _leave(self, pod: PodInfo, now: float) -> bool:
         """The pod waits no longer. Returns whether its room on a node is free now."""
         self.waiting.pop(pod.uid, None)
         self.queue.remove(pod)
         placed = self.assumed.pop(pod.uid, None)
-        if placed is not None:
-            self.cluster.remove(placed)
+        remains = placed is not None and _occupies(pod.pod) and placed.pod.spec.node_name == pod.pod.spec.node_name
+        if placed is not None and not remains:
+            self.cluster.remove_pod(placed)
         nominated = self.cluster.nominated.node_of(pod)
         self.cluster.nominated.remove(pod)
         return placed is not None or bool(nominated)

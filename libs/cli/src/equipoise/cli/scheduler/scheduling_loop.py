@@ -10,14 +10,15 @@ import structlog
 
 from equipoise.cli.scheduler import pod_events
 from equipoise.cli.scheduler.binding_cycle import BindingCycle, NotBound, post_bind
+from equipoise.cli.scheduler.event_recorder import EventRecorder
 from equipoise.cli.scheduler.metrics import SchedulerMetrics
 from equipoise.cli.scheduler.plugin_times import PluginTimes
 from equipoise.cli.scheduler.scheduler_state import Attempt, SchedulerState
-from equipoise.runtime.kubernetes.client import EVENTS, Conflict, Kube, KubeError, NotFound
+from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError, NotFound
 from equipoise.runtime.process.clock import Clock
 from equipoise.scheduling.model.pod_info import PodInfo
 
-BINDINGS = 16
+BINDINGS = 32
 """Pods whose binding, or whose failure, is written at the same time."""
 
 REPEAT_SECONDS = 300.0
@@ -48,6 +49,7 @@ class SchedulingLoop:
         self._clock = clock
         self._state = state
         self._cycle = cycle
+        self._events = EventRecorder(kube)
         self._metrics = metrics
         self._times = times
         self._instance = instance
@@ -71,17 +73,21 @@ class SchedulingLoop:
     async def run(self) -> None:
         """Until `stop`. When it is cancelled, pods whose binding is not confirmed return to the queue."""
         async with asyncio.TaskGroup() as group:
-            while not self._stopping:
-                await self._slots.acquire()
-                self._changed.clear()
-                begun = self._clock.monotonic()
-                attempt = None if self._stopping else self._decide(begun)
-                if attempt is None:
-                    self._slots.release()
-                    await self._wait()
-                    continue
-                group.create_task(self._carry_out(attempt, begun))
-                await asyncio.sleep(0)  # other tasks run: renewals of the Lease, watches, bindings
+            recording = group.create_task(self._events.run(), name="events")
+            async with asyncio.TaskGroup() as attempts:
+                while not self._stopping:
+                    await self._slots.acquire()
+                    self._changed.clear()
+                    begun = self._clock.monotonic()
+                    attempt = None if self._stopping else self._decide(begun)
+                    if attempt is None:
+                        self._slots.release()
+                        await self._wait()
+                        continue
+                    attempts.create_task(self._carry_out(attempt, begun))
+                    await asyncio.sleep(0)  # other tasks run: renewals of the Lease, watches, bindings
+            await self._events.written()
+            recording.cancel()
 
     def _decide(self, now: float) -> Attempt | None:
         attempt = self._state.next_attempt(now)
@@ -153,7 +159,7 @@ class SchedulingLoop:
         log.debug("bound", pod=_path(pod), node=attempt.node)
         for each in post_bind(attempt):
             log.error("plugin failed", plugin=each.plugin, pod=_path(pod), error=str(each))
-        await self._record(attempt, pod, pod_events.scheduled(attempt))
+        self._record(attempt, pod, pod_events.scheduled(attempt))
 
     async def _not_bound(self, attempt: Attempt, failure: NotBound, begun: float) -> None:
         log.warning("not bound", pod=_path(attempt.pod), node=attempt.node, plugin=failure.plugin, error=str(failure))
@@ -210,7 +216,7 @@ class SchedulingLoop:
             log.warning("victim not deleted", pod=_path(victim), for_pod=_path(attempt.pod), error=str(error))
             return False
         assert attempt.nominated is not None
-        await self._record(attempt, victim, pod_events.preempted(attempt.pod, attempt.nominated))
+        self._record(attempt, victim, pod_events.preempted(attempt.pod, attempt.nominated))
         return True
 
     async def _report_failure(self, attempt: Attempt, message: str, *, error: bool) -> None:
@@ -223,7 +229,7 @@ class SchedulingLoop:
         if before == message and now - at < REPEAT_SECONDS and nominated is None:
             return
         if before != message or now - at >= REPEAT_SECONDS:
-            await self._record(attempt, pod, pod_events.failed_scheduling(message))
+            self._record(attempt, pod, pod_events.failed_scheduling(message))
         condition = pod_events.not_scheduled(attempt, error=error, message=message, now=self._clock.now())
         if await self._try(
             self._kube.set_pod_status(
@@ -235,14 +241,11 @@ class SchedulingLoop:
             if len(self._reported) > 2 * len(self._state.waiting) + 100:
                 self._reported = {uid: each for uid, each in self._reported.items() if uid in self._state.waiting}
 
-    async def _record(self, attempt: Attempt, pod: PodInfo, content: tuple[str, str, str, str]) -> None:
+    def _record(self, attempt: Attempt, pod: PodInfo, content: tuple[str, str, str, str]) -> None:
         event = pod_events.event(
             pod, content, now=self._clock.now(), number=self._name(), scheduler=attempt.profile, instance=self._instance
         )
-        try:
-            await self._kube.create(EVENTS, event)
-        except KubeError as error:
-            log.debug("event not created", pod=_path(pod), error=str(error))
+        self._events.record(event)
 
     async def _try(self, write: Awaitable[None], pod: PodInfo) -> bool:
         """A pod that is gone, or that another one replaced, needs no status."""

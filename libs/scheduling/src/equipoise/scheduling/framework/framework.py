@@ -83,12 +83,21 @@ class Framework:
 
         `measure(plugin, point, call)` returns the result of `call()`, for example after its duration was recorded.
         """
-        self._points = {name: list(points.get(name, ())) for name in (*POINTS, *(points.keys() - POINTS.keys()))}
+        self._points: dict[str, list[Any]] = {
+            name: list(points.get(name, ())) for name in (*POINTS, *(points.keys() - POINTS.keys()))
+        }
         self._weights = weights
         self._measure = measure
-        # Found once: isinstance of a protocol takes microseconds, and preemption asks for each pod that it tries.
-        pre_filter = self._points["preFilter"]
-        self._extending: list[Any] = [each for each in pre_filter if isinstance(each, PreFilterExtensions)]
+        # Found once: isinstance of a protocol takes microseconds, and an attempt would ask a hundred times.
+        for name, protocols in POINTS.items():
+            assert all(isinstance(each, protocols) for each in self._points[name]), name
+        self._extending: list[Any] = [
+            each for each in self._points["preFilter"] if isinstance(each, PreFilterExtensions)
+        ]
+        self._filters = [(each, isinstance(each, Filter)) for each in self._points["filter"]]
+        self._scorers = [
+            (each, isinstance(each, Score), isinstance(each, NormalizeScore)) for each in self._points["score"]
+        ]
 
     def plugins(self, point: str) -> Sequence[Plugin]:
         """In the order of calls; none of an extension point that the framework was made without."""
@@ -102,7 +111,6 @@ class Framework:
     def pre_enqueue(self, pod: PodInfo) -> PluginStatus:
         """Success, or the status of the first plugin that holds the pod back."""
         for plugin in self._points["preEnqueue"]:
-            assert isinstance(plugin, PreEnqueue)
             status = self._call(plugin, "preEnqueue", plugin.pre_enqueue, pod)
             if not status.is_success:
                 return _of(plugin, status)
@@ -123,7 +131,6 @@ class Framework:
         restricting: list[str] = []
         status = SUCCESS
         for plugin in self._points["preFilter"]:
-            assert isinstance(plugin, PreFilter)
             found = self._call(plugin, "preFilter", plugin.pre_filter, state, pod, snapshot)
             if found.status.code == Code.SKIP:
                 skipped.add(plugin.name)
@@ -148,12 +155,12 @@ class Framework:
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> FilterDiagnosis:
         """Of these nodes, without regard to nominated pods. Stops when no node is left."""
         diagnosis = passed_all(rows)
-        for plugin in self._points["filter"]:
+        for plugin, in_arrays in self._filters:
             if plugin.name in state.skipped_filters:
                 continue
             if not diagnosis.passed.any():
                 break
-            if isinstance(plugin, Filter):
+            if in_arrays:
                 refusals = list(self._call(plugin, "filter", plugin.filter, state, pod, snapshot, rows))
             else:
                 refusals = self._each_node(plugin, state, pod, snapshot, diagnosis)
@@ -201,10 +208,9 @@ class Framework:
         return [plugin for plugin in self._extending if plugin.name not in state.skipped_filters]
 
     def _each_node(
-        self, plugin: Plugin, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, diagnosis: FilterDiagnosis
+        self, plugin: Any, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, diagnosis: FilterDiagnosis
     ) -> list[Refusal]:
         """Of a plugin that answers for one node."""
-        assert isinstance(plugin, FilterNode)
         refusals = []
         for place in diagnosis.passed.nonzero()[0].tolist():
             row = int(diagnosis.rows[place])
@@ -226,7 +232,6 @@ class Framework:
         reasons: list[str] = []
         clear = False
         for plugin in self._points["postFilter"]:
-            assert isinstance(plugin, PostFilter)
             found = self._call(plugin, "postFilter", plugin.post_filter, state, pod, snapshot, refused)
             clear |= found.clear_nomination
             status = _of(plugin, found.status)
@@ -247,11 +252,12 @@ class Framework:
         raw: dict[str, Ints] = {}
         weighted: dict[str, Ints] = {}
         total = np.zeros(len(rows), dtype=np.int64)
-        for plugin in self._points["score"]:
+        for plugin, in_arrays, normalizes in self._scorers:
             if plugin.name in state.skipped_scores:
                 continue
-            raw[plugin.name] = scores = self._scores(plugin, state, pod, snapshot, rows)
-            if isinstance(plugin, NormalizeScore):
+            call = self._in_arrays if in_arrays else self._score_nodes
+            raw[plugin.name] = scores = _integers(plugin, call(plugin, state, pod, snapshot, rows), len(rows))
+            if normalizes:
                 normalize = plugin.normalize
                 scores = self._call(plugin, "score", normalize, state, pod, snapshot, rows, scores.copy())
                 scores = _integers(plugin, scores, len(rows))
@@ -265,7 +271,6 @@ class Framework:
     def _pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> None:
         skipped = set()
         for plugin in self._points["preScore"]:
-            assert isinstance(plugin, PreScore)
             status = self._call(plugin, "preScore", plugin.pre_score, state, pod, snapshot, rows)
             if status.code == Code.SKIP:
                 skipped.add(plugin.name)
@@ -273,19 +278,18 @@ class Framework:
                 raise PluginFailed(plugin.name, "preScore", "; ".join(status.reasons))
         state.skipped_scores = frozenset(skipped)
 
-    def _scores(self, plugin: Plugin, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
-        if isinstance(plugin, Score):
-            return _integers(plugin, self._call(plugin, "score", plugin.score, state, pod, snapshot, rows), len(rows))
-        assert isinstance(plugin, ScoreNode)
-        scores = [self._call(plugin, "score", plugin.score_node, state, pod, snapshot, row) for row in rows.tolist()]
-        return _integers(plugin, scores, len(rows))
+    def _in_arrays(self, plugin: Any, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Any:
+        return self._call(plugin, "score", plugin.score, state, pod, snapshot, rows)
+
+    def _score_nodes(self, plugin: Any, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Any:
+        """Of a plugin that answers for one node."""
+        return [self._call(plugin, "score", plugin.score_node, state, pod, snapshot, row) for row in rows.tolist()]
 
     # Reserve
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> PluginStatus:
         """Success, or the status of the first plugin that refuses; then all plugins were called to unreserve."""
-        for plugin in self.plugins("reserve"):
-            assert isinstance(plugin, Reserve)
+        for plugin in self._points["reserve"]:
             try:
                 status = self._call(plugin, "reserve", plugin.reserve, state, pod, node)
             except PluginFailed:
@@ -299,8 +303,7 @@ class Framework:
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> list[PluginFailed]:
         """In reverse order. Returns the errors of plugins: none keeps another from being called."""
         errors = []
-        for plugin in reversed(self.plugins("reserve")):
-            assert isinstance(plugin, Reserve)
+        for plugin in reversed(self._points["reserve"]):
             try:
                 self._call(plugin, "reserve", plugin.unreserve, state, pod, node)
             except PluginFailed as error:
@@ -329,6 +332,8 @@ def _integers(plugin: Plugin, scores: Any, length: int) -> Ints:
     found = np.asarray(scores)
     if found.shape != (length,):
         raise PluginFailed(plugin.name, "score", f"{length} scores were expected, one per node, not {found.shape}")
+    if found.dtype == np.int64:
+        return found
     if not np.issubdtype(found.dtype, np.integer):
         invalid = [value for value in found.tolist() if not isinstance(value, int | float) or not math.isfinite(value)]
         if invalid:

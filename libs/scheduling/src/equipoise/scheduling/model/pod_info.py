@@ -100,6 +100,29 @@ class PodInfo:
     def __repr__(self) -> str:
         return f"PodInfo({self.namespace}/{self.name})"
 
+    def updated(self, pod: Pod) -> "PodInfo":
+        """The same pod after a change. What was parsed is kept if it is still the same. Raises ValueError as above."""
+        own, other = self.pod.metadata, pod.metadata
+        if (
+            pod.spec != self.pod.spec
+            or (other.labels, other.deletion_timestamp) != (own.labels, own.deletion_timestamp)
+            or (other.uid, other.namespace, other.name) != (own.uid, own.namespace, own.name)
+        ):
+            return PodInfo(pod)
+        return self._with(pod)
+
+    def on_node(self, node: str) -> "PodInfo":
+        """The same pod with this node."""
+        return self._with(
+            msgspec.structs.replace(self.pod, spec=msgspec.structs.replace(self.pod.spec, node_name=node))
+        )
+
+    def _with(self, pod: Pod) -> "PodInfo":
+        copy = object.__new__(PodInfo)
+        copy.__dict__.update(self.__dict__)
+        copy.pod = pod
+        return copy
+
     def request(self, resource: str) -> int:
         return 1 if resource == PODS else self.requests.get(resource, 0)
 

@@ -53,6 +53,7 @@ class ClusterSnapshot:
         self._owned: set[int] | None = None
         """Rows of `_pods` that are no longer shared with the original; None: all."""
 
+        self._names = [""] * columns
         self._row_by_name: dict[str, int] = {}
         self._free = list(range(columns - 1, -1, -1))
         self._rows: Rows | None = None
@@ -82,7 +83,13 @@ class ClusterSnapshot:
         return self._row_by_name.get(name)
 
     def name(self, row: int) -> str:
-        return self.node(row).metadata.name
+        """Raises KeyError for a free row."""
+        return self._names[row] or self.node(row).metadata.name
+
+    def names(self, rows: Rows) -> list[str]:
+        """Of these nodes."""
+        names = self._names
+        return [names[row] for row in rows.tolist()]
 
     def node(self, row: int) -> Node:
         """Raises KeyError for a free row."""
@@ -93,6 +100,9 @@ class ClusterSnapshot:
 
     def pods_on(self, row: int) -> Iterator[PodInfo]:
         return iter(self._pods[row].values())
+
+    def pod(self, uid: str, row: int) -> PodInfo | None:
+        return self._pods[row].get(uid)
 
     def has_pod(self, pod: PodInfo, row: int) -> bool:
         return pod.uid in self._pods[row]
@@ -143,6 +153,7 @@ class ClusterSnapshot:
         if row is None:
             row = self._free_row()
             self._row_by_name[name] = row
+            self._names[row] = name
             self._rows = None
         before = self.nodes[row]
         self.nodes[row] = node
@@ -163,7 +174,7 @@ class ClusterSnapshot:
         del self._row_by_name[name]
         self._free.append(row)
         self.images.changed(row, self.nodes[row], None)
-        self.nodes[row] = None
+        self.nodes[row], self._names[row] = None, ""
         self.allocatable[:, row] = 0
         self._rows = None
         self._changed()
@@ -186,6 +197,17 @@ class ClusterSnapshot:
         found = self._writable(row).pop(pod.uid)
         self._count(found, row, -1)
         self.groups.remove(found, row)
+
+    def put_pod(self, pod: PodInfo, row: int) -> None:
+        """Adds it, or replaces the pod of this uid on this node."""
+        before = self._pods[row].get(pod.uid)
+        if before is not None and before.requests is pod.requests and before.group_key == pod.group_key:
+            # What was parsed is shared (see PodInfo.updated): the sums remain.
+            self._writable(row)[pod.uid] = pod
+            return
+        if before is not None:
+            self.remove_pod(before, row)
+        self.add_pod(pod, row)
 
     def clone(self) -> "ClusterSnapshot":
         """A copy whose pods can be changed without an effect on this one. Its nodes must not be changed."""
@@ -226,6 +248,7 @@ class ClusterSnapshot:
         if not self._free:
             self._free += range(self.columns + _SPARE - 1, self.columns - 1, -1)
             self.nodes += [None] * _SPARE
+            self._names += [""] * _SPARE
             self._pods += [{} for _ in range(_SPARE)]
             self.allocatable, self.requested, self.assumed = (
                 np.hstack([each, np.zeros((len(each), _SPARE), dtype=np.int64)])

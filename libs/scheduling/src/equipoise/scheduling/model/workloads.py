@@ -19,17 +19,22 @@ _KINDS = {("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1"
 
 
 class SpreadSelectors:
-    """Services, ReplicaSets, StatefulSets and ReplicationControllers. `objects` may change."""
+    def __init__(
+        self, objects: Mapping[ObjectKey, Object], services: Mapping[str, Mapping[str, KubernetesService]]
+    ) -> None:
+        """`objects`: ReplicaSets, StatefulSets and ReplicationControllers. `services`: by namespace and name.
 
-    def __init__(self, objects: Mapping[ObjectKey, Object]) -> None:
+        Both may change.
+        """
         self._objects = objects
+        self._services = services
 
     def __call__(self, pod: PodInfo) -> LabelSelector | None:
         """What PodTopologySpread selects by default: None without such an object.
 
         Source: `DefaultSelector` of pkg/scheduler/framework/plugins/helper.
         """
-        labels = dict(self._services(pod))
+        labels = dict(self._service_labels(pod))
         rules: list[SelectorRequirement] = []
         owner = pod.pod.metadata.controller
         workload = None
@@ -42,12 +47,11 @@ class SpreadSelectors:
             rules = workload.spec.selector.match_expressions
         return LabelSelector(match_labels=labels, match_expressions=rules) if labels or rules else None
 
-    def _services(self, pod: PodInfo) -> Mapping[str, str]:
+    def _service_labels(self, pod: PodInfo) -> Mapping[str, str]:
         """The labels by which the pod's Services select it."""
         found: dict[str, str] = {}
-        for (kind, namespace, _), each in self._objects.items():
-            if kind == "Service" and namespace == pod.namespace and isinstance(each, KubernetesService):
-                selector = each.spec.selector
-                if selector and selector.items() <= pod.labels.items():
-                    found |= selector
+        for each in self._services.get(pod.namespace, {}).values():
+            selector = each.spec.selector
+            if selector and selector.items() <= pod.labels.items():
+                found |= selector
         return found

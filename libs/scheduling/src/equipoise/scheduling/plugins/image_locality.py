@@ -40,7 +40,7 @@ class ImageLocality:
             bytes_on = np.fromiter(sizes.values(), np.float64, len(sizes))
             found[np.fromiter(sizes, np.intp, len(sizes))] += (bytes_on * (len(sizes) / nodes)).astype(np.int64)
         most = MOST * max(len(containers), 1)
-        score: Ints = MAX_SCORE * (np.clip(found[rows], LEAST, most) - LEAST) // (most - LEAST)
+        score: Ints = MAX_SCORE * (np.minimum(np.maximum(found[rows], LEAST), most) - LEAST) // (most - LEAST)
         return score
 
 

@@ -251,7 +251,7 @@ def _score(
         counted = np.where(labelled & _included(pod, constraint, snapshot), by_node, 0)
         counts = count_by_domain(column, counted).of(rows)
         # Nodes without the label are one more domain: they are scored unless all keys are required.
-        size = len(np.unique(codes))
+        size = int(np.count_nonzero(np.bincount(codes + 1)))
     found: Floats = np.where(codes < 0, 0.0, counts * math.log(size + 2) + (constraint.max_skew - 1))
     return found
 

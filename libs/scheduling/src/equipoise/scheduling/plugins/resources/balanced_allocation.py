@@ -31,9 +31,8 @@ class NodeResourcesBalancedAllocation:
             for each in self._resources
             if each.name in snapshot.resources and (not is_extended(each.name) or pod.request(each.name))
         ]
-        index = [snapshot.resources[name] for name in names]
-        capacity = snapshot.allocatable[index][:, rows]
-        requested = snapshot.requested[index][:, rows]
+        index = np.array([[snapshot.resources[name]] for name in names], dtype=np.intp).reshape(-1, 1)
+        capacity, requested = snapshot.allocatable[index, rows], snapshot.requested[index, rows]
         own = np.array([[pod.request(name)] for name in names], dtype=np.int64).reshape(-1, 1)
         balanced = _balance(requested + own, capacity)
         # 50..150 // 2: never negative, so that numpy divides as Go.
@@ -45,11 +44,13 @@ def _balance(requested: Ints, capacity: Ints) -> Ints:
     """resources × nodes. 100: equal shares. Resources that a node does not have do not count."""
     has = capacity > 0
     shares = np.where(has, np.minimum(requested / np.maximum(capacity, 1), 1.0), 0.0)
-    count = has.sum(axis=0)
-    mean = shares.sum(axis=0) / np.maximum(count, 1)
-    deviation: Floats = np.sqrt((np.where(has, shares - mean, 0.0) ** 2).sum(axis=0) / np.maximum(count, 1))
+    deviation: Floats
     if len(shares) == 2:
         # kube-scheduler's own formula for two: another one differs in the last bit, which truncation shows.
-        deviation = np.where(count == 2, np.abs(shares[0] - shares[1]) / 2, 0.0)
+        deviation = np.where(has[0] & has[1], np.abs(shares[0] - shares[1]) / 2, 0.0)
+    else:
+        count = np.maximum(has.sum(axis=0), 1)
+        mean = shares.sum(axis=0) / count
+        deviation = np.sqrt((np.where(has, shares - mean, 0.0) ** 2).sum(axis=0) / count)
     found: Ints = ((1.0 - deviation) * MAX_SCORE).astype(np.int64)
     return found
