@@ -10,9 +10,9 @@ import argparse
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 import msgspec
@@ -26,6 +26,7 @@ from bench.scheduling_participants import PARTICIPANTS, WORKLOADS, Programs, own
 OURS = "equipoise-scheduler"
 PROGRAM = "from equipoise.cli.main import main; main()"
 KUBE_SCHEDULER = "kube-scheduler"
+NO_PROCESSES: Mapping[str, int] = {}
 
 
 class Burst(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +40,9 @@ class Burst(msgspec.Struct, frozen=True, kw_only=True):
 
     cpu: Mapping[str, float]
     """Milliseconds per pod, by process."""
+
+    load: float
+    """Mean load of the nodes of the pods, 0..1: 0.45 if they are chosen at random."""
 
 
 def our_pod(number: int) -> dict[str, Any]:
@@ -59,7 +63,17 @@ async def of_kube_scheduler(frozen: FrozenCluster, programs: Programs, name: str
         return await burst(frozen, pods, owned_pod, start, lambda: cluster.pid(KUBE_SCHEDULER), setup.processes)
 
 
-async def of_ours(frozen: FrozenCluster, pods: int, arguments: Sequence[str] = ()) -> Burst:
+async def of_policy(frozen: FrozenCluster, pods: int) -> Burst:
+    """With a policy of the scorer in process. The scorer itself only shows when all loads are published."""
+    async with frozen.services():
+        frozen.cluster.guard.stop(frozen.services_pids["scorer"])
+        arguments = ["--policy", "profile", "--equipoise-config", str(frozen.cluster.directory / "equipoise.yaml")]
+        return await of_ours(frozen, pods, arguments, {"collector": frozen.services_pids["collector"]})
+
+
+async def of_ours(
+    frozen: FrozenCluster, pods: int, arguments: Sequence[str] = (), processes: Mapping[str, int] = NO_PROCESSES
+) -> Burst:
     cluster = frozen.cluster
     command: list[str | Path] = [sys.executable, "-c", PROGRAM, "scheduler", "--kubeconfig", cluster.kubeconfig]
     command += ["--listen", f"127.0.0.1:{frozen.port(OURS)}", *arguments]
@@ -69,7 +83,7 @@ async def of_ours(frozen: FrozenCluster, pods: int, arguments: Sequence[str] = (
         started.append(cluster.guard.start(command, log=cluster.log(OURS)))
 
     try:
-        return await burst(frozen, pods, our_pod, start, lambda: started[0], {})
+        return await burst(frozen, pods, our_pod, start, lambda: started[0], processes)
     finally:
         for pid in started:
             cluster.guard.stop(pid)
@@ -97,34 +111,45 @@ async def burst(
     times = [binding.time.timestamp() for binding in bindings]
     window = middle(times)
     await frozen.remove_pods()
-    return Burst(pods_per_second=window.pods_per_second, seconds=max(times) - started, cpu=cpu_per_pod(samples, window))
+    return Burst(
+        pods_per_second=window.pods_per_second,
+        seconds=max(times) - started,
+        cpu=cpu_per_pod(samples, window),
+        load=mean(frozen.loads[binding.node] for binding in bindings),
+    )
 
 
 async def measure(frozen: FrozenCluster, programs: Programs, name: str, pods: int) -> Burst:
     """Of a participant. No other scheduler runs meanwhile."""
     await asyncio.to_thread(frozen.cluster.end, KUBE_SCHEDULER)
-    if name in OUR_ARGUMENTS:
-        found = await of_ours(frozen, pods, OUR_ARGUMENTS[name])
+    if name in OURS_BY_NAME:
+        found = await OURS_BY_NAME[name](frozen, pods)
     else:
         found = await of_kube_scheduler(frozen, programs, name, pods)
     cpu = ", ".join(f"{process} {milliseconds:.2f}" for process, milliseconds in found.cpu.items())
-    progress(f"{name}: {found.pods_per_second:.0f} pods/s, {found.seconds:.1f} s in all, CPU in ms per pod: {cpu}")
+    progress(
+        f"{name}: {found.pods_per_second:.0f} pods/s, {found.seconds:.1f} s in all, nodes of {found.load:.0%} load, "
+        f"CPU in ms per pod: {cpu}; load of the machine {os.getloadavg()[0]:.1f}"
+    )
     return found
 
 
-OUR_ARGUMENTS: Mapping[str, Sequence[str]] = {"ours": ()}
-"""Of `equipoise scheduler`, by participant."""
+OURS_BY_NAME: Mapping[str, Callable[[FrozenCluster, int], Awaitable[Burst]]] = {"ours": of_ours, "policy": of_policy}
+"""`equipoise scheduler`, alone and with a policy of the scorer."""
+
+TARGETS = (("ours", "stock"), ("policy", "scorer"), ("policy", "trimaran"))
+"""The first is to bind more pods per second than the second, by the median of the ratios of the rounds."""
 
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pods", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--participants", default="stock,ours,scorer,trimaran")
+    parser.add_argument("--participants", default="stock,ours,scorer,trimaran,policy")
     options = parser.parse_args()
     names = options.participants.split(",")
-    programs, others = build_programs([name for name in names if name not in OUR_ARGUMENTS])
-    names = [name for name in names if name in OUR_ARGUMENTS or name in others]
+    programs, others = build_programs([name for name in names if name not in OURS_BY_NAME])
+    names = [name for name in names if name in OURS_BY_NAME or name in others]
     found: dict[str, list[Burst]] = {name: [] for name in names}
     loads = [0.2 + 0.5 * number / NODES for number in range(NODES)]
     async with frozen_cluster(loads, arguments=NO_CONTROLLERS) as frozen:
@@ -135,7 +160,18 @@ async def main() -> None:
             for name in (*names[first:], *names[:first]):
                 found[name].append(await measure(frozen, programs, name, options.pods))
     for name, bursts in found.items():
-        report("second_scheduler", median(each.pods_per_second for each in bursts), "bound pods/s", participant=name)
+        processes = bursts[0].cpu
+        cpu = {f"cpu_{each}": round(median(burst.cpu[each] for burst in bursts), 2) for each in processes}
+        rate = median(burst.pods_per_second for burst in bursts)
+        load = round(median(burst.load for burst in bursts), 3)
+        report("second_scheduler", rate, "bound pods/s", participant=name, load=load, **cpu)
+    for name, other in TARGETS:
+        if {name, other} <= found.keys():
+            pairs = list(zip(found[name], found[other], strict=True))
+            ratios = [one.pods_per_second / two.pods_per_second for one, two in pairs]
+            costs = [sum(one.cpu.values()) / sum(two.cpu.values()) for one, two in pairs]
+            report("second_scheduler_ratio", median(ratios), f"pods/s of {name} / {other}", target=(">=", 1.0),
+                ratios=", ".join(f"{each:.2f}" for each in ratios), cpu=round(median(costs), 2))  # fmt: skip
 
 
 if __name__ == "__main__":
