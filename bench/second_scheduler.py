@@ -161,7 +161,9 @@ async def main() -> None:
                 found[name].append(await measure(frozen, programs, name, options.pods))
     for name, bursts in found.items():
         processes = bursts[0].cpu
-        cpu = {f"cpu_{each}": round(median(burst.cpu[each] for burst in bursts), 2) for each in processes}
+        cpu: dict[str, Any] = {
+            f"cpu_{each}": round(median(burst.cpu[each] for burst in bursts), 2) for each in processes
+        }
         rate = median(burst.pods_per_second for burst in bursts)
         load = round(median(burst.load for burst in bursts), 3)
         report("second_scheduler", rate, "bound pods/s", participant=name, load=load, **cpu)

@@ -22,6 +22,7 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.scheduling.configuration import SchedulerConfiguration, default_configuration
 from equipoise.scheduling.framework.nominated import Nominated
+from equipoise.scheduling.framework.waiting_pods import WaitingPods
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import ClaimKey, Volumes, claim_key
@@ -77,6 +78,9 @@ class ClusterScheduler:
         self._random = random
         self.snapshot = ClusterSnapshot()
         self.nominated = Nominated()
+        self.waiting_pods = WaitingPods()
+        """Filled by a program that binds, for Permit plugins."""
+
         self.budgets: dict[ClaimKey, PodDisruptionBudget] = {}
         """By namespace and name."""
 
@@ -99,6 +103,7 @@ class ClusterScheduler:
                 attachments=self._attachments,
             ),
             nominated=self.nominated,
+            waiting_pods=self.waiting_pods,
             budgets=lambda: list(self.budgets.values()),
             default_selector=SpreadSelectors(self._workloads, self._services),
             random=random.random,

@@ -21,13 +21,14 @@ VOLUME_SECONDS = 600.0
 class NotBound(Exception):
     """Why a pod is not bound. `plugin`: that failed or refused; empty: the API server.
 
-    `obsolete`: the pod is gone, or has another node.
+    `obsolete`: the pod is gone, or has another node. `rejected`: by the plugin, which did not fail.
     """
 
-    def __init__(self, why: str, plugin: str = "", *, obsolete: bool = False) -> None:
+    def __init__(self, why: str, plugin: str = "", *, obsolete: bool = False, rejected: bool = False) -> None:
         super().__init__(why)
         self.plugin = plugin
         self.obsolete = obsolete
+        self.rejected = rejected
 
 
 class Storage:

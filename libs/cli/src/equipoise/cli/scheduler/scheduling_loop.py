@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from operator import itemgetter
 from typing import Any
 
 import structlog
@@ -13,10 +14,14 @@ from equipoise.cli.scheduler.binding_cycle import BindingCycle, NotBound, post_b
 from equipoise.cli.scheduler.event_recorder import EventRecorder
 from equipoise.cli.scheduler.metrics import SchedulerMetrics
 from equipoise.cli.scheduler.plugin_times import PluginTimes
-from equipoise.cli.scheduler.scheduler_state import Attempt, SchedulerState
+from equipoise.cli.scheduler.scheduler_state import Attempt, Result, SchedulerState, one_node_refused
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError, NotFound
 from equipoise.runtime.process.clock import Clock
+from equipoise.scheduling.framework.waiting_pods import WaitingPod
 from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.plugins.default_preemption import DefaultPreemption
 
 BINDINGS = 32
 """Pods whose binding, or whose failure, is written at the same time."""
@@ -57,6 +62,7 @@ class SchedulingLoop:
         self._slots = asyncio.Semaphore(BINDINGS)
         self._changed = asyncio.Event()
         self._stopping = False
+        self._ending = asyncio.Event()
         self._reported: dict[str, tuple[str, float]] = {}
         """By uid of the pod: the last FailedScheduling, and when it was reported (monotonic)."""
 
@@ -68,6 +74,7 @@ class SchedulingLoop:
     def stop(self) -> None:
         """No further pod is tried; `run` returns once what was decided is carried out."""
         self._stopping = True
+        self._ending.set()
         self._changed.set()
 
     async def run(self) -> None:
@@ -143,6 +150,8 @@ class SchedulingLoop:
         pod = attempt.pod
         failure: NotBound | None = None
         try:
+            if attempt.waiting is not None:
+                await self._permitted(attempt.waiting)
             await self._cycle.bind(attempt, self._without_slot)
         except NotBound as error:
             failure = error
@@ -161,18 +170,61 @@ class SchedulingLoop:
             log.error("plugin failed", plugin=each.plugin, pod=_path(pod), error=str(each))
         self._record(attempt, pod, pod_events.scheduled(attempt))
 
+    async def _permitted(self, waiting: WaitingPod) -> None:
+        """Returns once all Permit plugins allow it. Raises NotBound. Other pods are bound meanwhile."""
+        decided, loop = asyncio.Event(), asyncio.get_running_loop()
+        waiting.on_decision = lambda: loop.call_soon_threadsafe(decided.set)  # a plugin may have a thread of its own
+        uid, begun = waiting.pod.uid, self._clock.monotonic()
+        try:
+            async with self._without_slot():
+                while waiting.status is None and not self._stopping:
+                    plugin, seconds = min(waiting.pending.items(), key=itemgetter(1))
+                    left = max(0.0, begun + seconds - self._clock.monotonic())
+                    try:
+                        await run_with_guard(self._until(decided), timeout_after(self._clock, left))
+                    except TimeoutError:
+                        if plugin in waiting.pending:
+                            waited = Duration(seconds)
+                            waiting.reject(plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}")
+        finally:
+            self._state.cluster.waiting_pods.remove(uid)
+        status = waiting.status
+        if status is None:
+            raise NotBound("the scheduler stops", obsolete=True)
+        if status.is_success:
+            return
+        gone = uid not in self._state.waiting
+        if status.is_rejected:
+            raise NotBound(one_node_refused(status), status.plugin, obsolete=gone, rejected=True)
+        text = f"waiting on permit for pod: {'; '.join(status.reasons)}"
+        raise NotBound(text, status.plugin, obsolete=gone)
+
+    async def _until(self, decided: asyncio.Event) -> None:
+        """Until the event, or until the scheduler stops."""
+        waits = [asyncio.create_task(each.wait()) for each in (decided, self._ending)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
     async def _not_bound(self, attempt: Attempt, failure: NotBound, begun: float) -> None:
         log.warning("not bound", pod=_path(attempt.pod), node=attempt.node, plugin=failure.plugin, error=str(failure))
-        self._forget(attempt)
-        self._metrics.ended(attempt, "error", self._clock.monotonic() - begun)
+        self._forget(attempt, rejected=failure.rejected)
+        result: Result = "unschedulable" if failure.rejected else "error"
+        self._metrics.ended(attempt, result, self._clock.monotonic() - begun)
         try:
             if not failure.obsolete:
-                await self._report_failure(attempt, str(failure), error=True)
+                await self._report_failure(attempt, str(failure), error=not failure.rejected)
         finally:
-            self._state.give_back(attempt, self._clock.monotonic())
+            refused_by = frozenset({failure.plugin}) if failure.rejected else frozenset()
+            now = self._clock.monotonic()
+            self._state.give_back(attempt, now, refused_by=refused_by)
+            if failure.rejected:
+                self._state.report_room(attempt, now)
 
-    def _forget(self, attempt: Attempt) -> None:
-        for failure in self._state.forget(attempt, self._clock.monotonic()):
+    def _forget(self, attempt: Attempt, *, rejected: bool = False) -> None:
+        for failure in self._state.forget(attempt, self._clock.monotonic(), rejected=rejected):
             log.error("plugin failed", plugin=failure.plugin, pod=_path(attempt.pod), error=str(failure))
 
     # No node was found
@@ -204,7 +256,13 @@ class SchedulingLoop:
         return all(deletion.result() for deletion in deletions)
 
     async def _delete(self, attempt: Attempt, victim: PodInfo) -> bool:
+        assert attempt.nominated is not None
         if victim.terminating:
+            return True
+        waiting = self._state.cluster.waiting_pods.get(victim.uid)
+        if waiting is not None and waiting.preempt(DefaultPreemption.name, "preempted"):
+            # It is not bound, and returns to the queue: there is nothing to delete.
+            self._record(attempt, victim, pod_events.preempted(attempt.pod, attempt.nominated))
             return True
         condition = pod_events.disruption_target(attempt.profile, self._clock.now())
         try:
@@ -215,7 +273,6 @@ class SchedulingLoop:
         except KubeError as error:
             log.warning("victim not deleted", pod=_path(victim), for_pod=_path(attempt.pod), error=str(error))
             return False
-        assert attempt.nominated is not None
         self._record(attempt, victim, pod_events.preempted(attempt.pod, attempt.nominated))
         return True
 
