@@ -165,8 +165,9 @@ class SchedulerState:
         return errors
 
     def report_room(self, attempt: Attempt, now: float) -> None:
-        """Pods that wait may fit where this one was to run."""
-        self._report("Pod", attempt.pod.on_node(attempt.node), None, now)
+        """Other pods may fit where this one was to run."""
+        event = ClusterEvent(kind="Pod", action="delete", old=attempt.pod.on_node(attempt.node), new=None)
+        self.queue.on_event(event, now, without=attempt.pod.uid)
 
     def give_back(
         self, attempt: Attempt, now: float, *, failed: bool = False, refused_by: frozenset[str] = frozenset()

@@ -173,7 +173,11 @@ class SchedulingLoop:
     async def _permitted(self, waiting: WaitingPod) -> None:
         """Returns once all Permit plugins allow it. Raises NotBound. Other pods are bound meanwhile."""
         decided, loop = asyncio.Event(), asyncio.get_running_loop()
-        waiting.on_decision = lambda: loop.call_soon_threadsafe(decided.set)  # a plugin may have a thread of its own
+
+        def decide() -> None:
+            loop.call_soon_threadsafe(decided.set)  # a plugin may have a thread of its own
+
+        waiting.on_decision = decide
         uid, begun = waiting.pod.uid, self._clock.monotonic()
         try:
             async with self._without_slot():

@@ -143,11 +143,11 @@ class SchedulingQueue:
         else:
             self._put_in("unschedulable", queued)
 
-    def on_event(self, event: ClusterEvent, now: float) -> int:
-        """Pods that it may help are tried again. Returns their number."""
+    def on_event(self, event: ClusterEvent, now: float, *, without: str = "") -> int:
+        """Pods that it may help are tried again, except the one with the uid `without`. Returns their number."""
         for _, events in self._in_flight.values():
             events.append(event)
-        waiting = [self._pods[uid] for uid in self._unschedulable]
+        waiting = [self._pods[uid] for uid in self._unschedulable if uid != without]
         helped = [each for each in waiting if self._may_help(each, event)]
         for each in helped:
             self._retry(each, now)
