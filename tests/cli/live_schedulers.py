@@ -84,6 +84,7 @@ async def live_scheduler(
     identity: str = "one",
     load: Configuration[ScorerSettings] | None = None,
     bus: Callable[[], AbstractAsyncContextManager[Bus]] | None = None,
+    configuration: str | None = None,
 ) -> AsyncIterator[Live]:
     """Leading, with everything listed. With a `load`, nodes are scored by it."""
     clock = clock or ManualClock()
@@ -91,8 +92,8 @@ async def live_scheduler(
     registered = plugins or {}
     metrics, stop = CollectorRegistry(), asyncio.Event()
     health = Health(configuration_hash="", metrics=metrics)
-    configuration = scheduler_configuration(None, registered, load=load is not None)
-    settings = SchedulerProgramSettings(configuration=configuration, plugins=registered, load=load)
+    read = scheduler_configuration(configuration, registered, load=load is not None)
+    settings = SchedulerProgramSettings(configuration=read, plugins=registered, load=load)
     scheduler = LiveScheduler(settings, kube, clock, health, metrics, identity=identity, ties=random.Random(1), bus=bus)
     running = asyncio.create_task(scheduler.run(stop))
     live = Live(kube, clock, health, metrics, scheduler, stop, running)

@@ -1,6 +1,6 @@
 """A cluster in memory, and what kube-scheduler would do with a pod: the shortest way to an answer."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -30,7 +30,7 @@ from equipoise.scheduling.model.workloads import ObjectKey, SpreadSelectors
 from equipoise.scheduling.plugins.handle import Handle
 from equipoise.scheduling.plugins.table import Factory
 from equipoise.scheduling.profile import build_frameworks
-from equipoise.scheduling.scheduler import Decision, RandomNumbers, Scheduler
+from equipoise.scheduling.scheduler import Decision, Extender, RandomNumbers, Scheduler
 
 KINDS: Mapping[str, type[Object]] = {
     "Node": Node,
@@ -186,13 +186,13 @@ class ClusterScheduler:
                 return self._services.setdefault(namespace, {}), name
         return self._workloads, (item.kind, namespace, name)
 
-    def decide(self, pod: PodInfo) -> Decision:
+    def decide(self, pod: PodInfo, extenders: Sequence[Extender] = ()) -> Decision:
         """What would be done with the pod. Changes nothing but the node at which the next search begins.
 
         Raises KeyError for a pod of another scheduler.
         """
         scheduler = self.schedulers[pod.pod.spec.scheduler_name]
-        return scheduler.schedule(pod, self.snapshot, self._random, nominated=self.nominated)
+        return scheduler.schedule(pod, self.snapshot, self._random, nominated=self.nominated, extenders=extenders)
 
     def place(self, pod: PodInfo) -> Decision:
         """Decides, and carries it out: the pod is on its node, or its victims are gone and it is nominated.

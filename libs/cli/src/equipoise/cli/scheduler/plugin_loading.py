@@ -65,8 +65,6 @@ def load_configuration(
         raise InvalidInput(str(error)) from None
     if configuration.profile(OTHERS) is not None:
         raise InvalidInput(f"profiles: {OTHERS} is the schedulerName of kube-scheduler: choose another one")
-    if configuration.extenders:
-        raise InvalidInput("extenders: `equipoise scheduler` calls no extenders: remove them")
     return configuration
 
 

@@ -21,6 +21,7 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.kubeconfig import cluster_connection
 from equipoise.cli.scheduler.binding_cycle import BindingCycle, Storage
+from equipoise.cli.scheduler.http_extender import extender_client
 from equipoise.cli.scheduler.load_feed import LoadFeed
 from equipoise.cli.scheduler.load_policy import NAME, WEIGHT, LoadPolicy, scoring_state, with_policy
 from equipoise.cli.scheduler.metrics import SchedulerMetrics
@@ -123,14 +124,16 @@ class LiveScheduler:
         self._volumes: dict[tuple[str, str], PersistentVolume] = {}
         self._storage = Storage(self._claims, self._volumes)
         self._watch = ObjectWatch(kube, clock, self._apply)
+        extenders = self._extenders = [extender_client(each) for each in settings.configuration.extenders]
         self.loop = SchedulingLoop(
             kube,
             clock,
             self.state,
-            BindingCycle(kube, clock, self._storage),
+            BindingCycle(kube, clock, self._storage, extenders),
             SchedulerMetrics(metrics),
             times,
             instance=identity,
+            extenders=extenders,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -151,7 +154,11 @@ class LiveScheduler:
             if self._health.leading:
                 await asyncio.wait({leading}, timeout=STOP_SECONDS)
         finally:
-            await _end(tasks)
+            try:
+                await _end(tasks)
+            finally:
+                for extender in self._extenders:
+                    extender.close()
 
     async def _follow_loads(self, feed: LoadFeed, bus: Callable[[], AbstractAsyncContextManager[Bus]]) -> None:
         """Without the bus, pods are scheduled without their load: it is opened again later."""
@@ -197,8 +204,7 @@ class LiveScheduler:
                 self._storage.changed()
             case PersistentVolume() as volume:
                 _keep(self._volumes, volume, present=after is not None)
-        self.state.apply(before, after, self._clock.monotonic())
-        self.loop.notify()
+        self.loop.apply(before, after)
 
 
 def _keep(objects: dict[tuple[str, str], Any], value: Object, *, present: bool) -> None:

@@ -4,7 +4,7 @@ A pod for which a node was found is assumed: it is in the snapshot from then on,
 it is, or until its binding failed and it is forgotten.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -31,7 +31,7 @@ from equipoise.scheduling.framework.registered_events import REGISTERED, Registe
 from equipoise.scheduling.framework.status import SUCCESS, Code, PluginStatus, failed
 from equipoise.scheduling.framework.waiting_pods import LONGEST_WAIT, WaitingPod
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.scheduler import Decision
+from equipoise.scheduling.scheduler import Decision, Extender
 
 Result = Literal["scheduled", "unschedulable", "error"]
 """As in scheduler_schedule_attempts_total."""
@@ -133,17 +133,25 @@ class SchedulerState:
 
     # Attempts
 
-    def next_attempt(self, now: float) -> Attempt | None:
-        """Decides about the next pod. None: none is ready."""
+    def next_pod(self, now: float) -> QueuedPod | None:
+        """The next one to decide about. None: none is ready."""
         while (queued := self.queue.pop(now)) is not None:
             pod = self.waiting.get(queued.pod.uid)
             if pod is None or pod.terminating:
                 self.queue.done(queued.pod)
                 continue
             queued.pod = pod
-            attempt = self._attempts[pod.uid] = self._attempt(queued, pod)
-            return attempt
+            return queued
         return None
+
+    def decide(self, queued: QueuedPod, extenders: Sequence[Extender] = ()) -> Decision:
+        """About its pod. Reads the state only: nothing may change it meanwhile."""
+        return self.cluster.decide(queued.pod, extenders)
+
+    def attempt(self, queued: QueuedPod, decision: Decision) -> Attempt:
+        """What follows from the decision: the pod is assumed on its node, or nominated."""
+        attempt = self._attempts[queued.pod.uid] = self._attempt(queued, queued.pod, decision)
+        return attempt
 
     def bound(self, attempt: Attempt) -> None:
         """The API server accepted the binding. The pod remains assumed until its change is reported."""
@@ -186,8 +194,7 @@ class SchedulerState:
         attempt.queued.pod = pod
         self.queue.add_unschedulable(attempt.queued, refused_by, now, failed=failed)
 
-    def _attempt(self, queued: QueuedPod, pod: PodInfo) -> Attempt:
-        decision = self.cluster.decide(pod)
+    def _attempt(self, queued: QueuedPod, pod: PodInfo, decision: Decision) -> Attempt:
         framework = self._frameworks[pod.pod.spec.scheduler_name]
         if decision.node:
             assert decision.state is not None

@@ -2,23 +2,26 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
 from equipoise.cli.scheduler import pod_events
 from equipoise.cli.scheduler.binding_cycle import BindingCycle, NotBound, post_bind
 from equipoise.cli.scheduler.event_recorder import EventRecorder
+from equipoise.cli.scheduler.http_extender import ExtenderClient
 from equipoise.cli.scheduler.metrics import SchedulerMetrics
 from equipoise.cli.scheduler.plugin_times import PluginTimes
 from equipoise.cli.scheduler.scheduler_state import Attempt, Result, SchedulerState, one_node_refused
 from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.kubernetes.objects import Object
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError, NotFound
 from equipoise.runtime.process.clock import Clock
+from equipoise.scheduling.framework.queue import QueuedPod
 from equipoise.scheduling.framework.waiting_pods import WaitingPod
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.plugins.default_preemption import DefaultPreemption
@@ -31,11 +34,13 @@ REPEAT_SECONDS = 300.0
 
 GAUGE_SECONDS = 1.0
 
+T = TypeVar("T")
+
 log = structlog.get_logger()
 
 
 class SchedulingLoop:
-    """One task decides. `notify` wakes it after every change."""
+    """One task decides. `apply` wakes it after every change."""
 
     def __init__(
         self,
@@ -47,6 +52,7 @@ class SchedulingLoop:
         times: PluginTimes,
         *,
         instance: str,
+        extenders: Sequence[ExtenderClient] = (),
         name: Callable[[], str] = lambda: secrets.token_hex(8),
     ) -> None:
         """`instance`: this replica, in events. `name`: makes the name of an event unique."""
@@ -58,6 +64,13 @@ class SchedulingLoop:
         self._metrics = metrics
         self._times = times
         self._instance = instance
+        self._extenders = [each for each in extenders if each.settings.filter_verb or each.settings.prioritize_verb]
+        self._undisturbed = asyncio.Lock()
+        """Held during a decision in a thread, while the state must not change."""
+
+        self._deferred: list[tuple[Object | None, Object | None]] | None = None
+        """Changes that were reported during such a decision; None: there is none."""
+
         self._name = name
         self._slots = asyncio.Semaphore(BINDINGS)
         self._changed = asyncio.Event()
@@ -68,7 +81,12 @@ class SchedulingLoop:
 
         self._gauged_at = -GAUGE_SECONDS
 
-    def notify(self) -> None:
+    def apply(self, before: Object | None, after: Object | None) -> None:
+        """A change that the API server reports. It counts after the decision that is under way."""
+        if self._deferred is not None:
+            self._deferred.append((before, after))
+            return
+        self._state.apply(before, after, self._clock.monotonic())
         self._changed.set()
 
     def stop(self) -> None:
@@ -86,7 +104,7 @@ class SchedulingLoop:
                     await self._slots.acquire()
                     self._changed.clear()
                     begun = self._clock.monotonic()
-                    attempt = None if self._stopping else self._decide(begun)
+                    attempt = None if self._stopping else await self._decide(begun)
                     if attempt is None:
                         self._slots.release()
                         await self._wait()
@@ -96,8 +114,9 @@ class SchedulingLoop:
             await self._events.written()
             recording.cancel()
 
-    def _decide(self, now: float) -> Attempt | None:
-        attempt = self._state.next_attempt(now)
+    async def _decide(self, now: float) -> Attempt | None:
+        queued = self._state.next_pod(now)
+        attempt = None if queued is None else await self._attempt(queued)
         seconds, slow = self._times.take()
         for (plugin, point), duration in slow.items():
             log.warning("slow plugin", plugin=plugin, extension_point=point, seconds=round(duration, 3))
@@ -109,6 +128,21 @@ class SchedulingLoop:
             self._gauged_at = now
             self._metrics.pending(self._state.queue.waiting())
         return attempt
+
+    async def _attempt(self, queued: QueuedPod) -> Attempt:
+        snapshot = self._state.cluster.snapshot
+        extenders = [each.of_pod(queued.pod, snapshot) for each in self._extenders if each.is_interested(queued.pod)]
+        if not extenders:
+            return self._state.attempt(queued, self._state.decide(queued))
+        async with self._undisturbed:
+            self._deferred = []
+            try:
+                decision = await _to_its_end(asyncio.to_thread(self._state.decide, queued, extenders))
+                return self._state.attempt(queued, decision)
+            finally:
+                deferred, self._deferred = self._deferred, None
+                for before, after in deferred:
+                    self.apply(before, after)
 
     async def _wait(self) -> None:
         """For a change, or until a pod leaves backoff."""
@@ -142,7 +176,7 @@ class SchedulingLoop:
                 await self._refuse(attempt)
         finally:
             self._slots.release()
-            self.notify()
+            self._changed.set()
 
     # A node was found
 
@@ -214,7 +248,8 @@ class SchedulingLoop:
 
     async def _not_bound(self, attempt: Attempt, failure: NotBound, begun: float) -> None:
         log.warning("not bound", pod=_path(attempt.pod), node=attempt.node, plugin=failure.plugin, error=str(failure))
-        self._forget(attempt, rejected=failure.rejected)
+        async with self._undisturbed:
+            self._forget(attempt, rejected=failure.rejected)
         result: Result = "unschedulable" if failure.rejected else "error"
         self._metrics.ended(attempt, result, self._clock.monotonic() - begun)
         try:
@@ -318,6 +353,16 @@ class SchedulingLoop:
             log.warning("status not written", pod=_path(pod), error=str(error))
             return False
         return True
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Its result. When this is cancelled, a thread goes on: it is cancelled after that."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 def _path(pod: PodInfo) -> str:
