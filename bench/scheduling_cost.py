@@ -7,7 +7,7 @@ measures all participants in another order; ratios are of the same round, and th
 import argparse
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
@@ -44,6 +44,7 @@ from bench.scheduling_participants import (
 )
 from equipoise.testbed.binaries.build import BuildError, build, build_module, default_cache
 from equipoise.testbed.binaries.toolchain import Progress
+from equipoise.testbed.cluster import Cluster
 
 NODES = 1_000
 ROUNDS = 5
@@ -98,7 +99,7 @@ async def measure(frozen: FrozenCluster, setup: Setup, load: str) -> Run:
         before = cpu_seconds(cluster.pid("kube-apiserver"))
         await frozen.create_pods(count, pod=owned_pod)
         creating = 1_000 * (cpu_seconds(cluster.pid("kube-apiserver")) - before) / count
-    async with cpu_samples(frozen, setup) as samples:
+    async with cpu_samples(frozen, lambda: _processes(cluster, setup)) as samples:
         await asyncio.to_thread(cluster.restart_scheduler, setup.scheduler)
         if seconds:
             await frozen.create_pods(count, seconds=seconds, pod=owned_pod)
@@ -120,15 +121,16 @@ async def measure(frozen: FrozenCluster, setup: Setup, load: str) -> Run:
 
 
 @asynccontextmanager
-async def cpu_samples(frozen: FrozenCluster, setup: Setup) -> AsyncIterator[Sequence[CpuSample]]:
-    """Of the processes that take part, until the end of the block."""
-    cluster, samples = frozen.cluster, list[CpuSample]()
+async def cpu_samples(
+    frozen: FrozenCluster, pids: Callable[[], Mapping[str, int]]
+) -> AsyncIterator[Sequence[CpuSample]]:
+    """Of processes, by name, until the end of the block. `pids` is called for each sample: they may be restarted."""
+    samples = list[CpuSample]()
 
     async def sample() -> None:
         while True:
-            pids = {name: cluster.pid(name) for name in ("kube-scheduler", "kube-apiserver")} | dict(setup.processes)
             try:
-                seconds = {name: cpu_seconds(pid) for name, pid in pids.items()}
+                seconds = {name: cpu_seconds(pid) for name, pid in pids().items()}
                 samples.append(CpuSample(at=frozen.clock.now(), seconds=seconds))
             except FileNotFoundError:
                 pass  # kube-scheduler has not been started yet
@@ -139,6 +141,11 @@ async def cpu_samples(frozen: FrozenCluster, setup: Setup) -> AsyncIterator[Sequ
         yield samples
     finally:
         task.cancel()
+
+
+def _processes(cluster: Cluster, setup: Setup) -> Mapping[str, int]:
+    """That take part."""
+    return {name: cluster.pid(name) for name in ("kube-scheduler", "kube-apiserver")} | dict(setup.processes)
 
 
 async def page(url: str) -> str:

@@ -1,75 +1,180 @@
-"""`equipoise scheduler` and kube-scheduler on one cluster of 1,000 nodes, in turns: bound pods per second.
+"""`equipoise scheduler` and kube-scheduler, each with and without the load of nodes, on one cluster of 1,000 nodes.
 
-python -m bench second_scheduler --pods 1000 --rounds 3
+All pods of a burst are pending when the scheduler starts: their creation is not part of it. One scheduler runs at a
+time. Every round measures all participants in another order.
+
+python -m bench second_scheduler --pods 1000 --rounds 5
 """
 
 import argparse
 import asyncio
-import signal
-import statistics
+import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean, median
+from typing import Any
+
+import msgspec
 
 from bench.output import progress, report
-from equipoise.testbed.cluster import Cluster
-from equipoise.testbed.objects import namespace, node, pod, pod_template
+from bench.scheduling import FrozenCluster, frozen_cluster
+from bench.scheduling_cost import NO_CONTROLLERS, NODES, build_programs, cpu_samples
+from bench.scheduling_figures import cpu_per_pod, middle
+from bench.scheduling_participants import PARTICIPANTS, WORKLOADS, Programs, owned_pod, replica_set, workload
 
-OURS, STOCK = "equipoise-scheduler", "default-scheduler"
-NODES = 1_000
-LEASE = f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{OURS}"
+OURS = "equipoise-scheduler"
 PROGRAM = "from equipoise.cli.main import main; main()"
+KUBE_SCHEDULER = "kube-scheduler"
+NO_PROCESSES: Mapping[str, int] = {}
 
 
-async def burst(cluster: Cluster, scheduler: str, name: str, count: int) -> float:
-    """Bound pods per second, from the first to the last binding in the audit log. The pods are gone afterwards."""
-    template = pod_template("web", cpu="100m", memory="128Mi", spec={"schedulerName": scheduler})
-    names = [f"{name}-{number}" for number in range(count)]
-    await cluster.apply([pod(each, template, namespace="shop") for each in names])
-    path = "/api/v1/namespaces/shop/pods"
-    await cluster.wait(
-        path,
-        lambda found: all(each["spec"].get("nodeName") for each in found["items"]),
-        timeout=300,
-        what="all are bound",
+class Burst(msgspec.Struct, frozen=True, kw_only=True):
+    """The figures of one burst."""
+
+    pods_per_second: float
+    """Between the first and the last tenth of the bindings."""
+
+    seconds: float
+    """From the start of the program to the last binding."""
+
+    cpu: Mapping[str, float]
+    """Milliseconds per pod, by process."""
+
+    load: float
+    """Mean load of the nodes of the pods, 0..1: 0.45 if they are chosen at random."""
+
+
+def our_pod(number: int) -> dict[str, Any]:
+    pod = owned_pod(number)
+    pod["spec"]["schedulerName"] = OURS
+    return pod
+
+
+async def of_kube_scheduler(frozen: FrozenCluster, programs: Programs, name: str, pods: int) -> Burst:
+    """A participant of `bench.scheduling_cost`."""
+    cluster = frozen.cluster
+    async with PARTICIPANTS[name](frozen, programs) as setup:
+        cluster.replace_program(KUBE_SCHEDULER, setup.program)
+
+        async def start() -> None:
+            await asyncio.to_thread(cluster.restart_scheduler, setup.scheduler)
+
+        return await burst(frozen, pods, owned_pod, start, lambda: cluster.pid(KUBE_SCHEDULER), setup.processes)
+
+
+async def of_policy(frozen: FrozenCluster, pods: int) -> Burst:
+    """With a policy of the scorer in process. The scorer itself only shows when all loads are published."""
+    async with frozen.services():
+        frozen.cluster.guard.stop(frozen.services_pids["scorer"])
+        arguments = ["--policy", "profile", "--equipoise-config", str(frozen.cluster.directory / "equipoise.yaml")]
+        return await of_ours(frozen, pods, arguments, {"collector": frozen.services_pids["collector"]})
+
+
+async def of_ours(
+    frozen: FrozenCluster, pods: int, arguments: Sequence[str] = (), processes: Mapping[str, int] = NO_PROCESSES
+) -> Burst:
+    cluster = frozen.cluster
+    command: list[str | Path] = [sys.executable, "-c", PROGRAM, "scheduler", "--kubeconfig", cluster.kubeconfig]
+    command += ["--listen", f"127.0.0.1:{frozen.port(OURS)}", *arguments]
+    started: list[int] = []
+
+    async def start() -> None:
+        started.append(cluster.guard.start(command, log=cluster.log(OURS)))
+
+    try:
+        return await burst(frozen, pods, our_pod, start, lambda: started[0], processes)
+    finally:
+        for pid in started:
+            cluster.guard.stop(pid)
+        # Otherwise the next one waits until the Lease of this one ends.
+        await cluster.request("DELETE", f"/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{OURS}")
+
+
+async def burst(
+    frozen: FrozenCluster,
+    pods: int,
+    pod: Callable[[int], dict[str, Any]],
+    start: Callable[[], Any],
+    pid: Callable[[], int],
+    processes: Mapping[str, int],
+) -> Burst:
+    """Afterwards there are no pods. `start` starts the scheduler, whose process is `pid()`."""
+    cluster = frozen.cluster
+    offset = frozen.audit_log_size()
+    await frozen.create_pods(pods, pod=pod)
+    started = frozen.clock.now()
+    await start()
+    watched = {"scheduler": pid(), "kube-apiserver": cluster.pid("kube-apiserver"), **processes}
+    async with cpu_samples(frozen, lambda: watched) as samples:
+        bindings = await frozen.bound(pods, offset)
+    times = [binding.time.timestamp() for binding in bindings]
+    window = middle(times)
+    await frozen.remove_pods()
+    return Burst(
+        pods_per_second=window.pods_per_second,
+        seconds=max(times) - started,
+        cpu=cpu_per_pod(samples, window),
+        load=mean(frozen.loads[binding.node] for binding in bindings),
     )
-    wanted = set(names)
-    times = [binding.time for binding in cluster.bindings() if binding.pod in wanted]
-    await cluster.request("DELETE", f"{path}?gracePeriodSeconds=0")
-    await cluster.wait(path, lambda found: not found["items"], timeout=300, what="all are gone")
-    return (len(times) - 1) / (max(times) - min(times)).total_seconds()
 
 
-async def measure(pods: int, rounds: int) -> Mapping[str, Sequence[float]]:
-    found: dict[str, list[float]] = {STOCK: [], OURS: []}
-    async with Cluster() as cluster:
-        progress(f"{NODES} nodes")
-        await cluster.add_nodes([node(f"node-{number}", cpu=32) for number in range(NODES)])
-        await cluster.apply([namespace("shop")])
-        address = f"127.0.0.1:{cluster.free_port()}"
-        command = ["-c", PROGRAM, "scheduler", "--kubeconfig", str(cluster.kubeconfig), "--listen", address]
-        program = await asyncio.create_subprocess_exec(sys.executable, *command, stderr=asyncio.subprocess.DEVNULL)
-        try:
-            await cluster.wait(LEASE, lambda lease: bool(lease["spec"].get("holderIdentity")), what="one leads")
-            for number in range(rounds):
-                for scheduler in (STOCK, OURS):
-                    rate = await burst(cluster, scheduler, f"{scheduler}-{number}", pods)
-                    progress(f"round {number + 1}, {scheduler}: {rate:.0f} pods/s")
-                    found[scheduler].append(rate)
-        finally:
-            program.send_signal(signal.SIGTERM)
-            await program.wait()
+async def measure(frozen: FrozenCluster, programs: Programs, name: str, pods: int) -> Burst:
+    """Of a participant. No other scheduler runs meanwhile."""
+    await asyncio.to_thread(frozen.cluster.end, KUBE_SCHEDULER)
+    if name in OURS_BY_NAME:
+        found = await OURS_BY_NAME[name](frozen, pods)
+    else:
+        found = await of_kube_scheduler(frozen, programs, name, pods)
+    cpu = ", ".join(f"{process} {milliseconds:.2f}" for process, milliseconds in found.cpu.items())
+    progress(
+        f"{name}: {found.pods_per_second:.0f} pods/s, {found.seconds:.1f} s in all, nodes of {found.load:.0%} load, "
+        f"CPU in ms per pod: {cpu}; load of the machine {os.getloadavg()[0]:.1f}"
+    )
     return found
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
+OURS_BY_NAME: Mapping[str, Callable[[FrozenCluster, int], Awaitable[Burst]]] = {"ours": of_ours, "policy": of_policy}
+"""`equipoise scheduler`, alone and with a policy of the scorer."""
+
+TARGETS = (("ours", "stock"), ("policy", "scorer"), ("policy", "trimaran"))
+"""The first is to bind more pods per second than the second, by the median of the ratios of the rounds."""
+
+
+async def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pods", type=int, default=1_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--participants", default="stock,ours,scorer,trimaran,policy")
     options = parser.parse_args()
-    found = asyncio.run(measure(options.pods, options.rounds))
-    stock, ours = (statistics.median(found[name]) for name in (STOCK, OURS))
-    report("second_scheduler", ours, "bound pods/s", baseline=stock, pods=options.pods)
+    names = options.participants.split(",")
+    programs, others = build_programs([name for name in names if name not in OURS_BY_NAME])
+    names = [name for name in names if name in OURS_BY_NAME or name in others]
+    found: dict[str, list[Burst]] = {name: [] for name in names}
+    loads = [0.2 + 0.5 * number / NODES for number in range(NODES)]
+    async with frozen_cluster(loads, arguments=NO_CONTROLLERS) as frozen:
+        await frozen.cluster.apply(replica_set(workload(number)) for number in range(WORKLOADS))
+        for number in range(options.rounds):
+            progress(f"round {number + 1} of {options.rounds}, load of the machine {os.getloadavg()[0]:.1f}")
+            first = number % len(names)
+            for name in (*names[first:], *names[:first]):
+                found[name].append(await measure(frozen, programs, name, options.pods))
+    for name, bursts in found.items():
+        processes = bursts[0].cpu
+        cpu: dict[str, Any] = {
+            f"cpu_{each}": round(median(burst.cpu[each] for burst in bursts), 2) for each in processes
+        }
+        rate = median(burst.pods_per_second for burst in bursts)
+        load = round(median(burst.load for burst in bursts), 3)
+        report("second_scheduler", rate, "bound pods/s", participant=name, load=load, **cpu)
+    for name, other in TARGETS:
+        if {name, other} <= found.keys():
+            pairs = list(zip(found[name], found[other], strict=True))
+            ratios = [one.pods_per_second / two.pods_per_second for one, two in pairs]
+            costs = [sum(one.cpu.values()) / sum(two.cpu.values()) for one, two in pairs]
+            report("second_scheduler_ratio", median(ratios), f"pods/s of {name} / {other}", target=(">=", 1.0),
+                ratios=", ".join(f"{each:.2f}" for each in ratios), cpu=round(median(costs), 2))  # fmt: skip
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main())

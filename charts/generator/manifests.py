@@ -12,6 +12,7 @@ K8S = ROOT / "k8s"
 
 OPTIONAL = (
     "scheduler/second-scheduler.yaml",
+    "scheduler/equipoise-scheduler.yaml",
     "live-page/live-page.yaml",
     "hints/definition.yaml",
     "hints/annotator.yaml",

@@ -58,7 +58,7 @@ def _pod(kind: str, name: str, values: str, *, template: str = "spec/template") 
     yield change(
         "spec/imagePullSecrets", When('include "equipoise.pullSecrets" $', Yaml('include "equipoise.pullSecrets" $'))
     )
-    if name not in ("equipoise-setup", "equipoise-scheduler", "equipoise-live-page"):
+    if name not in ("equipoise-setup", "equipoise-scheduler", "equipoise-python-scheduler", "equipoise-live-page"):
         yield change(
             "spec/priorityClassName", When("$.Values.priorityClass.name", value_of("$.Values.priorityClass.name"))
         )
@@ -242,6 +242,28 @@ def _second_scheduler() -> Iterator[Change]:
     yield from _pod(kind, name, values)
 
 
+def _python_scheduler() -> Iterator[Change]:
+    kind, name, values = "Deployment", "equipoise-python-scheduler", "$.Values.scheduler"
+    pod = "spec/template/spec"
+    labels = More(f"merge (dict) {values}.podLabels $.Values.commonLabels")
+    yield Change(kind, name, "spec/replicas", value_of(f"{values}.replicas"))
+    yield Change(kind, name, "spec/revisionHistoryLimit", value_of("$.Values.revisionHistoryLimit"))
+    yield Change(kind, name, "spec/template/metadata/annotations", filled(f"{values}.podAnnotations"))
+    yield Change(kind, name, "spec/template/metadata/labels/more", labels)
+
+    def command(old: list[str]) -> Node:
+        own = Text('{{ print "--namespace=" $.Release.Namespace | toJson }}')
+        return [own if NAMESPACE in each else each for each in old]
+
+    yield Change(kind, name, f"{pod}/containers/0/image", Text('{{ include "equipoise.image" $ }}'))
+    yield Change(kind, name, f"{pod}/containers/0/command", command)
+    yield Change(kind, name, f"{pod}/containers/0/args", filled(f"{values}.extraArgs"))
+    yield Change(kind, name, f"{pod}/containers/0/volumeMounts/-", More(f"{values}.extraVolumeMounts"))
+    yield Change(kind, name, f"{pod}/volumes/-", More(f"{values}.extraVolumes"))
+    yield from _pod(kind, name, values)
+    yield Change("ServiceAccount", name, "metadata/annotations", filled(f"{values}.serviceAccount.annotations"))
+
+
 def _live_page() -> Iterator[Change]:
     kind, name, values = "Deployment", "equipoise-live-page", "$.Values.livePage"
     annotations = {
@@ -345,6 +367,7 @@ def plan() -> list[Change]:
         *_setup(),
         *_nats(),
         *_second_scheduler(),
+        *_python_scheduler(),
         *_live_page(),
         *_agent(),
         *_certificates(),
@@ -375,7 +398,9 @@ CONDITIONS: list[tuple[str, str, str, str]] = [
     ("*", "Service", "equipoise-scorer", "$.Values.extender.enabled"),
     ("*", "PriorityClass", "*", "and $.Values.priorityClass.create $.Values.priorityClass.name"),
     ("base/flow-control.yaml", "*", "*", "$.Values.flowControl.enabled"),
-    ("scheduler/*", "*", "*", "$.Values.secondScheduler.enabled"),
+    ("scheduler/second-scheduler.yaml", "*", "*", "$.Values.secondScheduler.enabled"),
+    ("scheduler/equipoise-scheduler.yaml", "*", "*", "$.Values.scheduler.enabled"),
+    ("scheduler/equipoise-scheduler.yaml", "ServiceAccount", "*", "$.Values.scheduler.serviceAccount.create"),
     ("live-page/*", "*", "*", "$.Values.livePage.enabled"),
     ("hints/*", "*", "*", "$.Values.hints.enabled"),
     ("colocation/reclaimer*", "*", "*", "$.Values.reclaimer.enabled"),

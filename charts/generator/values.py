@@ -138,6 +138,7 @@ def chart_values(base: Manifests, config: Mapping[str, Any], config_schema: Sche
             },
             "A scheduler of its own, for clusters whose kube-scheduler you cannot configure.",
         ),
+        "scheduler": _scheduler(base),
         "livePage": _live_page(base),
         "nats": _nats(base),
         "certManager": Group(
@@ -353,6 +354,30 @@ def _pod(resources: Mapping[str, Any]) -> dict[str, Value | Group]:
         "tolerations": Value([], TOLERATIONS, "Tolerations."),
         "affinity": Value({}, AFFINITY, "Affinity."),
     }
+
+
+def _scheduler(base: Manifests) -> Group:
+    def at(path: str) -> Any:
+        return base.at("Deployment", "equipoise-python-scheduler", path)
+
+    return Group(
+        {
+            "enabled": Value(
+                False,
+                BOOLEAN,
+                "Run `equipoise scheduler` (experimental); pods select it by `schedulerName: equipoise-scheduler`.",
+            ),
+            "replicas": Value(at("spec.replicas"), COUNT, "Number of pods, of which one schedules."),
+            "serviceAccount": _account("python-scheduler"),
+            "podAnnotations": Value({}, TEXTS, "Annotations of its pods."),
+            "podLabels": Value({}, LABELS, "Labels of its pods."),
+            "extraArgs": Value([], list_of(TEXT), "More arguments, such as `--plugin=/plugins/mine.py:Mine`."),
+            "extraVolumes": Value([], NAMED, "More volumes, for the files of plugins and configurations."),
+            "extraVolumeMounts": Value([], NAMED, "More volume mounts."),
+            **_pod(at("spec.template.spec.containers.0.resources")),
+        },
+        "kube-scheduler in Python, with plugins of your own.",
+    )
 
 
 def _live_page(base: Manifests) -> Group:

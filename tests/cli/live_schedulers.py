@@ -2,8 +2,8 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,15 @@ import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
 from scheduling.pods import a_node, a_pod
 
-from equipoise.cli.scheduler.plugin_loading import SCHEDULER_NAME, load_configuration
-from equipoise.cli.scheduler.run import LiveScheduler, SchedulerProgramSettings
+from equipoise.cli.scheduler.plugin_loading import SCHEDULER_NAME
+from equipoise.cli.scheduler.run import LiveScheduler, SchedulerProgramSettings, scheduler_configuration
 from equipoise.contracts.kubernetes import objects
+from equipoise.runtime.bus import Bus
+from equipoise.runtime.configuration import Configuration
 from equipoise.runtime.kubernetes.client import NODES, PODS
 from equipoise.runtime.process.health import Health
 from equipoise.scheduling.plugins.table import Factory
+from equipoise.scorer.settings import ScorerSettings
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -79,15 +82,19 @@ async def live_scheduler(
     plugins: Mapping[str, Factory] | None = None,
     *,
     identity: str = "one",
+    load: Configuration[ScorerSettings] | None = None,
+    bus: Callable[[], AbstractAsyncContextManager[Bus]] | None = None,
+    configuration: str | None = None,
 ) -> AsyncIterator[Live]:
-    """Leading, with everything listed."""
+    """Leading, with everything listed. With a `load`, nodes are scored by it."""
     clock = clock or ManualClock()
     kube = kube or MemoryKube(clock)
     registered = plugins or {}
     metrics, stop = CollectorRegistry(), asyncio.Event()
     health = Health(configuration_hash="", metrics=metrics)
-    settings = SchedulerProgramSettings(configuration=load_configuration(None, registered), plugins=registered)
-    scheduler = LiveScheduler(settings, kube, clock, health, metrics, identity=identity, ties=random.Random(1))
+    read = scheduler_configuration(configuration, registered, load=load is not None)
+    settings = SchedulerProgramSettings(configuration=read, plugins=registered, load=load)
+    scheduler = LiveScheduler(settings, kube, clock, health, metrics, identity=identity, ties=random.Random(1), bus=bus)
     running = asyncio.create_task(scheduler.run(stop))
     live = Live(kube, clock, health, metrics, scheduler, stop, running)
     await live.settle()

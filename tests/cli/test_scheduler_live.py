@@ -8,6 +8,7 @@ import pytest
 from cli.live_schedulers import live_scheduler, pending
 from structlog.testing import capture_logs
 
+from equipoise.cli.scheduler.event_recorder import MOST, WRITERS
 from equipoise.cli.scheduler.scheduling_loop import BINDINGS
 from equipoise.contracts.kubernetes import objects
 from equipoise.runtime.kubernetes.client import CLAIMS, LEASES, PODS, STORAGE_CLASSES, VOLUMES
@@ -148,7 +149,7 @@ async def test_a_pod_that_is_deleted_while_it_is_bound_leaves_no_trace() -> None
         assert {} == live.scheduler.state.assumed
 
 
-async def test_at_most_sixteen_pods_are_bound_at_a_time() -> None:
+async def test_only_some_pods_are_bound_at_a_time() -> None:
     async with live_scheduler() as live:
         answered = asyncio.Event()
 
@@ -158,14 +159,102 @@ async def test_at_most_sixteen_pods_are_bound_at_a_time() -> None:
 
         live.kube.on_call = delay
         live.add_node("node-1", cpu="100")
-        for number in range(20):
+        for number in range(BINDINGS + 4):
             live.add_pod(f"web-{number}", "1")
         await live.settle()
-        assert 16 == len(live.calls("bind"))
+        assert BINDINGS == len(live.calls("bind"))
 
         answered.set()
         await live.settle()
-        assert 20 == len(live.calls("bind"))
+        assert BINDINGS + 4 == len(live.calls("bind"))
+
+
+async def test_no_binding_waits_for_an_event_and_events_are_written_before_the_end() -> None:
+    async with live_scheduler() as live:
+        answered = asyncio.Event()
+
+        async def delay(call: Call) -> None:
+            if call.verb == "create" and call.resource == "events":
+                await answered.wait()
+
+        live.kube.on_call = delay
+        live.add_node("node-1", cpu="100")
+        for number in range(BINDINGS + 4):
+            live.add_pod(f"web-{number}", "1")
+        await live.settle()
+        assert BINDINGS + 4 == len(live.calls("bind"))
+        assert [] == live.kube.events
+
+        live.stop.set()
+        await live.settle()
+        assert not live.running.done()
+        answered.set()
+        await live.settle()
+        assert live.running.done()
+        assert BINDINGS + 4 == len(live.kube.events)
+
+
+async def test_events_that_are_too_many_are_dropped() -> None:
+    async with live_scheduler() as live:
+        answered = asyncio.Event()
+
+        async def delay(call: Call) -> None:
+            if call.verb == "create" and call.resource == "events":
+                await answered.wait()
+
+        live.kube.on_call = delay
+        live.add_node("node-1", cpu="5000", pods=5_000)
+        count = MOST + 2 * WRITERS
+        with capture_logs() as logs:
+            for number in range(count):
+                live.add_pod(f"web-{number}", "1")
+            while len(live.calls("bind")) < count or live.scheduler.state.in_flight:
+                await live.settle()
+        assert WRITERS == sum(each["event"] == "event dropped" for each in logs)
+        answered.set()
+        while len(live.kube.events) < MOST + WRITERS:
+            await live.settle()
+        assert MOST + WRITERS == len(live.kube.events)
+
+
+async def test_a_pod_that_ends_before_its_binding_is_reported_leaves_its_room() -> None:
+    async with live_scheduler() as live:
+
+        async def end(call: Call) -> None:
+            if call.verb == "bind" and call.name == "short":
+                pod = live.pod("short")
+                spec = msgspec.structs.replace(pod.spec, node_name="node-1")
+                ended = msgspec.structs.replace(pod.status, phase="Succeeded")
+                live.kube.put(PODS, msgspec.structs.replace(pod, spec=spec, status=ended))
+
+        live.kube.on_call = end
+        live.add_node("node-1", cpu="4")
+        live.add_pod("short", "4")
+        await live.settle()
+        live.add_pod("next", "4")
+        await live.settle()
+
+        assert "node-1" == live.node_of("next")
+
+
+async def test_a_pod_that_another_program_binds_elsewhere_leaves_the_node_that_was_assumed() -> None:
+    async with live_scheduler() as live:
+
+        async def bind_elsewhere(call: Call) -> None:
+            if call.verb == "bind" and call.name == "web":
+                pod = live.pod("web")
+                spec = msgspec.structs.replace(pod.spec, node_name="other")
+                live.kube.put(PODS, msgspec.structs.replace(pod, spec=spec))
+
+        live.kube.on_call = bind_elsewhere
+        live.add_node("node-1", cpu="4")
+        live.add_pod("web", "4")
+        await live.settle()
+        live.add_node("other", cpu="4")
+        live.add_pod("next", "4")
+        await live.settle()
+
+        assert ("other", "node-1") == (live.node_of("web"), live.node_of("next"))
 
 
 async def test_a_preemption_deletes_the_victims_and_then_the_pod_runs() -> None:

@@ -84,7 +84,6 @@ def test_a_profile_without_a_name_has_that_of_this_scheduler(file: Path) -> None
     [
         ("{profiles: [{schedulerName: default-scheduler}]", "schedulerName of kube-scheduler"),
         ("{profiles: [{plugins: {score: {enabled: [{name: OddNode}]}}}]", "OddNode"),
-        ("{extenders: [{urlPrefix: 'http://localhost', prioritizeVerb: p, weight: 1}]", "calls no extenders"),
         ("[", "YAML"),
     ],
 )

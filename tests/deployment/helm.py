@@ -22,6 +22,7 @@ ALL_ON = {
     "mode": "advise",
     "crane": {"enabled": True},
     "secondScheduler": {"enabled": True},
+    "scheduler": {"enabled": True},
     "livePage": {"enabled": True},
     "hints": {"enabled": True},
     "reclaimer": {"enabled": True},

@@ -78,6 +78,7 @@ def test_crane_is_the_overlay(helm: Helm) -> None:
     ("value", "file"),
     [
         ("secondScheduler", "scheduler/second-scheduler.yaml"),
+        ("scheduler", "scheduler/equipoise-scheduler.yaml"),
         ("livePage", "live-page/live-page.yaml"),
         ("certManager", "cert-manager/certificates.yaml"),
     ],

@@ -18,8 +18,8 @@ from requirements.pins import read_pins
 from equipoise.cli.main import COMMANDS, EXTRAS
 from equipoise.contracts.configuration.section_names import SECTIONS
 
-NOT_IN_IMAGE = {command: extra for command, (extra, _) in EXTRAS.items() if extra != "services"}
-PACKAGES = {"contracts", "runtime", "cli", *SECTIONS}
+NOT_IN_IMAGE = {command: extra for command, (extra, _) in EXTRAS.items() if extra not in ("services", "scheduler")}
+PACKAGES = {"contracts", "runtime", "cli", "scheduling", *SECTIONS}
 UV = os.environ.get("UV", ROOT / ".tools" / "bin" / "uv")
 IN_IMAGE = {pin.name for pin in read_pins((ROOT / "requirements" / "image.txt").read_text())}
 
@@ -56,7 +56,7 @@ def run_in(image: Path, program: str, *arguments: str) -> subprocess.CompletedPr
 
 
 def test_our_packages_in_the_image_are_complete_and_without_tests(image: Path) -> None:
-    """Services, contracts, runtime and CLI, built with an empty cache and without a registry."""
+    """Services, contracts, runtime, scheduling library and CLI, built with an empty cache and without a registry."""
     installed = site_packages(image)
     files = {str(path.relative_to(installed)) for path in (installed / "equipoise").rglob("*.*") if path.is_file()}
     sources = {

@@ -149,8 +149,9 @@ def test_the_kustomization_includes_every_file_of_the_base() -> None:
 
 
 def pod_templates() -> list[tuple[str, Document]]:
-    scheduler = read_documents(ROOT / "k8s" / "scheduler" / "second-scheduler.yaml")
-    documents = [*colocation_documents(), *live_page_documents(), *scheduler]
+    names = ("second-scheduler.yaml", "equipoise-scheduler.yaml")
+    schedulers = [each for name in names for each in read_documents(ROOT / "k8s" / "scheduler" / name)]
+    documents = [*colocation_documents(), *live_page_documents(), *schedulers]
     return [
         (document["metadata"]["name"], document["spec"]["template"]["spec"])
         for document in documents
@@ -388,7 +389,8 @@ def test_a_difference_is_reported(tmp_path: Path, text: str, replacement: str, e
 
 def test_a_token_is_valid_for_ten_minutes() -> None:
     """The API server makes one that is mounted automatically valid for a year."""
-    documents = [*colocation_documents(), *live_page_documents()]
+    own = read_documents(ROOT / "k8s" / "scheduler" / "equipoise-scheduler.yaml")
+    documents = [*colocation_documents(), *live_page_documents(), *own]
     templates = [d["spec"]["template"]["spec"] for d in documents if "template" in d.get("spec", {})]
     assert not any(template.get("automountServiceAccountToken", True) for template in templates)
     lifetimes = {
@@ -398,4 +400,6 @@ def test_a_token_is_valid_for_ten_minutes() -> None:
         for source in volume.get("projected", {}).get("sources", ())
         if "serviceAccountToken" in source
     }
-    assert lifetimes == {name: 600 for name in (*ALL_SERVICES, "agent", "setup", "live-page") if name != "scorer"}
+    assert lifetimes == {
+        name: 600 for name in (*ALL_SERVICES, "agent", "setup", "live-page", "scheduler") if name != "scorer"
+    }

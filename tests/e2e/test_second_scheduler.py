@@ -22,6 +22,7 @@ from equipoise.testbed.processes.configuration import kubeconfig
 from equipoise.testbed.processes.loopback import get
 
 OURS = "equipoise-scheduler"
+OWN = "equipoise-system"
 
 PLUGIN = """
 class Reversed:
@@ -41,7 +42,8 @@ PODS = "/api/v1/namespaces/shop/pods"
 def cluster(start_cluster: StartCluster) -> Cluster:
     cluster = start_cluster()
     asyncio.run(cluster.add_nodes([node("node-a", cpu=4), node("node-b", cpu=4, labels={"disk": "ssd"})]))
-    asyncio.run(cluster.apply([namespace("shop"), *read_documents(ROOT / "k8s" / "scheduler" / f"{OURS}.yaml")]))
+    own = read_documents(ROOT / "k8s" / "scheduler" / f"{OURS}.yaml")
+    asyncio.run(cluster.apply([namespace("shop"), namespace(OWN), *own]))
     return cluster
 
 
@@ -49,7 +51,7 @@ def cluster(start_cluster: StartCluster) -> Cluster:
 def account(cluster: Cluster) -> Path:
     """The kubeconfig of the scheduler's own account."""
     name = "equipoise-python-scheduler"
-    token = asyncio.run(cluster.service_account_token("kube-system", name)).read_text()
+    token = asyncio.run(cluster.service_account_token(OWN, name)).read_text()
     file = cluster.directory / "python-scheduler.kubeconfig"
     document = kubeconfig(server=cluster.url, ca_file=str(cluster.ca_file), user=name, token=token)
     file.write_text(json.dumps(document))
@@ -60,7 +62,7 @@ def account(cluster: Cluster) -> Path:
 async def scheduler(cluster: Cluster, account: Path, *arguments: str | Path) -> AsyncIterator[tuple[Running, str]]:
     """A running one, and the address of its metrics."""
     address = f"127.0.0.1:{cluster.free_port()}"
-    running = await started("scheduler", "--kubeconfig", account, "--listen", address, *arguments)
+    running = await started("scheduler", "--kubeconfig", account, "--namespace", OWN, "--listen", address, *arguments)
     try:
         await running.prints("leading")
         yield running, address
@@ -126,9 +128,7 @@ async def test_pods_run_where_they_fit_and_others_are_left_to_kube_scheduler(
         assert 'scheduler_schedule_attempts_total{profile="equipoise-scheduler",result="scheduled"} 2.0' in page
         assert b'"ready":true' in await asyncio.to_thread(get, f"http://{address}/readyz")
     await delete_all(cluster)
-    lease = await cluster.request(
-        "GET", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/equipoise-scheduler"
-    )
+    lease = await cluster.request("GET", f"/apis/coordination.k8s.io/v1/namespaces/{OWN}/leases/equipoise-scheduler")
     assert not lease["spec"].get("holderIdentity"), "it was released"
 
 

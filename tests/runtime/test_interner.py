@@ -32,6 +32,23 @@ def test_what_is_shared_is_equal(pods: list[objects.Pod]) -> None:
     assert pods == [sharing.intern(pod) for pod in pods]
 
 
+@given(pod=st.builds(a_pod, TEXTS, TEXTS, TEXTS), before=st.builds(a_pod, TEXTS, TEXTS, TEXTS))
+def test_an_earlier_version_changes_nothing(pod: objects.Pod, before: objects.Pod) -> None:
+    sharing = Interner()
+
+    assert pod == sharing.intern(pod, sharing.intern(before))
+
+
+def test_parts_of_the_earlier_version_are_kept() -> None:
+    sharing = Interner()
+    before = sharing.intern(a_pod("1", "web", "a"))
+    same, relabelled = (sharing.intern(a_pod("1", app, "a"), before) for app in ("web", "db"))
+
+    assert same.spec is before.spec is relabelled.spec
+    assert same.metadata.labels is before.metadata.labels
+    assert {"app": "db"} == relabelled.metadata.labels
+
+
 def test_equal_parts_are_one() -> None:
     """Two pods of a workload share labels, containers and texts; a third with another toleration keeps its own."""
     sharing = Interner()

@@ -18,7 +18,8 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.scheduling.framework.framework import Framework
 from equipoise.scheduling.framework.nominated import Nominated
-from equipoise.scheduling.framework.status import Code
+from equipoise.scheduling.framework.status import Code, PluginStatus
+from equipoise.scheduling.model.arrays import Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.plugins.default_preemption import DefaultPreemption
@@ -27,7 +28,14 @@ from equipoise.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from equipoise.scheduling.plugins.resources.balanced_allocation import NodeResourcesBalancedAllocation
 from equipoise.scheduling.plugins.resources.node_resources_fit import NodeResourcesFit
 from equipoise.scheduling.plugins.taint_toleration import TaintToleration
-from equipoise.scheduling.scheduler import Decision, Extender, Scheduler, feasible_nodes_to_find
+from equipoise.scheduling.scheduler import (
+    Decision,
+    Extender,
+    ExtenderFailed,
+    ExtenderFilter,
+    Scheduler,
+    feasible_nodes_to_find,
+)
 
 
 def plugins() -> Framework:
@@ -171,6 +179,59 @@ def test_an_extender_adds_its_scores_and_may_fail() -> None:
 
     assert decided(snapshot, a_pod("new"), extenders=[prefers]).node == "full"
     assert decided(snapshot, a_pod("new"), extenders=[fails]).node == "empty"
+
+
+def test_an_extender_refuses_nodes() -> None:
+    """Of four nodes that fit it passes the last one; two are refused with a reason, one without."""
+    names = ("small", "a", "b", "c", "d")
+    snapshot = ClusterSnapshot([a_node(name, cpu="1" if name == "small" else "4") for name in names])
+    asked: list[list[str]] = []
+
+    def only_last(rows: Rows) -> ExtenderFilter:
+        asked.append(snapshot.names(rows))
+        return ExtenderFilter(passed=rows[-1:], failed={1: "broken", 2: "broken"}, unresolvable={2: "wrong device"})
+
+    def none_left(rows: Rows) -> ExtenderFilter:
+        asked.append(snapshot.names(rows))
+        return ExtenderFilter(passed=rows[:0], failed={4: "busy"})
+
+    one, two = Extender(filter=only_last), Extender(filter=none_left)
+    pod = a_pod("new", {"cpu": "2"})
+    assert ["d"] == list(decided(snapshot, pod, extenders=[one]).feasible)
+    decision = decided(snapshot, pod, extenders=[one, two, Extender(filter=only_last)])
+    assert [["a", "b", "c", "d"], ["a", "b", "c", "d"], ["d"]] == asked, "the third one is not asked: no node is left"
+    assert decision.message(5).startswith(
+        "0/5 nodes are available: 1 Insufficient cpu, 1 broken, 1 busy, 1 wrong device."
+    )
+    assert decision.diagnosis is not None
+    assert {"NodeResourcesFit", "Extender"} == decision.diagnosis.plugins
+    codes = {snapshot.name(row): status.code for row, status in decision.diagnosis.by_node().items()}
+    assert Code.UNSCHEDULABLE_AND_UNRESOLVABLE == codes["b"]
+    assert Code.UNSCHEDULABLE == codes["a"] == codes["d"]
+    assert "c" not in codes, "preemption does not try it"
+
+
+def test_an_extender_whose_failure_counts_ends_the_attempt() -> None:
+    snapshot = ClusterSnapshot([a_node("a"), a_node("b")])
+
+    def fails(rows: Rows) -> ExtenderFilter | None:
+        raise ExtenderFailed("the extender at http://extender is gone")
+
+    ignored = Extender(filter=lambda rows: None)
+    assert decided(snapshot, a_pod(), extenders=[ignored]).node
+    status = decided(snapshot, a_pod(), extenders=[ignored, Extender(filter=fails)]).status
+    assert (
+        PluginStatus(code=Code.ERROR, reasons=("the extender at http://extender is gone",), plugin="Extender") == status
+    )
+
+
+def test_an_extender_may_refuse_the_nominated_node() -> None:
+    snapshot = ClusterSnapshot([a_node("empty"), a_node("nominated")])
+    pod, nominated = a_pod("new"), Nominated()
+    nominated.add(pod, "nominated")
+    refuses = Extender(filter=lambda rows: ExtenderFilter(passed=rows[rows != 1]))
+
+    assert "empty" == decided(snapshot, pod, nominated=nominated, extenders=[refuses]).node
 
 
 sizes = st.lists(st.tuples(st.integers(1, 8), st.integers(1, 8)), min_size=1, max_size=8)

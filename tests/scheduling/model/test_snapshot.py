@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -235,3 +236,21 @@ def test_pods_of_one_workload_are_one_group() -> None:
     snapshot = ClusterSnapshot([a_node("a")], [*alike, other])
 
     assert len(snapshot.groups.selected("default", LabelSelector())) == 2
+
+
+@given(before=pods(), after=pods())
+def test_a_pod_that_is_put_replaces_itself(before: PodInfo, after: PodInfo) -> None:
+    """Whatever has changed: nothing of the earlier version remains."""
+    node = a_node("node-0")
+    metadata = msgspec.structs.replace(after.pod.metadata, uid=before.uid, name=before.name)
+    changed = before.updated(msgspec.structs.replace(after.pod, metadata=metadata))
+    again = changed.updated(changed.pod)
+    snapshot, expected = ClusterSnapshot([node], size=NODES), ClusterSnapshot([node], size=NODES)
+    for pod in (before, changed, again):
+        snapshot.put_pod(pod, 0)
+    expected.add_pod(PodInfo(again.pod), 0)
+
+    assert contents(expected) == contents(snapshot)
+    assert again.requests is changed.requests
+    (found,) = snapshot.pods_on(0)
+    assert found is again

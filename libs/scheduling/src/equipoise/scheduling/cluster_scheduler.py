@@ -22,6 +22,7 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.scheduling.configuration import SchedulerConfiguration, default_configuration
 from equipoise.scheduling.framework.nominated import Nominated
+from equipoise.scheduling.framework.waiting_pods import WaitingPods
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.resized_pod import ResizedPod
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
@@ -78,6 +79,9 @@ class ClusterScheduler:
         self._random = random
         self.snapshot = ClusterSnapshot()
         self.nominated = Nominated()
+        self.waiting_pods = WaitingPods()
+        """Filled by a program that binds, for Permit plugins."""
+
         self.budgets: dict[ClaimKey, PodDisruptionBudget] = {}
         """By namespace and name."""
 
@@ -102,6 +106,7 @@ class ClusterScheduler:
                 attachments=self._attachments,
             ),
             nominated=self.nominated,
+            waiting_pods=self.waiting_pods,
             budgets=lambda: list(self.budgets.values()),
             default_selector=SpreadSelectors(self._services, self._workloads),
             random=random.random,
@@ -138,9 +143,9 @@ class ClusterScheduler:
                 for uid, pod in list(self._waiting.items()):
                     if pod.pod.spec.node_name == item.metadata.name:
                         del self._waiting[uid]
-                        self._put_pod(pod)
+                        self.put_pod(pod)
             case Pod():
-                self._put_pod(PodInfo(item))
+                self.put_pod(PodInfo(item))
             case Namespace():
                 self.snapshot.put_namespace(item)
             case _:
@@ -157,7 +162,7 @@ class ClusterScheduler:
                     self.snapshot.remove_node(item.metadata.name)
                     self._waiting.update((pod.uid, pod) for pod in pods)
             case Pod():
-                self._remove_pod(PodInfo(item))
+                self.remove_pod(PodInfo(item))
             case Namespace():
                 self.snapshot.namespaces.pop(item.metadata.name, None)
             case _:
@@ -229,22 +234,30 @@ class ClusterScheduler:
             self.nominated.remove(pod)
         return decision
 
-    def _put_pod(self, pod: PodInfo) -> None:
-        """A changed pod replaces the one of its uid."""
-        self._remove_pod(pod)
+    def put_pod(self, pod: PodInfo) -> None:
+        """As `put`. A changed pod replaces the one of its uid on this node."""
         if pod.pod.status.phase in FINISHED:
+            self.remove_pod(pod)
             return
         if not pod.pod.spec.node_name:
             if pod.pod.status.nominated_node_name:
                 self.nominated.add(pod, pod.pod.status.nominated_node_name)
             return
+        self.nominated.remove(pod)
         row = self.snapshot.row(pod.pod.spec.node_name)
         if row is None:
             self._waiting[pod.uid] = pod
         else:
-            self.snapshot.add_pod(pod, row)
+            self._waiting.pop(pod.uid, None)
+            self.snapshot.put_pod(pod, row)
 
-    def _remove_pod(self, pod: PodInfo) -> None:
+    def pod(self, uid: str, node: str) -> PodInfo | None:
+        """On this node."""
+        row = self.snapshot.row(node)
+        return None if row is None else self.snapshot.pod(uid, row)
+
+    def remove_pod(self, pod: PodInfo) -> None:
+        """From its node. Does nothing if it is not there."""
         self._waiting.pop(pod.uid, None)
         self.nominated.remove(pod)
         row = self.snapshot.row(pod.pod.spec.node_name)

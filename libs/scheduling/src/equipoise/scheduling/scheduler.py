@@ -10,7 +10,7 @@ from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.diagnosis import FilterDiagnosis, counted, passed_all
 from equipoise.scheduling.framework.framework import Framework, NodeScores, PluginFailed
 from equipoise.scheduling.framework.nominated import Nominated
-from equipoise.scheduling.framework.plugin import PostFiltered
+from equipoise.scheduling.framework.plugin import PostFiltered, Refusal
 from equipoise.scheduling.framework.status import Code, PluginStatus, unschedulable
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
@@ -27,13 +27,40 @@ class RandomNumbers(Protocol):
         ...
 
 
+EXTENDER = "Extender"
+"""The plugin that refuses nodes in the name of an extender."""
+
+
+class ExtenderFailed(Exception):
+    """A request to an extender that may not be ignored failed: the attempt ends."""
+
+
+class ExtenderFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a filter verb."""
+
+    passed: Rows
+    """In the order of the extender."""
+
+    failed: Mapping[int, str] = {}
+    """Reasons, by row. A node that is missing here and in `passed` is refused without a reason."""
+
+    unresolvable: Mapping[int, str] = {}
+    """Of nodes that are refused whichever pods are removed."""
+
+
 class Extender(msgspec.Struct, frozen=True, kw_only=True):
-    """A scheduler extender with a prioritize verb."""
+    """A scheduler extender that is interested in the pod."""
 
-    scores: Callable[[Rows], Ints | None]
-    """The score of each of these nodes; None: the request failed, which is ignored."""
+    filter: Callable[[Rows], ExtenderFilter | None] | None = None
+    """Which of these nodes may run the pod. None as a result: the request failed, which is ignored.
 
-    weight: int
+    Raises ExtenderFailed.
+    """
+
+    scores: Callable[[Rows], Ints | None] | None = None
+    """The score of each of these nodes; None as a result: the request failed, which is ignored."""
+
+    weight: int = 1
     max_score: int = 10
     """The highest possible score: 10 for the extenders of kube-scheduler."""
 
@@ -122,6 +149,8 @@ class Scheduler:
             return self._schedule(pod, snapshot, generator, nominated, extenders)
         except PluginFailed as error:
             return Decision(status=PluginStatus(code=Code.ERROR, reasons=(str(error),), plugin=error.plugin))
+        except ExtenderFailed as error:
+            return Decision(status=PluginStatus(code=Code.ERROR, reasons=(str(error),), plugin=EXTENDER))
 
     def _schedule(
         self,
@@ -139,7 +168,7 @@ class Scheduler:
             diagnosis = msgspec.structs.replace(passed_all(snapshot.rows[:0]), status=status)
             refused = {} if status.code != Code.UNSCHEDULABLE else dict.fromkeys(snapshot.rows.tolist(), status)
             return self._preempt(pod, snapshot, state, diagnosis, refused, status)
-        diagnosis, feasible = self._feasible(pod, snapshot, state, names, nominated, bool(extenders))
+        diagnosis, feasible = self._feasible(pod, snapshot, state, names, nominated, extenders)
         if not len(feasible):
             absent = PluginStatus()
             if names is not None:
@@ -165,7 +194,7 @@ class Scheduler:
         state: CycleState,
         names: frozenset[str] | None,
         nominated: Nominated,
-        extended: bool,
+        extenders: Sequence[Extender],
     ) -> tuple[FilterDiagnosis, Rows]:
         """The diagnosis of all nodes that may be searched, and the feasible ones that the search finds."""
         rows = snapshot.rows
@@ -177,10 +206,12 @@ class Scheduler:
             # The node that was nominated for this pod is tried first, and alone.
             alone = np.array([own], dtype=np.intp)
             diagnosis = self.framework.filter_with_nominated(state, pod, snapshot, alone, nominated)
-            if diagnosis.passed[0]:
+            if diagnosis.passed[0] and len(_pass_extenders(diagnosis, alone, extenders)):
                 return diagnosis, alone
         diagnosis = self.framework.filter_with_nominated(state, pod, snapshot, rows, nominated)
-        return diagnosis, self._searched(rows, diagnosis.passed, len(snapshot.rows), scored=self._scores or extended)
+        scored = self._scores or bool(extenders)
+        searched = self._searched(rows, diagnosis.passed, len(snapshot.rows), scored=scored)
+        return diagnosis, _pass_extenders(diagnosis, searched, extenders)
 
     def _searched(self, rows: Rows, passed: Flags, nodes: int, *, scored: bool) -> Rows:
         """In the order of the search, which begins behind the last one and ends when enough nodes are found.
@@ -204,7 +235,7 @@ class Scheduler:
         """And whether one of them scored the nodes."""
         scored = False
         for extender in extenders:
-            scores = extender.scores(rows)
+            scores = None if extender.scores is None else extender.scores(rows)
             if scores is not None:
                 total = total + np.asarray(scores, dtype=np.int64) * extender.weight * 100 // extender.max_score
                 scored = True
@@ -223,3 +254,32 @@ class Scheduler:
         if self.framework.plugins("postFilter"):
             preemption = self.framework.post_filter(state, pod, snapshot, refused)
         return Decision(diagnosis=diagnosis, status=status, preemption=preemption)
+
+
+def _pass_extenders(diagnosis: FilterDiagnosis, feasible: Rows, extenders: Sequence[Extender]) -> Rows:
+    """Those that all of them let pass, one after the other. The refusals of the others are added to the diagnosis."""
+    for extender in extenders:
+        if extender.filter is None or not len(feasible):
+            continue
+        found = extender.filter(feasible)
+        if found is None:
+            continue
+        refused = np.isin(diagnosis.rows, feasible) & ~np.isin(diagnosis.rows, found.passed)
+        diagnosis.add(EXTENDER, _refusals(diagnosis.rows, refused, found))
+        diagnosis.passed &= ~refused
+        feasible = found.passed
+    return feasible
+
+
+def _refusals(rows: Rows, refused: Flags, found: ExtenderFilter) -> list[Refusal]:
+    """One per reason. A reason for a node that passes nevertheless does not count."""
+    by_reason: dict[tuple[str, Code], list[int]] = {}
+    for row, reason in found.unresolvable.items():
+        by_reason.setdefault((reason, Code.UNSCHEDULABLE_AND_UNRESOLVABLE), []).append(row)
+    for row, reason in found.failed.items():
+        if row not in found.unresolvable:
+            by_reason.setdefault((reason, Code.UNSCHEDULABLE), []).append(row)
+    return [
+        Refusal(nodes=refused & np.isin(rows, each), reason=reason, code=code)
+        for (reason, code), each in by_reason.items()
+    ]

@@ -1,9 +1,10 @@
 """The binding cycle of one pod: what plugins do before, the volumes of its claims, and the binding itself."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
+from equipoise.cli.scheduler.http_extender import ExtenderClient
 from equipoise.cli.scheduler.scheduler_state import Attempt
 from equipoise.contracts.kubernetes.objects import PersistentVolume, PersistentVolumeClaim
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
@@ -13,6 +14,7 @@ from equipoise.scheduling.framework.plugin import Bind, Plugin, PostBind, PreBin
 from equipoise.scheduling.framework.status import Code, PluginStatus
 from equipoise.scheduling.model.volumes import SELECTED_NODE, ClaimKey, is_fully_bound
 from equipoise.scheduling.plugins.volumes.volume_binding import ChosenVolumes, VolumeBinding
+from equipoise.scheduling.scheduler import EXTENDER, ExtenderFailed
 
 VOLUME_SECONDS = 600.0
 """How long a pod waits until its claims are bound; the default of bindTimeoutSeconds."""
@@ -21,13 +23,14 @@ VOLUME_SECONDS = 600.0
 class NotBound(Exception):
     """Why a pod is not bound. `plugin`: that failed or refused; empty: the API server.
 
-    `obsolete`: the pod is gone, or has another node.
+    `obsolete`: the pod is gone, or has another node. `rejected`: by the plugin, which did not fail.
     """
 
-    def __init__(self, why: str, plugin: str = "", *, obsolete: bool = False) -> None:
+    def __init__(self, why: str, plugin: str = "", *, obsolete: bool = False, rejected: bool = False) -> None:
         super().__init__(why)
         self.plugin = plugin
         self.obsolete = obsolete
+        self.rejected = rejected
 
 
 class Storage:
@@ -70,10 +73,11 @@ class Storage:
 
 
 class BindingCycle:
-    def __init__(self, kube: Kube, clock: Clock, storage: Storage) -> None:
+    def __init__(self, kube: Kube, clock: Clock, storage: Storage, extenders: Sequence[ExtenderClient] = ()) -> None:
         self._kube = kube
         self._clock = clock
         self._storage = storage
+        self._extenders = [each for each in extenders if each.settings.bind_verb]
 
     async def bind(self, attempt: Attempt, waiting: Callable[[], AbstractAsyncContextManager[None]]) -> None:
         """Raises NotBound. `waiting` surrounds the time in which only others work."""
@@ -83,6 +87,10 @@ class BindingCycle:
         for plugin in attempt.framework.plugins("preBind"):
             assert isinstance(plugin, PreBind)
             _check(plugin, await _called(plugin, "preBind", plugin.pre_bind(state, pod, node)))
+        for extender in self._extenders:
+            if extender.is_interested(pod):
+                await self._delegate(extender, attempt)
+                return
         for plugin in attempt.framework.plugins("bind"):
             assert isinstance(plugin, Bind)
             status = await _called(plugin, "bind", plugin.bind(state, pod, node))
@@ -93,6 +101,12 @@ class BindingCycle:
             await self._kube.bind(pod.namespace, pod.name, node, uid=pod.uid)
         except KubeError as error:
             await self._check_bound(attempt, error)
+
+    async def _delegate(self, extender: ExtenderClient, attempt: Attempt) -> None:
+        try:
+            await asyncio.to_thread(extender.bind, attempt.pod, attempt.node)
+        except ExtenderFailed as error:
+            raise NotBound(str(error), EXTENDER) from error
 
     async def _check_bound(self, attempt: Attempt, failure: KubeError) -> None:
         """Returns if the pod is bound nevertheless: by this request or an earlier one whose response was lost."""

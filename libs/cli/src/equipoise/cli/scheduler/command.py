@@ -22,6 +22,20 @@ from equipoise.cli.options import context_option, kubeconfig_option
     metavar="MODULE:CLASS",
     help="Plugin in Python, or FILE.py:CLASS; may be repeated. With --config, a profile must enable it by its name.",
 )
+@click.option(
+    "--policy",
+    metavar="NAME",
+    help="Score nodes by their load, with this policy of the scorer: profile, for example. The load is read from NATS, "
+    "as the user scorer. With --config, a profile must enable the plugin EquipoiseLoad.",
+)
+@click.option(
+    "--equipoise-config",
+    "equipoise",
+    envvar="EQUIPOISE_CONFIG",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="For --policy: the configuration of Equipoise (nats, load, scorer). Defaults apply without one.  "
+    "[env: EQUIPOISE_CONFIG]",
+)
 @kubeconfig_option
 @context_option
 @click.option("-n", "--namespace", default="kube-system", show_default=True, help="Namespace of the Lease.")
@@ -35,6 +49,8 @@ from equipoise.cli.options import context_option, kubeconfig_option
 def scheduler(
     configuration: Path | None,
     plugins: tuple[str, ...],
+    policy: str | None,
+    equipoise: Path | None,
     kubeconfig: str | None,
     context: str | None,
     namespace: str,
@@ -50,6 +66,7 @@ def scheduler(
     run_scheduler(
         configuration,
         plugins,
+        None if policy is None else (policy, equipoise),
         lambda: connection_of(kubeconfig, context, os.environ),
         namespace=namespace,
         listen=listen,

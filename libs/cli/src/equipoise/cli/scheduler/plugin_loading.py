@@ -24,6 +24,9 @@ OTHERS = "default-scheduler"
 """That of kube-scheduler."""
 
 
+_NO_WEIGHTS: Mapping[str, int] = {}
+
+
 def load_plugins(places: Sequence[str]) -> Mapping[str, Factory]:
     """By name. `places`: `module:Class` or `file.py:Class`. Raises InvalidInput."""
     found: dict[str, Factory] = {}
@@ -43,10 +46,15 @@ def load_plugins(places: Sequence[str]) -> Mapping[str, Factory]:
     return found
 
 
-def load_configuration(text: str | None, plugins: Mapping[str, Factory]) -> SchedulerConfiguration:
-    """Of a KubeSchedulerConfiguration. Without one, a single profile with all plugins. Raises InvalidInput."""
+def load_configuration(
+    text: str | None, plugins: Mapping[str, Factory], weights: Mapping[str, int] = _NO_WEIGHTS
+) -> SchedulerConfiguration:
+    """Of a KubeSchedulerConfiguration. Without one, a single profile with all plugins, some with other weights than 1.
+
+    Raises InvalidInput.
+    """
     try:
-        document = _default_document(plugins) if text is None else dict(read_yaml(text))
+        document = _default_document(plugins, weights) if text is None else dict(read_yaml(text))
         profiles = document.get("profiles")
         if not profiles:
             document["profiles"] = [{"schedulerName": SCHEDULER_NAME}]
@@ -57,13 +65,11 @@ def load_configuration(text: str | None, plugins: Mapping[str, Factory]) -> Sche
         raise InvalidInput(str(error)) from None
     if configuration.profile(OTHERS) is not None:
         raise InvalidInput(f"profiles: {OTHERS} is the schedulerName of kube-scheduler: choose another one")
-    if configuration.extenders:
-        raise InvalidInput("extenders: `equipoise scheduler` calls no extenders: remove them")
     return configuration
 
 
-def _default_document(plugins: Mapping[str, Factory]) -> dict[str, Any]:
-    enabled = [{"name": name} for name in plugins]
+def _default_document(plugins: Mapping[str, Factory], weights: Mapping[str, int]) -> dict[str, Any]:
+    enabled = [{"name": name, "weight": weights.get(name, 1)} for name in plugins]
     profile = {"schedulerName": SCHEDULER_NAME, "plugins": {"multiPoint": {"enabled": enabled}}}
     return {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}
 

@@ -1,12 +1,15 @@
 """The scheduler as a program: connection, health, Lease, and an orderly end."""
 
 import asyncio
+import contextlib
+import os
 import random
 import re
 import secrets
 import signal
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,9 @@ from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector,
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.kubeconfig import cluster_connection
 from equipoise.cli.scheduler.binding_cycle import BindingCycle, Storage
+from equipoise.cli.scheduler.http_extender import extender_client
+from equipoise.cli.scheduler.load_feed import LoadFeed
+from equipoise.cli.scheduler.load_policy import NAME, WEIGHT, LoadPolicy, scoring_state, with_policy
 from equipoise.cli.scheduler.metrics import SchedulerMetrics
 from equipoise.cli.scheduler.object_watch import ObjectWatch
 from equipoise.cli.scheduler.plugin_loading import load_configuration, load_plugins
@@ -26,7 +32,11 @@ from equipoise.cli.scheduler.scheduler_state import SchedulerState
 from equipoise.cli.scheduler.scheduling_loop import SchedulingLoop
 from equipoise.contracts.kubernetes.objects import Object, PersistentVolume, PersistentVolumeClaim
 from equipoise.contracts.messages.lease import LeaseEpoch
-from equipoise.runtime.configuration import Kubernetes, Logging
+from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
+from equipoise.runtime.bus import Bus, BusError, connect
+from equipoise.runtime.bus.errors import BusErrors
+from equipoise.runtime.configuration import Configuration, Kubernetes, Logging
+from equipoise.runtime.configuration import load_configuration as read_equipoise
 from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.kubernetes.leader_election import lead
@@ -37,14 +47,22 @@ from equipoise.runtime.process.main import reduce_gc_frequency
 from equipoise.scheduling.cluster_scheduler import ClusterScheduler
 from equipoise.scheduling.configuration import SchedulerConfiguration
 from equipoise.scheduling.framework.framework import PluginFailed
+from equipoise.scheduling.framework.plugin import Plugin
 from equipoise.scheduling.framework.queue import QueueSettings
 from equipoise.scheduling.plugins.table import Factory
 from equipoise.scheduling.settings.document import InvalidConfiguration
+from equipoise.scorer.settings import ScorerSettings
 
 LEASE = "equipoise-scheduler"
 
 STOP_SECONDS = 24.0
 """For bindings to be completed at the end; Kubernetes kills after 30."""
+
+LOAD_SECONDS = 10.0
+"""For the last values of all nodes to be received at the start."""
+
+BUS_PAUSE_SECONDS = 30.0
+"""After the bus refused the credentials."""
 
 log = structlog.get_logger()
 
@@ -58,6 +76,9 @@ class SchedulerProgramSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     configuration: SchedulerConfiguration
     plugins: Mapping[str, Factory] = {}
+    load: Configuration[ScorerSettings] | None = None
+    """For the plugin that scores nodes by their load; None: there is none."""
+
     namespace: str = "kube-system"
     """Of the Lease."""
 
@@ -77,17 +98,24 @@ class LiveScheduler:
         *,
         identity: str,
         ties: random.Random | None = None,
+        bus: Callable[[], AbstractAsyncContextManager[Bus]] | None = None,
     ) -> None:
-        """Raises InvalidConfiguration."""
+        """`bus` is opened if the settings have a `load`. Raises InvalidConfiguration."""
         self._settings = settings
         self._kube = kube
         self._clock = clock
         self._health = health
         self._identity = identity
         times = PluginTimes(clock.monotonic)
-        cluster = ClusterScheduler(
-            ties or random.Random(), settings.configuration, settings.plugins, measure=times.measure
-        )
+        plugins = dict(settings.plugins)
+        self._bus = bus
+        self._feed: LoadFeed | None = None
+        if settings.load is not None:
+            loads = scoring_state(settings.load)
+            policy = LoadPolicy(loads, clock.now, neutral=settings.load.own.neutral)
+            plugins[NAME] = lambda arguments, handle: policy
+            self._feed = LoadFeed(loads, clock, health)
+        cluster = ClusterScheduler(ties or random.Random(), settings.configuration, plugins, measure=times.measure)
         queue = QueueSettings(
             initial_backoff=settings.configuration.initial_backoff, max_backoff=settings.configuration.max_backoff
         )
@@ -96,14 +124,16 @@ class LiveScheduler:
         self._volumes: dict[tuple[str, str], PersistentVolume] = {}
         self._storage = Storage(self._claims, self._volumes)
         self._watch = ObjectWatch(kube, clock, self._apply)
+        extenders = self._extenders = [extender_client(each) for each in settings.configuration.extenders]
         self.loop = SchedulingLoop(
             kube,
             clock,
             self.state,
-            BindingCycle(kube, clock, self._storage),
+            BindingCycle(kube, clock, self._storage, extenders),
             SchedulerMetrics(metrics),
             times,
             instance=identity,
+            extenders=extenders,
         )
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -112,6 +142,8 @@ class LiveScheduler:
         watching = asyncio.create_task(self._watch.run(self._health), name="watches")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         tasks: set[asyncio.Task[Any]] = {leading, watching, stopping}
+        if self._feed is not None and self._bus is not None:
+            tasks.add(asyncio.create_task(self._follow_loads(self._feed, self._bus), name="loads"))
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             self._health.stop()
@@ -122,11 +154,33 @@ class LiveScheduler:
             if self._health.leading:
                 await asyncio.wait({leading}, timeout=STOP_SECONDS)
         finally:
-            await _end(tasks)
+            try:
+                await _end(tasks)
+            finally:
+                for extender in self._extenders:
+                    extender.close()
+
+    async def _follow_loads(self, feed: LoadFeed, bus: Callable[[], AbstractAsyncContextManager[Bus]]) -> None:
+        """Without the bus, pods are scheduled without their load: it is opened again later."""
+        while True:
+            try:
+                async with bus() as opened:
+                    await feed.run(opened)
+            except BusError as error:
+                self._health.set_problem("bus", str(error))
+                log.warning("no loads", error=str(error))
+            await self._clock.sleep(BUS_PAUSE_SECONDS)
+
+    async def _receive_loads(self) -> None:
+        """So that the first pods are not placed without them. Not for long: scheduling fails open."""
+        if self._feed is not None and self._bus is not None:
+            with contextlib.suppress(TimeoutError):
+                await run_with_guard(self._feed.received.wait(), timeout_after(self._clock, LOAD_SECONDS))
 
     async def _lead(self) -> None:
         async def work(epoch: LeaseEpoch) -> None:
             await self._watch.synced.wait()
+            await self._receive_loads()
             await self.loop.run()
             raise Stopped
 
@@ -150,8 +204,7 @@ class LiveScheduler:
                 self._storage.changed()
             case PersistentVolume() as volume:
                 _keep(self._volumes, volume, present=after is not None)
-        self.state.apply(before, after, self._clock.monotonic())
-        self.loop.notify()
+        self.loop.apply(before, after)
 
 
 def _keep(objects: dict[tuple[str, str], Any], value: Object, *, present: bool) -> None:
@@ -179,16 +232,26 @@ def _log_failure(error: PluginFailed) -> None:
 def run_scheduler(
     configuration: Path | None,
     plugins: tuple[str, ...],
+    policy: tuple[str, Path | None] | None,
     connection: Callable[[], Kubernetes],
     *,
     namespace: str,
     listen: str,
 ) -> None:
-    """Until SIGTERM or SIGINT. Raises InvalidInput, ConfigurationError and KubeError."""
+    """Until SIGTERM or SIGINT. `policy`: its name, and the configuration of Equipoise.
+
+    Raises InvalidInput, ConfigurationError and KubeError.
+    """
     registered = load_plugins(plugins)
+    load = None
+    if policy is not None:
+        name, file = policy
+        load = with_policy(read_equipoise(file, "scorer", ScorerSettings, os.environ), name)
+    text = None if configuration is None else configuration.read_text()
     settings = SchedulerProgramSettings(
-        configuration=load_configuration(None if configuration is None else configuration.read_text(), registered),
+        configuration=scheduler_configuration(text, registered, load=load is not None),
         plugins=registered,
+        load=load,
         namespace=namespace,
     )
     configure_logging(Logging(), "scheduler")
@@ -196,6 +259,26 @@ def run_scheduler(
         log.warning("no profile enables this plugin", plugin=name)
     reduce_gc_frequency()
     asyncio.run(_run(settings, connection(), listen))
+
+
+def scheduler_configuration(
+    text: str | None, registered: Mapping[str, Factory], *, load: bool
+) -> SchedulerConfiguration:
+    """`text`: of a KubeSchedulerConfiguration. `load`: it may enable the plugin that scores nodes by their load.
+
+    Raises InvalidInput.
+    """
+    known = dict(registered)
+    if load:
+        if NAME in known:
+            raise InvalidInput(f"--plugin: {NAME} is the name of the plugin of --policy")
+        known[NAME] = _not_built
+    return load_configuration(text, known, {NAME: WEIGHT})
+
+
+def _not_built(arguments: object, handle: object) -> Plugin:
+    """LiveScheduler makes the plugin, which needs its clock."""
+    raise AssertionError
 
 
 async def _run(settings: SchedulerProgramSettings, connection: Kubernetes, listen: str) -> None:
@@ -213,13 +296,26 @@ async def _run(settings: SchedulerProgramSettings, connection: Kubernetes, liste
     ):
         health.require("kubernetes", lambda: not kube.problem)
         try:
-            scheduler = LiveScheduler(settings, kube, clock, health, metrics, identity=identity)
+            errors = BusErrors(clock, metrics)
+            scheduler = LiveScheduler(
+                settings, kube, clock, health, metrics, identity=identity, bus=_bus_of(settings, clock, errors)
+            )
         except InvalidConfiguration as error:
             raise InvalidInput(str(error)) from None
         names = [profile.scheduler_name for profile in settings.configuration.profiles]
         log.info("starting", schedulers=names, identity=identity, experimental=True)
         await scheduler.run(stop)
     log.info("stopped")
+
+
+def _bus_of(
+    settings: SchedulerProgramSettings, clock: Clock, errors: BusErrors
+) -> Callable[[], AbstractAsyncContextManager[Bus]] | None:
+    """As the scorer, whose messages this program reads."""
+    if settings.load is None:
+        return None
+    nats = settings.load.shared.nats
+    return lambda: connect(nats, "scorer", clock=clock, errors=errors)
 
 
 def _not_enabled(settings: SchedulerProgramSettings) -> list[str]:
@@ -229,7 +325,7 @@ def _not_enabled(settings: SchedulerProgramSettings) -> list[str]:
         for each in profile.plugins.values()
         for plugin in each.enabled
     }
-    return sorted(settings.plugins.keys() - enabled)
+    return sorted({*settings.plugins, *([NAME] if settings.load is not None else [])} - enabled)
 
 
 def connection_of(kubeconfig: str | None, context: str | None, environment: Mapping[str, str]) -> Kubernetes:

@@ -4,7 +4,7 @@ A pod for which a node was found is assumed: it is in the snapshot from then on,
 it is, or until its binding failed and it is forgotten.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -22,13 +22,15 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.scheduling.cluster_scheduler import FINISHED, ClusterScheduler
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.diagnosis import counted
 from equipoise.scheduling.framework.events import ClusterEvent, Kind, QueueingHint
 from equipoise.scheduling.framework.framework import Framework, PluginFailed
 from equipoise.scheduling.framework.plugin import Permit, Plugin, QueueSort
 from equipoise.scheduling.framework.queue import QueuedPod, QueueSettings, SchedulingQueue
 from equipoise.scheduling.framework.status import SUCCESS, Code, PluginStatus, failed
+from equipoise.scheduling.framework.waiting_pods import LONGEST_WAIT, WaitingPod
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.scheduler import Decision
+from equipoise.scheduling.scheduler import Decision, Extender
 
 Result = Literal["scheduled", "unschedulable", "error"]
 """As in scheduler_schedule_attempts_total."""
@@ -57,6 +59,9 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
     node: str = ""
     state: CycleState | None = None
     """With a node."""
+
+    waiting: WaitingPod | None = None
+    """With a node: Permit plugins let it wait."""
 
     message: str = ""
     """Without a node: why not, as in the event FailedScheduling."""
@@ -91,7 +96,7 @@ class SchedulerState:
     ) -> None:
         """`failure` is called for a plugin that fails in the queue, where no attempt can report it."""
         self.cluster = cluster
-        self.assumed: dict[str, Pod] = {}
+        self.assumed: dict[str, PodInfo] = {}
         """By uid: pods as if their node was set already."""
 
         self.waiting: dict[str, PodInfo] = {}
@@ -127,56 +132,82 @@ class SchedulerState:
 
     # Attempts
 
-    def next_attempt(self, now: float) -> Attempt | None:
-        """Decides about the next pod. None: none is ready."""
+    def next_pod(self, now: float) -> QueuedPod | None:
+        """The next one to decide about. None: none is ready."""
         while (queued := self.queue.pop(now)) is not None:
             pod = self.waiting.get(queued.pod.uid)
             if pod is None or pod.terminating:
                 self.queue.done(queued.pod)
                 continue
             queued.pod = pod
-            attempt = self._attempts[pod.uid] = self._attempt(queued, pod)
-            return attempt
+            return queued
         return None
+
+    def decide(self, queued: QueuedPod, extenders: Sequence[Extender] = ()) -> Decision:
+        """About its pod. Reads the state only: nothing may change it meanwhile."""
+        return self.cluster.decide(queued.pod, extenders)
+
+    def attempt(self, queued: QueuedPod, decision: Decision) -> Attempt:
+        """What follows from the decision: the pod is assumed on its node, or nominated."""
+        attempt = self._attempts[queued.pod.uid] = self._attempt(queued, queued.pod, decision)
+        return attempt
 
     def bound(self, attempt: Attempt) -> None:
         """The API server accepted the binding. The pod remains assumed until its change is reported."""
         self._attempts.pop(attempt.pod.uid, None)
         self.queue.done(attempt.pod)
 
-    def forget(self, attempt: Attempt, now: float) -> list[PluginFailed]:
-        """The binding failed: the pod is no longer assumed. Returns what plugins raised. `give_back` follows."""
+    def forget(self, attempt: Attempt, now: float, *, rejected: bool = False) -> list[PluginFailed]:
+        """The binding failed: the pod is no longer assumed. Returns what plugins raised. `give_back` follows.
+
+        With `rejected`, `report_room` follows that: the room that it leaves is no reason to try the pod itself again.
+        """
         assert attempt.state is not None
         errors = attempt.framework.unreserve(attempt.state, attempt.pod, attempt.node)
         placed = self.assumed.pop(attempt.pod.uid, None)
         if placed is not None:
-            self.cluster.remove(placed)
-            self._report("Pod", PodInfo(placed), None, now)
+            self.cluster.remove_pod(placed)
+            if not rejected:
+                self._report("Pod", placed, None, now)
         return errors
 
-    def give_back(self, attempt: Attempt, now: float, *, failed: bool = False) -> None:
-        """To the queue: it waits for an event, or after an error (`failed`) for a while."""
-        failed = failed or attempt.result != "unschedulable"
+    def report_room(self, attempt: Attempt, now: float) -> None:
+        """Other pods may fit where this one was to run."""
+        event = ClusterEvent(kind="Pod", action="delete", old=attempt.pod.on_node(attempt.node), new=None)
+        self.queue.on_event(event, now, without=attempt.pod.uid)
+
+    def give_back(
+        self, attempt: Attempt, now: float, *, failed: bool = False, refused_by: frozenset[str] = frozenset()
+    ) -> None:
+        """To the queue: it waits for an event, or after an error (`failed`) for a while.
+
+        `refused_by`: plugins that refused the pod after the attempt.
+        """
+        failed = failed or (attempt.result != "unschedulable" and not refused_by)
+        refused_by = refused_by or attempt.refused_by
         self._attempts.pop(attempt.pod.uid, None)
         pod = self.waiting.get(attempt.pod.uid)
         if pod is None or pod.terminating:
             self.queue.remove(attempt.pod)
             return
         attempt.queued.pod = pod
-        self.queue.add_unschedulable(attempt.queued, attempt.refused_by, now, failed=failed)
+        self.queue.add_unschedulable(attempt.queued, refused_by, now, failed=failed)
 
-    def _attempt(self, queued: QueuedPod, pod: PodInfo) -> Attempt:
-        decision = self.cluster.decide(pod)
+    def _attempt(self, queued: QueuedPod, pod: PodInfo, decision: Decision) -> Attempt:
         framework = self._frameworks[pod.pod.spec.scheduler_name]
         if decision.node:
             assert decision.state is not None
-            status = _reserve(framework, decision.state, pod, decision.node)
+            status, pending = _reserve(framework, decision.state, pod, decision.node)
             if status.is_success:
                 self.cluster.nominated.remove(pod)
                 self._assume(pod, decision.node)
+                waiting = None
+                if pending:
+                    waiting = WaitingPod(pod, decision.node, pending)
+                    self.cluster.waiting_pods.add(waiting)
                 return Attempt(
                     queued=queued, pod=pod, framework=framework, result="scheduled", node=decision.node,
-                    state=decision.state,
+                    state=decision.state, waiting=waiting,
                 )  # fmt: skip
             decision = Decision(status=status)
         return self._refused(queued, pod, framework, decision)
@@ -202,7 +233,7 @@ class SchedulerState:
             pod=pod,
             framework=framework,
             result="error" if error else "unschedulable",
-            message=decision.message(len(self.cluster.snapshot.rows)),
+            message=_message(decision, len(self.cluster.snapshot.rows)),
             failed_plugin=status.plugin if error else "",
             refused_by=refused_by - {""},
             nominated=nominated,
@@ -211,9 +242,8 @@ class SchedulerState:
         )
 
     def _assume(self, pod: PodInfo, node: str) -> None:
-        placed = msgspec.structs.replace(pod.pod, spec=msgspec.structs.replace(pod.pod.spec, node_name=node))
-        self.assumed[pod.uid] = placed
-        self.cluster.put(placed)
+        placed = self.assumed[pod.uid] = pod.on_node(node)
+        self.cluster.put_pod(placed)
 
     # Pods
 
@@ -221,9 +251,9 @@ class SchedulerState:
         ran, runs = before is not None and _occupies(before), after is not None and _occupies(after)
         if runs:
             assert after is not None
-            pod = PodInfo(after)
+            pod = self._parsed(before, after)
             self._leave(pod, now)
-            self.cluster.put(after)
+            self.cluster.put_pod(pod)
             if not ran:
                 self._report("Pod", None, pod, now)
             elif _decides(before) != _decides(after):
@@ -238,15 +268,26 @@ class SchedulerState:
             if self._leave(pod, now):
                 self._report("Pod", pod, None, now)
         elif after.spec.scheduler_name in self._frameworks:
-            self._wait(before, PodInfo(after), now)
+            self._wait(before, self._parsed(before, after), now)
+
+    def _parsed(self, before: Pod | None, after: Pod) -> PodInfo:
+        """Parses only what has changed since the last report, or since the pod was assumed."""
+        uid = after.metadata.uid
+        known = self.assumed.get(uid) or self.waiting.get(uid)
+        if known is None and before is not None:
+            known = self.cluster.pod(uid, before.spec.node_name)
+        return PodInfo(after) if known is None else known.updated(after)
 
     def _leave(self, pod: PodInfo, now: float) -> bool:
         """The pod waits no longer. Returns whether its room on a node is free now."""
         self.waiting.pop(pod.uid, None)
         self.queue.remove(pod)
+        if (waiting := self.cluster.waiting_pods.get(pod.uid)) is not None:
+            waiting.reject("", "removed")
         placed = self.assumed.pop(pod.uid, None)
-        if placed is not None:
-            self.cluster.remove(placed)
+        remains = placed is not None and _occupies(pod.pod) and placed.pod.spec.node_name == pod.pod.spec.node_name
+        if placed is not None and not remains:
+            self.cluster.remove_pod(placed)
         nominated = self.cluster.nominated.node_of(pod)
         self.cluster.nominated.remove(pod)
         return placed is not None or bool(nominated)
@@ -322,26 +363,44 @@ def _hints(frameworks: Mapping[str, Framework], failure: Callable[[PluginFailed]
     return hints
 
 
-def _reserve(framework: Framework, state: CycleState, pod: PodInfo, node: str) -> PluginStatus:
-    """And Permit. Without success nothing is reserved."""
+def _reserve(
+    framework: Framework, state: CycleState, pod: PodInfo, node: str
+) -> tuple[PluginStatus, Mapping[str, float]]:
+    """And Permit. Without success nothing is reserved. With it: plugins for which the pod has to wait, and how long."""
+    pending: dict[str, float] = {}
     try:
         status = framework.reserve(state, pod, node)
     except PluginFailed as error:
-        return PluginStatus(code=Code.ERROR, reasons=(str(error),), plugin=error.plugin)
+        return PluginStatus(code=Code.ERROR, reasons=(str(error),), plugin=error.plugin), pending
     if not status.is_success:
-        return status
+        return status, pending
     for plugin in framework.plugins("permit"):
         assert isinstance(plugin, Permit)
         try:
-            status, _ = plugin.permit(state, pod, node)
+            status, seconds = plugin.permit(state, pod, node)
+            if status.code == Code.WAIT:
+                pending[plugin.name] = min(float(seconds), LONGEST_WAIT)
+                continue
         except Exception as error:
             status = failed(str(_failed(plugin, "permit", error)))
-        if status.code == Code.WAIT:
-            status = failed(f"plugin {plugin.name} failed in permit: WAIT is not supported")
         if not status.is_success:
             framework.unreserve(state, pod, node)
-            return msgspec.structs.replace(status, plugin=plugin.name)
-    return SUCCESS
+            return msgspec.structs.replace(status, plugin=plugin.name), {}
+    return SUCCESS, pending
+
+
+def _message(decision: Decision, nodes: int) -> str:
+    """As in the event FailedScheduling of kube-scheduler, in a cluster of this many nodes."""
+    status = decision.status
+    if decision.diagnosis is None and status is not None and status.is_rejected and status.plugin:
+        return one_node_refused(status)
+    return decision.message(nodes)
+
+
+def one_node_refused(status: PluginStatus) -> str:
+    """By Reserve or Permit: kube-scheduler counts the selected node only."""
+    reasons = f" {counted(status.reasons)}." if status.reasons else ""
+    return f"0/1 nodes are available:{reasons}"
 
 
 def _occupies(pod: Pod) -> bool:

@@ -2,22 +2,31 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from operator import itemgetter
+from typing import Any, TypeVar
 
 import structlog
 
 from equipoise.cli.scheduler import pod_events
 from equipoise.cli.scheduler.binding_cycle import BindingCycle, NotBound, post_bind
+from equipoise.cli.scheduler.event_recorder import EventRecorder
+from equipoise.cli.scheduler.http_extender import ExtenderClient
 from equipoise.cli.scheduler.metrics import SchedulerMetrics
 from equipoise.cli.scheduler.plugin_times import PluginTimes
-from equipoise.cli.scheduler.scheduler_state import Attempt, SchedulerState
-from equipoise.runtime.kubernetes.client import EVENTS, Conflict, Kube, KubeError, NotFound
+from equipoise.cli.scheduler.scheduler_state import Attempt, Result, SchedulerState, one_node_refused
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.kubernetes.objects import Object
+from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
+from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError, NotFound
 from equipoise.runtime.process.clock import Clock
+from equipoise.scheduling.framework.queue import QueuedPod
+from equipoise.scheduling.framework.waiting_pods import WaitingPod
 from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.plugins.default_preemption import DefaultPreemption
 
-BINDINGS = 16
+BINDINGS = 32
 """Pods whose binding, or whose failure, is written at the same time."""
 
 REPEAT_SECONDS = 300.0
@@ -25,11 +34,13 @@ REPEAT_SECONDS = 300.0
 
 GAUGE_SECONDS = 1.0
 
+T = TypeVar("T")
+
 log = structlog.get_logger()
 
 
 class SchedulingLoop:
-    """One task decides. `notify` wakes it after every change."""
+    """One task decides. `apply` wakes it after every change."""
 
     def __init__(
         self,
@@ -41,6 +52,7 @@ class SchedulingLoop:
         times: PluginTimes,
         *,
         instance: str,
+        extenders: Sequence[ExtenderClient] = (),
         name: Callable[[], str] = lambda: secrets.token_hex(8),
     ) -> None:
         """`instance`: this replica, in events. `name`: makes the name of an event unique."""
@@ -48,43 +60,63 @@ class SchedulingLoop:
         self._clock = clock
         self._state = state
         self._cycle = cycle
+        self._events = EventRecorder(kube)
         self._metrics = metrics
         self._times = times
         self._instance = instance
+        self._extenders = [each for each in extenders if each.settings.filter_verb or each.settings.prioritize_verb]
+        self._undisturbed = asyncio.Lock()
+        """Held during a decision in a thread, while the state must not change."""
+
+        self._deferred: list[tuple[Object | None, Object | None]] | None = None
+        """Changes that were reported during such a decision; None: there is none."""
+
         self._name = name
         self._slots = asyncio.Semaphore(BINDINGS)
         self._changed = asyncio.Event()
         self._stopping = False
+        self._ending = asyncio.Event()
         self._reported: dict[str, tuple[str, float]] = {}
         """By uid of the pod: the last FailedScheduling, and when it was reported (monotonic)."""
 
         self._gauged_at = -GAUGE_SECONDS
 
-    def notify(self) -> None:
+    def apply(self, before: Object | None, after: Object | None) -> None:
+        """A change that the API server reports. It counts after the decision that is under way."""
+        if self._deferred is not None:
+            self._deferred.append((before, after))
+            return
+        self._state.apply(before, after, self._clock.monotonic())
         self._changed.set()
 
     def stop(self) -> None:
         """No further pod is tried; `run` returns once what was decided is carried out."""
         self._stopping = True
+        self._ending.set()
         self._changed.set()
 
     async def run(self) -> None:
         """Until `stop`. When it is cancelled, pods whose binding is not confirmed return to the queue."""
         async with asyncio.TaskGroup() as group:
-            while not self._stopping:
-                await self._slots.acquire()
-                self._changed.clear()
-                begun = self._clock.monotonic()
-                attempt = None if self._stopping else self._decide(begun)
-                if attempt is None:
-                    self._slots.release()
-                    await self._wait()
-                    continue
-                group.create_task(self._carry_out(attempt, begun))
-                await asyncio.sleep(0)  # other tasks run: renewals of the Lease, watches, bindings
+            recording = group.create_task(self._events.run(), name="events")
+            async with asyncio.TaskGroup() as attempts:
+                while not self._stopping:
+                    await self._slots.acquire()
+                    self._changed.clear()
+                    begun = self._clock.monotonic()
+                    attempt = None if self._stopping else await self._decide(begun)
+                    if attempt is None:
+                        self._slots.release()
+                        await self._wait()
+                        continue
+                    attempts.create_task(self._carry_out(attempt, begun))
+                    await asyncio.sleep(0)  # other tasks run: renewals of the Lease, watches, bindings
+            await self._events.written()
+            recording.cancel()
 
-    def _decide(self, now: float) -> Attempt | None:
-        attempt = self._state.next_attempt(now)
+    async def _decide(self, now: float) -> Attempt | None:
+        queued = self._state.next_pod(now)
+        attempt = None if queued is None else await self._attempt(queued)
         seconds, slow = self._times.take()
         for (plugin, point), duration in slow.items():
             log.warning("slow plugin", plugin=plugin, extension_point=point, seconds=round(duration, 3))
@@ -96,6 +128,21 @@ class SchedulingLoop:
             self._gauged_at = now
             self._metrics.pending(self._state.queue.waiting())
         return attempt
+
+    async def _attempt(self, queued: QueuedPod) -> Attempt:
+        snapshot = self._state.cluster.snapshot
+        extenders = [each.of_pod(queued.pod, snapshot) for each in self._extenders if each.is_interested(queued.pod)]
+        if not extenders:
+            return self._state.attempt(queued, self._state.decide(queued))
+        async with self._undisturbed:
+            self._deferred = []
+            try:
+                decision = await _to_its_end(asyncio.to_thread(self._state.decide, queued, extenders))
+                return self._state.attempt(queued, decision)
+            finally:
+                deferred, self._deferred = self._deferred, None
+                for before, after in deferred:
+                    self.apply(before, after)
 
     async def _wait(self) -> None:
         """For a change, or until a pod leaves backoff."""
@@ -129,7 +176,7 @@ class SchedulingLoop:
                 await self._refuse(attempt)
         finally:
             self._slots.release()
-            self.notify()
+            self._changed.set()
 
     # A node was found
 
@@ -137,6 +184,8 @@ class SchedulingLoop:
         pod = attempt.pod
         failure: NotBound | None = None
         try:
+            if attempt.waiting is not None:
+                await self._permitted(attempt.waiting)
             await self._cycle.bind(attempt, self._without_slot)
         except NotBound as error:
             failure = error
@@ -153,20 +202,68 @@ class SchedulingLoop:
         log.debug("bound", pod=_path(pod), node=attempt.node)
         for each in post_bind(attempt):
             log.error("plugin failed", plugin=each.plugin, pod=_path(pod), error=str(each))
-        await self._record(attempt, pod, pod_events.scheduled(attempt))
+        self._record(attempt, pod, pod_events.scheduled(attempt))
+
+    async def _permitted(self, waiting: WaitingPod) -> None:
+        """Returns once all Permit plugins allow it. Raises NotBound. Other pods are bound meanwhile."""
+        decided, loop = asyncio.Event(), asyncio.get_running_loop()
+
+        def decide() -> None:
+            loop.call_soon_threadsafe(decided.set)  # a plugin may have a thread of its own
+
+        waiting.on_decision = decide
+        uid, begun = waiting.pod.uid, self._clock.monotonic()
+        try:
+            async with self._without_slot():
+                while waiting.status is None and not self._stopping:
+                    plugin, seconds = min(waiting.pending.items(), key=itemgetter(1))
+                    left = max(0.0, begun + seconds - self._clock.monotonic())
+                    try:
+                        await run_with_guard(self._until(decided), timeout_after(self._clock, left))
+                    except TimeoutError:
+                        if plugin in waiting.pending:
+                            waited = Duration(seconds)
+                            waiting.reject(plugin, f"rejected due to timeout after waiting {waited} at plugin {plugin}")
+        finally:
+            self._state.cluster.waiting_pods.remove(uid)
+        status = waiting.status
+        if status is None:
+            raise NotBound("the scheduler stops", obsolete=True)
+        if status.is_success:
+            return
+        gone = uid not in self._state.waiting
+        if status.is_rejected:
+            raise NotBound(one_node_refused(status), status.plugin, obsolete=gone, rejected=True)
+        text = f"waiting on permit for pod: {'; '.join(status.reasons)}"
+        raise NotBound(text, status.plugin, obsolete=gone)
+
+    async def _until(self, decided: asyncio.Event) -> None:
+        """Until the event, or until the scheduler stops."""
+        waits = [asyncio.create_task(each.wait()) for each in (decided, self._ending)]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
 
     async def _not_bound(self, attempt: Attempt, failure: NotBound, begun: float) -> None:
         log.warning("not bound", pod=_path(attempt.pod), node=attempt.node, plugin=failure.plugin, error=str(failure))
-        self._forget(attempt)
-        self._metrics.ended(attempt, "error", self._clock.monotonic() - begun)
+        async with self._undisturbed:
+            self._forget(attempt, rejected=failure.rejected)
+        result: Result = "unschedulable" if failure.rejected else "error"
+        self._metrics.ended(attempt, result, self._clock.monotonic() - begun)
         try:
             if not failure.obsolete:
-                await self._report_failure(attempt, str(failure), error=True)
+                await self._report_failure(attempt, str(failure), error=not failure.rejected)
         finally:
-            self._state.give_back(attempt, self._clock.monotonic())
+            refused_by = frozenset({failure.plugin}) if failure.rejected else frozenset()
+            now = self._clock.monotonic()
+            self._state.give_back(attempt, now, refused_by=refused_by)
+            if failure.rejected:
+                self._state.report_room(attempt, now)
 
-    def _forget(self, attempt: Attempt) -> None:
-        for failure in self._state.forget(attempt, self._clock.monotonic()):
+    def _forget(self, attempt: Attempt, *, rejected: bool = False) -> None:
+        for failure in self._state.forget(attempt, self._clock.monotonic(), rejected=rejected):
             log.error("plugin failed", plugin=failure.plugin, pod=_path(attempt.pod), error=str(failure))
 
     # No node was found
@@ -198,7 +295,13 @@ class SchedulingLoop:
         return all(deletion.result() for deletion in deletions)
 
     async def _delete(self, attempt: Attempt, victim: PodInfo) -> bool:
+        assert attempt.nominated is not None
         if victim.terminating:
+            return True
+        waiting = self._state.cluster.waiting_pods.get(victim.uid)
+        if waiting is not None and waiting.preempt(DefaultPreemption.name, "preempted"):
+            # It is not bound, and returns to the queue: there is nothing to delete.
+            self._record(attempt, victim, pod_events.preempted(attempt.pod, attempt.nominated))
             return True
         condition = pod_events.disruption_target(attempt.profile, self._clock.now())
         try:
@@ -209,8 +312,7 @@ class SchedulingLoop:
         except KubeError as error:
             log.warning("victim not deleted", pod=_path(victim), for_pod=_path(attempt.pod), error=str(error))
             return False
-        assert attempt.nominated is not None
-        await self._record(attempt, victim, pod_events.preempted(attempt.pod, attempt.nominated))
+        self._record(attempt, victim, pod_events.preempted(attempt.pod, attempt.nominated))
         return True
 
     async def _report_failure(self, attempt: Attempt, message: str, *, error: bool) -> None:
@@ -223,7 +325,7 @@ class SchedulingLoop:
         if before == message and now - at < REPEAT_SECONDS and nominated is None:
             return
         if before != message or now - at >= REPEAT_SECONDS:
-            await self._record(attempt, pod, pod_events.failed_scheduling(message))
+            self._record(attempt, pod, pod_events.failed_scheduling(message))
         condition = pod_events.not_scheduled(attempt, error=error, message=message, now=self._clock.now())
         if await self._try(
             self._kube.set_pod_status(
@@ -235,14 +337,11 @@ class SchedulingLoop:
             if len(self._reported) > 2 * len(self._state.waiting) + 100:
                 self._reported = {uid: each for uid, each in self._reported.items() if uid in self._state.waiting}
 
-    async def _record(self, attempt: Attempt, pod: PodInfo, content: tuple[str, str, str, str]) -> None:
+    def _record(self, attempt: Attempt, pod: PodInfo, content: tuple[str, str, str, str]) -> None:
         event = pod_events.event(
             pod, content, now=self._clock.now(), number=self._name(), scheduler=attempt.profile, instance=self._instance
         )
-        try:
-            await self._kube.create(EVENTS, event)
-        except KubeError as error:
-            log.debug("event not created", pod=_path(pod), error=str(error))
+        self._events.record(event)
 
     async def _try(self, write: Awaitable[None], pod: PodInfo) -> bool:
         """A pod that is gone, or that another one replaced, needs no status."""
@@ -254,6 +353,16 @@ class SchedulingLoop:
             log.warning("status not written", pod=_path(pod), error=str(error))
             return False
         return True
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
+    """Its result. When this is cancelled, a thread goes on: it is cancelled after that."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 def _path(pod: PodInfo) -> str:

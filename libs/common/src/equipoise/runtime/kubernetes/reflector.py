@@ -60,19 +60,26 @@ class Interner:
         self._limit = FEW_PARTS
         self._encode = msgspec.msgpack.Encoder().encode
 
-    def intern(self, value: T) -> T:
-        """An equal object whose metadata and spec consist of shared parts. Its status is not shared."""
-        fields: dict[str, Any] = {"metadata": self._section(value.metadata)}
-        spec = getattr(value, "spec", None)
+    def intern(self, value: T, before: T | None = None) -> T:
+        """An equal object whose metadata and spec consist of shared parts. Its status is not shared.
+
+        `before`: what was returned for an earlier version of the object. To compare with it is faster than to search.
+        """
+        fields: dict[str, Any] = {
+            "metadata": self._section(value.metadata, None if before is None else before.metadata)
+        }
+        spec, earlier = getattr(value, "spec", None), getattr(before, "spec", None)
         if isinstance(spec, msgspec.Struct):
-            fields["spec"] = self._section(spec)
+            fields["spec"] = earlier if spec == earlier else self._section(spec, earlier)
         return msgspec.structs.replace(value, **fields)
 
-    def _section(self, section: msgspec.Struct) -> msgspec.Struct:
+    def _section(self, section: msgspec.Struct, before: msgspec.Struct | None) -> msgspec.Struct:
         changed = {}
         for name in section.__struct_fields__:
             part = getattr(section, name)
-            if type(part) is str:
+            if before is not None and (earlier := getattr(before, name)) == part:
+                changed[name] = earlier
+            elif type(part) is str:
                 if name not in OWN_TEXTS:
                     changed[name] = intern(part)
             elif isinstance(part, (list, dict, msgspec.Struct)):
@@ -196,7 +203,8 @@ class Reflector(Generic[T]):
                 self._since = change.resource_version
                 self.problem = None
                 if change.object is not None:
-                    self._set(_key(change.object), None if change.kind == "deleted" else self._slim(change.object))
+                    key = _key(change.object)
+                    self._set(key, None if change.kind == "deleted" else self._slim(change.object, key))
 
     async def _list(self, changes: AsyncGenerator[Change[T], None]) -> None:
         """Receives the whole initial list: changes are reported only after its end, if its version is accepted."""
@@ -255,13 +263,15 @@ class Reflector(Generic[T]):
 
     def _held(self, value: T) -> T:
         """The stored object, if this is the same version of it."""
-        held = self._objects.get(_key(value))
+        key = _key(value)
+        held = self._objects.get(key)
         if held is not None and held.metadata.resource_version == value.metadata.resource_version:
             return held
-        return self._slim(value)
+        return self._slim(value, key)
 
-    def _slim(self, value: T) -> T:
-        return self._sharing.intern(self._trim(value) if self._trim is not None else value)
+    def _slim(self, value: T, key: Key) -> T:
+        trimmed = self._trim(value) if self._trim is not None else value
+        return self._sharing.intern(trimmed, self._objects.get(key))
 
     async def _check_activity(self) -> NoReturn:
         while (quiet := self._clock.monotonic() - self._received_at) < self._inactivity:

@@ -96,17 +96,19 @@ class Framework:
 
         `measure(plugin, point, call)` returns the result of `call()`, for example after its duration was recorded.
         """
-        self._points = {name: list(points.get(name, ())) for name in (*POINTS, *(points.keys() - POINTS.keys()))}
+        self._points: dict[str, list[Any]] = {
+            name: list(points.get(name, ())) for name in (*POINTS, *(points.keys() - POINTS.keys()))
+        }
         self._weights = weights
         self._measure = measure
         # Found once: isinstance of a protocol takes microseconds, and each attempt would ask for every plugin.
         points = self._points
-        self._pre_filters = [each for each in points["preFilter"] if isinstance(each, PreFilter)]
-        self._extending = [each for each in self._pre_filters if isinstance(each, PreFilterExtensions)]
+        self._pre_filters: list[Any] = [each for each in points["preFilter"] if isinstance(each, PreFilter)]
+        self._extending: list[Any] = [each for each in self._pre_filters if isinstance(each, PreFilterExtensions)]
         self._filters: list[tuple[Any, bool]] = [(each, isinstance(each, Filter)) for each in points["filter"]]
         """Plugins, and whether they answer for all nodes at once."""
 
-        self._pre_scores = [each for each in points["preScore"] if isinstance(each, PreScore)]
+        self._pre_scores: list[Any] = [each for each in points["preScore"] if isinstance(each, PreScore)]
         self._scoring = [self._scoring_of(each) for each in points["score"]]
 
     def plugins(self, point: str) -> Sequence[Plugin]:
@@ -121,7 +123,6 @@ class Framework:
     def pre_enqueue(self, pod: PodInfo) -> PluginStatus:
         """Success, or the status of the first plugin that holds the pod back."""
         for plugin in self._points["preEnqueue"]:
-            assert isinstance(plugin, PreEnqueue)
             status = self._call(plugin, "preEnqueue", plugin.pre_enqueue, pod)
             if not status.is_success:
                 return _of(plugin, status)
@@ -230,10 +231,9 @@ class Framework:
         return [plugin for plugin in self._extending if plugin.name not in state.skipped_filters]
 
     def _each_node(
-        self, plugin: Plugin, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, diagnosis: FilterDiagnosis
+        self, plugin: Any, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, diagnosis: FilterDiagnosis
     ) -> list[Refusal]:
         """Of a plugin that answers for one node."""
-        assert isinstance(plugin, FilterNode)
         refusals = []
         for place in diagnosis.passed.nonzero()[0].tolist():
             row = int(diagnosis.rows[place])
@@ -255,7 +255,6 @@ class Framework:
         reasons: list[str] = []
         clear = False
         for plugin in self._points["postFilter"]:
-            assert isinstance(plugin, PostFilter)
             found = self._call(plugin, "postFilter", plugin.post_filter, state, pod, snapshot, refused)
             clear |= found.clear_nomination
             status = _of(plugin, found.status)
@@ -325,8 +324,7 @@ class Framework:
 
     def reserve(self, state: CycleState, pod: PodInfo, node: str) -> PluginStatus:
         """Success, or the status of the first plugin that refuses; then all plugins were called to unreserve."""
-        for plugin in self.plugins("reserve"):
-            assert isinstance(plugin, Reserve)
+        for plugin in self._points["reserve"]:
             try:
                 status = self._call(plugin, "reserve", plugin.reserve, state, pod, node)
             except PluginFailed:
@@ -340,8 +338,7 @@ class Framework:
     def unreserve(self, state: CycleState, pod: PodInfo, node: str) -> list[PluginFailed]:
         """In reverse order. Returns the errors of plugins: none keeps another from being called."""
         errors = []
-        for plugin in reversed(self.plugins("reserve")):
-            assert isinstance(plugin, Reserve)
+        for plugin in reversed(self._points["reserve"]):
             try:
                 self._call(plugin, "reserve", plugin.unreserve, state, pod, node)
             except PluginFailed as error:
@@ -385,6 +382,8 @@ def _integers(plugin: Plugin, scores: Any, length: int) -> Ints:
     found = np.asarray(scores)
     if found.shape != (length,):
         raise PluginFailed(plugin.name, "score", f"{length} scores were expected, one per node, not {found.shape}")
+    if found.dtype == np.int64:
+        return found
     if not np.issubdtype(found.dtype, np.integer):
         invalid = [value for value in found.tolist() if not isinstance(value, int | float) or not math.isfinite(value)]
         if invalid:

@@ -178,7 +178,7 @@ class Permit(Protocol):
     """Whether the pod may be bound now."""
 
     def permit(self, state: CycleState, pod: PodInfo, node: str) -> tuple[PluginStatus, float]:
-        """WAIT: for at most these seconds, until somebody allows or rejects it."""
+        """WAIT: for at most these seconds, until it is allowed or rejected (`Handle.waiting_pods`)."""
         ...
 
 

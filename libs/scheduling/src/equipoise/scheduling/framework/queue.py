@@ -6,7 +6,7 @@ Source: pkg/scheduler/backend/queue of Kubernetes 1.36. Times are seconds of any
 import heapq
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -81,6 +81,9 @@ class SchedulingQueue:
         self._place: dict[str, tuple[str, int]] = {}
         """By uid: active, backoff, unschedulable or gated, and the number of its entry. Others are outdated."""
 
+        self._unschedulable: dict[str, None] = {}
+        """Uids of those, the one that has waited for the longest time first."""
+
         self._pods: dict[str, QueuedPod] = {}
         self._in_flight: dict[str, tuple[QueuedPod, list[ClusterEvent]]] = {}
         """With the events since it was popped."""
@@ -121,6 +124,7 @@ class SchedulingQueue:
         """It was deleted, or has a node. Does nothing if it is unknown."""
         self._pods.pop(pod.uid, None)
         self._place.pop(pod.uid, None)
+        self._unschedulable.pop(pod.uid, None)
         self._in_flight.pop(pod.uid, None)
 
     def pop(self, now: float) -> QueuedPod | None:
@@ -154,13 +158,13 @@ class SchedulingQueue:
         if failed or any(self._may_help(queued, event) for event in found[1]):
             self._retry(queued, now)
         else:
-            self._place[queued.pod.uid] = ("unschedulable", next(self._numbers))
+            self._put_in("unschedulable", queued)
 
-    def on_event(self, event: ClusterEvent, now: float) -> int:
-        """Pods that it may help are tried again. Returns their number."""
+    def on_event(self, event: ClusterEvent, now: float, *, without: str = "") -> int:
+        """Pods that it may help are tried again, except the one with the uid `without`. Returns their number."""
         for _, events in self._in_flight.values():
             events.append(event)
-        waiting = [self._pods[uid] for uid, (place, _) in self._place.items() if place == "unschedulable"]
+        waiting = [self._pods[uid] for uid in self._unschedulable if uid != without]
         helped = [each for each in waiting if self._may_help(each, event)]
         for each in helped:
             self._retry(each, now)
@@ -168,12 +172,20 @@ class SchedulingQueue:
 
     def next_at(self) -> float | None:
         """When a pod leaves backoff, or has waited for the longest time; None: nothing is due by time alone."""
-        times = [queued.failed_at + self._settings.longest_wait for queued in self._at("unschedulable")]
-        times += [self._backoff_end(queued) for queued in self._at("backoff")]
+        first = itertools.islice(self._unschedulable, 1)
+        times = [self._pods[uid].failed_at + self._settings.longest_wait for uid in first]
+        times += [entry[0] for entry in self._backoff if self._is_current("backoff", entry)]
         return min(times, default=None)
 
-    def _at(self, place: str) -> Sequence[QueuedPod]:
-        return [self._pods[uid] for uid, (found, _) in self._place.items() if found == place]
+    def _put_in(self, place: str, queued: QueuedPod) -> int:
+        """Returns the number of its entry."""
+        number = next(self._numbers)
+        self._place[queued.pod.uid] = (place, number)
+        if place == "unschedulable":
+            self._unschedulable[queued.pod.uid] = None
+        else:
+            self._unschedulable.pop(queued.pod.uid, None)
+        return number
 
     def _put(self, queued: QueuedPod) -> PluginStatus:
         self._pods[queued.pod.uid] = queued
@@ -181,12 +193,11 @@ class SchedulingQueue:
         if status.is_success:
             self._activate(queued)
         else:
-            self._place[queued.pod.uid] = ("gated", next(self._numbers))
+            self._put_in("gated", queued)
         return status
 
     def _activate(self, queued: QueuedPod) -> None:
-        number = next(self._numbers)
-        self._place[queued.pod.uid] = ("active", number)
+        number = self._put_in("active", queued)
         heapq.heappush(self._active, (self._sort_key(queued.pod, queued.queued_at), number, queued.pod.uid))
 
     def _retry(self, queued: QueuedPod, now: float) -> None:
@@ -194,8 +205,7 @@ class SchedulingQueue:
         if end <= now:
             self._put(queued)
             return
-        number = next(self._numbers)
-        self._place[queued.pod.uid] = ("backoff", number)
+        number = self._put_in("backoff", queued)
         heapq.heappush(self._backoff, (end, number, queued.pod.uid))
 
     def _backoff_end(self, queued: QueuedPod) -> float:
@@ -211,9 +221,10 @@ class SchedulingQueue:
             entry = heapq.heappop(self._backoff)
             if self._is_current("backoff", entry):
                 self._put(self._pods[entry[2]])
-        for queued in self._at("unschedulable"):
-            if now - queued.failed_at >= self._settings.longest_wait:
-                self._retry(queued, now)
+        while (first := next(iter(self._unschedulable), None)) is not None:
+            if now - self._pods[first].failed_at < self._settings.longest_wait:
+                break
+            self._retry(self._pods[first], now)
 
     def _pop_active(self) -> QueuedPod | None:
         while self._active:
@@ -235,7 +246,7 @@ class SchedulingQueue:
             elif self._hold(self._pods[entry[2]].pod).is_success:
                 ready.append(entry)
             else:
-                self._place[entry[2]] = ("gated", next(self._numbers))
+                self._put_in("gated", self._pods[entry[2]])
         first = min(ready, key=self._order_of, default=None)
         for entry in (*failed, *ready):
             if entry is not first:

@@ -225,6 +225,23 @@ class PodInfo:
         other.name = name
         return other
 
+    def updated(self, pod: Pod) -> "PodInfo":
+        """The same pod after a change. What was parsed is kept if it is still the same. Raises ValueError as above."""
+        own, other = self.pod.metadata, pod.metadata
+        same = (
+            with_actual_requests(pod) is pod
+            and with_actual_requests(self.pod) is self.pod
+            and pod.spec == self.pod.spec
+            and (other.labels, other.deletion_timestamp) == (own.labels, own.deletion_timestamp)
+            and (other.uid, other.namespace, other.name) == (own.uid, own.namespace, own.name)
+        )
+        return PodInfo(pod, self.shape if same else None)
+
+    def on_node(self, node: str) -> "PodInfo":
+        """The same pod with this node."""
+        spec = msgspec.structs.replace(self.pod.spec, node_name=node)
+        return PodInfo(msgspec.structs.replace(self.pod, spec=spec), self.shape, uid=self.uid)
+
     def with_preferred_nodes(self, preferred: Sequence[PreferredNodes]) -> "PodInfo":
         """The same pod with these terms of preferred node affinity in addition."""
         affinity = self.pod.spec.affinity or _NO_AFFINITY

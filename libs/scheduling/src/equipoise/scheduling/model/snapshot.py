@@ -93,6 +93,7 @@ class ClusterSnapshot:
         return self._row_by_name.get(name)
 
     def name(self, row: int) -> str:
+        """Raises KeyError for a free row."""
         return self.node(row).metadata.name
 
     def names(self, rows: Rows) -> list[str]:
@@ -111,6 +112,9 @@ class ClusterSnapshot:
 
     def pods_on(self, row: int) -> Iterator[PodInfo]:
         return iter(self._pods[row].values())
+
+    def pod(self, uid: str, row: int) -> PodInfo | None:
+        return self._pods[row].get(uid)
 
     def has_pod(self, pod: PodInfo, row: int) -> bool:
         return pod.uid in self._pods[row]
@@ -274,6 +278,17 @@ class ClusterSnapshot:
         found = self._writable(row).pop(pod.uid)
         self._count(found, row, -1)
         self.groups.remove(found, row)
+
+    def put_pod(self, pod: PodInfo, row: int) -> None:
+        """Adds it, or replaces the pod of this uid on this node."""
+        before = self._pods[row].get(pod.uid)
+        if before is not None and before.requests is pod.requests and before.group_key == pod.group_key:
+            # What was parsed is shared (see PodInfo.updated): the sums remain.
+            self._writable(row)[pod.uid] = pod
+            return
+        if before is not None:
+            self.remove_pod(before, row)
+        self.add_pod(pod, row)
 
     def clone(self) -> "ClusterSnapshot":
         """A copy whose pods can be changed without an effect on this one. Its nodes must not be changed."""

@@ -32,7 +32,7 @@ class SpreadSelectors:
 
         Source: `DefaultSelector` of pkg/scheduler/framework/plugins/helper.
         """
-        labels = dict(self._services(pod))
+        labels = dict(self._service_labels(pod))
         rules: list[SelectorRequirement] = []
         owner = pod.pod.metadata.controller
         workload = None
@@ -47,7 +47,7 @@ class SpreadSelectors:
             rules += workload.spec.selector.match_expressions
         return LabelSelector(match_labels=labels, match_expressions=rules) if labels or rules else None
 
-    def _services(self, pod: PodInfo) -> Mapping[str, str]:
+    def _service_labels(self, pod: PodInfo) -> Mapping[str, str]:
         """The labels by which the pod's Services select it."""
         found: dict[str, str] = {}
         for each in self._services_of.get(pod.namespace, {}).values():

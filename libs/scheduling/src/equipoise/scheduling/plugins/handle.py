@@ -7,6 +7,7 @@ import msgspec
 from equipoise.contracts.kubernetes.objects import LabelSelector, PodDisruptionBudget
 from equipoise.scheduling.framework.framework import Framework
 from equipoise.scheduling.framework.nominated import Nominated
+from equipoise.scheduling.framework.waiting_pods import WaitingPods
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.volumes import Volumes
 
@@ -25,6 +26,9 @@ class Handle(msgspec.Struct, frozen=True, kw_only=True):
 
     default_selector: Callable[[PodInfo], LabelSelector | None] = lambda pod: None
     """Selects the pods of the same Services and workload; None: the pod has neither."""
+
+    waiting_pods: WaitingPods = msgspec.field(default_factory=WaitingPods)
+    """Pods that Permit plugins let wait: to allow or reject them."""
 
     random: Callable[[], float] = lambda: 0.0
     """0 ≤ … < 1."""

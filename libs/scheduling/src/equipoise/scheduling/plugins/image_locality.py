@@ -45,7 +45,7 @@ class ImageLocality:
         if found is None:
             return np.zeros(len(rows), dtype=np.int64)
         most = MOST * max(len(containers), 1)
-        score: Ints = MAX_SCORE * (np.clip(found[rows], LEAST, most) - LEAST) // (most - LEAST)
+        score: Ints = MAX_SCORE * (np.minimum(np.maximum(found[rows], LEAST), most) - LEAST) // (most - LEAST)
         return score
 
 

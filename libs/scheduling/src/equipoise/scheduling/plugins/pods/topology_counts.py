@@ -45,8 +45,9 @@ class TopologyCounts:
 
 def count_by_domain(column: LabelColumn, by_node: Ints) -> TopologyCounts:
     """`by_node`: pods per node, all columns of the snapshot; may be negative."""
-    by_domain = np.zeros(len(column.values) + 1, dtype=np.int64)
     rows = by_node.nonzero()[0]
-    np.add.at(by_domain, column.codes[rows], by_node[rows])
+    # Sums of floats are exact: they are below 2^53. Without a label the code is -1, here the last one.
+    codes, length = column.codes[rows] % (len(column.values) + 1), len(column.values) + 1
+    by_domain = np.bincount(codes, weights=by_node[rows], minlength=length).astype(np.int64)
     by_domain[-1] = 0
     return TopologyCounts(column.codes, by_domain)

@@ -1,0 +1,50 @@
+"""Writes events beside the bindings, so that no binding waits for an event."""
+
+import asyncio
+
+import structlog
+
+from equipoise.contracts.kubernetes.objects import Event
+from equipoise.runtime.kubernetes.client import EVENTS, Kube, KubeError
+
+WRITERS = 8
+"""Events that are written at the same time."""
+
+MOST = 1_000
+"""Events that wait; further ones are dropped, as by kube-scheduler."""
+
+log = structlog.get_logger()
+
+
+class EventRecorder:
+    """An event is an aid to the user: one that cannot be written is dropped."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._waiting: asyncio.Queue[Event] = asyncio.Queue(MOST)
+
+    def record(self, event: Event) -> None:
+        try:
+            self._waiting.put_nowait(event)
+        except asyncio.QueueFull:
+            log.warning("event dropped", pod=event.regarding.name, reason=event.reason, waiting=MOST)
+
+    async def run(self) -> None:
+        """Never returns."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(WRITERS):
+                group.create_task(self._write())
+
+    async def written(self) -> None:
+        """Returns when no event waits any more."""
+        await self._waiting.join()
+
+    async def _write(self) -> None:
+        while True:
+            event = await self._waiting.get()
+            try:
+                await self._kube.create(EVENTS, event)
+            except KubeError as error:
+                log.debug("event not created", pod=event.regarding.name, error=str(error))
+            finally:
+                self._waiting.task_done()

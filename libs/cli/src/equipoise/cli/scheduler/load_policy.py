@@ -1,0 +1,64 @@
+"""The policies of the scorer as a plugin: nodes are scored by their measured load, without a request to an extender."""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from equipoise.cli.exit_codes import InvalidInput
+from equipoise.contracts.numeric import np
+from equipoise.runtime.configuration import Configuration
+from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.plugin import MAX_SCORE
+from equipoise.scheduling.model.arrays import Ints, Rows
+from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scorer.decisions.policies import SINGLE_POLICIES
+from equipoise.scorer.decisions.scoring_state import ScoringState
+from equipoise.scorer.settings import ScorerSettings
+from equipoise.scorer.state.demand import pod_demand
+
+NAME = "EquipoiseLoad"
+"""In a KubeSchedulerConfiguration."""
+
+WEIGHT = 5
+"""Without a configuration: 500 points between the best and the worst node, as with the shipped extender entry."""
+
+
+class LoadPolicy:
+    """A Score plugin. Its scores are those of the scorer with `extender.maxScore: 100` in the same state.
+
+    As there, nodes are equal without sufficient data, and the expected usage of a scored pod counts on its best nodes
+    until its placement is received. Unlike there, only feasible nodes are scored.
+    """
+
+    name = NAME
+
+    def __init__(self, state: ScoringState, now: Callable[[], float], *, neutral: bool = False) -> None:
+        """`state`: with MAX_SCORE. `now`: Unix seconds. `neutral`: `scorer.neutral`, all nodes are equal."""
+        self._state = state
+        self._now = now
+        self._neutral = neutral
+
+    def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
+        if self._neutral:
+            return np.zeros(len(rows), dtype=np.int64)
+        found = self._state.prioritize(pod_demand(pod.pod), snapshot.names(rows), self._now())
+        return found.scores.scores.astype(np.int64)
+
+
+def scoring_state(configuration: Configuration[ScorerSettings]) -> ScoringState:
+    """That the plugin needs, without any load yet."""
+    return ScoringState(configuration.shared.load, configuration.own, max_score=MAX_SCORE)
+
+
+def with_policy(configuration: Configuration[ScorerSettings], name: str) -> Configuration[ScorerSettings]:
+    """With the policy of this name: as configured, or with its defaults. Raises InvalidInput."""
+    policies: Mapping[str, object] = SINGLE_POLICIES
+    configured = configuration.own.policy
+    if name == configured.policy_name():
+        return configuration
+    if name not in policies:
+        known = ", ".join(sorted({*policies, configured.policy_name()}))
+        raise InvalidInput(f"--policy {name}: there is no such policy; known: {known}")
+    own = msgspec.structs.replace(configuration.own, policy=SINGLE_POLICIES[name]())
+    return msgspec.structs.replace(configuration, own=own)

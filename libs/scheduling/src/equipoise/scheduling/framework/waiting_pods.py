@@ -1,0 +1,74 @@
+"""Pods that have a node, but wait until Permit plugins allow them to be bound there."""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from equipoise.scheduling.framework.status import SUCCESS, Code, PluginStatus
+from equipoise.scheduling.model.pod_info import PodInfo
+
+LONGEST_WAIT = 15 * 60.0
+"""Seconds that a plugin may let a pod wait; longer times are shortened, as in kube-scheduler."""
+
+
+class WaitingPod:
+    """It waits until all pending plugins allow it, or one rejects it."""
+
+    def __init__(self, pod: PodInfo, node: str, pending: Mapping[str, float]) -> None:
+        """`pending`: by plugin, seconds after which the plugin rejects the pod."""
+        self.pod = pod
+        self.node = node
+        """Where it holds its reservation."""
+
+        self._pending = dict(pending)
+        self.status: PluginStatus | None = None
+        """Of the decision; None: it waits."""
+
+        self.on_decision: Callable[[], None] = lambda: None
+        """Called once, when there is a status."""
+
+    @property
+    def pending(self) -> Mapping[str, float]:
+        """Plugins that have not allowed it yet."""
+        return self._pending
+
+    def allow(self, plugin: str) -> None:
+        """Does nothing for a plugin that is not pending, or after a decision."""
+        self._pending.pop(plugin, None)
+        if not self._pending:
+            self._decide(SUCCESS)
+
+    def reject(self, plugin: str, why: str) -> bool:
+        """It is unschedulable until an event helps. False: it was decided before."""
+        return self._decide(PluginStatus(code=Code.UNSCHEDULABLE, reasons=(why,), plugin=plugin))
+
+    def preempt(self, plugin: str, why: str) -> bool:
+        """As `reject`, but it is tried again after its backoff."""
+        return self._decide(PluginStatus(code=Code.ERROR, reasons=(why,), plugin=plugin))
+
+    def _decide(self, status: PluginStatus) -> bool:
+        if self.status is not None:
+            return False
+        self.status = status
+        self.on_decision()
+        return True
+
+
+class WaitingPods:
+    """Of all profiles, by uid. Plugins have it as `Handle.waiting_pods`."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, WaitingPod] = {}
+
+    def __iter__(self) -> Iterator[WaitingPod]:
+        return iter(list(self._pods.values()))
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def get(self, uid: str) -> WaitingPod | None:
+        return self._pods.get(uid)
+
+    def add(self, pod: WaitingPod) -> None:
+        self._pods[pod.pod.uid] = pod
+
+    def remove(self, uid: str) -> None:
+        self._pods.pop(uid, None)
