@@ -47,11 +47,15 @@ def _balance(requested: Ints, capacity: Ints) -> Ints:
     """resources × nodes. 100: equal shares. Resources that a node does not have do not count."""
     has = capacity > 0
     shares = np.where(has, np.minimum(requested / np.maximum(capacity, 1), 1.0), 0.0)
-    count = has.sum(axis=0)
-    mean = shares.sum(axis=0) / np.maximum(count, 1)
-    deviation: Floats = np.sqrt((np.where(has, shares - mean, 0.0) ** 2).sum(axis=0) / np.maximum(count, 1))
+    deviation: Floats
+    # kube-scheduler's own formula for two: another one differs in the last bit, which truncation shows.
     if len(shares) == 2:
-        # kube-scheduler's own formula for two: another one differs in the last bit, which truncation shows.
-        deviation = np.where(count == 2, np.abs(shares[0] - shares[1]) / 2, 0.0)
+        deviation = np.where(has[0] & has[1], np.abs(shares[0] - shares[1]) / 2, 0.0)
+    else:
+        count = has.sum(axis=0)
+        mean = shares.sum(axis=0) / np.maximum(count, 1)
+        deviation = np.sqrt((np.where(has, shares - mean, 0.0) ** 2).sum(axis=0) / np.maximum(count, 1))
+        difference = shares.max(axis=0, initial=0.0) - np.where(has, shares, 1.0).min(axis=0, initial=1.0)
+        deviation = np.where(count == 2, difference / 2, deviation)
     found: Ints = ((1.0 - deviation) * MAX_SCORE).astype(np.int64)
     return found
