@@ -139,7 +139,7 @@ class Scheduler:
             diagnosis = msgspec.structs.replace(passed_all(snapshot.rows[:0]), status=status)
             refused = {} if status.code != Code.UNSCHEDULABLE else dict.fromkeys(snapshot.rows.tolist(), status)
             return self._preempt(pod, snapshot, state, diagnosis, refused, status)
-        diagnosis, feasible = self._feasible(pod, snapshot, state, names, nominated, bool(extenders))
+        diagnosis, feasible = self._feasible(pod, snapshot, state, names, nominated, extenders)
         if not len(feasible):
             absent = PluginStatus()
             if names is not None:
@@ -163,7 +163,7 @@ class Scheduler:
         state: CycleState,
         names: frozenset[str] | None,
         nominated: Nominated,
-        extended: bool,
+        extenders: Sequence[Extender],
     ) -> tuple[FilterDiagnosis, Rows]:
         """The diagnosis of all nodes that may be searched, and the feasible ones that the search finds."""
         rows = snapshot.rows
@@ -178,7 +178,9 @@ class Scheduler:
             if diagnosis.passed[0]:
                 return diagnosis, alone
         diagnosis = self.framework.filter_with_nominated(state, pod, snapshot, rows, nominated)
-        return diagnosis, self._searched(rows, diagnosis.passed, len(snapshot.rows), scored=self._scores or extended)
+        return diagnosis, self._searched(
+            rows, diagnosis.passed, len(snapshot.rows), scored=self._scores or bool(extenders)
+        )
 
     def _searched(self, rows: Rows, passed: Flags, nodes: int, *, scored: bool) -> Rows:
         """In the order of the search, which begins behind the last one and ends when enough nodes are found.
@@ -189,13 +191,14 @@ class Scheduler:
         if not count:
             return rows
         start = self.next_start % count
-        order = np.concatenate((np.arange(start, count), np.arange(start)))
-        places = passed[order].nonzero()[0]
+        found: Rows = passed.nonzero()[0]
+        if split := int(found.searchsorted(start)):
+            found = np.concatenate((found[split:], found[:split]))
         limit = feasible_nodes_to_find(count, self.percentage) if scored else 1
         # The search ends at the first feasible node above the limit; otherwise it examines all nodes.
-        examined = int(places[limit]) if len(places) > limit else count
+        examined = (int(found[limit]) - start) % count if len(found) > limit else count
         self.next_start = (self.next_start + examined) % nodes
-        return rows[order[places[:limit]]]
+        return rows[found[:limit]]
 
     def _with_extenders(self, total: Ints, rows: Rows, extenders: Sequence[Extender]) -> tuple[Ints, bool]:
         """And whether one of them scored the nodes."""
