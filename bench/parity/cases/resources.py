@@ -7,6 +7,12 @@ _SHRUNK = a_pod("shrunk", {"cpu": "3", "memory": "1Gi"}, node="b")
 _TWO = (a_node("a"), a_node("b"))
 
 
+_BALANCED = {
+    "name": "NodeResourcesBalancedAllocation",
+    "args": {"resources": [{"name": name} for name in ("cpu", "memory", "ephemeral-storage")]},
+}
+
+
 def _resources(cpu: str, memory: str = "1Gi") -> dict[str, object]:
     return {"requests": {"cpu": cpu, "memory": memory}}
 
@@ -126,6 +132,12 @@ CASES = (
             a_pod("initial", initContainers=[_container("i", image="app:2")]),
             a_pod("volume", volumes=[{"name": "v", "image": {"reference": "app:2"}}]),
         ],
+    ),
+    Case(
+        name="balance of two resources where three are configured",
+        nodes=[a_node(name, cpu="100", memory="100Gi", ephemeral_storage="0") for name in "ab"],
+        new=[a_pod("one", {"cpu": "72", "memory": "4Gi"}), a_pod("two", {"cpu": "4", "memory": "75Gi"})],
+        configuration={"profiles": [{"schedulerName": "default-scheduler", "pluginConfig": [_BALANCED]}]},
     ),
     Case(
         name="a resource that no node has, and 0 of it",

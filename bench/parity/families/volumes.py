@@ -36,7 +36,24 @@ class VolumesCluster(ClusterGenerator):
                 name = f"claim-{namespace}-{number}"
                 self._claims[namespace].append(name)
                 found += self._claim(namespace, name)
-        return [*found, *super().objects()]
+        return [*found, *self._attachments(found), *super().objects()]
+
+    def _attachments(self, objects: list[Document]) -> list[Document]:
+        """Of volumes that a node has not detached yet, or attaches for a pod."""
+        volumes = [each for each in objects if each["kind"] == "PersistentVolume" and self._chance(0.2)]
+        return [
+            {
+                "apiVersion": "storage.k8s.io/v1",
+                "kind": "VolumeAttachment",
+                "metadata": {"name": f"attachment-{volume['metadata']['name']}"},
+                "spec": {
+                    "attacher": volume["spec"]["csi"]["driver"],
+                    "nodeName": self._random.choice(self.names),
+                    "source": {"persistentVolumeName": volume["metadata"]["name"]},
+                },
+            }
+            for volume in volumes
+        ]
 
     def _pod(self, name: str, *, simple: bool = False) -> Document:
         pod = super()._pod(name, simple=simple)

@@ -9,7 +9,7 @@ from scheduling.pods import a_pod
 from scheduling.topology import apart, app, near, pods, selectors, term
 
 from equipoise.contracts.kubernetes.labels import selects
-from equipoise.contracts.kubernetes.objects import LabelSelector
+from equipoise.contracts.kubernetes.objects import LabelSelector, SelectorRequirement
 from equipoise.scheduling.model.pod_groups import SimilarPodsIndex, count_by_node
 from equipoise.scheduling.model.pod_info import PodInfo
 
@@ -111,3 +111,28 @@ def test_groups_that_are_gone_are_forgotten() -> None:
 def test_removing_a_pod_that_is_not_there_is_an_error() -> None:
     with pytest.raises(KeyError):
         SimilarPodsIndex().remove(a_pod(), 0)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        LabelSelector(match_labels={"app": "web"}),
+        LabelSelector(match_expressions=[SelectorRequirement(key="app", operator="In", values=["db", "web"])]),
+        LabelSelector(match_expressions=[SelectorRequirement(key="app", operator="Exists")]),
+        LabelSelector(),
+    ],
+)
+def test_groups_that_are_added_later_are_selected_too(selector: LabelSelector) -> None:
+    index = SimilarPodsIndex()
+    assert not index.selected("default", selector)
+
+    index.add(a_pod("one", labels={"app": "web"}), 0)
+    clone = index.clone()
+    assert len(index.selected("default", selector)) == 1
+    clone.add(a_pod("two", labels={"app": "web", "tier": "x"}), 0)
+    clone.add(a_pod("other", labels={"app": "web"}, namespace="shop"), 0)
+
+    assert len(clone.selected("default", selector)) == 2
+    assert len(index.selected("default", selector)) == 1
+    index.remove(a_pod("one", labels={"app": "web"}), 0)
+    assert not index.selected("default", selector)

@@ -2,10 +2,18 @@
 
 import pytest
 from bench.parity.comparison import compare, text_of
+from bench.parity.families.handwritten import CASES, HandwrittenCluster
+from bench.parity.families.selectors import SelectorsCluster
 from bench.parity.generator import ClusterGenerator
 from bench.parity.real_scheduler import RealScheduler
 
-SEEDS = range(1, 7)
+CLUSTERS = (
+    *map(ClusterGenerator, range(1, 5)),
+    SelectorsCluster(321),
+    HandwrittenCluster(
+        [case.name for case in CASES].index("namespaces that lack a label, or do not have a value of it")
+    ),
+)
 PODS = 8
 
 
@@ -15,16 +23,15 @@ async def test_the_library_decides_as_kube_scheduler() -> None:
     different = []
     decisions = 0
     async with RealScheduler() as real:
-        for seed in SEEDS:
-            generator = ClusterGenerator(seed)
+        for number, generator in enumerate(CLUSTERS):
             await real.prepare(generator)
             for document in generator.new_pods(PODS):
                 before = await real.state()
                 if (outcome := await real.place(document, before)) is not None:
                     decisions += 1
-                    if found := compare(before, outcome):
-                        different.append(f"seed {seed}, {document['metadata']['name']}: {text_of(found)}")
+                    if found := compare(before, outcome, generator.configuration):
+                        different.append(f"cluster {number}, {document['metadata']['name']}: {text_of(found)}")
             await real.clear()
 
-    assert decisions > len(SEEDS) * PODS / 2
+    assert decisions > len(CLUSTERS) * PODS / 2
     assert different == []

@@ -57,3 +57,13 @@ def test_only_extended_resources_can_be_ignored() -> None:
 
     short = {each.reason for each in found if each.nodes.any()}
     assert short == {"Insufficient hugepages-2Mi", "Insufficient kubernetes.io/native"}
+
+
+def test_two_of_three_resources_are_balanced_by_the_formula_for_two() -> None:
+    """72 % and 4 %: int((1 - 0.34) · 100) = 66, which the general formula makes 65: 50 + (50 + 66 - 100) // 2 = 58."""
+    snapshot = ClusterSnapshot([a_node(cpu="100", memory="100Gi")])
+    names = ("cpu", "memory", "ephemeral-storage")
+    plugin = NodeResourcesBalancedAllocation([ResourceWeight(name=name) for name in names])
+    pod = a_pod(requests={"cpu": "72", "memory": "4Gi"})
+
+    assert plugin.score(CycleState(), pod, snapshot, snapshot.rows).tolist() == [58]

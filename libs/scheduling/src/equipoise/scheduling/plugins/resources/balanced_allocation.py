@@ -55,14 +55,17 @@ def _balance(requested: Ints, capacity: Ints) -> Ints:
     np.minimum(shares, 1.0, out=shares)
     if not everywhere:
         shares[:, ~has] = 0.0
+    # kube-scheduler's own formula for two: another one differs in the last bit, which truncation shows.
     if len(capacity) == 2:
-        # kube-scheduler's own formula for two: another one differs in the last bit, which truncation shows.
         deviation: Floats = np.abs(shares[:, 0] - shares[:, 1]) / 2
         if not everywhere:
             deviation[:, ~has.all(axis=0)] = 0.0
     else:
-        count = np.maximum(has.sum(axis=0), 1)
-        mean = shares.sum(axis=1, keepdims=True) / count
-        deviation = np.sqrt((np.where(has, shares - mean, 0.0) ** 2).sum(axis=1) / count)
+        count = has.sum(axis=0)
+        mean = shares.sum(axis=1, keepdims=True) / np.maximum(count, 1)
+        deviation = np.sqrt((np.where(has, shares - mean, 0.0) ** 2).sum(axis=1) / np.maximum(count, 1))
+        lowest = np.where(has, shares, 1.0).min(axis=1, initial=1.0)
+        difference = shares.max(axis=1, initial=0.0) - lowest
+        deviation = np.where(count == 2, difference / 2, deviation)
     found: Ints = ((1.0 - deviation) * MAX_SCORE).astype(np.int64)
     return found
