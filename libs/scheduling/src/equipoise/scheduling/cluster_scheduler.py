@@ -239,11 +239,11 @@ class ClusterScheduler:
         if pod.pod.status.phase in FINISHED:
             self.remove_pod(pod)
             return
+        self.nominated.remove(pod)
         if not pod.pod.spec.node_name:
             if pod.pod.status.nominated_node_name:
                 self.nominated.add(pod, pod.pod.status.nominated_node_name)
             return
-        self.nominated.remove(pod)
         row = self.snapshot.row(pod.pod.spec.node_name)
         if row is None:
             self._waiting[pod.uid] = pod
