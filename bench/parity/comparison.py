@@ -1,5 +1,6 @@
 """The decision of the library beside that of kube-scheduler, for the same pod and state."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -47,8 +48,16 @@ def compare_all(
     """Of each attempt, with the pods where kube-scheduler has put them before."""
     cluster = cluster_of(state, configuration)
     found = []
+    tried: set[str] = set()
+    lowest = math.inf
     for outcome in outcomes:
         found.append(_compare_in(cluster, state, outcome, continued=True))
+        if outcome.pod.metadata.uid not in tried:
+            # All wait from the beginning: no pod is tried first after one of lower priority.
+            if outcome.pod.spec.priority > lowest:
+                found[-1].append(Difference(what="order", library=lowest, real=outcome.pod.spec.priority))
+            tried.add(outcome.pod.metadata.uid)
+            lowest = outcome.pod.spec.priority
         if outcome.node:
             row = cluster.snapshot.row(outcome.node)
             assert row is not None

@@ -116,7 +116,10 @@ class RealScheduler:
                 await self._logged(offset, f'"Update event for node" node="{change.node}"')
 
     async def place(self, document: Document, before: State) -> Outcome | None:
-        """Returns when the pod runs, or has been removed again because no node was found. None: it is invalid."""
+        """Returns when the pod runs, or has been removed again because no node was found.
+
+        None: it is invalid, or a node has lost its heartbeat meanwhile, on a machine with too much work.
+        """
         offset = self._log.stat().st_size
         created = await self._create(document)
         if created is None:
@@ -130,6 +133,8 @@ class RealScheduler:
             node = decided["status"].get("nominatedNodeName", "")
         if not node:
             await self._delete(path)
+        if await self._nodes_changed(before):
+            return None
         attempts = [each for each in read_attempts(self._read_log(offset)) if each.pod == _key(created)]
         return msgspec.structs.replace(
             _outcome(created, node, attempts[-1] if attempts else Attempt(pod="")),
@@ -141,7 +146,8 @@ class RealScheduler:
     async def place_all(self, documents: Sequence[Document]) -> tuple[State, Sequence[Outcome]]:
         """The attempts of kube-scheduler to place these pods, in its order, and the state before.
 
-        The nodes of the state are in the order in which kube-scheduler has received them, which is a random one.
+        The nodes of the state are in the order in which kube-scheduler has received them, which is a random one. No
+        attempts: a node has lost its heartbeat meanwhile.
         """
         await asyncio.to_thread(self._cluster.kill, "kube-scheduler")
         before = await self.state()
@@ -149,6 +155,8 @@ class RealScheduler:
         offset = self._log.stat().st_size
         await asyncio.to_thread(self._cluster.restart, "kube-scheduler")
         decided = {_key(pod): (pod, await self._decided(_path(pod))) for pod in created}
+        if await self._nodes_changed(before):
+            return before, ()
         log = self._read_log(offset)
         nodes = {node.metadata.name: node for node in before.nodes}
         before = msgspec.structs.replace(before, nodes=[nodes[name] for name in read_node_order(log)])
@@ -199,6 +207,13 @@ class RealScheduler:
 
     async def _delete(self, path: str) -> None:
         await self._api.request("DELETE", f"{path}?gracePeriodSeconds=0")
+
+    async def _nodes_changed(self, before: State) -> bool:
+        """Whether a controller has tainted one."""
+        nodes = await self._list("/api/v1/nodes", Node)
+        return {each.metadata.name: each.spec for each in nodes} != {
+            each.metadata.name: each.spec for each in before.nodes
+        }
 
     async def _removed(self, before: State) -> frozenset[str]:
         there = {each.metadata.uid for each in before.pods if each.metadata.deletion_timestamp is None}
