@@ -143,6 +143,7 @@ TARGETS = (("ours", "stock"), ("policy", "scorer"), ("policy", "trimaran"))
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--pods", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--participants", default="stock,ours,scorer,trimaran,policy")
@@ -151,7 +152,7 @@ async def main() -> None:
     programs, others = build_programs([name for name in names if name not in OURS_BY_NAME])
     names = [name for name in names if name in OURS_BY_NAME or name in others]
     found: dict[str, list[Burst]] = {name: [] for name in names}
-    loads = [0.2 + 0.5 * number / NODES for number in range(NODES)]
+    loads = [0.2 + 0.5 * number / options.nodes for number in range(options.nodes)]
     async with frozen_cluster(loads, arguments=NO_CONTROLLERS) as frozen:
         await frozen.cluster.apply(replica_set(workload(number)) for number in range(WORKLOADS))
         for number in range(options.rounds):
