@@ -101,8 +101,9 @@ async def burst(
 ) -> Burst:
     """Afterwards there are no pods. `start` starts the scheduler, whose process is `pid()`."""
     cluster = frozen.cluster
-    offset = frozen.audit_log_size()
-    await frozen.create_pods(pods, pod=pod)
+    # Names that no earlier pod had: on a slow machine, a request that deletes all pods goes on after its timeout.
+    offset = first = frozen.audit_log_size()
+    await frozen.create_pods(pods, pod=lambda number: pod(first + number))
     started = frozen.clock.now()
     await start()
     watched = {"scheduler": pid(), "kube-apiserver": cluster.pid("kube-apiserver"), **processes}
