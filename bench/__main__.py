@@ -40,7 +40,7 @@ MODULES = {
     "scheduling_parity": "scheduling_parity",
     "second_scheduler": "second_scheduler",
 }
-LONG = ("level_vs_descheduler", "scheduling_cost", "scheduling_parity")
+LONG = ("level_vs_descheduler", "scheduling_cost", "scheduling_parity", "second_scheduler")
 """Take half an hour or longer, and build programs of others: run only if named."""
 
 

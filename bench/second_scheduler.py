@@ -101,8 +101,9 @@ async def burst(
 ) -> Burst:
     """Afterwards there are no pods. `start` starts the scheduler, whose process is `pid()`."""
     cluster = frozen.cluster
-    offset = frozen.audit_log_size()
-    await frozen.create_pods(pods, pod=pod)
+    # Names that no earlier pod had: on a slow machine, a request that deletes all pods goes on after its timeout.
+    offset = first = frozen.audit_log_size()
+    await frozen.create_pods(pods, pod=lambda number: pod(first + number))
     started = frozen.clock.now()
     await start()
     watched = {"scheduler": pid(), "kube-apiserver": cluster.pid("kube-apiserver"), **processes}
@@ -143,6 +144,7 @@ TARGETS = (("ours", "stock"), ("policy", "scorer"), ("policy", "trimaran"))
 
 async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--pods", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--participants", default="stock,ours,scorer,trimaran,policy")
@@ -151,7 +153,7 @@ async def main() -> None:
     programs, others = build_programs([name for name in names if name not in OURS_BY_NAME])
     names = [name for name in names if name in OURS_BY_NAME or name in others]
     found: dict[str, list[Burst]] = {name: [] for name in names}
-    loads = [0.2 + 0.5 * number / NODES for number in range(NODES)]
+    loads = [0.2 + 0.5 * number / options.nodes for number in range(options.nodes)]
     async with frozen_cluster(loads, arguments=NO_CONTROLLERS) as frozen:
         await frozen.cluster.apply(replica_set(workload(number)) for number in range(WORKLOADS))
         for number in range(options.rounds):

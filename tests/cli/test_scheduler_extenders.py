@@ -203,6 +203,24 @@ async def test_changes_during_a_request_count_afterwards(server: Server) -> None
         assert [] == live.reasons("web")
 
 
+async def test_a_pod_whose_decision_was_interrupted_is_tried_again(server: Server) -> None:
+    """The Lease is lost during a request, and regained later by the same process."""
+    answered = asyncio.Event()
+    server.before = answered.wait
+    server.answers["filter"] = lambda body: {"NodeNames": body["NodeNames"]}
+    async with extended(server, filterVerb="filter") as live:
+        live.add_pod("web")
+        await until(live, lambda: server.requests)
+        live.kube.refuse("replace", status=500, resource="leases")
+        await live.clock.advance(11)
+        answered.set()
+        await until(live, lambda: not live.health.leading)
+        assert not live.node_of("web")
+        live.kube.clear_faults()
+        await live.clock.advance(30)
+        await until(live, lambda: live.node_of("web"))
+
+
 async def test_the_end_waits_for_a_request(server: Server) -> None:
     answered = asyncio.Event()
     server.before = answered.wait

@@ -147,6 +147,10 @@ class SchedulerState:
         """About its pod. Reads the state only: nothing may change it meanwhile."""
         return self.cluster.decide(queued.pod, extenders)
 
+    def put_back(self, queued: QueuedPod, now: float) -> None:
+        """The decision was interrupted: the pod is tried again after its backoff."""
+        self.queue.add_unschedulable(queued, (), now, failed=True)
+
     def attempt(self, queued: QueuedPod, decision: Decision) -> Attempt:
         """What follows from the decision: the pod is assumed on its node, or nominated."""
         attempt = self._attempts[queued.pod.uid] = self._attempt(queued, queued.pod, decision)

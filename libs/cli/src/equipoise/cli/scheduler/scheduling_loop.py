@@ -139,6 +139,9 @@ class SchedulingLoop:
             try:
                 decision = await _to_its_end(asyncio.to_thread(self._state.decide, queued, extenders))
                 return self._state.attempt(queued, decision)
+            except asyncio.CancelledError:  # the Lease is lost
+                self._state.put_back(queued, self._clock.monotonic())
+                raise
             finally:
                 deferred, self._deferred = self._deferred, None
                 for before, after in deferred:
