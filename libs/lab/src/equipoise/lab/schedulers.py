@@ -1,7 +1,9 @@
 """The scheduler of a replay: kube-scheduler, alone or with an extender, or the greedy reference."""
 
 import random
-from collections.abc import Callable, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -14,9 +16,17 @@ from equipoise.lab.model.trace import Array, Trace
 from equipoise.scheduling.cluster_scheduler import ClusterScheduler
 from equipoise.scheduling.configuration import DEFAULT_SCHEDULER, SchedulerConfiguration, read_configuration
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.plugin_times import LIMIT, PluginTimes
+from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.arrays import Rows
 from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.plugins.table import Factory
 from equipoise.scheduling.scheduler import Extender
+
+_NO_PLUGINS: Mapping[str, Factory] = {}
+
+_MOST_PROBLEMS = 20
+"""That are counted apart: an error may contain the name of a pod."""
 
 MEMORY_WEIGHT = 0.3
 """Weight of the squared distance of memory for the greedy reference; that of CPU is 1."""
@@ -32,21 +42,33 @@ class SimulatedScheduler:
         extender: Callable[[PodDemand, float], Extender | None] = lambda pod, now: None,
         preferred: Callable[[PodDemand], Sequence[PreferredNodes]] = lambda pod: (),
         percentage_of_nodes_to_score: int = 0,
+        plugins: Mapping[str, Factory] = _NO_PLUGINS,
+        plugin_weight: int = 1,
     ) -> None:
         """`extender`: for a pod at a time; None: there is none.
 
-        `preferred`: the preferred terms of node affinity that a new pod was given.
+        `preferred`: the preferred terms of node affinity that a new pod was given. `plugins`: of a user, by name, with
+        the weight of their scores. Raises InvalidConfiguration for plugins that cannot be used.
         """
         self._trace = trace
         self.anti_affinity = AntiAffinityIndex(trace.rules, len(trace.nodes))
         self._numbers = {(each.namespace, each.kind, each.name): n for n, each in enumerate(trace.workloads)}
         rules = TraceAntiAffinity(self.anti_affinity, self.workload)
-        registered = {rules.name} if trace.rules else set()
+        registered = dict(plugins)
+        if trace.rules:
+            registered[rules.name] = lambda args, handle: rules
+        weights = {name: plugin_weight if name in plugins else 1 for name in registered}
+        times = PluginTimes(time.monotonic) if plugins else None
         self._cluster = ClusterScheduler(
             generator,
-            _configuration(registered, percentage_of_nodes_to_score),
-            {name: lambda args, handle: rules for name in registered},
+            scheduler_configuration(weights, percentage_of_nodes_to_score),
+            registered,
+            measure=None if times is None else times.measure,
         )
+        self._times = times
+        self.plugin_problems: Counter[str] = Counter()
+        """Number of attempts to schedule a pod by what was wrong with a plugin."""
+
         # The row of a node in the snapshot is its index in the trace.
         for node in trace.nodes:
             self._cluster.put(node_object(node))
@@ -79,7 +101,18 @@ class SimulatedScheduler:
 
     def _decide(self, pod: PodInfo, extenders: Sequence[Extender]) -> int | None:
         decision = self._cluster.decide(pod, extenders)
+        if decision.status is not None and decision.status.code == Code.ERROR:
+            self._count_problem("; ".join(decision.status.reasons))
+        if self._times is not None:
+            _, slow = self._times.take()
+            for plugin, point in slow:
+                self._count_problem(f"plugin {plugin} takes more than {LIMIT:g} s in {point}")
         return self._cluster.snapshot.row(decision.node) if decision.node else None
+
+    def _count_problem(self, problem: str) -> None:
+        if len(self.plugin_problems) >= _MOST_PROBLEMS and problem not in self.plugin_problems:
+            problem = "other problems of plugins"
+        self.plugin_problems[problem] += 1
 
     def feasible(self, pod: PodInfo) -> Rows:
         """All nodes on which the pod could run now."""
@@ -157,14 +190,17 @@ class GreedyScheduler(SimulatedScheduler):
         self._used[:, node] -= self._curves[:, self.workload(pod)]
 
 
-def _configuration(plugins: set[str], percentage_of_nodes_to_score: int) -> SchedulerConfiguration:
-    """That of kube-scheduler, with these plugins in addition."""
+def scheduler_configuration(
+    weights: Mapping[str, int], percentage_of_nodes_to_score: int = 0
+) -> SchedulerConfiguration:
+    """That of kube-scheduler, with these plugins in addition: by name, the weight of their scores."""
+    enabled = [{"name": name, "weight": weight} for name, weight in weights.items()]
     return read_configuration(
         {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             "percentageOfNodesToScore": percentage_of_nodes_to_score,
-            "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": name} for name in sorted(plugins)]}}}],
+            "profiles": [{"plugins": {"multiPoint": {"enabled": enabled}}}],
         },
-        plugins,
+        weights.keys(),
     )

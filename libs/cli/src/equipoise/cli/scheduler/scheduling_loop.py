@@ -11,10 +11,10 @@ import structlog
 from equipoise.cli.scheduler import pod_events
 from equipoise.cli.scheduler.binding_cycle import BindingCycle, NotBound, post_bind
 from equipoise.cli.scheduler.metrics import SchedulerMetrics
-from equipoise.cli.scheduler.plugin_times import PluginTimes
 from equipoise.cli.scheduler.scheduler_state import Attempt, SchedulerState
 from equipoise.runtime.kubernetes.client import EVENTS, Conflict, Kube, KubeError, NotFound
 from equipoise.runtime.process.clock import Clock
+from equipoise.scheduling.framework.plugin_times import PluginTimes
 from equipoise.scheduling.model.pod_info import PodInfo
 
 BINDINGS = 16

@@ -1,6 +1,7 @@
 """The figures of all runs as a table, for terminals, pages and programs."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -78,6 +79,15 @@ def table(figures: Sequence[RunFigures], kind: type[Table] = Table) -> Table:
         if comparison is not comparisons[-1]:
             shown.add_row()
     return shown
+
+
+def plugin_problems(figures: Sequence[RunFigures]) -> list[str]:
+    """What was wrong with plugins, in sentences. Their pods remained pending and were tried again."""
+    found: Counter[tuple[str, str]] = Counter()
+    for run in figures:
+        for problem, attempts in run.plugin_problems.items():
+            found[run.scenario, problem] += attempts
+    return [f"{scenario}: {problem} ({attempts:,} attempts)" for (scenario, problem), attempts in found.items()]
 
 
 def encoded(figures: Sequence[RunFigures], capacity: CapacityAnswers | None = None) -> str:
