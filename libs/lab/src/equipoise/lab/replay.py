@@ -342,6 +342,7 @@ class Replay:
             moves_executable=round(moved / tally.proposed, 4) if tally is not None and tally.proposed else 1.0,
             refused=dict(refused),
             unplaced=self._kubernetes.unplaced,
+            preempted=self._kubernetes.preempted,
             plugin_problems=dict(self._scheduling.plugin_problems.most_common()),
             violations=self._scheduling.anti_affinity.violations(),
             seconds=round(seconds, 2),

@@ -74,6 +74,9 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     refused: dict[str, int] = {}
     """Number of refused moves by reason."""
 
+    preempted: int = 0
+    """Pods that kube-scheduler deleted for pods of higher priority."""
+
     unplaced: int = 0
     violations: int = 0
     """Violated anti-affinity rules and exceeded eviction limits: must be 0."""

@@ -23,6 +23,9 @@ class Column(msgspec.Struct, frozen=True):
     ranged: bool = False
     """Whether the range over several orders of arrivals is shown."""
 
+    optional: bool = False
+    """Whether the column is omitted if all values are 0."""
+
     def cell(self, case: Case) -> str:
         """The value of the median run with its range: "78.3 (75–81)"."""
         text = format(self.value(case.median), self.form)
@@ -48,6 +51,13 @@ COLUMNS = (
     Column("hours >90 %", "node-hours with a mean CPU load above 90 %", lambda run: run.hours_above_90, ",.0f"),
     Column("moved %", "pods that the descheduler moved, of all pods", lambda run: 100 * run.moved_share),
     Column("moves /h", "moves per hour", lambda run: run.moves_per_hour),
+    Column(
+        "preempted",
+        "pods that kube-scheduler deleted for pods of higher priority",
+        lambda run: run.preempted,
+        ",.0f",
+        optional=True,
+    ),
     Column("unplaced", "pods without a node", lambda run: run.unplaced, ",.0f", ranged=True),
     Column(
         "violations",
@@ -59,12 +69,17 @@ COLUMNS = (
 )
 
 
+def shown_columns(figures: Sequence[RunFigures]) -> list[Column]:
+    return [column for column in COLUMNS if not column.optional or any(map(column.value, figures))]
+
+
 def table(figures: Sequence[RunFigures], kind: type[Table] = Table) -> Table:
     """A table of this kind with one row per case, the stock scheduler first in each scenario, the best highlighted."""
     shown = kind(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     for name in ("", "scenario", "policy", "de-\nscheduler"):
         shown.add_column(name, no_wrap=True)
-    for column in COLUMNS:
+    columns = shown_columns(figures)
+    for column in columns:
         shown.add_column(column.name.replace(" ", "\n"), justify="right")
     comparisons = compared(figures)
     if not comparisons:
@@ -73,7 +88,7 @@ def table(figures: Sequence[RunFigures], kind: type[Table] = Table) -> Table:
         for case in comparison.cases:
             shown.add_row(
                 *map(Text, comparison.names(case)),
-                *(column.cell(case) for column in COLUMNS),
+                *(column.cell(case) for column in columns),
                 style=_STYLES[comparison.kind(case)],
             )
         if comparison is not comparisons[-1]:

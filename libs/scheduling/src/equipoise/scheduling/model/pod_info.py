@@ -8,6 +8,7 @@ import msgspec
 from equipoise.contracts.kubernetes.labels import required_nodes, selects
 from equipoise.contracts.kubernetes.objects import (
     Affinity,
+    Condition,
     Container,
     LabelSelector,
     NodeAffinity,
@@ -31,6 +32,9 @@ from equipoise.scheduling.model.amounts import (
 
 GroupKey = tuple[str, frozenset[tuple[str, str]], bytes, bool]
 """Namespace, labels, affinity terms, and whether the pod is terminating."""
+
+PREEMPTED = Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+"""Of a victim of a preemption, while it terminates."""
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  the address in a manifest, nothing listens
 
@@ -126,10 +130,16 @@ class PodInfo:
         copy.pod = msgspec.structs.replace(self.pod, spec=spec)
         return copy
 
-    def deleted(self) -> "PodInfo":
-        """The same pod while it terminates: it occupies its node, but topology spread constraints do not count it."""
+    def deleted(self, *, preempted: bool = False) -> "PodInfo":
+        """The same pod while it terminates: it occupies its node, but topology spread constraints do not count it.
+
+        `preempted`: by kube-scheduler. The pod for which it is removed then waits, and preempts no other.
+        """
         copy = self.replica(self.name, self.uid)
         copy.terminating = True
+        if preempted:
+            status = msgspec.structs.replace(self.pod.status, conditions=[*self.pod.status.conditions, PREEMPTED])
+            copy.pod = msgspec.structs.replace(self.pod, status=status)
         del copy.group_key
         return copy
 
