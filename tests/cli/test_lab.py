@@ -132,3 +132,20 @@ def test_whatif_writes_its_report_beside_the_recording(tmp_path: Path) -> None:
     assert "given" in done.stdout
     assert "churn" in done.stdout
     assert (tmp_path / "report" / "index.html").exists()
+
+
+def test_a_plugin_is_compared_and_its_problems_are_printed(tmp_path: Path) -> None:
+    """Below the table; and in JSON for each run."""
+    file = tmp_path / "broken_plugin.py"
+    file.write_text("class Broken:\n    name = 'Broken'\n    def score_node(self, *values): return 1 / 0\n")
+    arguments = ("--scenario", "fresh", "--descheduler", "without", "--policy", "stock", "--processes", "1")
+
+    shown = lab("compare", *arguments, "--plugin", f"{file}:Broken")
+    printed = lab("compare", *arguments, "--plugin", f"{file}:Broken", "-o", "json")
+    unknown = lab("compare", *arguments, "--plugin", f"{file}:Unknown")
+
+    problem = "plugin Broken failed in score: ZeroDivisionError: division by zero"
+    assert f"fresh: {problem}" in shown.output
+    [run] = [run for run in json.loads(printed.stdout) if run["policy"] == "Broken"]
+    assert [problem] == list(run["plugin_problems"])
+    assert (2, True) == (unknown.exit_code, "has no class Unknown" in unknown.output)

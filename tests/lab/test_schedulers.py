@@ -78,7 +78,7 @@ def test_a_rule_of_the_trace_leads_a_pod_to_another_node() -> None:
     chosen = []
     for number in range(3):
         pod = a_pod(scheduler, 0, number)
-        node = scheduler.choose(pod, POD_DEMAND, 0.0)
+        node = scheduler.choose(pod, POD_DEMAND, 0.0).node
         chosen.append(node)
         if node is not None:
             scheduler.place(pod, node)
@@ -114,7 +114,7 @@ def test_pods_of_the_same_revision_are_spread(kind: str, revision: int, node: in
     scheduler.place(a_pod(scheduler, 0, 0), 0)
     scheduler.place(a_pod(scheduler, 1, 1), 1)
 
-    assert node == scheduler.choose_alone(a_pod(scheduler, 0, 2, revision))
+    assert node == scheduler.choose_alone(a_pod(scheduler, 0, 2, revision)).node
 
 
 @pytest.mark.parametrize(
@@ -157,10 +157,10 @@ def test_a_pod_prefers_the_nodes_of_its_hint() -> None:
     hints: list[Sequence[PreferredNodes]] = [preferring("node-2"), ()]
     scheduler = SimulatedScheduler(a_trace(), random.Random(1), preferred=lambda pod: hints.pop(0))
 
-    chosen = [scheduler.choose(a_pod(scheduler, 0, number), POD_DEMAND, 0.0) for number in range(2)]
+    chosen = [scheduler.choose(a_pod(scheduler, 0, number), POD_DEMAND, 0.0).node for number in range(2)]
 
     assert [2, 0] == chosen
-    assert 0 == scheduler.choose_alone(a_pod(scheduler, 0, 2))
+    assert 0 == scheduler.choose_alone(a_pod(scheduler, 0, 2)).node
 
 
 def test_an_extender_scores_the_feasible_nodes() -> None:
@@ -174,7 +174,7 @@ def test_an_extender_scores_the_feasible_nodes() -> None:
     trace = a_trace(tainted=(1,))
     scheduler = SimulatedScheduler(trace, random.Random(1), lambda pod, now: Extender(scores=scores, weight=5))
 
-    assert 3 == scheduler.choose(a_pod(scheduler, 0, 0), POD_DEMAND, 0.0)
+    assert 3 == scheduler.choose(a_pod(scheduler, 0, 0), POD_DEMAND, 0.0).node
     assert [[0, 2, 3]] == seen
 
 

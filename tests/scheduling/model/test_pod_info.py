@@ -1,6 +1,7 @@
 """Pods with what follows from their parts."""
 
 import gc
+from random import Random
 from typing import Any
 
 import msgspec
@@ -20,9 +21,13 @@ from equipoise.contracts.kubernetes.objects import (
     SelectorRequirement,
 )
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.model.pod_info import PodInfo, PodReader
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.plugins.default_preemption import TERMINATING, DefaultPreemption
 from equipoise.scheduling.plugins.node_affinity import NodeAffinityPlugin
+from equipoise.scheduling.plugins.resources.node_resources_fit import NodeResourcesFit
+from equipoise.scheduling.scheduler import Scheduler
 
 WEB = a_pod("web", {"cpu": "1"}, labels={"app": "web"}).pod
 
@@ -151,3 +156,21 @@ def test_preferred_nodes_are_added_to_a_pod() -> None:
 
     assert [[0, 0, 0], [50, 100, 0]] == found
     assert pod.required_anti_affinity == template.required_anti_affinity
+
+
+@pytest.mark.parametrize("preempted", [True, False])
+def test_a_preempted_pod_keeps_its_preemptor_waiting(preempted: bool) -> None:
+    """While the victim terminates, the nominated pod removes no other. It may if the victim was deleted otherwise."""
+    victim = a_pod("victim", {"cpu": "4"})
+    snapshot, nominated = ClusterSnapshot([a_node(cpu="4")]), Nominated()
+    snapshot.add_pod(victim.deleted(preempted=preempted), 0)
+    new = a_pod("new", {"cpu": "4"}, priority=1)
+    nominated.add(new, "node-1")
+    preemption = DefaultPreemption(lambda: framework, nominated, lambda: [], lambda: 0.0)
+    framework = a_framework(NodeResourcesFit(), preemption)
+
+    found = Scheduler(framework).schedule(new, snapshot, Random(1), nominated=nominated).preemption
+
+    assert found is not None
+    assert preempted != bool(found.victims)
+    assert preempted == (TERMINATING in str(found.status.reasons))

@@ -7,6 +7,11 @@ import msgspec
 from equipoise.lab.replay import ReplayPlan, Settings
 from equipoise.lab.results import GREEDY, STOCK, ForecastSource, PlacementMode, Run, Scenario
 from equipoise.lab.scenarios import SCENARIOS
+from equipoise.lab.schedulers import scheduler_configuration
+from equipoise.scheduling.plugin_loading import load_plugins
+from equipoise.scheduling.plugins.handle import Handle
+from equipoise.scheduling.profile import build_frameworks
+from equipoise.scheduling.settings.document import InvalidConfiguration
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES
 
@@ -27,6 +32,10 @@ class ComparisonRequest(msgspec.Struct, frozen=True, kw_only=True):
     arrivals: tuple[int, ...] = (1,)
     """Seeds of the order of arrivals."""
 
+    plugins: tuple[str, ...] = ()
+    """Of a user, as `module:Class` or `file.py:Class`; each is compared on its own."""
+
+    plugin_weight: int = 1
     weight: int = 5
     percentage_of_nodes_to_score: int = 0
     forecast: ForecastSource = "profile"
@@ -52,11 +61,15 @@ def plans(request: ComparisonRequest, settings: Settings) -> list[ReplayPlan]:
     """One plan per replay. STOCK without the descheduler is always included, as the baseline.
 
     `given` without the descheduler is the same for every policy and is replayed once. GREEDY is replayed for `fresh`
-    only. Raises ValueError for an unknown policy.
+    only. Raises ValueError for an unknown policy, and InvalidConfiguration for a plugin that cannot be loaded.
     """
     own = settings.scorer.policy.policy_name()
     names = request.policies or (STOCK, GREEDY, *dict.fromkeys((*SINGLE_POLICIES, own)))
     policies = {STOCK: None} | policies_of(names, settings.scorer.policy)
+    plugins = _by_name(request.plugins)
+    if taken := sorted(plugins.keys() & {GREEDY, STOCK, own, *SINGLE_POLICIES}):
+        raise InvalidConfiguration([f"plugin {plugins[name]}: {name} is the name of a policy" for name in taken])
+    policies |= dict.fromkeys(plugins)
     found = []
     for scenario in request.scenarios:
         for name, policy in policies.items():
@@ -70,6 +83,8 @@ def plans(request: ComparisonRequest, settings: Settings) -> list[ReplayPlan]:
                         scenario=scenario,
                         policy=name,
                         scoring=policy,
+                        plugin=plugins.get(name, ""),
+                        plugin_weight=request.plugin_weight,
                         placement=placement,
                         descheduler=descheduler,
                         seed=seed,
@@ -83,6 +98,19 @@ def plans(request: ComparisonRequest, settings: Settings) -> list[ReplayPlan]:
                     for seed in request.arrivals[: 1 if scenario == "given" else None]
                 ]
     return found
+
+
+def _by_name(plugins: Sequence[str]) -> dict[str, str]:
+    """Plugins by the name of their class."""
+    return {name: place for place, name in zip(plugins, load_plugins(plugins), strict=True)}
+
+
+def check_plugins(replays: Sequence[ReplayPlan]) -> None:
+    """Makes each plugin once, before replays start in other processes. Raises InvalidConfiguration."""
+    for place in dict.fromkeys(plan.plugin for plan in replays if plan.plugin):
+        plugins = load_plugins([place])
+        configuration = scheduler_configuration(dict.fromkeys(plugins, 1))
+        build_frameworks(configuration, Handle(), plugins)
 
 
 def with_baseline(runs: Sequence[Run]) -> list[Run]:

@@ -34,6 +34,7 @@ from equipoise.lab.simulated_cluster import SimulatedCluster
 from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
 from equipoise.lab.simulated_hints import SimulatedHints
 from equipoise.scheduling.model.arrays import Ints, Rows
+from equipoise.scheduling.plugin_loading import load_plugins
 from equipoise.scheduling.scheduler import Extender
 from equipoise.scorer.decisions.policies import ScoringPolicy
 from equipoise.scorer.decisions.scoring_state import ScoringState
@@ -67,10 +68,10 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     scenario: Scenario
     policy: str
-    """A policy's name, or STOCK or GREEDY."""
+    """A policy's name, that of a plugin, or STOCK or GREEDY."""
 
     scoring: ScoringPolicy | None = None
-    """The policy itself; None for STOCK and GREEDY."""
+    """The policy itself; None for the others."""
 
     placement: PlacementMode = "extender"
     """Of a policy. Without one, nothing reaches kube-scheduler."""
@@ -84,6 +85,12 @@ class ReplayPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     percentage_of_nodes_to_score: int = 0
     """As in the configuration of kube-scheduler; 0: it depends on the number of nodes."""
+
+    plugin: str = ""
+    """A plugin of a user, as `module:Class` or `file.py:Class`; empty: none."""
+
+    plugin_weight: int = 1
+    """Of its scores in kube-scheduler."""
 
     missing: float = 0.01
     """Share (0..1) of missing samples."""
@@ -102,7 +109,7 @@ class Replay:
     """One replay. Can be run once."""
 
     def __init__(self, trace: Trace, plan: ReplayPlan) -> None:
-        """Raises ValueError for a trace whose steps do not divide a day."""
+        """Raises ValueError for a trace whose steps do not divide a day, and for a plugin that cannot be used."""
         if DAY % trace.seconds_per_step:
             raise ValueError(f"steps of {trace.seconds_per_step:g} s do not divide a day: resample the trace")
         settings = plan.settings
@@ -185,6 +192,8 @@ class Replay:
             self._trace,
             generator,
             percentage_of_nodes_to_score=self._plan.percentage_of_nodes_to_score,
+            plugins=load_plugins([self._plan.plugin] if self._plan.plugin else []),
+            plugin_weight=self._plan.plugin_weight,
         )
         scoring, names = self._scoring, [node.name for node in self._trace.nodes]
         if self._hints is not None:
@@ -333,6 +342,8 @@ class Replay:
             moves_executable=round(moved / tally.proposed, 4) if tally is not None and tally.proposed else 1.0,
             refused=dict(refused),
             unplaced=self._kubernetes.unplaced,
+            preempted=self._kubernetes.preempted,
+            plugin_problems=dict(self._scheduling.plugin_problems.most_common()),
             violations=self._scheduling.anti_affinity.violations(),
             seconds=round(seconds, 2),
             **load_figures(load, cluster.base),

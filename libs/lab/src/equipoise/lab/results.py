@@ -37,7 +37,7 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     scenario: Scenario
     policy: str
-    """A policy's name, "stock" for kube-scheduler alone, or an unattainable reference: "greedy"."""
+    """A policy's name, that of a plugin, "stock" for kube-scheduler alone, or an unattainable reference: "greedy"."""
 
     placement: PlacementMode = "extender"
     descheduler: bool
@@ -74,9 +74,15 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     refused: dict[str, int] = {}
     """Number of refused moves by reason."""
 
+    preempted: int = 0
+    """Pods that kube-scheduler deleted for pods of higher priority."""
+
     unplaced: int = 0
     violations: int = 0
     """Violated anti-affinity rules and exceeded eviction limits: must be 0."""
+
+    plugin_problems: dict[str, int] = {}
+    """Of the plugin of a user: number of attempts to schedule a pod by what was wrong."""
 
     seconds: float = 0.0
     """Duration of the replay."""

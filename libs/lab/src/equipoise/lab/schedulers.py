@@ -1,8 +1,11 @@
 """The scheduler of a replay: kube-scheduler, alone or with an extender, or the greedy reference."""
 
 import random
-from collections.abc import Callable, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
 import numpy as np
 
 from equipoise.contracts.kubernetes.objects import PreferredNodes
@@ -14,12 +17,29 @@ from equipoise.lab.model.trace import Array, Trace
 from equipoise.scheduling.cluster_scheduler import ClusterScheduler
 from equipoise.scheduling.configuration import DEFAULT_SCHEDULER, SchedulerConfiguration, read_configuration
 from equipoise.scheduling.framework.cycle_state import CycleState
+from equipoise.scheduling.framework.plugin import PostFiltered
+from equipoise.scheduling.framework.plugin_times import LIMIT, PluginTimes
+from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.arrays import Rows
 from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.plugins.table import Factory
 from equipoise.scheduling.scheduler import Extender
+
+_NO_PLUGINS: Mapping[str, Factory] = {}
+
+_MOST_PROBLEMS = 20
+"""That are counted apart: an error may contain the name of a pod."""
 
 MEMORY_WEIGHT = 0.3
 """Weight of the squared distance of memory for the greedy reference; that of CPU is 1."""
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """What kube-scheduler does with a pod."""
+
+    node: int | None = None
+    victims: tuple[str, ...] = ()
+    """UIDs of the pods that it deletes so that the pod fits on their node later."""
 
 
 class SimulatedScheduler:
@@ -32,21 +52,33 @@ class SimulatedScheduler:
         extender: Callable[[PodDemand, float], Extender | None] = lambda pod, now: None,
         preferred: Callable[[PodDemand], Sequence[PreferredNodes]] = lambda pod: (),
         percentage_of_nodes_to_score: int = 0,
+        plugins: Mapping[str, Factory] = _NO_PLUGINS,
+        plugin_weight: int = 1,
     ) -> None:
         """`extender`: for a pod at a time; None: there is none.
 
-        `preferred`: the preferred terms of node affinity that a new pod was given.
+        `preferred`: the preferred terms of node affinity that a new pod was given. `plugins`: of a user, by name, with
+        the weight of their scores. Raises InvalidConfiguration for plugins that cannot be used.
         """
         self._trace = trace
         self.anti_affinity = AntiAffinityIndex(trace.rules, len(trace.nodes))
         self._numbers = {(each.namespace, each.kind, each.name): n for n, each in enumerate(trace.workloads)}
         rules = TraceAntiAffinity(self.anti_affinity, self.workload)
-        registered = {rules.name} if trace.rules else set()
+        registered = dict(plugins)
+        if trace.rules:
+            registered[rules.name] = lambda args, handle: rules
+        weights = {name: plugin_weight if name in plugins else 1 for name in registered}
+        times = PluginTimes(time.monotonic) if plugins else None
         self._cluster = ClusterScheduler(
             generator,
-            _configuration(registered, percentage_of_nodes_to_score),
-            {name: lambda args, handle: rules for name in registered},
+            scheduler_configuration(weights, percentage_of_nodes_to_score),
+            registered,
+            measure=None if times is None else times.measure,
         )
+        self._times = times
+        self.plugin_problems: Counter[str] = Counter()
+        """Number of attempts to schedule a pod by what was wrong with a plugin."""
+
         # The row of a node in the snapshot is its index in the trace.
         for node in trace.nodes:
             self._cluster.put(node_object(node))
@@ -66,20 +98,45 @@ class SimulatedScheduler:
         """Index of its workload."""
         return self._numbers[pod.namespace, pod.labels[KIND], pod.labels[APP]]
 
-    def choose(self, pod: PodInfo, demand: PodDemand, now: float) -> int | None:
-        """A feasible node, or None. The pod is not placed yet."""
+    def choose(self, pod: PodInfo, demand: PodDemand, now: float) -> Choice:
+        """A feasible node, none, or a preemption. The pod is not placed yet."""
         extender, preferred = self._extender(demand, now), self._preferred(demand)
         if preferred:
             pod = pod.with_preferred_nodes(preferred)
         return self._decide(pod, () if extender is None else (extender,))
 
-    def choose_alone(self, pod: PodInfo) -> int | None:
+    def choose_alone(self, pod: PodInfo) -> Choice:
         """The same without the extender and without preferred nodes."""
         return self._decide(pod, ())
 
-    def _decide(self, pod: PodInfo, extenders: Sequence[Extender]) -> int | None:
+    def _decide(self, pod: PodInfo, extenders: Sequence[Extender]) -> Choice:
         decision = self._cluster.decide(pod, extenders)
-        return self._cluster.snapshot.row(decision.node) if decision.node else None
+        if decision.status is not None and decision.status.code == Code.ERROR:
+            self._count_problem("; ".join(decision.status.reasons))
+        if self._times is not None:
+            _, slow = self._times.take()
+            for plugin, point in slow:
+                self._count_problem(f"plugin {plugin} takes more than {LIMIT:g} s in {point}")
+        if decision.node:
+            return Choice(node=self._cluster.snapshot.row(decision.node))
+        return self._preempted(pod, decision.preemption)
+
+    def _preempted(self, pod: PodInfo, found: PostFiltered | None) -> Choice:
+        nominated = self._cluster.nominated
+        if found is None or not found.node:
+            if found is not None and found.clear_nomination:
+                nominated.remove(pod)
+            return Choice()
+        for other in nominated.on(found.node):
+            if other.priority < pod.priority:
+                nominated.remove(other)
+        nominated.add(pod, found.node)
+        return Choice(victims=tuple(victim.uid for victim in found.victims))
+
+    def _count_problem(self, problem: str) -> None:
+        if len(self.plugin_problems) >= _MOST_PROBLEMS and problem not in self.plugin_problems:
+            problem = "other problems of plugins"
+        self.plugin_problems[problem] += 1
 
     def feasible(self, pod: PodInfo) -> Rows:
         """All nodes on which the pod could run now."""
@@ -97,16 +154,21 @@ class SimulatedScheduler:
 
     def place(self, pod: PodInfo, node: int) -> None:
         """Add a pod, even if it does not fit."""
+        self._cluster.nominated.remove(pod)
         self._cluster.snapshot.add_pod(pod, node)
         self.anti_affinity.place(self.workload(pod), node)
 
-    def terminate(self, pod: PodInfo, node: int) -> None:
+    def forget(self, pod: PodInfo) -> None:
+        """A pod without a node was deleted."""
+        self._cluster.nominated.remove(pod)
+
+    def terminate(self, pod: PodInfo, node: int, *, preempted: bool = False) -> None:
         """The pod keeps its resources until `remove`, but does not count for spreading.
 
         Raises KeyError when there is no such pod on the node.
         """
         self._cluster.snapshot.remove_pod(pod, node)
-        self._cluster.snapshot.add_pod(pod.deleted(), node)
+        self._cluster.snapshot.add_pod(pod.deleted(preempted=preempted), node)
 
     def remove(self, pod: PodInfo, node: int) -> None:
         """Raises KeyError when there is no such pod on the node."""
@@ -132,9 +194,12 @@ class GreedyScheduler(SimulatedScheduler):
         self._mean = whole / self._base.sum(axis=0)[:, np.newaxis]
         """resources × steps: the mean load once all pods are placed."""
 
-    def choose(self, pod: PodInfo, demand: PodDemand, now: float) -> int | None:
+    def choose(self, pod: PodInfo, demand: PodDemand, now: float) -> Choice:
+        """It never preempts."""
         feasible = self.feasible(pod)
-        return int(feasible[self._cost(self.workload(pod))[feasible].argmin()]) if len(feasible) else None
+        if not len(feasible):
+            return Choice()
+        return Choice(node=int(feasible[self._cost(self.workload(pod))[feasible].argmin()]))
 
     def _cost(self, workload: int) -> Array:
         """By node: what one pod of the workload adds to the squared distance, as mean over the steps."""
@@ -157,14 +222,17 @@ class GreedyScheduler(SimulatedScheduler):
         self._used[:, node] -= self._curves[:, self.workload(pod)]
 
 
-def _configuration(plugins: set[str], percentage_of_nodes_to_score: int) -> SchedulerConfiguration:
-    """That of kube-scheduler, with these plugins in addition."""
+def scheduler_configuration(
+    weights: Mapping[str, int], percentage_of_nodes_to_score: int = 0
+) -> SchedulerConfiguration:
+    """That of kube-scheduler, with these plugins in addition: by name, the weight of their scores."""
+    enabled = [{"name": name, "weight": weight} for name, weight in weights.items()]
     return read_configuration(
         {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             "percentageOfNodesToScore": percentage_of_nodes_to_score,
-            "profiles": [{"plugins": {"multiPoint": {"enabled": [{"name": name} for name in sorted(plugins)]}}}],
+            "profiles": [{"plugins": {"multiPoint": {"enabled": enabled}}}],
         },
-        plugins,
+        weights.keys(),
     )

@@ -10,7 +10,7 @@ from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.lab.model.cluster_usage import ClusterUsage
 from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.trace import Trace
-from equipoise.lab.schedulers import SimulatedScheduler
+from equipoise.lab.schedulers import Choice, SimulatedScheduler
 from equipoise.lab.simulated_collector import SimulatedCollector, limits_of, requests_of
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scorer.state.demand import demand_of_placed
@@ -76,6 +76,8 @@ class SimulatedCluster:
         """Desired replicas by workload."""
 
         self._pending: deque[SimulatedPod] = deque()
+        self.preempted = 0
+        """Number of pods that kube-scheduler deleted for pods of higher priority."""
 
     @property
     def unplaced(self) -> int:
@@ -100,11 +102,11 @@ class SimulatedCluster:
         """Add a pod that kube-scheduler placed long ago, without Equipoise."""
         self._desired[workload] += 1
         pod = self._new(workload, now - _LONG_AGO)
-        node = self.scheduling.choose_alone(pod.scheduled)
-        if node is None:
-            self._pending.append(pod)
+        choice = self.scheduling.choose_alone(pod.scheduled)
+        if choice.node is None:
+            self._wait(pod, choice, now)
         else:
-            self._run(pod, node, now)
+            self._run(pod, choice.node, now)
 
     def _run(self, pod: SimulatedPod, node: int, now: float) -> None:
         pod.node = node
@@ -150,28 +152,31 @@ class SimulatedCluster:
         if active := self._active(workload):
             self.remove(active[-1], now)
 
-    def evict(self, pod: SimulatedPod, now: float) -> None:
+    def evict(self, pod: SimulatedPod, now: float, *, preempted: bool = False) -> None:
         """Delete the pod. Its controller creates a replacement at once if one is missing."""
-        self.remove(pod, now)
+        self.remove(pod, now, preempted=preempted)
         if len(self._active(pod.workload)) < self._desired[pod.workload]:
             self._create(pod.workload, now)
 
-    def remove(self, pod: SimulatedPod, now: float) -> None:
+    def remove(self, pod: SimulatedPod, now: float, *, preempted: bool = False) -> None:
         """Delete the pod, with its grace period."""
         if pod.terminating or pod.uid not in self.pods:
             return
         if pod.node < 0:
             self._pending.remove(pod)
+            self.scheduling.forget(pod.scheduled)
             self._forget(pod)
             return
-        self.scheduling.terminate(pod.scheduled, pod.node)
+        self.scheduling.terminate(pod.scheduled, pod.node, preempted=preempted)
         self._change(pod, now, terminating=True)
         self.events.at(now + _GRACE, lambda then: self._gone(pod, then))
 
     def retry(self, now: float) -> None:
-        """Schedule pending pods again, in the order of their creation."""
-        for _ in range(len(self._pending)):
-            self._schedule(self._pending.popleft(), now)
+        """Schedule pending pods again: higher priorities first, then in the order of their creation."""
+        waiting = sorted(self._pending, key=lambda pod: -pod.scheduled.priority)
+        self._pending.clear()
+        for pod in waiting:
+            self._schedule(pod, now)
 
     # implementation
 
@@ -188,6 +193,7 @@ class SimulatedCluster:
             requests=requests_of(traced),
             limits=limits_of(traced),
             tolerations=traced.tolerations,
+            priority=traced.priority,
         )
         scheduled = self._templates[workload].replica(known.name, known.uid)
         pod = SimulatedPod(number=number, workload=workload, scheduled=scheduled, known=known)
@@ -196,14 +202,23 @@ class SimulatedCluster:
         return pod
 
     def _schedule(self, pod: SimulatedPod, now: float) -> None:
-        node = self.scheduling.choose(pod.scheduled, demand_of_placed(pod.known), now)
-        if node is None:
-            self._pending.append(pod)
+        choice = self.scheduling.choose(pod.scheduled, demand_of_placed(pod.known), now)
+        if choice.node is None:
+            self._wait(pod, choice, now)
             return
-        pod.node = node
-        self.scheduling.place(pod.scheduled, node)
+        pod.node = choice.node
+        self.scheduling.place(pod.scheduled, pod.node)
         self._change(pod, now, placed_at=self.origin + now)
         self.events.at(now + _START_UP, lambda then: self._started(pod, then))
+
+    def _wait(self, pod: SimulatedPod, choice: Choice, now: float) -> None:
+        """Until there is a node, after the victims of a preemption are gone, for example."""
+        self._pending.append(pod)
+        for uid in choice.victims:
+            victim = self.pods[uid]
+            if not victim.terminating:
+                self.preempted += 1
+                self.evict(victim, now, preempted=True)
 
     def _started(self, pod: SimulatedPod, now: float) -> None:
         if pod.uid not in self.pods or pod.terminating:

@@ -147,6 +147,17 @@ def lab() -> None:
     help="How scores reach kube-scheduler: by its extender, by placement hints (scorer.hints), or not at all, which is "
     "the policy stock. May be repeated.  [default: extender]",
 )
+@click.option(
+    "--plugin",
+    "plugins",
+    multiple=True,
+    metavar="MODULE:CLASS",
+    help="Plugin of kube-scheduler in Python, or FILE.py:CLASS, compared with the policies. May be repeated: each on "
+    "its own.",
+)
+@click.option(
+    "--plugin-weight", type=click.IntRange(1), default=1, show_default=True, help="Weight of the scores of plugins."
+)
 @descheduler_option
 @arrivals_option
 @click.option(

@@ -21,17 +21,18 @@ from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.lab.capacity.answers import CapacityAnswers
 from equipoise.lab.capacity.batch_work import BatchCapacity, BatchRequest, BatchSimulation
 from equipoise.lab.capacity.fewer_nodes import NodesNeeded, cases, nodes_needed, replays_at_most
-from equipoise.lab.compare import ComparisonRequest, plans, with_baseline
+from equipoise.lab.compare import ComparisonRequest, check_plugins, plans, with_baseline
 from equipoise.lab.model.load_figures import placement_figures
 from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import ReplayPlan, Settings
 from equipoise.lab.report import write_report
 from equipoise.lab.report.capacity_tables import as_table, capacity_notes, capacity_rows
 from equipoise.lab.report.comparison import BEST
-from equipoise.lab.report.table import encoded, table
+from equipoise.lab.report.table import encoded, plugin_problems, table
 from equipoise.lab.results import PlacementMode, RunFigures
 from equipoise.lab.runners import on_dask, on_processes
 from equipoise.lab.sweep import Point, SweepError, combinations, digest, sweep
+from equipoise.scheduling.settings.document import InvalidConfiguration
 
 
 class Questions(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,9 +89,12 @@ def run_compare(
     command: str,
     questions: Questions,
 ) -> None:
-    """Raises InvalidInput for an unknown policy."""
+    """Raises InvalidInput for an unknown policy, and for a plugin that cannot be used."""
     try:
         replays = plans(request, settings)
+        check_plugins(replays)
+    except InvalidConfiguration as error:
+        raise InvalidInput(f"--plugin: {error}") from error
     except ValueError as error:
         raise InvalidInput(f"--policy: {error}") from None
     stderr = Console(stderr=True, highlight=False)
@@ -109,13 +113,16 @@ def run_compare(
         to = result_console()
         to.print(table(figures, FittedTable))
         to.print(Text(f"\n{BEST}"))
+        for problem in plugin_problems(figures):
+            to.print(Text(problem, style="red"))
         if capacity is not None:
             for rows in capacity_rows(capacity):
                 to.print(Text(f"\n{rows.title}", style="bold"))
                 to.print(as_table(rows, FittedTable))
             to.print(Text("".join(f"\n{note}" for note in capacity_notes(capacity))))
     if out is not None:
-        page = write_report(runs, trace.notes, title=trace.name, command=command, folder=out, capacity=capacity)
+        notes = (*trace.notes, *plugin_problems(figures))
+        page = write_report(runs, notes, title=trace.name, command=command, folder=out, capacity=capacity)
         stderr.print(f"report: {page}", soft_wrap=True)
 
 

@@ -27,7 +27,6 @@ from equipoise.cli.scheduler.load_policy import NAME, WEIGHT, LoadPolicy, scorin
 from equipoise.cli.scheduler.metrics import SchedulerMetrics
 from equipoise.cli.scheduler.object_watch import ObjectWatch
 from equipoise.cli.scheduler.plugin_loading import load_configuration, load_plugins
-from equipoise.cli.scheduler.plugin_times import PluginTimes
 from equipoise.cli.scheduler.scheduler_state import SchedulerState
 from equipoise.cli.scheduler.scheduling_loop import SchedulingLoop
 from equipoise.contracts.kubernetes.objects import Object, PersistentVolume, PersistentVolumeClaim
@@ -48,6 +47,7 @@ from equipoise.scheduling.cluster_scheduler import ClusterScheduler
 from equipoise.scheduling.configuration import SchedulerConfiguration
 from equipoise.scheduling.framework.framework import PluginFailed
 from equipoise.scheduling.framework.plugin import Plugin
+from equipoise.scheduling.framework.plugin_times import PluginTimes
 from equipoise.scheduling.framework.queue import QueueSettings
 from equipoise.scheduling.plugins.table import Factory
 from equipoise.scheduling.settings.document import InvalidConfiguration

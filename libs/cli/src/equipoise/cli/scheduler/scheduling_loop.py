@@ -14,13 +14,13 @@ from equipoise.cli.scheduler.binding_cycle import BindingCycle, NotBound, post_b
 from equipoise.cli.scheduler.event_recorder import EventRecorder
 from equipoise.cli.scheduler.http_extender import ExtenderClient
 from equipoise.cli.scheduler.metrics import SchedulerMetrics
-from equipoise.cli.scheduler.plugin_times import PluginTimes
 from equipoise.cli.scheduler.scheduler_state import Attempt, Result, SchedulerState, one_node_refused
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes.objects import Object
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError, NotFound
 from equipoise.runtime.process.clock import Clock
+from equipoise.scheduling.framework.plugin_times import PluginTimes
 from equipoise.scheduling.framework.queue import QueuedPod
 from equipoise.scheduling.framework.waiting_pods import WaitingPod
 from equipoise.scheduling.model.pod_info import PodInfo

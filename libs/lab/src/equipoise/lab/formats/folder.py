@@ -8,6 +8,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -41,8 +42,12 @@ WORKLOADS = (
     "limit_cpu_milli",
     "limit_memory_mib",
     "tolerations",
+    "priority",
+    "preemption_policy",
 )
 PODS = ("name", "workload", "node")
+POLICIES = frozenset({"PreemptLowerPriority", "Never"})
+LOWEST_PRIORITY = -(2**31)
 RULES = ("beside", "limited", "most")
 
 T = TypeVar("T")
@@ -171,6 +176,8 @@ def _workloads(folder: Path) -> tuple[dict[str, TraceWorkload], dict[str, str]]:
             **_optional(row, ("namespace", "kind"), row.name),
             **_optional(row, ("limit_cpu_milli", "limit_memory_mib"), row.integer),
             tolerations=_from_json(row, "tolerations", tuple[Toleration, ...]),
+            **_optional(row, ("priority",), partial(row.integer, least=LOWEST_PRIORITY)),
+            **_optional(row, ("preemption_policy",), partial(_policy, row)),
         )
         row.new_name("name", seen, within=f"{workload.namespace}/{workload.kind}")
         places.append(row.place)
@@ -205,6 +212,12 @@ def _rules(folder: Path, workloads: Set[str]) -> list[DraftRule]:
 def _optional(row: Row, columns: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any]:
     """The values of the columns whose cells are not empty."""
     return {column: read(column) for column in columns if row.cells[column]}
+
+
+def _policy(row: Row, column: str) -> str:
+    if (text := row.cells[column]) not in POLICIES:
+        raise row.error(f"{column} is {text!r}; write {' or '.join(sorted(POLICIES))}, or leave the cell empty")
+    return text
 
 
 def _from_json(row: Row, column: str, kind: type[T]) -> T:

@@ -52,7 +52,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
     def integer(self, column: str, *, least: int = 0) -> int:
         text = self.cells[column]
-        if not (text.isascii() and text.isdigit() and int(text) >= least):
+        digits = text.removeprefix("-") if least < 0 else text
+        if not (digits.isascii() and digits.isdigit() and int(text) >= least):
             raise self.error(f"{column} is {text!r}; write an integer of {least} or more")
         return int(text)
 

@@ -65,6 +65,8 @@ def pod_template(workload: TraceWorkload, revision: int = 0) -> PodInfo:
             spec=PodSpec(
                 containers=[Container(name="main", resources=ResourceRequirements(requests=requests))],
                 tolerations=list(workload.tolerations),
+                priority=workload.priority,
+                preemption_policy=workload.preemption_policy,
             ),
         )
     )

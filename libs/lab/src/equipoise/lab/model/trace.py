@@ -1,5 +1,7 @@
 """A trace: nodes, workloads, pods, and the usage of one pod of each workload in each step."""
 
+from typing import Literal
+
 import msgspec
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +38,8 @@ class TraceWorkload(msgspec.Struct, frozen=True, kw_only=True):
     limit_cpu_milli: int | None = None
     limit_memory_mib: int | None = None
     tolerations: tuple[Toleration, ...] = ()
+    priority: int = 0
+    preemption_policy: Literal["PreemptLowerPriority", "Never"] = "PreemptLowerPriority"
 
 
 class TracePod(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from equipoise.lab.html_page import cards, html_page, table
 from equipoise.lab.report.capacity_tables import capacity_notes, capacity_rows
 from equipoise.lab.report.comparison import BEST, MEDIAN_RUN, REFERENCES, SCENARIOS, Case, Comparison, compared
 from equipoise.lab.report.drawing import Chart
-from equipoise.lab.report.table import COLUMNS
+from equipoise.lab.report.table import shown_columns
 from equipoise.lab.results import RunFigures, Scenario
 
 _SAMPLES = {
@@ -57,8 +57,9 @@ def page(
         ]
     body += _capacity(answers, more)
     if comparisons:
-        heads = [f'<span title="{escape(column.about)}">{escape(column.name)}</span>' for column in COLUMNS]
-        body += ["<h2>All cases</h2>", _table(comparisons, heads, lambda case: [each.cell(case) for each in COLUMNS])]
+        columns = shown_columns(figures)
+        heads = [f'<span title="{escape(column.about)}">{escape(column.name)}</span>' for column in columns]
+        body += ["<h2>All cases</h2>", _table(comparisons, heads, lambda case: [each.cell(case) for each in columns])]
         other = _table(comparisons, list(_MORE), lambda case: [text(case.median) for text in _MORE.values()])
         body.append(f"<details><summary>More figures of the same runs</summary>{other}</details>")
     body.append(f"<h2>Command</h2><pre><code>{escape(command)}</code></pre>")

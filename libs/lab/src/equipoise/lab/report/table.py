@@ -1,6 +1,7 @@
 """The figures of all runs as a table, for terminals, pages and programs."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -21,6 +22,9 @@ class Column(msgspec.Struct, frozen=True):
     form: str = ".1f"
     ranged: bool = False
     """Whether the range over several orders of arrivals is shown."""
+
+    optional: bool = False
+    """Whether the column is omitted if all values are 0."""
 
     def cell(self, case: Case) -> str:
         """The value of the median run with its range: "78.3 (75–81)"."""
@@ -47,6 +51,13 @@ COLUMNS = (
     Column("hours >90 %", "node-hours with a mean CPU load above 90 %", lambda run: run.hours_above_90, ",.0f"),
     Column("moved %", "pods that the descheduler moved, of all pods", lambda run: 100 * run.moved_share),
     Column("moves /h", "moves per hour", lambda run: run.moves_per_hour),
+    Column(
+        "preempted",
+        "pods that kube-scheduler deleted for pods of higher priority",
+        lambda run: run.preempted,
+        ",.0f",
+        optional=True,
+    ),
     Column("unplaced", "pods without a node", lambda run: run.unplaced, ",.0f", ranged=True),
     Column(
         "violations",
@@ -58,12 +69,17 @@ COLUMNS = (
 )
 
 
+def shown_columns(figures: Sequence[RunFigures]) -> list[Column]:
+    return [column for column in COLUMNS if not column.optional or any(map(column.value, figures))]
+
+
 def table(figures: Sequence[RunFigures], kind: type[Table] = Table) -> Table:
     """A table of this kind with one row per case, the stock scheduler first in each scenario, the best highlighted."""
     shown = kind(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     for name in ("", "scenario", "policy", "de-\nscheduler"):
         shown.add_column(name, no_wrap=True)
-    for column in COLUMNS:
+    columns = shown_columns(figures)
+    for column in columns:
         shown.add_column(column.name.replace(" ", "\n"), justify="right")
     comparisons = compared(figures)
     if not comparisons:
@@ -72,12 +88,21 @@ def table(figures: Sequence[RunFigures], kind: type[Table] = Table) -> Table:
         for case in comparison.cases:
             shown.add_row(
                 *map(Text, comparison.names(case)),
-                *(column.cell(case) for column in COLUMNS),
+                *(column.cell(case) for column in columns),
                 style=_STYLES[comparison.kind(case)],
             )
         if comparison is not comparisons[-1]:
             shown.add_row()
     return shown
+
+
+def plugin_problems(figures: Sequence[RunFigures]) -> list[str]:
+    """What was wrong with plugins, in sentences. Their pods remained pending and were tried again."""
+    found: Counter[tuple[str, str]] = Counter()
+    for run in figures:
+        for problem, attempts in run.plugin_problems.items():
+            found[run.scenario, problem] += attempts
+    return [f"{scenario}: {problem} ({attempts:,} attempts)" for (scenario, problem), attempts in found.items()]
 
 
 def encoded(figures: Sequence[RunFigures], capacity: CapacityAnswers | None = None) -> str:

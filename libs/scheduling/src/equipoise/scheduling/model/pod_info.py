@@ -10,6 +10,7 @@ import msgspec
 from equipoise.contracts.kubernetes.labels import required_nodes, selects
 from equipoise.contracts.kubernetes.objects import (
     Affinity,
+    Condition,
     Container,
     LabelSelector,
     NodeAffinity,
@@ -34,6 +35,9 @@ from equipoise.scheduling.model.resized_pod import with_actual_requests
 
 GroupKey = tuple[str, frozenset[tuple[str, str]], bytes, bool]
 """Namespace, labels, affinity terms, and whether the pod is terminating."""
+
+PREEMPTED = Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
+"""Of a victim of a preemption, while it terminates."""
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  the address in a manifest, nothing listens
 
@@ -253,9 +257,16 @@ class PodInfo:
         other.name = self.name
         return other
 
-    def deleted(self) -> "PodInfo":
-        """The same pod while it terminates: it occupies its node, but topology spread constraints do not count it."""
-        other = PodInfo(self.pod, self.shape.deleted, uid=self.uid)
+    def deleted(self, *, preempted: bool = False) -> "PodInfo":
+        """The same pod while it terminates: it occupies its node, but topology spread constraints do not count it.
+
+        `preempted`: by kube-scheduler. The pod for which it is removed then waits, and preempts no other.
+        """
+        pod = self.pod
+        if preempted:
+            status = msgspec.structs.replace(pod.status, conditions=[*pod.status.conditions, PREEMPTED])
+            pod = msgspec.structs.replace(pod, status=status)
+        other = PodInfo(pod, self.shape.deleted, uid=self.uid)
         other.name = self.name
         return other
 

@@ -1,0 +1,73 @@
+"""Plugins from Python modules and files."""
+
+import inspect
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from equipoise.scheduling.framework.plugin import Plugin
+from equipoise.scheduling.plugins.handle import Handle
+from equipoise.scheduling.plugins.table import Factory
+from equipoise.scheduling.settings.document import InvalidConfiguration
+
+
+def load_plugins(places: Sequence[str]) -> Mapping[str, Factory]:
+    """By name. `places`: `module:Class` or `file.py:Class`. Raises InvalidConfiguration, also when one is made."""
+    found: dict[str, Factory] = {}
+    for place in places:
+        source, colon, attribute = place.rpartition(":")
+        if not colon or not source or not attribute:
+            raise _unusable(place, "expected MODULE:CLASS or FILE.py:CLASS")
+        plugin = getattr(_module(source, place), attribute, None)
+        if not isinstance(plugin, type):
+            raise _unusable(place, f"{source} has no class {attribute}")
+        name = getattr(plugin, "name", None)
+        if not isinstance(name, str) or not name:
+            raise _unusable(place, "the class needs an attribute `name`, by which profiles enable it")
+        if name in found:
+            raise _unusable(place, f"there is another plugin with the name {name}")
+        found[name] = _factory(plugin, place)
+    return found
+
+
+def _unusable(place: str, why: str) -> InvalidConfiguration:
+    return InvalidConfiguration([f"plugin {place}: {why}"])
+
+
+def _module(source: str, place: str) -> ModuleType:
+    try:
+        return _module_of_file(Path(source).resolve()) if source.endswith(".py") else import_module(source)
+    except Exception as error:
+        raise _unusable(place, f"{type(error).__name__}: {error}") from error
+
+
+def _module_of_file(path: Path) -> ModuleType:
+    spec = spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[path.stem] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _factory(plugin: type, place: str) -> Factory:
+    """Called with as many of (arguments, handle) as its constructor takes."""
+    try:
+        count = len(inspect.signature(plugin).parameters)
+    except ValueError:  # without a constructor of its own
+        count = 0
+    if count > 2:
+        raise _unusable(place, f"the class is called with (arguments, handle), not with {count} values")
+
+    def make(arguments: Any, handle: Handle) -> Plugin:
+        try:
+            made: Plugin = plugin(*(arguments, handle)[:count])
+        except Exception as error:
+            raise _unusable(place, f"{type(error).__name__}: {error}") from error
+        return made
+
+    return make
