@@ -36,6 +36,10 @@ def test_scores_and_evictions_level_the_load(both: RunFigures) -> None:
     assert 0 < both.moved_share < 0.1
 
 
+def test_replacements_run_where_planned_if_kube_scheduler_knows_the_scores(both: RunFigures) -> None:
+    assert both.moves_landed > 0.9
+
+
 def test_scores_alone_do_not_move_running_pods() -> None:
     """Without the descheduler nothing moves and the spread remains."""
     alone = figures(scores=True, descheduler=False)
@@ -49,4 +53,5 @@ def test_evictions_alone_do_not_level_the_load(both: RunFigures) -> None:
     alone = figures(scores=False, descheduler=True)
 
     assert alone.moved > 10 * both.moved
+    assert alone.moves_landed < 0.1
     assert alone.median_spread > 3 * LEVEL

@@ -30,7 +30,7 @@ from equipoise.lab.model.trace import Array, Trace
 from equipoise.lab.results import GREEDY, ForecastSource, PlacementMode, Run, RunFigures, Scenario
 from equipoise.lab.scenarios import DAY, SCENARIOS
 from equipoise.lab.schedulers import GreedyScheduler, SimulatedScheduler
-from equipoise.lab.simulated_cluster import SimulatedCluster
+from equipoise.lab.simulated_cluster import SimulatedCluster, SimulatedPod
 from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
 from equipoise.lab.simulated_hints import SimulatedHints
 from equipoise.scheduling.model.arrays import Ints, Rows
@@ -150,6 +150,8 @@ class Replay:
         self._end = max(3, days) * DAY
         self._sample: Literal["in", "out"] = "out" if days > _DAYS_BEFORE_MEASUREMENT else "in"
         self._hours: list[Array] = []
+        self._replacements: list[tuple[SimulatedPod, str]] = []
+        """Of evicted pods, each with the node where it was expected."""
 
     def run(self) -> Run:
         """Run the replay."""
@@ -300,7 +302,9 @@ class Replay:
         pod = self._kubernetes.pods[intent.pod_uid]
         if not len(self._scheduling.feasible(pod.scheduled)):
             return False
-        self._kubernetes.evict(pod, self._events.now)
+        replacement = self._kubernetes.evict(pod, self._events.now)
+        if replacement is not None:
+            self._replacements.append((replacement, intent.target))
         return True
 
     def _evaluate(self, now: float) -> None:
@@ -317,6 +321,12 @@ class Replay:
         self._events.at(now + self._plan.hint_delay, lambda _: hints.write(computed))
 
     # result
+
+    def _moves_landed(self) -> float:
+        """Share (0..1) of the placed replacements that are on the target of their move; 1 without any."""
+        names = self._trace.nodes
+        landed = [names[pod.node].name == target for pod, target in self._replacements if pod.node >= 0]
+        return round(sum(landed) / len(landed), 4) if landed else 1.0
 
     def _result(self, seconds: float) -> Run:
         plan, cluster = self._plan, self._cluster
@@ -340,6 +350,7 @@ class Replay:
             moved_share=round(moved / max(1, len(self._trace.pods)), 4),
             moves_per_hour=round(moved / hours, 2),
             moves_executable=round(moved / tally.proposed, 4) if tally is not None and tally.proposed else 1.0,
+            moves_landed=self._moves_landed(),
             refused=dict(refused),
             unplaced=self._kubernetes.unplaced,
             preempted=self._kubernetes.preempted,

@@ -71,6 +71,9 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     moves_executable: float = 1.0
     """Share (0..1) of proposed moves that limits and fit allowed; 1 when none was proposed."""
 
+    moves_landed: float = 1.0
+    """Share (0..1) of replacements that kube-scheduler placed on the target of their move; 1 when there was none."""
+
     refused: dict[str, int] = {}
     """Number of refused moves by reason."""
 

@@ -152,11 +152,11 @@ class SimulatedCluster:
         if active := self._active(workload):
             self.remove(active[-1], now)
 
-    def evict(self, pod: SimulatedPod, now: float, *, preempted: bool = False) -> None:
-        """Delete the pod. Its controller creates a replacement at once if one is missing."""
+    def evict(self, pod: SimulatedPod, now: float, *, preempted: bool = False) -> SimulatedPod | None:
+        """Delete the pod. Its controller creates a replacement at once if one is missing, which is returned."""
         self.remove(pod, now, preempted=preempted)
-        if len(self._active(pod.workload)) < self._desired[pod.workload]:
-            self._create(pod.workload, now)
+        missing = len(self._active(pod.workload)) < self._desired[pod.workload]
+        return self._create(pod.workload, now) if missing else None
 
     def remove(self, pod: SimulatedPod, now: float, *, preempted: bool = False) -> None:
         """Delete the pod, with its grace period."""
