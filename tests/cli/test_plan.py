@@ -368,6 +368,23 @@ def shown(plan: PlanResponse, hints: PlanHints | None = None, **console: object)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
+def placed_without_scores(*nodes: str) -> PlanResponse:
+    """Moves to node-b, with the node that kube-scheduler prefers for each replacement."""
+    return a_plan(*(msgspec.structs.replace(a_move(f"web-{n}"), preferred_without_scores=n) for n in nodes))
+
+
+def test_the_plan_says_how_many_replacements_would_follow_it_without_scores() -> None:
+    """What is not known is not counted."""
+    sentence = "Without the extender or placement hints, kube-scheduler would place"
+
+    assert f"{sentence} 1 of 2 replacements on the planned node." in shown(
+        placed_without_scores("node-b", "node-c", "")
+    )
+    assert f"{sentence} the replacement on node-c." in shown(placed_without_scores("node-c"))
+    assert f"{sentence} the replacement there, too." in shown(placed_without_scores("node-b"))
+    assert sentence not in shown(a_plan(a_move()))
+
+
 def a_pending_move(pod: str, workload: Workload | None, target: str = "node-b") -> PendingMove:
     return PendingMove(namespace="shop", pod=pod, workload=workload, node="node-a", target=target)
 

@@ -53,3 +53,16 @@ def test_only_the_asked_nodes_are_counted() -> None:
     fit = node_fit([changed_node(a_node("a"), labels={"disk": "ssd"}), a_node("b"), a_node("c")])
 
     assert fit.refusals(picky).reasons(np.array([0, 2])) == {"node(s) didn't match Pod's node affinity/selector": 1}
+
+
+def test_the_node_that_kube_scheduler_prefers_has_the_fewest_requests() -> None:
+    """Whatever is used there; the pod itself does not count on its node."""
+    pod, other = (a_pod(name, info=pod_info(name, {"cpu": 4.0, "memory": GIB})) for name in ("one", "two"))
+    nodes = [
+        a_node("a", [pod]),
+        a_node("b", [other]),
+        changed_node(a_node("c"), taints=[Taint(key="x", effect="NoSchedule")]),
+    ]
+    fit = node_fit(nodes)
+
+    assert fit.preferred(nodes[0].pods[0]).tolist() == [0]

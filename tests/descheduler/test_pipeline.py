@@ -20,7 +20,13 @@ from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlannedBand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.messages import plan_response, proposals
-from equipoise.descheduler.decisions.evaluation.pipeline import MAX_NAMED, evaluate, observe, unexpected_annotations
+from equipoise.descheduler.decisions.evaluation.pipeline import (
+    MAX_NAMED,
+    evaluate,
+    observe,
+    preferred_nodes,
+    unexpected_annotations,
+)
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
@@ -30,6 +36,7 @@ from equipoise.descheduler.state.abnormal_counts import counted
 from equipoise.descheduler.state.cluster import ClusterView, MovePlan
 from equipoise.descheduler.state.tracker import Tracker
 
+SETTINGS = evaluation_settings()
 EPOCH = LeaseEpoch(lease_uid="lease", transitions=0, holder="descheduler-1")
 HOT_AND_IDLE = ("node-a", "node-b", "node-c")
 
@@ -77,6 +84,33 @@ def test_a_strategy_plans_with_the_moves_of_those_before_it_pending() -> None:
     assert len(evaluation.results[0].plan.moves) == 2
     assert cluster.in_flight == 2
     assert [node.projected("5m").cpu for node in cluster.nodes] == pytest.approx([6.0, 1.0, 1.0])
+
+
+def test_kube_scheduler_may_prefer_another_node_than_the_target() -> None:
+    """It does not know usage: much of the idle node-b is requested, and nothing of node-c, which has load."""
+    snapshot = hot_and_idle()
+    big = objects.Container(resources=objects.ResourceRequirements(requests={"cpu": "5", "memory": "32Gi"}))
+    asking = a_pod("asking-x", node="node-b", app="app0", placed_at=LONG_AGO, containers=[big])
+    snapshot = msgspec.structs.replace(
+        snapshot,
+        watched=msgspec.structs.replace(snapshot.watched, pods=[*snapshot.watched.pods, asking]),
+        nodes=snapshot.nodes | {"node-c": a_node_utilization("node-c", cpu=3.0, memory=GIB)},
+    )
+
+    evaluation = evaluate(snapshot, evaluation_settings(strategies=(LowNodeLoad(),)), needed=1)
+    found = preferred_nodes(evaluation)
+    response = plan_response(evaluation, snapshot, SETTINGS, evictions="on", leader=EPOCH, preferred=found)
+
+    assert response.moves
+    assert {(move.target, move.preferred_without_scores) for move in response.moves} == {("node-b", "node-c")}
+
+
+def test_of_equally_preferred_nodes_kube_scheduler_may_choose_the_target() -> None:
+    evaluation = evaluate(hot_and_idle(), evaluation_settings(strategies=(LowNodeLoad(),)), needed=1)
+    (result,) = evaluation.results
+
+    first = result.plan.moves[0]
+    assert preferred_nodes(evaluation)[result.strategy, first.pod.uid] == first.target
 
 
 def test_every_strategy_classifies_the_cluster_without_the_moves_of_others() -> None:

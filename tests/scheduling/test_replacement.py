@@ -119,3 +119,32 @@ def test_a_claim_that_does_not_exist_refuses_all_nodes() -> None:
 
     assert not found.passed.any()
     assert found.reasons() == {'persistentvolumeclaim "lost" not found': 2}
+
+
+def preferred(pod: PodInfo, snapshot: ClusterSnapshot, **options: Any) -> list[str]:
+    filters = ReplacementFilters(**options)
+    return [snapshot.name(row) for row in filters.preferred(pod, snapshot, snapshot.rows, current=None).tolist()]
+
+
+def test_the_emptiest_nodes_are_preferred() -> None:
+    """By requests: kube-scheduler does not know usage."""
+    snapshot = two_nodes(a_pod("other", {"cpu": "2"}))
+
+    assert preferred(a_pod(requests={"cpu": "1"}), snapshot) == ["b"]
+    assert preferred(a_pod(requests={"cpu": "1"}), two_nodes()) == ["a", "b"]
+
+
+def test_a_node_that_refuses_the_pod_is_not_preferred() -> None:
+    """Nor is any, if all do."""
+    snapshot = two_nodes(a_pod("other", {"cpu": "2"}))
+
+    assert preferred(a_pod(requests={"cpu": "1"}, node_selector={"zone": "a"}), snapshot) == ["a"]
+    assert preferred(a_pod(requests={"cpu": "5"}), snapshot) == []
+
+
+def test_nodes_without_pods_of_the_same_workload_are_preferred() -> None:
+    """By the constraints that kube-scheduler has by default."""
+    snapshot = two_nodes(a_pod("other", labels=WEB))
+    selector = LabelSelector(match_labels=WEB)
+
+    assert preferred(a_pod(labels=WEB), snapshot, default_selector=lambda pod: selector) == ["b"]

@@ -31,6 +31,12 @@ class PlannedMove(Value, frozen=True, kw_only=True):
     later: bool = False
     """It does not fit yet: other moves make room, and it is proposed after them."""
 
+    preferred_without_scores: str = ""
+    """The node on which kube-scheduler would place the replacement by its own scores, without extender and hints.
+
+    Empty: unknown, or none.
+    """
+
 
 class PlannedBand(Value, frozen=True, kw_only=True):
     """A band of reclaimed resources on a node, cores and bytes: as in the status of the node, and of its pods."""

@@ -16,7 +16,7 @@ from equipoise.contracts.messages.health import REAL
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.plan import PlanResponse
 from equipoise.descheduler.decisions.evaluation.messages import FollowUp, decision_of, plan_response, proposals
-from equipoise.descheduler.decisions.evaluation.pipeline import evaluate, observe
+from equipoise.descheduler.decisions.evaluation.pipeline import evaluate, observe, preferred_nodes
 from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot, WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.shell.approvals import Approvals
@@ -123,8 +123,11 @@ class Evaluator:
         await asyncio.sleep(0)  # each copy of a large cluster takes a turn of the event loop of its own
         snapshot = self._snapshot(watched, now)
         evaluation = await self._compute(evaluate, snapshot, self._settings, needed=1)
+        preferred = await self._compute(preferred_nodes, evaluation)
         evictions = self.messages.evictions(now)
-        return plan_response(evaluation, snapshot, self._settings, evictions=evictions, leader=epoch)
+        return plan_response(
+            evaluation, snapshot, self._settings, evictions=evictions, leader=epoch, preferred=preferred
+        )
 
     def _snapshot(self, watched: WatchedObjects, now: float) -> Snapshot:
         return Snapshot(

@@ -80,6 +80,11 @@ class NodeFit:
         """Whether one node refuses the pod. `constraints`: for other reasons than requests and host ports."""
         return not self._refusals(pod, self._rows[[position]], constraints=constraints).passed[0]
 
+    def preferred(self, pod: MovablePod) -> Indexes:
+        """The nodes that kube-scheduler's own scores prefer, without those of Equipoise; none: no node is feasible."""
+        rows = self._filters.preferred(pod.info, self._snapshot, self._rows, current=self._current(pod))
+        return np.flatnonzero(np.isin(self._rows, rows))
+
     def move(self, pod: MovablePod, target: int) -> None:
         """To another node, even if it does not fit there."""
         row = self._current(pod)

@@ -1,14 +1,16 @@
 """Builds the cluster that strategies plan with from a snapshot."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import chain
+
+import msgspec
 
 from equipoise.contracts.colocation.bands import requests_reclaimed
 from equipoise.contracts.eviction.protection import of_daemon_set, protection, static
 from equipoise.contracts.kubernetes.labels import selects
-from equipoise.contracts.kubernetes.objects import Node, Pod, PodDisruptionBudget
+from equipoise.contracts.kubernetes.objects import Node, Pod, PodDisruptionBudget, WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import known, plus
 from equipoise.contracts.load.daily_profile import workload_profile
@@ -21,7 +23,7 @@ from equipoise.descheduler.decisions.planning.pod_order import DELETION_COST, EV
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, PodMove
 from equipoise.descheduler.state.cooldowns import node_cooldown, pod_cooldown
 from equipoise.descheduler.state.daily_usage import BatchWork, NodePods, RunningPod, UsageForecast
-from equipoise.descheduler.state.lazy import LazySequence
+from equipoise.descheduler.state.lazy import LazyMapping, LazySequence
 from equipoise.descheduler.state.node_fit import NodeFit, placed_pods
 from equipoise.descheduler.state.pending_moves import (
     PendingMoves,
@@ -36,6 +38,7 @@ from equipoise.descheduler.state.pending_moves import (
 from equipoise.scheduling.model.pod_info import PodInfo, PodReader
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import Volumes
+from equipoise.scheduling.model.workloads import SpreadSelectors
 from equipoise.scheduling.replacement import ReplacementFilters
 
 NONE = Resources(cpu=0.0, memory=0.0)
@@ -90,7 +93,10 @@ class ClusterBuilder:
                 node = pod.status.nominated_node_name
             if node:
                 self._requesting.setdefault(node, []).append(self._infos[uid])
-        self._filters = ReplacementFilters(Volumes(claims=watched.claims, volumes=watched.volumes))
+        self._filters = ReplacementFilters(
+            Volumes(claims=watched.claims, volumes=watched.volumes),
+            default_selector=lambda pod: self._spread(pod),  # noqa: PLW0108  it is made when a score needs it
+        )
         self._placed: ClusterSnapshot | None = None
         """All nodes with their pods, once a plan needs it."""
 
@@ -139,6 +145,11 @@ class ClusterBuilder:
             busy_workloads=busy_workloads(self._pending),
             in_flight=without_outcome(self._pending),
         )
+
+    @cached_property
+    def _spread(self) -> SpreadSelectors:
+        """Only scores need it. Services are not watched."""
+        return SpreadSelectors({}, owners_by_name(self._watched.workloads))
 
     def _fit(self, nodes: Sequence[ClusterNode]) -> NodeFit:
         if self._placed is None:
@@ -349,6 +360,12 @@ class ClusterBuilder:
         names = [name for volume in pod.spec.volumes if (name := volume.claim_of(pod.metadata.name))]
         claims = [self._watched.claims.get((pod.metadata.namespace, name)) for name in names]
         return all(claim is not None and claim.spec.volume_name in self._watched.volumes for claim in claims)
+
+
+def owners_by_name(workloads: Mapping[Workload, WorkloadObject]) -> Mapping[tuple[str, str, str], WorkloadObject]:
+    """By kind, namespace and name, with the kind, which the items of a list do not have."""
+    keys = {(each.kind, each.namespace, each.name): each for each in workloads if each.group == "apps"}
+    return LazyMapping(keys, lambda key: msgspec.structs.replace(workloads[keys[key]], kind=key[0]))
 
 
 def _sum(left: Resources, right: Resources, sign: float) -> Resources:

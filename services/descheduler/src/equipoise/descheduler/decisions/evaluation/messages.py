@@ -1,6 +1,6 @@
 """The messages of an evaluation: intents, the decision of each strategy, and the response to a plan request."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -123,16 +123,28 @@ def decision_of(
     )
 
 
+_NONE: Mapping[tuple[str, str], str] = {}
+
+
 def plan_response(
-    evaluation: Evaluation, snapshot: Snapshot, settings: EvaluationSettings, *, evictions: str, leader: LeaseEpoch
+    evaluation: Evaluation,
+    snapshot: Snapshot,
+    settings: EvaluationSettings,
+    *,
+    evictions: str,
+    leader: LeaseEpoch,
+    preferred: Mapping[tuple[str, str], str] = _NONE,
 ) -> PlanResponse:
-    """`evaluation`: one in which every abnormal node counts at once. `evictions`: what binders do with intents."""
+    """`evaluation`: one in which every abnormal node counts at once. `evictions`: what binders do with intents.
+
+    `preferred`: see `preferred_nodes`.
+    """
     moves: list[PlannedMove] = []
     nodes: list[PlannedNode] = []
     why: dict[str, str] = {}
     for result in evaluation.results:
         wanted = [*result.plan.moves, *result.plan.later]
-        moves += [_planned(result.strategy, move, later=move in result.plan.later) for move in wanted]
+        moves += [_planned(result.strategy, move, preferred, later=move in result.plan.later) for move in wanted]
         nodes += _planned_nodes(result, wanted, snapshot, settings)
         if not wanted:
             hot = any(each.abnormal for each in result.classifications)
@@ -153,7 +165,7 @@ def plan_response(
     )
 
 
-def _planned(strategy: str, move: PodMove, *, later: bool) -> PlannedMove:
+def _planned(strategy: str, move: PodMove, preferred: Mapping[tuple[str, str], str], *, later: bool) -> PlannedMove:
     return PlannedMove(
         strategy=strategy,
         namespace=move.pod.namespace,
@@ -165,6 +177,7 @@ def _planned(strategy: str, move: PodMove, *, later: bool) -> PlannedMove:
         expected_reduction=move.pod.usage,
         sampled_at=move.sampled_at,
         later=later,
+        preferred_without_scores=preferred.get((strategy, move.pod.uid), ""),
     )
 
 

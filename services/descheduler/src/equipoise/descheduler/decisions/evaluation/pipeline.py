@@ -97,6 +97,25 @@ def evaluate(snapshot: Snapshot, settings: EvaluationSettings, *, needed: int | 
     return Evaluation(cluster=classified, problem=problem, results=results)
 
 
+def preferred_nodes(evaluation: Evaluation) -> Mapping[tuple[str, str], str]:
+    """By strategy and UID of each planned pod: the node that kube-scheduler's own scores prefer for its replacement.
+
+    Of equally preferred nodes the target. Earlier moves of the plan are done.
+    """
+    found: dict[tuple[str, str], str] = {}
+    for result in evaluation.results:
+        if not result.plan.moves:
+            continue
+        names = [node.name for node in result.cluster.nodes]
+        fit = result.cluster.fit(result.cluster.nodes)
+        for move in result.plan.moves:
+            preferred = [names[position] for position in fit.preferred(move.pod).tolist()]
+            if preferred:
+                found[result.strategy, move.pod.uid] = move.target if move.target in preferred else preferred[0]
+            fit.move(move.pod, names.index(move.target))
+    return found
+
+
 def classify(strategy: Strategy, cluster: ClusterView) -> list[NodeClassification]:
     """The classification of every node, with the time of its oldest sample."""
     windows = strategy.windows_of(cluster)
