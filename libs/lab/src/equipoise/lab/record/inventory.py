@@ -55,7 +55,7 @@ def owner_keys(pods: Sequence[Pod], controllers: Mapping[Key, OwnerReference | N
 def inventory(nodes: Sequence[Node], pods: Sequence[Pod], owners: Mapping[str, Key]) -> Inventory:
     """The inventory of pods on nodes, without finished, pending and terminating ones. Raises RecordError without nodes.
 
-    Requests, limits, tolerations and rules of a workload are those of its newest pod.
+    Requests, limits, tolerations, priority and rules of a workload are those of its newest pod.
     """
     known_nodes = {node.name: node for item in nodes if (node := _node(item)) is not None}
     if not known_nodes:
@@ -123,6 +123,8 @@ def _workload(key: Key, pod: Pod) -> TraceWorkload:
         limit_cpu_milli=None if cpu_limit is None else _whole(cpu_limit, 1e-3),
         limit_memory_mib=None if memory_limit is None else _whole(memory_limit, MIB),
         tolerations=tuple(pod.spec.tolerations),
+        priority=pod.spec.priority,
+        preemption_policy="Never" if pod.spec.preemption_policy == "Never" else "PreemptLowerPriority",
     )
 
 
