@@ -375,13 +375,13 @@ def placed_without_scores(*nodes: str) -> PlanResponse:
 
 def test_the_plan_says_how_many_replacements_would_follow_it_without_scores() -> None:
     """What is not known is not counted."""
-    sentence = "Without the extender or placement hints, kube-scheduler would place"
+    sentence = "Without the extender or placement hints, kube-scheduler would prefer"
 
-    assert f"{sentence} 1 of 2 replacements on the planned node." in shown(
+    assert f"{sentence} the planned node for 1 of 2 replacements." in shown(
         placed_without_scores("node-b", "node-c", "")
     )
-    assert f"{sentence} the replacement on node-c." in shown(placed_without_scores("node-c"))
-    assert f"{sentence} the replacement there, too." in shown(placed_without_scores("node-b"))
+    assert f"{sentence} node-c for the replacement." in shown(placed_without_scores("node-c"))
+    assert f"{sentence} the planned node for the replacement." in shown(placed_without_scores("node-b"))
     assert sentence not in shown(a_plan(a_move()))
 
 

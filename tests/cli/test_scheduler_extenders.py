@@ -159,7 +159,7 @@ async def test_an_extender_that_cannot_be_reached_gives_no_scores(server: Server
         async with extended(server, url="http://127.0.0.1:1", prioritizeVerb="prioritize", weight=1) as live:
             live.add_pod("web")
             await until(live, lambda: live.node_of("web"))
-    assert ["http://127.0.0.1:1"] == [each["extender"] for each in logs if each["event"] == "extender without scores"]
+    assert ["http://127.0.0.1:1"] == [each["extender"] for each in logs if each["event"] == "extender scores skipped"]
 
 
 async def test_an_extender_binds_pods(server: Server) -> None:
@@ -247,7 +247,7 @@ async def test_pods_without_its_resources_are_not_sent(server: Server) -> None:
 def test_an_extender_that_cannot_be_used_is_named() -> None:
     for settings, why in (
         (HttpExtender(url_prefix="http://one", preempt_verb="preempt"), "http://one: its preemptVerb"),
-        (HttpExtender(url_prefix="ftp://one"), "no URL of HTTP or HTTPS"),
+        (HttpExtender(url_prefix="ftp://one"), "not an HTTP or HTTPS URL"),
         (HttpExtender(url_prefix="https://one", tls=TlsSettings(ca_file="/missing")), "https://one: "),
         (HttpExtender(url_prefix="https://one", tls=TlsSettings(server_name="two")), "serverName is not supported"),
     ):

@@ -62,7 +62,7 @@ class ReplacementFilters:
     def preferred(self, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, *, current: int | None) -> Rows:
         """Those of these nodes that have the highest total of kube-scheduler's own scores; empty: none is feasible.
 
-        In clusters of 100 nodes or more kube-scheduler scores a part of the nodes only, which may not contain them.
+        In clusters of more than 100 nodes, kube-scheduler may score only some nodes, which may not contain them.
         """
         state = CycleState()
         with _without_pod(pod, snapshot, current):

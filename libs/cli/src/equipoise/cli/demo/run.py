@@ -385,7 +385,9 @@ class Demo:
         )
         if placed := sum(result.replacements.values()):
             planned = result.replacements.get("as_planned", 0)
-            self.screen.print(f"{planned} of {count(placed, 'replacement')} ({planned / placed:.0%}) run where planned")
+            self.screen.print(
+                f"{planned} of {count(placed, 'replacement')} ({planned / placed:.0%}) were placed on the planned node"
+            )
         burst = figures.read_audit_log(self.cluster.audit_log).burst(BURST_NAMESPACE, self.options.burst_pods)
         loads = self.before_burst
         if burst and loads:

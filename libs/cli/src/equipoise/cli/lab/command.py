@@ -152,8 +152,8 @@ def lab() -> None:
     "plugins",
     multiple=True,
     metavar="MODULE:CLASS",
-    help="Plugin of kube-scheduler in Python, or FILE.py:CLASS, compared with the policies. May be repeated: each on "
-    "its own.",
+    help="Plugin of kube-scheduler in Python (MODULE:CLASS or FILE.py:CLASS) to compare with the policies. May be "
+    "repeated; each plugin is replayed separately.",
 )
 @click.option(
     "--plugin-weight", type=click.IntRange(1), default=1, show_default=True, help="Weight of the scores of plugins."

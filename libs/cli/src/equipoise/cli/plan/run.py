@@ -209,8 +209,8 @@ def _headline(plan: PlanResponse, hints: PlanHints | None) -> Iterator[Text]:
     yield Text(f"evictions: {_evictions(plan.evictions)}")
     if hints is not None and hints.status.state == "on":
         yield Text("placement hints: on; once a move is proposed, new pods of its workload prefer the target")
-    if alone := _placed_by_requests(plan.moves):
-        yield Text(alone)
+    if sentence := _preferred_without_scores(plan.moves):
+        yield Text(sentence)
     waiting = {node.node: node.missing_evaluations for node in plan.nodes if node.missing_evaluations}
     if waiting:
         fewest = min(waiting.values())
@@ -224,17 +224,17 @@ def _headline(plan: PlanResponse, hints: PlanHints | None) -> Iterator[Text]:
         yield Text(f"{strategy}: {why}", style="yellow")
 
 
-def _placed_by_requests(moves: Sequence[PlannedMove]) -> str:
+def _preferred_without_scores(moves: Sequence[PlannedMove]) -> str:
     """What kube-scheduler would do without scores of Equipoise; "" if it is not known."""
     known = [move for move in moves if move.preferred_without_scores]
     if not known:
         return ""
-    landing = sum(move.preferred_without_scores == move.target for move in known)
-    replacements = "the replacement" if len(known) == 1 else f"{landing} of {len(known)} replacements"
+    on_target = sum(move.preferred_without_scores == move.target for move in known)
+    replacements = "the replacement" if len(known) == 1 else f"{on_target} of {len(known)} replacements"
     if len(known) == 1:
-        where = "there, too" if landing else f"on {known[0].preferred_without_scores}"
-        return f"Without the extender or placement hints, kube-scheduler would place {replacements} {where}."
-    return f"Without the extender or placement hints, kube-scheduler would place {replacements} on the planned node."
+        where = "the planned node" if on_target else known[0].preferred_without_scores
+        return f"Without the extender or placement hints, kube-scheduler would prefer {where} for {replacements}."
+    return f"Without the extender or placement hints, kube-scheduler would prefer the planned node for {replacements}."
 
 
 def _evictions(state: str) -> str:

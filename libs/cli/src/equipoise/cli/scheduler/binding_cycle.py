@@ -21,7 +21,7 @@ VOLUME_SECONDS = 600.0
 
 
 class NotBound(Exception):
-    """Why a pod is not bound. `plugin`: that failed or refused; empty: the API server.
+    """Why a pod is not bound. `plugin`: the one that failed or refused; empty: the API server.
 
     `obsolete`: the pod is gone, or has another node. `rejected`: by the plugin, which did not fail.
     """
@@ -122,7 +122,7 @@ class BindingCycle:
             raise NotBound(str(failure), obsolete=obsolete) from failure
 
     async def _bind_volumes(self, attempt: Attempt, waiting: Callable[[], AbstractAsyncContextManager[None]]) -> None:
-        """Says which volumes the claims get; controllers bind and provision them."""
+        """Records which volume each claim gets; controllers bind and provision them."""
         assert attempt.state is not None
         for plugin in attempt.framework.plugins("reserve"):
             if not isinstance(plugin, VolumeBinding):
@@ -158,7 +158,7 @@ class BindingCycle:
 
 
 def post_bind(attempt: Attempt) -> list[NotBound]:
-    """Tells the plugins. Returns what they raised."""
+    """Calls the plugins. Returns the errors that they raised."""
     errors = []
     assert attempt.state is not None
     for plugin in attempt.framework.plugins("postBind"):

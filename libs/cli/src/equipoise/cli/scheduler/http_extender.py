@@ -72,7 +72,7 @@ class ExtenderClient:
         self.settings = settings
         url = urlsplit(settings.url_prefix if "//" in settings.url_prefix else f"http://{settings.url_prefix}")
         if url.scheme not in ("http", "https") or not url.hostname:
-            raise ValueError(f"{settings.url_prefix} is no URL of HTTP or HTTPS")
+            raise ValueError(f"{settings.url_prefix} is not an HTTP or HTTPS URL")
         if settings.tls is not None and settings.tls.server_name:
             raise ValueError("tlsConfig.serverName is not supported: use the name of the certificate in urlPrefix")
         self._path = url.path.rstrip("/")
@@ -154,7 +154,7 @@ class ExtenderClient:
         try:
             found = self._call(self.settings.prioritize_verb, pod, snapshot, rows, list[HostScore])
         except ExtenderFailed as error:
-            log.warning("extender without scores", extender=self.settings.url_prefix, error=str(error))
+            log.warning("extender scores skipped", extender=self.settings.url_prefix, error=str(error))
             return None
         scores = {each.host: each.score for each in found}
         return np.array([scores.get(name, 0) for name in snapshot.names(rows)], dtype=np.int64)
@@ -204,7 +204,7 @@ class ExtenderClient:
 def extender_client(settings: HttpExtender) -> ExtenderClient:
     """Raises InvalidInput for an extender that cannot be used."""
     if settings.preempt_verb:
-        raise InvalidInput(f"extender {settings.url_prefix}: its preemptVerb would not be called: remove it")
+        raise InvalidInput(f"extender {settings.url_prefix}: preemptVerb is not supported: remove it")
     try:
         return ExtenderClient(settings)
     except (OSError, ValueError) as error:
@@ -220,7 +220,7 @@ def _decode(body: bytes, kind: type[T]) -> T:
 
 
 def _by_row(rows: Mapping[str, int], reasons: Mapping[str, str] | None) -> dict[int, str]:
-    """Without nodes that were not asked about."""
+    """Ignores nodes that were not in the request."""
     return {rows[name]: reason for name, reason in (reasons or {}).items() if name in rows}
 
 

@@ -47,7 +47,7 @@ class LoadPolicy:
 
 
 def scoring_state(configuration: Configuration[ScorerSettings]) -> ScoringState:
-    """That the plugin needs, without any load yet."""
+    """The state that the plugin needs, without loads."""
     return ScoringState(configuration.shared.load, configuration.own, max_score=MAX_SCORE)
 
 

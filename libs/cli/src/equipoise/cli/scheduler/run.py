@@ -168,11 +168,11 @@ class LiveScheduler:
                     await feed.run(opened)
             except BusError as error:
                 self._health.set_problem("bus", str(error))
-                log.warning("no loads", error=str(error))
+                log.warning("loads unavailable", error=str(error))
             await self._clock.sleep(BUS_PAUSE_SECONDS)
 
     async def _receive_loads(self) -> None:
-        """So that the first pods are not placed without them. Not for long: scheduling fails open."""
+        """Waits up to LOAD_SECONDS for the first loads; then scheduling starts without them."""
         if self._feed is not None and self._bus is not None:
             with contextlib.suppress(TimeoutError):
                 await run_with_guard(self._feed.received.wait(), timeout_after(self._clock, LOAD_SECONDS))

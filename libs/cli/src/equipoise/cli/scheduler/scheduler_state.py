@@ -71,7 +71,7 @@ class Attempt(msgspec.Struct, frozen=True, kw_only=True):
 
     refused_by: frozenset[str] = frozenset()
     nominated: str | None = None
-    """The new status.nominatedNodeName, empty for none. None: it stays."""
+    """The new status.nominatedNodeName, empty for none. None: unchanged."""
 
     victims: tuple[PodInfo, ...] = ()
     """Pods to delete, so that it can run on the nominated node."""

@@ -359,7 +359,7 @@ class SchedulingLoop:
 
 
 async def _to_its_end(work: Coroutine[Any, Any, T]) -> T:
-    """Its result. When this is cancelled, a thread goes on: it is cancelled after that."""
+    """Returns the result. If cancelled, waits for the thread to end first."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

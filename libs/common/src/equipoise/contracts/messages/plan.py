@@ -32,7 +32,7 @@ class PlannedMove(Value, frozen=True, kw_only=True):
     """It does not fit yet: other moves make room, and it is proposed after them."""
 
     preferred_without_scores: str = ""
-    """The node on which kube-scheduler would place the replacement by its own scores, without extender and hints.
+    """The node that kube-scheduler prefers for the replacement by its own scores, without extender and hints.
 
     Empty: unknown, or none.
     """
