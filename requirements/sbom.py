@@ -49,8 +49,9 @@ def _own_packages(root: Path) -> dict[str, dict[str, Any]]:
 
 
 def _required(project: Mapping[str, Any]) -> list[str]:
-    """Names of the dependencies, without extras."""
-    return [re.split(r"[^a-z0-9-]", requirement)[0] for requirement in project["dependencies"]]
+    """Names of the dependencies, with those of the extra `services`, which the image contains."""
+    extra = project.get("optional-dependencies", {}).get("services", [])
+    return [re.split(r"[^a-z0-9-]", requirement)[0] for requirement in (*project["dependencies"], *extra)]
 
 
 def _own_component(kind: str, name: str, version: str) -> dict[str, Any]:

@@ -8,7 +8,14 @@ from scheduling.pods import a_pod
 from equipoise.binder.decisions.destination_check import no_destination, refused_nodes, unsettled_reason
 from equipoise.binder.state.cluster_state import NodeState, put_placement
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds, Thresholds
-from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.objects import (
+    Affinity,
+    LabelSelector,
+    PodAffinity,
+    PodAffinityTerm,
+    Taint,
+    TopologySpreadConstraint,
+)
 from equipoise.contracts.messages.placement import NodeColocation, NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.scheduling.model.pod_info import PodInfo
@@ -143,6 +150,15 @@ def test_a_batch_pod_needs_what_the_node_offers_of_its_band() -> None:
     assert refusal(a_node(placement=offering), pod=asking(1_000)) == ""
     assert "Insufficient kubernetes.io/batch-cpu" in refusal(a_node(placement=offering), pod=asking(1_001))
     assert "Insufficient kubernetes.io/batch-cpu" in refusal(a_node(), pod=asking(1))
+
+
+def test_rules_between_pods_are_not_checked() -> None:
+    """A placement has no labels of pods: the descheduler has checked them."""
+    term = PodAffinityTerm(topology_key="zone", label_selector=LabelSelector(match_labels={"app": "db"}))
+    spread = TopologySpreadConstraint(topology_key="zone", label_selector=LabelSelector(match_labels={"app": "web"}))
+    pod = a_pod(affinity=Affinity(pod_affinity=PodAffinity(required=[term])), topology_spread_constraints=[spread])
+
+    assert refusal(a_node(), pod=pod) == ""
 
 
 @pytest.mark.parametrize("resource", ["ephemeral-storage", "nvidia.com/gpu", "hugepages-2Mi"])

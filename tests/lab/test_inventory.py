@@ -38,3 +38,18 @@ def test_pods_that_exclude_their_own_kind_from_a_node(key: str, selected: dict[s
     pod = a_pod(labels=WEB, affinity=Affinity(pod_anti_affinity=PodAffinity(required=[term]))).pod
 
     assert repels_itself(pod) is repels
+
+
+@pytest.mark.parametrize(("names", "repels"), [([], True), (["other"], True), (["default"], True)])
+def test_a_selector_of_namespaces_is_taken_to_select_the_own_one(names: list[str], repels: bool) -> None:
+    """Its labels are not recorded."""
+    selector = LabelSelector(match_labels={"team": "a"})
+    term = PodAffinityTerm(
+        topology_key="kubernetes.io/hostname",
+        label_selector=LabelSelector(match_labels=WEB),
+        namespaces=names,
+        namespace_selector=selector,
+    )
+    pod = a_pod(labels=WEB, affinity=Affinity(pod_anti_affinity=PodAffinity(required=[term]))).pod
+
+    assert repels_itself(pod) is repels

@@ -196,7 +196,7 @@ def test_a_strategy_plans_with_the_moves_of_those_before_it() -> None:
     hot, idle = seen.nodes
     assert 2 == seen.in_flight == cluster.descheduler.tally.proposed
     assert (pytest.approx(3.6), pytest.approx(4.0)) == (hot.projected("5m").cpu, idle.projected("5m").cpu)
-    assert {"cpu": 1.0, "memory": 2 * GIB} == idle.fit.requested
+    assert {"cpu": 1.0, "memory": 2 * GIB} == idle.requested
 
 
 def test_pods_that_left_or_started_recently_correct_the_load() -> None:

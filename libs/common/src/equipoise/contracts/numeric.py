@@ -7,7 +7,7 @@ computed: it is installed without numpy, half of the size of everything else (do
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Array", "Codes", "Flags", "Indexes", "Rows", "Singles", "np"]
+__all__ = ["Array", "Flags", "Indexes", "Rows", "Singles", "np"]
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     Array = npt.NDArray[np.float64]
     Flags = npt.NDArray[np.bool_]
-    Codes = npt.NDArray[np.int16]
     Indexes = npt.NDArray[np.int64]
     Rows = npt.NDArray[np.intp]
     Singles = npt.NDArray[np.float32]
@@ -30,4 +29,4 @@ else:
             return value
 
     np = _Numpy()
-    Array = Flags = Codes = Indexes = Rows = Singles = Any
+    Array = Flags = Indexes = Rows = Singles = Any

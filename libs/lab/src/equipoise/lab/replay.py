@@ -322,11 +322,10 @@ class Replay:
 
     # result
 
-    def _moves_landed(self) -> float:
-        """Share (0..1) of the placed replacements that are on the target of their move; 1 without any."""
+    def _moves_landed(self) -> float | None:
         names = self._trace.nodes
         landed = [names[pod.node].name == target for pod, target in self._replacements if pod.node >= 0]
-        return round(sum(landed) / len(landed), 4) if landed else 1.0
+        return round(sum(landed) / len(landed), 4) if landed else None
 
     def _result(self, seconds: float) -> Run:
         plan, cluster = self._plan, self._cluster

@@ -71,8 +71,8 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
     moves_executable: float = 1.0
     """Share (0..1) of proposed moves that limits and fit allowed; 1 when none was proposed."""
 
-    moves_landed: float = 1.0
-    """Share (0..1) of replacements that kube-scheduler placed on the target of their move; 1 when there was none."""
+    moves_landed: float | None = None
+    """Share (0..1) of placed replacements that run on the target of their move; None when none was placed."""
 
     refused: dict[str, int] = {}
     """Number of refused moves by reason."""

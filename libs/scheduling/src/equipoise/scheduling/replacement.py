@@ -19,11 +19,16 @@ from equipoise.scheduling.model.volumes import Volumes
 from equipoise.scheduling.plugins.handle import Handle
 from equipoise.scheduling.plugins.node_name import NodeName
 from equipoise.scheduling.plugins.node_ports import NodePorts
+from equipoise.scheduling.plugins.pods.inter_pod_affinity import InterPodAffinity
+from equipoise.scheduling.plugins.pods.pod_topology_spread import PodTopologySpread
 from equipoise.scheduling.plugins.resources.node_resources_fit import NodeResourcesFit
+from equipoise.scheduling.plugins.volumes.volume_restrictions import VolumeRestrictions
 from equipoise.scheduling.profile import ProfilePlugins, build_plugins
 
 OCCUPIED = frozenset({NodePorts.name, NodeResourcesFit.name})
 """Filters by what the pods of a node occupy."""
+
+_BETWEEN_PODS = frozenset({NodePorts.name, InterPodAffinity.name, PodTopologySpread.name, VolumeRestrictions.name})
 
 _BOUND = frozenset({NodeName.name})
 """The pod has a node, which its replacement does not have."""
@@ -37,15 +42,18 @@ class ReplacementFilters:
         volumes: Volumes | None = None,
         *,
         unknown_resources: Sequence[str] = (),
+        pods_known: bool = True,
         default_selector: Callable[[PodInfo], LabelSelector | None] = lambda pod: None,
     ) -> None:
         """`unknown_resources`: of which it is not known how much nodes have; they are not checked.
 
+        `pods_known`: False if the snapshot has only sums of requests; then rules between pods are not checked.
         `default_selector`: see `Handle`; only scores depend on it.
         """
         handle = Handle(volumes=volumes or Volumes(), default_selector=default_selector)
         plugins = build_plugins(default_configuration().profiles[0], handle)
-        self._all = _with(plugins, NodeResourcesFit(ignored_resources=unknown_resources), without=_BOUND)
+        without = _BOUND if pods_known else _BOUND | _BETWEEN_PODS
+        self._all = _with(plugins, NodeResourcesFit(unknown_resources=unknown_resources), without=without)
         self._constraints = _with(plugins, without=_BOUND | OCCUPIED)
 
     def refusals(

@@ -1,6 +1,7 @@
 """A placement as an object of the API server: what the message contains of a node, and what its pods request."""
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 
 from equipoise.contracts.colocation.bands import RESOURCE_NAMES, OfferedBand
 from equipoise.contracts.kubernetes.objects import Node, NodeSpec, NodeStatus, ObjectMeta
@@ -23,7 +24,7 @@ def node_object(placement: NodePlacement) -> Node:
     return Node(
         metadata=ObjectMeta(name=placement.node, uid=placement.uid, labels=placement.labels),
         spec=NodeSpec(taints=placement.taints, unschedulable=placement.cordoned),
-        status=NodeStatus(allocatable=quantities(offered)),
+        status=NodeStatus(allocatable=quantities(offered, math.floor)),
     )
 
 
@@ -42,9 +43,13 @@ def amounts_of_pod(pod: PlacedPod) -> Amounts:
     return _amounts(pod.requests) | (dict(_band_amounts(band, pod.reclaimed_requests)) if band is not None else {})
 
 
-def quantities(amounts: Amounts) -> dict[str, str]:
-    """As in a manifest."""
-    return {name: f"{amount:.3f}" if name == "cpu" else f"{amount:.0f}" for name, amount in amounts.items()}
+def quantities(amounts: Amounts, rounded: Callable[[float], int] = math.ceil) -> dict[str, str]:
+    """As in a manifest. `rounded`: to whole millicores and bytes; requests upwards, what nodes have downwards."""
+    # A float of 1.1 cores is 1100.0000000000002 millicores.
+    return {
+        name: f"{rounded(round(amount * 1_000, 6))}m" if name == "cpu" else str(rounded(round(amount, 6)))
+        for name, amount in amounts.items()
+    }
 
 
 def _amounts(resources: Resources) -> Amounts:

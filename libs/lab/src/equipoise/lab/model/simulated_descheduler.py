@@ -16,6 +16,7 @@ from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.result import Finish
 from equipoise.binder.state.ledger import Ledger, ReplacementStatus, new_entry
+from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.contracts.eviction.protection import Rules
@@ -231,7 +232,7 @@ class ApiObjects:
 
         self._pods: dict[str, Pod] = {}
         self._reader = PodReader()
-        self._containers: dict[tuple[Resources, Resources], list[objects.Container]] = {}
+        self._containers: dict[tuple[Resources, Resources, OfferedBand | None], list[objects.Container]] = {}
         self._infos: dict[str, PodInfo] = {}
         self._owners: dict[Workload, list[objects.OwnerReference]] = {}
         self._namespaces: dict[str, objects.Namespace] = {}
@@ -324,7 +325,7 @@ class ApiObjects:
 
     def _requesting(self, placed: PlacedPod) -> list[objects.Container]:
         """Pods with equal requests share it, so that they share everything that follows from it."""
-        key = placed.requests, placed.reclaimed_requests
+        key = placed.requests, placed.reclaimed_requests, placed.band
         if key not in self._containers:
             resources = objects.ResourceRequirements(requests=quantities(amounts_of_pod(placed)))
             self._containers[key] = [objects.Container(resources=resources)]

@@ -87,7 +87,10 @@ def repels_itself(pod: Pod) -> bool:
     """Whether required anti-affinity excludes a second pod like this one from its node."""
     info = PodInfo(pod)
     return any(
-        term.topology_key == HOSTNAME and term.selects(info.namespace, {}, info.labels)
+        term.topology_key == HOSTNAME
+        # The labels of namespaces are not recorded: a selector is taken to select the pod's own.
+        and (info.namespace in term.namespaces or term.namespace_selector is not None)
+        and selects(term.selector, info.labels)
         for term in info.required_anti_affinity
     )
 

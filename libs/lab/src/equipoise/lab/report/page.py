@@ -27,7 +27,7 @@ _MORE: Mapping[str, Callable[[RunFigures], str]] = {
     "work lost": lambda run: f"{run.work_lost:.2%}",
     "moved": lambda run: f"{run.moved:,}",
     "executable moves": lambda run: f"{run.moves_executable:.0%}",
-    "landed as planned": lambda run: f"{run.moves_landed:.0%}",
+    "landed as planned": lambda run: "none" if run.moves_landed is None else f"{run.moves_landed:.0%}",
     "refused": lambda run: ", ".join(f"{why} {count:,}" for why, count in run.refused.items()) or "none",
     "replayed in": lambda run: f"{run.seconds:.1f} s",
 }

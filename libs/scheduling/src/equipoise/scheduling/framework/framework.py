@@ -173,7 +173,7 @@ class Framework:
             if plugin.name in state.skipped_filters:
                 continue
             if for_all:
-                refusals = list(self._call(plugin, "filter", plugin.filter, state, pod, snapshot, rows))
+                refusals = self._call(plugin, "filter", _refusals, plugin, state, pod, snapshot, rows)
             else:
                 refusals = self._each_node(plugin, state, pod, snapshot, diagnosis)
             if refusals and not diagnosis.add(plugin.name, refusals):
@@ -356,6 +356,15 @@ class Framework:
         except Exception as error:
             raise PluginFailed(plugin.name, point, f"{type(error).__name__}: {error}") from error
         return result
+
+
+def _refusals(plugin: Filter, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> list[Refusal]:
+    """Raises ValueError if they are not about these nodes."""
+    refusals = list(plugin.filter(state, pod, snapshot, rows))
+    for refusal in refusals:
+        if len(refusal.nodes) != len(rows):
+            raise ValueError(f"a refusal has {len(refusal.nodes)} nodes, not {len(rows)}")
+    return refusals
 
 
 def _of(plugin: Plugin, status: PluginStatus) -> PluginStatus:

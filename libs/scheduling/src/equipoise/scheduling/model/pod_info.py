@@ -244,7 +244,9 @@ class PodInfo:
     def on_node(self, node: str) -> "PodInfo":
         """The same pod with this node."""
         spec = msgspec.structs.replace(self.pod.spec, node_name=node)
-        return PodInfo(msgspec.structs.replace(self.pod, spec=spec), self.shape, uid=self.uid)
+        other = PodInfo(msgspec.structs.replace(self.pod, spec=spec), self.shape, uid=self.uid)
+        other.name = self.name
+        return other
 
     def with_preferred_nodes(self, preferred: Sequence[PreferredNodes]) -> "PodInfo":
         """The same pod with these terms of preferred node affinity in addition."""

@@ -203,7 +203,7 @@ class ClusterSnapshot:
         self.images.changed(row, self.nodes[row], None)
         self._order.changed(row, self.nodes[row], None)
         self.nodes[row] = None
-        self.allocatable[:, row] = 0
+        self.allocatable[:, row] = self.requested[:, row] = 0
         self._rows = self._names = None
         self._changed()
 
@@ -224,12 +224,12 @@ class ClusterSnapshot:
         index: dict[PodShape, int] = {}
         examples: list[PodInfo] = []
         rows, shapes = list[int](), list[int]()
-        for row, added in pods:
-            on_node = self._writable(row)
-            before = len(on_node)
-            on_node.update({pod.uid: pod for pod in added})
-            if len(on_node) != before + len(added):
+        by_row = [(row, added, {pod.uid: pod for pod in added}) for row, added in pods]
+        for row, added, by_uid in by_row:
+            if len(by_uid) != len(added) or not self._pods[row].keys().isdisjoint(by_uid):
                 raise ValueError(f"a pod is on node {self.name(row)} already")
+        for row, added, by_uid in by_row:
+            self._writable(row).update(by_uid)
             self._priorities.update(pod.priority for pod in added)
             for pod in added:
                 number = index.setdefault(pod.shape, len(index))

@@ -61,8 +61,8 @@ class ClusterState:
         else:
             pods: Sequence[PlacedPod | GonePod] = (*placement.pods, *placement.gone)
             preempted = tuple(pod for pod in pods if pod.preempted_at is not None)
-            self._nodes[placement.node] = NodeState(placement=placement, preempted=preempted)
             put_placement(self.snapshot, placement)
+            self._nodes[placement.node] = NodeState(placement=placement, preempted=preempted)
 
     def update_utilization(self, utilization: NodeUtilization) -> None:
         before = self._utilization.get(utilization.node)

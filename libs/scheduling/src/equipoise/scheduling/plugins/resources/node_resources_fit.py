@@ -33,8 +33,11 @@ class NodeResourcesFit:
         *,
         ignored_resources: Sequence[str] = (),
         ignored_groups: Sequence[str] = (),
+        unknown_resources: Sequence[str] = (),
     ) -> None:
         """`ignored_resources`: extended ones that another program checks; `ignored_groups`: all with this prefix.
+
+        `unknown_resources`: of which it is not known how much nodes have. They are not checked, either.
 
         Raises ValueError without resources to score.
         """
@@ -44,6 +47,7 @@ class NodeResourcesFit:
         self._names = [resource.name for resource in resources]
         self._weights = np.array([resource.weight for resource in resources], dtype=np.int64)
         self._ignored = frozenset(ignored_resources)
+        self._unknown = frozenset(unknown_resources)
         self._ignored_groups = frozenset(ignored_groups)
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
@@ -84,6 +88,8 @@ class NodeResourcesFit:
         return self._strategy(used, size, counts, self._weights)
 
     def _is_ignored(self, resource: str) -> bool:
+        if resource in self._unknown:
+            return True
         prefix, _, _ = resource.partition("/")
         return is_extended(resource) and (resource in self._ignored or prefix in self._ignored_groups)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from itertools import chain
 
 import msgspec
@@ -37,7 +37,7 @@ from equipoise.descheduler.state.pending_moves import (
 )
 from equipoise.scheduling.model.pod_info import PodInfo, PodReader
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
-from equipoise.scheduling.model.volumes import Volumes
+from equipoise.scheduling.model.volumes import Volumes, is_fully_bound
 from equipoise.scheduling.model.workloads import SpreadSelectors
 from equipoise.scheduling.replacement import ReplacementFilters
 
@@ -95,7 +95,7 @@ class ClusterBuilder:
                 self._requesting.setdefault(node, []).append(self._infos[uid])
         self._filters = ReplacementFilters(
             Volumes(claims=watched.claims, volumes=watched.volumes),
-            default_selector=lambda pod: self._spread(pod),  # noqa: PLW0108  it is made when a score needs it
+            default_selector=SpreadSelectors({}, owners_by_name(watched.workloads)),  # Services are not watched
         )
         self._placed: ClusterSnapshot | None = None
         """All nodes with their pods, once a plan needs it."""
@@ -145,11 +145,6 @@ class ClusterBuilder:
             busy_workloads=busy_workloads(self._pending),
             in_flight=without_outcome(self._pending),
         )
-
-    @cached_property
-    def _spread(self) -> SpreadSelectors:
-        """Only scores need it. Services are not watched."""
-        return SpreadSelectors({}, owners_by_name(self._watched.workloads))
 
     def _fit(self, nodes: Sequence[ClusterNode]) -> NodeFit:
         if self._placed is None:
@@ -359,7 +354,10 @@ class ClusterBuilder:
         """Whether it is known which nodes can reach all of the pod's volumes."""
         names = [name for volume in pod.spec.volumes if (name := volume.claim_of(pod.metadata.name))]
         claims = [self._watched.claims.get((pod.metadata.namespace, name)) for name in names]
-        return all(claim is not None and claim.spec.volume_name in self._watched.volumes for claim in claims)
+        return all(
+            claim is not None and is_fully_bound(claim) and claim.spec.volume_name in self._watched.volumes
+            for claim in claims
+        )
 
 
 def owners_by_name(workloads: Mapping[Workload, WorkloadObject]) -> Mapping[tuple[str, str, str], WorkloadObject]:
