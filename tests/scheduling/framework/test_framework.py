@@ -1,6 +1,7 @@
 """In which order plugins are called, and what their results mean."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -187,6 +188,33 @@ def test_scores_that_cannot_be_used_name_their_plugin(scores: object, why: str) 
 def test_an_error_of_a_plugin_names_it() -> None:
     with pytest.raises(PluginFailed, match="plugin Raises failed in filter: ZeroDivisionError: oh"):
         filtered(a_framework(Raises()), three())
+
+
+def _raises_late() -> Iterator[Refusal]:
+    yield from ()
+    raise ValueError("late")
+
+
+@pytest.mark.parametrize(
+    ("refusals", "why"),
+    [
+        (_raises_late, "ValueError: late"),
+        (lambda: None, "TypeError: .*not iterable"),
+        (lambda: [Refusal(nodes=np.array([True, False]), reason="mine")], "ValueError: a refusal has 2 nodes, not 1"),
+    ],
+    ids=["raises while it is read", "nothing", "another number of nodes"],
+)
+def test_refusals_that_cannot_be_used_name_their_plugin(refusals: Callable[[], Any], why: str) -> None:
+    class Mine:
+        name = "Mine"
+
+        def filter(self, *arguments: Any) -> Any:
+            return refusals()
+
+    snapshot = ClusterSnapshot([a_node()])
+
+    with pytest.raises(PluginFailed, match=f"plugin Mine failed in filter: {why}"):
+        a_framework(Mine()).filter(CycleState(), a_pod(), snapshot, snapshot.rows)
 
 
 def test_every_call_can_be_measured() -> None:

@@ -139,6 +139,12 @@ def test_a_deleted_pod_is_not_selected_with_the_others() -> None:
     assert not snapshot.groups.selected("default", APP)
 
 
+def test_a_pod_that_is_put_on_a_node_keeps_its_name() -> None:
+    placed = a_template().replica("web-1", "uid-1").on_node("a")
+
+    assert (placed.name, placed.uid, placed.pod.spec.node_name) == ("web-1", "uid-1", "a")
+
+
 def test_preferred_nodes_are_added_to_a_pod() -> None:
     """Its other terms remain, and the original has none of them."""
 

@@ -132,7 +132,9 @@ def test_a_pod_is_added_to_a_node_once() -> None:
     snapshot = a_snapshot()
 
     with pytest.raises(ValueError, match="is on node node-0 already"):
-        snapshot.add_pods([(0, [a_pod("one"), a_pod("one")])])
+        snapshot.add_pods([(1, [a_pod("other")]), (0, [a_pod("one"), a_pod("one")])])
+
+    assert contents(snapshot) == contents(a_snapshot())
 
 
 @given(placed)

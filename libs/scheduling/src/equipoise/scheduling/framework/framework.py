@@ -364,6 +364,8 @@ def _refusals(plugin: Filter, state: CycleState, pod: PodInfo, snapshot: Cluster
     for refusal in refusals:
         if len(refusal.nodes) != len(rows):
             raise ValueError(f"a refusal has {len(refusal.nodes)} nodes, not {len(rows)}")
+        if refusal.nodes.dtype != np.bool_:
+            raise TypeError(f"the nodes of a refusal are true or false, not {refusal.nodes.dtype}")
     return refusals
 
 

@@ -353,12 +353,14 @@ class _DayPlanner:
         """
         if not self._may_leave(row):
             return False
-        if self._refuses(row, target, self._table.used[target] + self._table.day[row], self._highest(relieved)):
+        if self._too_high(row, target, self._table.used[target] + self._table.day[row], self._highest(relieved)):
             return False
-        pod = self._table.pods[row]
-        if self._draft.projection.fit.refuses(pod, target) or (
-            target in self._left and self._unchanged().fit.refuses(pod, target)
-        ):
+        pod, fit = self._table.pods[row], self._draft.projection.fit
+        if fit.refuses(pod, target):
+            if not self._excluded_by_constraints(row, target):
+                self._table.exclude(row, target)
+            return False
+        if target in self._left and self._unchanged().fit.refuses(pod, target):
             self._table.exclude(row, target)
             return False
         return True
@@ -378,14 +380,21 @@ class _DayPlanner:
 
     def _refuses(self, row: int, target: int, after: Array, highest: Array) -> bool:
         """Whether the node would be too high, or refuses the pod for other reasons than requests. Then excludes it."""
-        projection, pod = self._draft.projection, self._table.pods[row]
-        if (after / self._table.base[target][:, np.newaxis] > highest).any():
-            self._table.exclude(row, target)
-            return True
-        if not projection.fit.refuses(pod, target, constraints=True):
+        return self._too_high(row, target, after, highest) or self._excluded_by_constraints(row, target)
+
+    def _too_high(self, row: int, target: int, after: Array, highest: Array) -> bool:
+        """Then the node is excluded."""
+        if not (after / self._table.base[target][:, np.newaxis] > highest).any():
             return False
-        # If one node refuses it, others of thousands may do so as well.
-        self._table.exclude(row, projection.fit.constraint_refusals(pod))
+        self._table.exclude(row, target)
+        return True
+
+    def _excluded_by_constraints(self, row: int, target: int) -> bool:
+        """Whether the node refuses the pod for other reasons than requests: then all nodes that do are excluded."""
+        fit, pod = self._draft.projection.fit, self._table.pods[row]
+        if not fit.refuses(pod, target, constraints=True):
+            return False
+        self._table.exclude(row, fit.constraint_refusals(pod))
         return True
 
     def _highest(self, row: int) -> Array:
