@@ -246,7 +246,7 @@ async def test_pods_without_its_resources_are_not_sent(server: Server) -> None:
 
 def test_an_extender_that_cannot_be_used_is_named() -> None:
     for settings, why in (
-        (HttpExtender(url_prefix="http://one", preempt_verb="preempt"), "http://one: its preemptVerb"),
+        (HttpExtender(url_prefix="http://one", preempt_verb="preempt"), "http://one: preemptVerb"),
         (HttpExtender(url_prefix="ftp://one"), "not an HTTP or HTTPS URL"),
         (HttpExtender(url_prefix="https://one", tls=TlsSettings(ca_file="/missing")), "https://one: "),
         (HttpExtender(url_prefix="https://one", tls=TlsSettings(server_name="two")), "serverName is not supported"),
