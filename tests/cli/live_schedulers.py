@@ -21,7 +21,20 @@ from equipoise.runtime.process.health import Health
 from equipoise.scheduling.plugins.table import Factory
 from equipoise.scorer.settings import ScorerSettings
 from equipoise.testbed.memory.clock import ManualClock
+from equipoise.testbed.memory.faults import Call
 from equipoise.testbed.memory.kube import MemoryKube
+
+
+def held_up(kube: MemoryKube, verb: str, **fields: str) -> asyncio.Event:
+    """Delays the calls with this verb, and with these fields of Call, until the event is set."""
+    answered = asyncio.Event()
+
+    async def delay(call: Call) -> None:
+        if call.verb == verb and all(getattr(call, name) == value for name, value in fields.items()):
+            await answered.wait()
+
+    kube.on_call = delay
+    return answered
 
 
 @dataclass

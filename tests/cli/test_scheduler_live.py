@@ -1,11 +1,10 @@
 """`equipoise scheduler` on the API server in memory: what it writes, and what it does when a write fails."""
 
-import asyncio
 from typing import Any
 
 import msgspec
 import pytest
-from cli.live_schedulers import live_scheduler, pending
+from cli.live_schedulers import held_up, live_scheduler, pending
 from structlog.testing import capture_logs
 
 from equipoise.cli.scheduler.event_recorder import MOST, WRITERS
@@ -75,13 +74,7 @@ async def test_an_unschedulable_pod_says_why_and_runs_once_a_node_is_added() -> 
 async def test_an_assumed_pod_occupies_its_node_before_it_is_bound() -> None:
     """Two pods that fit on a node one at a time, while no binding is answered."""
     async with live_scheduler() as live:
-        answered = asyncio.Event()
-
-        async def delay(call: Call) -> None:
-            if call.verb == "bind":
-                await answered.wait()
-
-        live.kube.on_call = delay
+        answered = held_up(live.kube, "bind")
         live.add_node("node-1", cpu="4")
         live.add_pod("first", "3")
         live.add_pod("second", "3")
@@ -151,13 +144,7 @@ async def test_a_pod_that_is_deleted_while_it_is_bound_leaves_no_trace() -> None
 
 async def test_only_some_pods_are_bound_at_a_time() -> None:
     async with live_scheduler() as live:
-        answered = asyncio.Event()
-
-        async def delay(call: Call) -> None:
-            if call.verb == "bind":
-                await answered.wait()
-
-        live.kube.on_call = delay
+        answered = held_up(live.kube, "bind")
         live.add_node("node-1", cpu="100")
         for number in range(BINDINGS + 4):
             live.add_pod(f"web-{number}", "1")
@@ -171,13 +158,7 @@ async def test_only_some_pods_are_bound_at_a_time() -> None:
 
 async def test_no_binding_waits_for_an_event_and_events_are_written_before_the_end() -> None:
     async with live_scheduler() as live:
-        answered = asyncio.Event()
-
-        async def delay(call: Call) -> None:
-            if call.verb == "create" and call.resource == "events":
-                await answered.wait()
-
-        live.kube.on_call = delay
+        answered = held_up(live.kube, "create", resource="events")
         live.add_node("node-1", cpu="100")
         for number in range(BINDINGS + 4):
             live.add_pod(f"web-{number}", "1")
@@ -196,13 +177,7 @@ async def test_no_binding_waits_for_an_event_and_events_are_written_before_the_e
 
 async def test_events_that_are_too_many_are_dropped() -> None:
     async with live_scheduler() as live:
-        answered = asyncio.Event()
-
-        async def delay(call: Call) -> None:
-            if call.verb == "create" and call.resource == "events":
-                await answered.wait()
-
-        live.kube.on_call = delay
+        answered = held_up(live.kube, "create", resource="events")
         live.add_node("node-1", cpu="5000", pods=5_000)
         count = MOST + 2 * WRITERS
         with capture_logs() as logs:
@@ -318,13 +293,7 @@ async def test_a_scheduler_that_starts_again_binds_only_what_is_not_bound() -> N
     clock = ManualClock()
     kube = MemoryKube(clock)
     async with live_scheduler(kube, clock) as live:
-        hanging = asyncio.Event()
-
-        async def hang(call: Call) -> None:
-            if call.verb == "bind" and call.name == "second":
-                await hanging.wait()
-
-        kube.on_call = hang
+        held_up(kube, "bind", name="second")
         live.add_node()
         live.add_pod("first")
         live.add_pod("second")
@@ -340,13 +309,7 @@ async def test_a_scheduler_that_starts_again_binds_only_what_is_not_bound() -> N
 
 async def test_at_the_end_bindings_are_completed_and_the_lease_is_released() -> None:
     async with live_scheduler() as live:
-        answered = asyncio.Event()
-
-        async def delay(call: Call) -> None:
-            if call.verb == "bind":
-                await answered.wait()
-
-        live.kube.on_call = delay
+        answered = held_up(live.kube, "bind")
         live.add_node()
         live.add_pod("web")
         await live.settle()
@@ -366,13 +329,7 @@ async def test_at_the_end_bindings_are_completed_and_the_lease_is_released() -> 
 async def test_a_scheduler_that_loses_its_lease_binds_again_when_it_has_it_back() -> None:
     """What it was binding is forgotten: another replica may have bound other pods to that room."""
     async with live_scheduler() as live:
-        hanging = asyncio.Event()
-
-        async def hang(call: Call) -> None:
-            if call.verb == "bind":
-                await hanging.wait()
-
-        live.kube.on_call = hang
+        held_up(live.kube, "bind")
         live.add_node()
         live.add_pod("web")
         await live.settle()

@@ -106,10 +106,15 @@ def test_kube_scheduler_may_prefer_another_node_than_the_target() -> None:
 
 
 def test_of_equally_preferred_nodes_kube_scheduler_may_choose_the_target() -> None:
-    evaluation = evaluate(hot_and_idle(), evaluation_settings(strategies=(LowNodeLoad(),)), needed=1)
+    """It is not the first of them by name."""
+    snapshot = hot_and_idle()
+    busier = a_node_utilization("node-b", cpu=2.0, memory=GIB)
+    snapshot = msgspec.structs.replace(snapshot, nodes=snapshot.nodes | {"node-b": busier})
+    evaluation = evaluate(snapshot, evaluation_settings(strategies=(LowNodeLoad(),)), needed=1)
     (result,) = evaluation.results
 
     first = result.plan.moves[0]
+    assert first.target == "node-c"
     assert preferred_nodes(evaluation)[result.strategy, first.pod.uid] == first.target
 
 

@@ -73,7 +73,7 @@ def test_labels_namespace_and_termination_are_part_of_the_shape() -> None:
     reader = PodReader()
     pods = [
         WEB,
-        a_pod("web", labels={"app": "db"}).pod,
+        msgspec.structs.replace(WEB, metadata=msgspec.structs.replace(WEB.metadata, labels={"app": "db"})),
         msgspec.structs.replace(WEB, metadata=msgspec.structs.replace(WEB.metadata, namespace="elsewhere")),
         msgspec.structs.replace(
             WEB,

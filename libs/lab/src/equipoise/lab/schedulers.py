@@ -127,10 +127,7 @@ class SimulatedScheduler:
             if found is not None and found.clear_nomination:
                 nominated.remove(pod)
             return Choice()
-        for other in nominated.on(found.node):
-            if other.priority < pod.priority:
-                nominated.remove(other)
-        nominated.add(pod, found.node)
+        nominated.preempt(pod, found.node)
         return Choice(victims=tuple(victim.uid for victim in found.victims))
 
     def _count_problem(self, problem: str) -> None:

@@ -226,10 +226,7 @@ class ClusterScheduler:
             assert row is not None
             for victim in preemption.victims:
                 self.snapshot.remove_pod(victim, row)
-            for other in self.nominated.on(preemption.node):
-                if other.priority < pod.priority:
-                    self.nominated.remove(other)
-            self.nominated.add(pod, preemption.node)
+            self.nominated.preempt(pod, preemption.node)
         elif preemption is not None and preemption.clear_nomination:
             self.nominated.remove(pod)
         return decision

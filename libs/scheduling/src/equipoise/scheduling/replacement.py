@@ -12,7 +12,7 @@ from equipoise.scheduling.framework.diagnosis import FilterDiagnosis, passed_all
 from equipoise.scheduling.framework.framework import Framework, PluginFailed
 from equipoise.scheduling.framework.plugin import Plugin, Refusal
 from equipoise.scheduling.framework.status import Code, PluginStatus
-from equipoise.scheduling.model.arrays import Rows
+from equipoise.scheduling.model.arrays import Flags, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import Volumes
@@ -24,6 +24,7 @@ from equipoise.scheduling.plugins.pods.pod_topology_spread import PodTopologySpr
 from equipoise.scheduling.plugins.resources.node_resources_fit import NodeResourcesFit
 from equipoise.scheduling.plugins.volumes.volume_restrictions import VolumeRestrictions
 from equipoise.scheduling.profile import ProfilePlugins, build_plugins
+from equipoise.scheduling.scheduler import excluded_by_name
 
 OCCUPIED = frozenset({NodePorts.name, NodeResourcesFit.name})
 """Filters by what the pods of a node occupy."""
@@ -114,24 +115,23 @@ def _filtered(
     try:
         status, names = framework.pre_filter(state, pod, snapshot)
         if not status.is_success:
-            return _refused(rows, np.ones(len(rows), dtype=np.bool_), status)
+            return _all_refused(rows, status)
         if names is None:
             return framework.filter(state, pod, snapshot, rows)
         named = [row for row in map(snapshot.row, names) if row is not None]
-        plugins = " ".join(sorted(state.restricted_by))
-        absent = PluginStatus(
-            code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons=(f"node(s) didn't satisfy plugin(s) [{plugins}]",)
-        )
         diagnosis = framework.filter(state, pod, snapshot, rows)
-        diagnosis.add(absent.plugin, [Refusal(nodes=~np.isin(rows, named), reason=absent.reasons[0], code=absent.code)])
+        _refuse(diagnosis, ~np.isin(rows, named), excluded_by_name(state))
     except PluginFailed as error:
-        failed = PluginStatus(code=Code.ERROR, reasons=(str(error),), plugin=error.plugin)
-        return _refused(rows, np.ones(len(rows), dtype=np.bool_), failed)
+        return _all_refused(rows, PluginStatus(code=Code.ERROR, reasons=(str(error),), plugin=error.plugin))
     return diagnosis
 
 
-def _refused(rows: Rows, nodes: np.typing.NDArray[np.bool_], status: PluginStatus) -> FilterDiagnosis:
+def _all_refused(rows: Rows, status: PluginStatus) -> FilterDiagnosis:
     diagnosis = passed_all(rows)
+    _refuse(diagnosis, np.ones(len(rows), dtype=np.bool_), status)
+    return diagnosis
+
+
+def _refuse(diagnosis: FilterDiagnosis, nodes: Flags, status: PluginStatus) -> None:
     reasons = status.reasons or (f"node(s) were refused by plugin {status.plugin}",)
     diagnosis.add(status.plugin, [Refusal(nodes=nodes, reason=reason, code=status.code) for reason in reasons])
-    return diagnosis

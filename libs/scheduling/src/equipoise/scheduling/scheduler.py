@@ -11,7 +11,7 @@ from equipoise.scheduling.framework.diagnosis import FilterDiagnosis, counted, p
 from equipoise.scheduling.framework.framework import Framework, NodeScores, PluginFailed
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.framework.plugin import PostFiltered, Refusal
-from equipoise.scheduling.framework.status import Code, PluginStatus, unschedulable
+from equipoise.scheduling.framework.status import Code, PluginStatus, unresolvable, unschedulable
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
@@ -120,6 +120,11 @@ def feasible_nodes_to_find(nodes: int, percentage: int = 0) -> int:
     return min(nodes, max(100, nodes * (percentage or max(5, 50 - nodes // 125)) // 100))
 
 
+def excluded_by_name(state: CycleState) -> PluginStatus:
+    """Of the nodes that are not among those to which PreFilter plugins restrict the pod."""
+    return unresolvable(f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(state.restricted_by))}]")
+
+
 class Scheduler:
     """Decides for one pod after the other. Its only state is the node at which the next search starts."""
 
@@ -170,10 +175,7 @@ class Scheduler:
             return self._preempt(pod, snapshot, state, diagnosis, refused, status)
         diagnosis, feasible = self._feasible(pod, snapshot, state, names, nominated, extenders)
         if not len(feasible):
-            absent = PluginStatus()
-            if names is not None:
-                reason = f"node(s) didn't satisfy plugin(s) [{' '.join(sorted(state.restricted_by))}]"
-                absent = PluginStatus(code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons=(reason,))
+            absent = PluginStatus() if names is None else excluded_by_name(state)
             return self._preempt(pod, snapshot, state, diagnosis, diagnosis.by_node(), absent)
         found = snapshot.names(feasible)
         if len(feasible) == 1:

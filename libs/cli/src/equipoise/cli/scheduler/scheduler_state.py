@@ -1,7 +1,7 @@
 """What the scheduler knows of the cluster, the pods that wait, and what is done with the next one. No I/O, no clock.
 
-A pod for which a node was found is assumed: it is in the snapshot from then on, until the API server says on which node
-it is, or until its binding failed and it is forgotten.
+A pod for which a node was found is assumed: it is in the snapshot from then on, until the API server reports on which
+node it is, or until its binding failed and it is forgotten.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -224,11 +224,7 @@ class SchedulerState:
         outranked: tuple[PodInfo, ...] = ()
         if preemption is not None and preemption.node:
             nominated = preemption.node
-            others = self.cluster.nominated.on(preemption.node)
-            outranked = tuple(other for other in others if other.priority < pod.priority)
-            for other in outranked:
-                self.cluster.nominated.remove(other)
-            self.cluster.nominated.add(pod, preemption.node)
+            outranked = tuple(self.cluster.nominated.preempt(pod, preemption.node))
         elif error or (preemption is not None and preemption.clear_nomination):
             self.cluster.nominated.remove(pod)
             nominated = ""

@@ -21,6 +21,17 @@ class Nominated:
         self._by_node.setdefault(node, {})[pod.uid] = pod
         self._node_of[pod.uid] = node
 
+    def preempt(self, pod: PodInfo, node: str) -> Sequence[PodInfo]:
+        """Nominates a pod for which others are removed from the node.
+
+        Returns the pods of lower priority that were nominated to the node and no longer are.
+        """
+        outranked = [other for other in self.on(node) if other.priority < pod.priority]
+        for other in outranked:
+            self.remove(other)
+        self.add(pod, node)
+        return outranked
+
     def remove(self, pod: PodInfo) -> None:
         node = self._node_of.pop(pod.uid, None)
         if node is not None:

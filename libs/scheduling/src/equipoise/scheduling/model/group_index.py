@@ -75,7 +75,7 @@ class GroupIndex:
             if found is None or size < _size(found):
                 found = groups
             if size < 2:
-                break  # no other requirement leaves fewer worth a look
+                break  # another requirement would save nothing
         return (self._by_namespace.setdefault(namespace, {}),) if found is None else found
 
     def selecting(self, pod: PodInfo) -> Iterable[GroupKey]:

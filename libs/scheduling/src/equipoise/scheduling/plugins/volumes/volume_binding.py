@@ -5,7 +5,7 @@ volume that exists and fits (the smallest), or one that is provisioned if the cl
 What was chosen for a pod counts as taken from `reserve` until the API objects have it, or until `unreserve`.
 
 Left out: the capacity that drivers report (`CSIStorageCapacity`), volumes of drivers that were part of Kubernetes once
-(their node affinity is read as it is), and writing the bindings: `chosen` says what is to be written. Nodes are not
+(their node affinity is read as it is), and writing the bindings: `chosen` returns what is to be written. Nodes are not
 scored: the gate StorageCapacityScoring is off in 1.36. Unlike in kube-scheduler, a claim that a pod mounts twice is
 looked at once.
 """

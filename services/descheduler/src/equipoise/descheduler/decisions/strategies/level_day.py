@@ -94,7 +94,7 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
 
     def classify(self, cluster: ClusterView) -> list[NodeClassification]:
         """Every selected node as hot, idle, between or unknown, with its load over the first window."""
-        pool = _DayPool(self, cluster, Projection(cluster, self.windows_of(cluster)[0]))
+        pool = _DayPool(self, cluster, Projection(cluster, self.windows_of(cluster)[0]), with_room=False)
         return [pool.classification(index) for index, node in enumerate(cluster.nodes) if self.selects(node)]
 
     def selects(self, node: ClusterNode) -> bool:
@@ -104,7 +104,7 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
         """The moves with the largest gain from hot nodes among `abnormal`, and moves that make room for them."""
         cluster = msgspec.structs.replace(cluster, nodes=sorted(cluster.nodes, key=lambda node: node.name))
         draft = PlanDraft(cluster, self.windows_of(cluster))
-        pool = _DayPool(self, cluster, draft.projection)
+        pool = _DayPool(self, cluster, draft.projection, with_room=True)
         hot = [index for index in pool.hot() if cluster.nodes[index].name in abnormal]
         if not hot:
             return MovePlan(why="no node's day has been above the cluster's for long enough")
@@ -114,8 +114,11 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
 class _DayPool:
     """The forecast days of the selected nodes, and which are above the cluster's."""
 
-    def __init__(self, strategy: LevelDay, cluster: ClusterView, projection: Projection) -> None:
-        """`projection`: without a move; it is only read."""
+    def __init__(self, strategy: LevelDay, cluster: ClusterView, projection: Projection, *, with_room: bool) -> None:
+        """`projection`: without a move; it is only read.
+
+        `with_room`: whether moves are planned with it. To know what is not requested takes as long as everything else.
+        """
         self._strategy = strategy
         self.cluster = cluster
         self.window = strategy.windows_of(cluster)[0]
@@ -123,7 +126,8 @@ class _DayPool:
         self.slots = np.append(np.full(SLOTS, (1.0 - current) / SLOTS), current)
         self.resources = np.array([strategy.weights.cpu, strategy.weights.memory])
         base = projection.base[:, : len(RESOURCES)]
-        used, room = self._used(projection), self._room(projection)
+        used = self._used(projection)
+        room = self._room(projection) if with_room else np.zeros((len(base), len(MEASURED)))
         self.table = DayGainTable(used, base, room, slots=self.slots, resources=self.resources)
         self._distance = self.table.distance
         above = np.maximum(self._distance, 0.0) ** 2 @ self.slots @ self.resources
