@@ -83,7 +83,9 @@ def test_labels_namespace_and_termination_are_part_of_the_shape() -> None:
         ),
     ]
 
-    assert len({reader.read(pod).group_key for pod in pods}) == 4
+    infos = [reader.read(pod) for pod in pods]  # all of them are kept, and so are their shapes
+
+    assert len({info.group_key for info in infos}) == 4
 
 
 def test_shapes_without_pods_are_not_kept() -> None:
