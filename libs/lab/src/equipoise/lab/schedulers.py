@@ -15,7 +15,12 @@ from equipoise.lab.model.cluster_objects import APP, KIND, node_object, owner_of
 from equipoise.lab.model.cluster_usage import MIB
 from equipoise.lab.model.trace import Array, Trace
 from equipoise.scheduling.cluster_scheduler import ClusterScheduler
-from equipoise.scheduling.configuration import DEFAULT_SCHEDULER, SchedulerConfiguration, read_configuration
+from equipoise.scheduling.configuration import (
+    DEFAULT_SCHEDULER,
+    SchedulerConfiguration,
+    document_with_plugins,
+    read_configuration,
+)
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.plugin import PostFiltered
 from equipoise.scheduling.framework.plugin_times import LIMIT, PluginTimes
@@ -223,13 +228,5 @@ def scheduler_configuration(
     weights: Mapping[str, int], percentage_of_nodes_to_score: int = 0
 ) -> SchedulerConfiguration:
     """That of kube-scheduler, with these plugins in addition: by name, the weight of their scores."""
-    enabled = [{"name": name, "weight": weight} for name, weight in weights.items()]
-    return read_configuration(
-        {
-            "apiVersion": "kubescheduler.config.k8s.io/v1",
-            "kind": "KubeSchedulerConfiguration",
-            "percentageOfNodesToScore": percentage_of_nodes_to_score,
-            "profiles": [{"plugins": {"multiPoint": {"enabled": enabled}}}],
-        },
-        weights.keys(),
-    )
+    document = document_with_plugins(weights) | {"percentageOfNodesToScore": percentage_of_nodes_to_score}
+    return read_configuration(document, weights.keys())

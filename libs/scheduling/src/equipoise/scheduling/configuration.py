@@ -96,6 +96,12 @@ def read_configuration(document: Mapping[str, Any] | str, registered: Set[str] =
     return configuration
 
 
+def document_with_plugins(weights: Mapping[str, int]) -> dict[str, Any]:
+    """The default configuration with these plugins in addition: by name, the weight of their scores."""
+    enabled = [{"name": name, "weight": weight} for name, weight in weights.items()]
+    return {"apiVersion": API_VERSION, "kind": KIND, "profiles": [{"plugins": {"multiPoint": {"enabled": enabled}}}]}
+
+
 def default_configuration() -> SchedulerConfiguration:
     """That of a kube-scheduler without a configuration."""
     return read_configuration({"apiVersion": API_VERSION, "kind": KIND})

@@ -1,14 +1,12 @@
 """The plugins of the command line, and the configuration that enables them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.scheduling import plugin_loading
-from equipoise.scheduling.configuration import KIND, SchedulerConfiguration, read_configuration
+from equipoise.scheduling.configuration import SchedulerConfiguration, document_with_plugins, read_configuration
 from equipoise.scheduling.plugins.table import Factory
 from equipoise.scheduling.settings.document import InvalidConfiguration, read_yaml
-from equipoise.scheduling.settings.plugin_arguments import API_VERSION
 
 SCHEDULER_NAME = "equipoise-scheduler"
 """The schedulerName of a profile without one."""
@@ -36,7 +34,8 @@ def load_configuration(
     Raises InvalidInput.
     """
     try:
-        document = _default_document(plugins, weights) if text is None else dict(read_yaml(text))
+        enabled = {name: weights.get(name, 1) for name in plugins}
+        document = document_with_plugins(enabled) if text is None else dict(read_yaml(text))
         profiles = document.get("profiles")
         if not profiles:
             document["profiles"] = [{"schedulerName": SCHEDULER_NAME}]
@@ -48,9 +47,3 @@ def load_configuration(
     if configuration.profile(OTHERS) is not None:
         raise InvalidInput(f"profiles: {OTHERS} is the schedulerName of kube-scheduler: choose another one")
     return configuration
-
-
-def _default_document(plugins: Mapping[str, Factory], weights: Mapping[str, int]) -> dict[str, Any]:
-    enabled = [{"name": name, "weight": weights.get(name, 1)} for name in plugins]
-    profile = {"schedulerName": SCHEDULER_NAME, "plugins": {"multiPoint": {"enabled": enabled}}}
-    return {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}
