@@ -98,6 +98,23 @@ def test_hints_are_the_folder(helm: Helm) -> None:
     assert settings.scorer.hints.enabled
 
 
+@pytest.mark.parametrize(
+    ("values", "points"),
+    [
+        ({}, 250),
+        ({"hints": {"enabled": True}}, 250),
+        ({"extender": {"enabled": False}}, 0),
+        ({"extender": {"enabled": False}, "hints": {"enabled": True}}, 180),
+        ({"extender": {"enabled": False}, "config": {"descheduler": {"targetPoints": 500}}}, 500),
+    ],
+)
+def test_the_points_of_targets_depend_on_how_scores_reach_kube_scheduler(
+    helm: Helm, values: dict[str, Any], points: int
+) -> None:
+    settings = settings_of(named(helm.template(values), "ConfigMap", "equipoise"))
+    assert settings.descheduler.target_points == points
+
+
 def test_co_location_is_the_overlay(helm: Helm) -> None:
     """With the permissions of NATS, and with the evictions of agents as k8s/colocation/evictions."""
     values = {"mode": "advise", "reclaimer": {"enabled": True}, "agent": {"enabled": True}}

@@ -162,9 +162,9 @@ def a_cluster(*nodes: ClusterNode, **fields: Any) -> ClusterView:
     return ClusterView(**(defaults | fields))
 
 
-def node_fit(nodes: Sequence[ClusterNode]) -> NodeFit:
+def node_fit(nodes: Sequence[ClusterNode], *, target_points: int = 250) -> NodeFit:
     """Of a cluster without volumes and labels of namespaces."""
-    return NodeFit(placed_pods(nodes), [node.name for node in nodes], FILTERS)
+    return NodeFit(placed_pods(nodes), [node.name for node in nodes], FILTERS, target_points=target_points)
 
 
 def no_utilization(names: Sequence[str]) -> list[None]:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from descheduler.cluster_states import (
     changed_node,
     names,
     no_utilization,
+    node_fit,
     offering,
     pod_info,
 )
@@ -356,3 +358,14 @@ def test_batch_work_is_not_moved_for_the_load_of_a_day() -> None:
     assert {entry.why for entry in plan.refused} == {"it is batch work, which ends within hours"}
     # Of 4 cores 0.8 count, next to one core: all of them would be 15 points above the mean.
     assert {each.state for each in now.classify(cluster)} == {"between"}
+
+
+def test_without_scores_a_pod_does_not_move_where_kube_scheduler_would_not_place_it() -> None:
+    """The replacement would run on its own node, or on one whose day is not better."""
+    world = day_and_night()
+    world.pod("reserved", "night", 0.0 * BY_DAY, memory=40.0)
+
+    alone = world.cluster(fit=partial(node_fit, target_points=0))
+
+    assert {move.target for move in BY_PROFILES.plan(world.cluster(), {"day", "night"}).moves} == {"day", "night"}
+    assert {move.target for move in BY_PROFILES.plan(alone, {"day", "night"}).moves} == {"day"}

@@ -1,5 +1,6 @@
 """Pods move from hot nodes to nodes that can hold them."""
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from descheduler.cluster_states import (
     changed_pod,
     moved,
     names,
+    node_fit,
     offering,
     pod_info,
     spread,
@@ -744,3 +746,29 @@ def test_a_best_effort_pod_without_reclaimed_resources_is_no_batch_work() -> Non
 
     assert len(moves(a_cluster(hot, a_loaded_node("idle", 0.1)))) == 4
     assert moves(a_cluster(lone, a_loaded_node("idle", 0.1))) == [("ordinary", "idle")]
+
+
+def reserved(name: str, cores: float) -> MovablePod:
+    """A pod without usage that requests so much: its node is idle, but kube-scheduler has lower scores for it."""
+    return a_pod(name, cpu=0.0, memory=0.0, info=pod_info(name, {"cpu": cores, "memory": 6 * cores * GIB}))
+
+
+def test_without_scores_a_pod_moves_only_to_the_node_that_kube_scheduler_prefers() -> None:
+    """The idlest node has many requests; without Equipoise's scores, the replacement would run on another node."""
+    warm = a_node("warm", [a_pod("of-warm", cpu=2.0)])
+    nodes = [a_loaded_node("hot", 0.9), a_node("idle", [reserved("r", 8.0)]), warm]
+
+    scored = a_cluster(*nodes, fit=node_fit)
+    alone = a_cluster(*nodes, fit=partial(node_fit, target_points=0))
+
+    assert {target for _, target in moves(scored)} == {"idle"}
+    assert {target for _, target in moves(alone)} == {"warm"}
+
+
+def test_a_pod_stays_if_its_replacement_would_run_on_its_own_node() -> None:
+    """The node that it leaves has the fewest requests."""
+    nodes = [a_loaded_node("hot", 0.9), a_node("idle", [reserved("r", 8.0)])]
+    alone = a_cluster(*nodes, fit=partial(node_fit, target_points=0))
+
+    assert moves(alone) == []
+    assert "kube-scheduler would prefer another node for the replacement (1 node)" in refusals(alone)

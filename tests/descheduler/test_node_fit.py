@@ -66,3 +66,22 @@ def test_the_node_that_kube_scheduler_prefers_has_the_fewest_requests() -> None:
     fit = node_fit(nodes)
 
     assert fit.preferred(nodes[0].pods[0]).tolist() == [0]
+
+
+def test_a_node_is_outscored_if_the_points_of_a_target_are_less_than_its_distance_to_the_best() -> None:
+    """Nodes that refuse the pod are not: there is another reason for them."""
+    pod, other = (a_pod(name, info=pod_info(name, {"cpu": 5.0, "memory": 32 * GIB})) for name in ("one", "two"))
+    nodes = [
+        a_node("source", [pod]),
+        a_node("empty"),
+        a_node("half", [other]),
+        changed_node(a_node("tainted"), taints=[Taint(key="x", effect="NoSchedule")]),
+    ]
+
+    def outscored(points: int) -> list[bool]:
+        found: list[bool] = node_fit(nodes, target_points=points).outscored(nodes[0].pods[0]).tolist()
+        return found
+
+    # The total of `half` is lower by 50: LeastAllocated scores it 0, and the others 50.
+    assert outscored(0) == outscored(49) == [False, False, True, False]
+    assert outscored(50) == [False, False, False, False]

@@ -122,8 +122,9 @@ def test_a_claim_that_does_not_exist_refuses_all_nodes() -> None:
 
 
 def preferred(pod: PodInfo, snapshot: ClusterSnapshot, **options: Any) -> list[str]:
-    filters = ReplacementFilters(**options)
-    return [snapshot.name(row) for row in filters.preferred(pod, snapshot, snapshot.rows, current=None).tolist()]
+    """The feasible nodes with the highest total."""
+    rows, totals = ReplacementFilters(**options).totals(pod, snapshot, snapshot.rows, current=None)
+    return [snapshot.name(row) for row in rows[totals == totals.max(initial=0)].tolist()]
 
 
 def test_the_emptiest_nodes_are_preferred() -> None:

@@ -103,6 +103,9 @@
 {{- if .Values.reclaimer.enabled }}
 {{- $_ := set $ours "reclaimer" (dict "enabled" true) }}
 {{- end }}
+{{- if not (or .Values.extender.enabled (hasKey (default dict .Values.config.descheduler) "targetPoints")) }}
+{{- $_ := set $ours "descheduler" (dict "targetPoints" (ternary 180 0 .Values.hints.enabled)) }}
+{{- end }}
 {{- if and .Values.namespaces (not .Values.config.namespaces) }}
 {{- $_ := set $ours "namespaces" (dict "include" .Values.namespaces) }}
 {{- end }}

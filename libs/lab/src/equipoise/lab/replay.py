@@ -20,7 +20,7 @@ from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcom
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.utilization import UtilizationCycle
-from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.descheduler.settings import HINT_POINTS, POINTS_PER_EXTENDER_WEIGHT, DeschedulerSettings
 from equipoise.lab.model.cluster_usage import ClusterUsage, UsageCurves
 from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.load_figures import cpu_loads, hourly_load, load_figures, spread
@@ -219,8 +219,9 @@ class Replay:
         return create(extender)
 
     def _create_descheduler(self, settings: Settings, load: LoadSettings) -> SimulatedDescheduler:
+        points = self._target_points()
         return SimulatedDescheduler(
-            settings=paced(settings.descheduler, self._tick),
+            settings=paced(msgspec.structs.replace(settings.descheduler, target_points=points), self._tick),
             limits=settings.limits,
             load=load,
             thresholds=settings.thresholds,
@@ -233,6 +234,12 @@ class Replay:
             publish=self._on_eviction_message,
             started_at=self._origin,
         )
+
+    def _target_points(self) -> int:
+        """See `DeschedulerSettings`: those of this replay, whatever is configured for the cluster."""
+        if self._scoring is None:
+            return 0
+        return HINT_POINTS if self._hints is not None else POINTS_PER_EXTENDER_WEIGHT * self._plan.weight
 
     def _on_placement(self, message: NodePlacement, now: float) -> None:
         if self._scoring is not None:
@@ -297,6 +304,8 @@ class Replay:
             self._scoring.hints.on_intent(message, message.decided_at)
         else:
             self._scoring.hints.on_outcome(message, message.settled_at)
+        if self._hints is not None:  # the scorer publishes them at once
+            self._hints.write(self._origin + self._events.now)
 
     def _evict(self, intent: EvictionIntent) -> bool:
         pod = self._kubernetes.pods[intent.pod_uid]
@@ -317,8 +326,9 @@ class Replay:
 
     def _update_hints(self, now: float) -> None:
         assert self._hints is not None
-        hints, computed = self._hints, self._hints.compute(self._origin + now)
-        self._events.at(now + self._plan.hint_delay, lambda _: hints.write(computed))
+        hints, origin = self._hints, self._origin
+        hints.update(origin + now)
+        self._events.at(now + self._plan.hint_delay, lambda written: hints.write(origin + written))
 
     # result
 

@@ -21,16 +21,18 @@ class SimulatedHints:
 
     def on_placement(self, message: NodePlacement, placed: Sequence[PlacedPod], now: float) -> None:
         self._table.on_placement(message, placed, now)
+        evicted = self._table.evicted_workloads(now)
+        if any(pod.workload in evicted for pod in placed):
+            self.write(now)  # the next pod is no replacement
 
-    def compute(self, now: float) -> Mapping[Workload, WorkloadHint]:
-        """All hints, to be written later."""
+    def update(self, now: float) -> None:
+        """Compute all hints, to be written later."""
         for _ in self._table.update(now):
             pass
-        return self._table.hints(now)
 
-    def write(self, hints: Mapping[Workload, WorkloadHint]) -> None:
-        """New pods get these hints from now on."""
-        self._written = hints
+    def write(self, now: float) -> None:
+        """New pods get the hints of the last update from now on, with what is known of evictions now."""
+        self._written = self._table.hints(now)
 
     def preferred(self, pod: PodDemand) -> Sequence[PreferredNodes]:
         """The terms that the pod gets when it is created; none: it gets no hint."""

@@ -12,7 +12,7 @@ from equipoise.scheduling.framework.diagnosis import FilterDiagnosis, passed_all
 from equipoise.scheduling.framework.framework import Framework, PluginFailed
 from equipoise.scheduling.framework.plugin import Plugin, Refusal
 from equipoise.scheduling.framework.status import Code, PluginStatus
-from equipoise.scheduling.model.arrays import Flags, Rows
+from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import Volumes
@@ -68,22 +68,20 @@ class ReplacementFilters:
         with _without_pod(pod, snapshot, current):
             return _filtered(framework, CycleState(), pod, snapshot, rows)
 
-    def preferred(self, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, *, current: int | None) -> Rows:
-        """Those of these nodes that have the highest total of kube-scheduler's own scores; empty: none is feasible.
+    def totals(self, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, *, current: int | None) -> tuple[Rows, Ints]:
+        """Those of these nodes that are feasible, and the total of kube-scheduler's own scores of each.
 
-        In clusters of more than 100 nodes, kube-scheduler may score only some nodes, which may not contain them.
+        In clusters of more than 100 nodes, kube-scheduler may score only some of them.
         """
         state = CycleState()
         with _without_pod(pod, snapshot, current):
             feasible = rows[_filtered(self._all, state, pod, snapshot, rows).passed]
             if len(feasible) < 2:
-                return feasible
+                return feasible, np.zeros(len(feasible), dtype=np.int64)
             try:
-                total = self._all.score(state, pod, snapshot, feasible).total
+                return feasible, self._all.score(state, pod, snapshot, feasible).total
             except PluginFailed:  # the pod would have no node
-                return feasible[:0]
-        best: Rows = feasible[total == total.max()]
-        return best
+                return feasible[:0], np.zeros(0, dtype=np.int64)
 
 
 def _with(plugins: ProfilePlugins, *replacing: Plugin, without: Collection[str]) -> Framework:

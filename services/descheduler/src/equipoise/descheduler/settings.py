@@ -18,6 +18,14 @@ from equipoise.descheduler.state.tracker import TrackerSettings
 
 Count = Annotated[int, Meta(ge=1)]
 
+POINTS_PER_EXTENDER_WEIGHT = 50
+"""For a pod that replaces an evicted one, the scorer gives other nodes at most half of what it gives the target.
+
+kube-scheduler scales the scores of an extender to 100 points, and multiplies them with its weight."""
+
+HINT_POINTS = 180
+"""The score of NodeAffinity, 100 points with weight 2, less what the hint gives the other nodes."""
+
 WATCHABLE_WORKLOADS = frozenset(kind for _, kind in REPLACING_KINDS)
 """Kinds of workloads whose replicas can be counted."""
 
@@ -59,6 +67,13 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
 
     max_intents_per_workload: Count = 1
     """Includes pending moves."""
+
+    target_points: Annotated[int, Meta(ge=0)] = 5 * POINTS_PER_EXTENDER_WEIGHT
+    """Points that the target of a move has before other nodes when kube-scheduler scores them for the replacement.
+
+    250 with the extender (50 times its weight, which is 5), 180 with placement hints, 0 without both. A move is planned
+    only if the replacement would run on its target, by these points and the scores of kube-scheduler's default plugins.
+    """
 
     workloads: tuple[str, ...] = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController")
     """Kinds that are watched; pods of others are not moved. CloneSet and Rollout need their CRD and read access."""

@@ -14,6 +14,7 @@ from equipoise.contracts.numeric import Array, Flags, Indexes
 from equipoise.descheduler.state.cluster import ClusterNode, MovablePod
 from equipoise.scheduling.framework.diagnosis import FilterDiagnosis
 from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS
+from equipoise.scheduling.model.arrays import Ints
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.replacement import ReplacementFilters
 
@@ -42,10 +43,13 @@ class RefusedNodes(msgspec.Struct, frozen=True, kw_only=True):
 class NodeFit:
     """A working copy. Nodes are given by their position in `names`."""
 
-    def __init__(self, snapshot: ClusterSnapshot, names: Sequence[str], filters: ReplacementFilters) -> None:
-        """`snapshot`: is changed by `move`."""
+    def __init__(
+        self, snapshot: ClusterSnapshot, names: Sequence[str], filters: ReplacementFilters, *, target_points: int
+    ) -> None:
+        """`snapshot`: is changed by `move`. `target_points`: see `DeschedulerSettings`."""
         self._snapshot = snapshot
         self._filters = filters
+        self._target_points = target_points
         self._positions = {name: position for position, name in enumerate(names)}
         self._rows = np.array([snapshot.row(name) for name in names], dtype=np.intp)
         self._moved: dict[str, int] = {}
@@ -82,8 +86,19 @@ class NodeFit:
 
     def preferred(self, pod: MovablePod) -> Indexes:
         """The nodes that kube-scheduler's own scores prefer, without those of Equipoise; none: no node is feasible."""
-        rows = self._filters.preferred(pod.info, self._snapshot, self._rows, current=self._current(pod))
-        return np.flatnonzero(np.isin(self._rows, rows))
+        feasible, totals = self._totals(pod)
+        best: Indexes = feasible[totals == totals.max(initial=0)]
+        return best
+
+    def outscored(self, pod: MovablePod) -> Flags:
+        """Per node: whether it is feasible, but would not get the replacement as the target of a move.
+
+        Another node has a higher total, even if the target has the points that Equipoise's scores give it.
+        """
+        feasible, totals = self._totals(pod)
+        outscored = np.zeros(len(self._rows), dtype=np.bool_)
+        outscored[feasible] = totals + self._target_points < totals.max(initial=0)
+        return outscored
 
     def move(self, pod: MovablePod, target: int) -> None:
         """To another node, even if it does not fit there."""
@@ -97,6 +112,11 @@ class NodeFit:
         return self._filters.refusals(
             pod.info, self._snapshot, rows, current=self._current(pod), constraints=constraints
         )
+
+    def _totals(self, pod: MovablePod) -> tuple[Indexes, Ints]:
+        """Feasible nodes, and the total of kube-scheduler's own scores of each."""
+        rows, totals = self._filters.totals(pod.info, self._snapshot, self._rows, current=self._current(pod))
+        return np.flatnonzero(np.isin(self._rows, rows)), totals
 
     def _current(self, pod: MovablePod) -> int | None:
         """The row of the node on which the pod is now."""

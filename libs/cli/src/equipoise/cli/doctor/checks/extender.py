@@ -101,7 +101,10 @@ def score_finding(advice: RecentAdvice, *, hints: bool = False) -> Finding:
     if not requests:
         placed = f", although {advice.placed} pods were placed" if advice.placed else ""
         message = f"it has sent no request to the running scorers{placed}: scores are not used"
-        fix = f"add the entry of {ENTRY}; if it exists, check that its host can reach the address in urlPrefix"
+        fix = (
+            f"add the entry of {ENTRY}; if it exists, check that its host can reach the address in urlPrefix. To move"
+            " pods without scores, set descheduler.targetPoints to 0"
+        )
         return Finding("warning", SUBJECT, message, fix)
     counted = [scores for scores in advice.scores if scores.placed and scores.followed is not None]
     placed_pods = sum(scores.placed for scores in counted)

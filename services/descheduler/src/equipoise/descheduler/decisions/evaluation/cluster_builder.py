@@ -149,7 +149,8 @@ class ClusterBuilder:
     def _fit(self, nodes: Sequence[ClusterNode]) -> NodeFit:
         if self._placed is None:
             self._placed = placed_pods(self._nodes.values(), self._watched.namespaces.values())
-        return NodeFit(self._placed.clone(), [node.name for node in nodes], self._filters)
+        names, points = [node.name for node in nodes], self._settings.target_points
+        return NodeFit(self._placed.clone(), names, self._filters, target_points=points)
 
     def _simulated_node(self, pod: Pod) -> str:
         """The node on which a pod counts that was moved in a dry run: its own if that move is outdated."""

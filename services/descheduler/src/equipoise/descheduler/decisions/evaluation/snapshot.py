@@ -129,3 +129,6 @@ class EvaluationSettings(msgspec.Struct, frozen=True, kw_only=True):
     consecutive_abnormalities: int
     intent_lifetime: float
     """Seconds."""
+
+    target_points: int
+    """See `DeschedulerSettings`."""

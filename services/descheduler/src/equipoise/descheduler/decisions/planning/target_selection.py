@@ -16,6 +16,9 @@ TOLERANCE = 1e-9
 """Of a load: sums of shares are not exact."""
 
 
+OUTSCORED = "kube-scheduler would prefer another node for the replacement"
+
+
 class TargetChoice(msgspec.Struct, frozen=True, kw_only=True):
     """The target, or why there is none."""
 
@@ -203,12 +206,16 @@ def _above(after: Array, production: Array | None, limits: Array, caps: Array) -
 def first_that_fits(
     pod: MovablePod, ranked: Indexes, targets: TargetNodes, projection: Projection, refusals: Counter[str]
 ) -> TargetChoice:
-    """The first of `ranked` (rows of `targets`) that passes kube-scheduler's filters for the replacement."""
+    """The first of `ranked` (rows of `targets`) on which kube-scheduler would place the replacement."""
     refusing = projection.fit.refusals(pod)
     rows = targets.rows[ranked]
-    fitting = np.flatnonzero(~refusing.refused[rows])
-    if len(fitting):
-        return TargetChoice(target=targets.nodes[int(ranked[fitting[0]])])
+    fitting = ~refusing.refused[rows]
+    if fitting.any():
+        outscored = projection.fit.outscored(pod)[rows]
+        chosen = np.flatnonzero(fitting & ~outscored)
+        if len(chosen):
+            return TargetChoice(target=targets.nodes[int(ranked[chosen[0]])])
+        refusals[OUTSCORED] += int((fitting & outscored).sum())
     refusals.update(refusing.reasons(rows))
     return TargetChoice(why=summary(refusals))
 

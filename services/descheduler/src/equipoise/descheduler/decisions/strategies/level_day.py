@@ -367,6 +367,10 @@ class _DayPlanner:
         if target in self._left and self._unchanged().fit.refuses(pod, target):
             self._table.exclude(row, target)
             return False
+        outscored = fit.outscored(pod)
+        if outscored[target]:
+            self._table.exclude(row, outscored)
+            return False
         return True
 
     def _may_leave(self, row: int) -> bool:
