@@ -29,6 +29,7 @@ Document = dict[str, Any]
 CORES = 16
 GIB = 2.0**30
 PODS = "/api/v1/namespaces/default/pods"
+EVENTS = "/apis/events.k8s.io/v1/namespaces/default/events"
 STALLED_SECONDS = 300.0
 """Without any progress on a slow machine."""
 
@@ -168,6 +169,12 @@ class FrozenCluster:
                     if b'"subresource":"binding"' in line and b'"stage":"ResponseComplete"' in line:
                         bindings, progressed_at = bindings + 1, time.monotonic()
         return self.cluster.bindings()[-count:]
+
+    async def event_count(self) -> int:
+        """Of pods, whichever scheduler reported them."""
+        async with self.cluster.api() as api:
+            found = await api.request("GET", f"{EVENTS}?limit=1")
+        return len(found["items"]) + int(found["metadata"].get("remainingItemCount", 0))
 
     async def remove_pods(self) -> None:
         """Until none is left, however long that takes. Raises ClusterError when a component has ended.

@@ -7,8 +7,8 @@ import structlog
 from equipoise.contracts.kubernetes.objects import Event
 from equipoise.runtime.kubernetes.client import EVENTS, Kube, KubeError
 
-WRITERS = 8
-"""Events that are written at the same time."""
+WRITERS = 2
+"""Events that are written at the same time: few, so that they do not delay bindings."""
 
 MOST = 1_000
 """Events that wait; further ones are dropped, as by kube-scheduler."""

@@ -26,8 +26,8 @@ from equipoise.scheduling.framework.waiting_pods import WaitingPod
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.plugins.default_preemption import DefaultPreemption
 
-BINDINGS = 32
-"""Pods whose binding, or whose failure, is written at the same time."""
+BINDINGS = 64
+"""Pods whose binding, or whose failure, is written at the same time. The client has 100 connections."""
 
 REPEAT_SECONDS = 300.0
 """The same FailedScheduling of a pod is reported again after so many seconds."""
