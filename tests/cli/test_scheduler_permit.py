@@ -88,7 +88,7 @@ async def test_a_pod_that_is_allowed_is_bound() -> None:
 
 async def test_a_pod_that_waits_holds_its_room_and_delays_no_other() -> None:
     async with holding() as (live, pods):
-        live.add_node("node-2", cpu=str(2 * BINDINGS))
+        live.add_node("node-2", cpu=str(2 * BINDINGS), pods=2 * BINDINGS)
         for number in range(BINDINGS + 2):
             hold(live, f"held-{number}", "1")
         await live.settle()
