@@ -306,11 +306,15 @@ def test_planned_moves_are_added_as_if_they_were_pending_from_the_start() -> Non
     was = everything(cluster)
     move = PodMove(pod=cluster.nodes[1].pods[0], target="node-c", reason="", sampled_at=NOW)
 
+    room = cluster.fit(cluster.nodes).room.tolist()
     extended = builder.with_planned([move]).cluster()
 
     at_once = ClusterBuilder(a_snapshot(*pods, nodes=names, moves=[*before, planned(move)]), settings).cluster()
     assert everything(extended) == everything(at_once) != was
+    rooms = [each.fit(each.nodes).room.tolist() for each in (extended, at_once)]
+    assert rooms[0] == rooms[1] != room
     assert everything(cluster) == was
+    assert cluster.fit(cluster.nodes).room.tolist() == room
     assert extended.nodes[3] is cluster.nodes[3]
 
 

@@ -122,7 +122,12 @@ class ClusterBuilder:
         changed = {name for move in added.values() for name in (move.node, move.target)}
         other = copy(self)
         other._set_pending({**self._pending, **added})
-        other._placed = None
+        if self._placed is not None:
+            other._placed = self._placed.clone()
+            for move in added.values():
+                row = other._placed.row(move.target)
+                if row is not None and (pod := _replacement(move)) is not None:
+                    other._placed.add_pod(pod, row)
         other._nodes = {name: node for name, node in self._nodes.items() if name not in changed}
         other._days = self._days.changed(changed, other._pods_after_moves)
         return other
@@ -299,12 +304,8 @@ class ClusterBuilder:
 
     def _occupying(self, node: str) -> Sequence[PodInfo]:
         """Its pods, those nominated to it, and the expected replacements of pending moves."""
-        expected = [
-            PodInfo(move.info.pod, move.info.shape, uid=f"{move.pod_uid}/replacement")
-            for move in self._to.get(node, ())
-            if move.info is not None
-        ]
-        return [*self._requesting.get(node, ()), *expected]
+        expected = map(_replacement, self._to.get(node, ()))
+        return [*self._requesting.get(node, ()), *(pod for pod in expected if pod is not None)]
 
     def _movable(self, pod: Pod, node: str) -> MovablePod:
         meta = pod.metadata
@@ -359,6 +360,11 @@ class ClusterBuilder:
             claim is not None and is_fully_bound(claim) and claim.spec.volume_name in self._watched.volumes
             for claim in claims
         )
+
+
+def _replacement(move: TrackedMove) -> PodInfo | None:
+    """The expected replacement; None if the pod is not known."""
+    return None if move.info is None else PodInfo(move.info.pod, move.info.shape, uid=f"{move.pod_uid}/replacement")
 
 
 def owners_by_name(workloads: Mapping[Workload, WorkloadObject]) -> Mapping[tuple[str, str, str], WorkloadObject]:
