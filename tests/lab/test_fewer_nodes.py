@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
+import msgspec
 import pytest
 from lab.test_report import some_figures
 from lab.traces import a_trace
@@ -81,6 +82,15 @@ def test_the_mix_of_nodes_stays_the_same_and_no_removed_node_comes_back() -> Non
     assert [sum(bool(node.taints) for node in each.nodes) for each in (kept[0], kept[3], kept[6])] == [4, 3, 2]
     for larger, smaller in pairwise(kept):
         assert {node.name for node in smaller.nodes} < {node.name for node in larger.nodes}
+
+
+def test_every_zone_loses_the_same_share_of_its_nodes() -> None:
+    """Here zone `a` consists of the nodes that would be kept without zones."""
+    trace = a_trace(nodes=12, curves=(IDLE,), replicas=(1,))
+    without_zones = with_fewer_nodes(trace, 6).nodes
+    zoned = [msgspec.structs.replace(node, zone="a" if node in without_zones else "b") for node in trace.nodes]
+    kept = with_fewer_nodes(msgspec.structs.replace(trace, nodes=tuple(zoned)), 6)
+    assert ["a", "a", "a", "b", "b", "b"] == sorted(node.zone for node in kept.nodes)
 
 
 def test_pods_of_removed_nodes_are_scheduled_again() -> None:

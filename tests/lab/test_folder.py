@@ -67,6 +67,8 @@ UNUSUAL_NAMES = NAMES | st.sampled_from(['a,b"c', " web ", "名", "'", '"', "#",
 
 AMOUNTS = st.integers(0, 10**12)
 
+ZONES = st.sampled_from(["", "a", "eu-west-1.b_2"])
+
 USAGE = st.floats(0.0, 1e300)
 
 
@@ -81,6 +83,8 @@ def traces(draw: st.DrawFn) -> Trace:
                 memory_mib=st.integers(1, 10**9),
                 pods=AMOUNTS,
                 taints=st.lists(st.builds(TraceTaint, key=NAMES, value=st.text()), max_size=2).map(tuple),
+                zone=ZONES,
+                region=ZONES,
             ),
             max_size=4,
             unique_by=lambda node: node.name,

@@ -88,6 +88,12 @@ INVALID = [
     ("equipoise", "nodes", 'name,cpu_milli,memory_mib,taints\nn1,1,1,"[{}]"\n', "line 2: taints: .*`key`.*JSON list"),
     (
         "equipoise",
+        "nodes",
+        "name,cpu_milli,memory_mib,zone\nn1,1,1,a b\n",
+        "line 2: zone is 'a b'; write the value of a",
+    ),
+    (
+        "equipoise",
         "workloads",
         OWN["workloads"].replace("job,0", "job,"),
         "line 3: request_cpu_milli is ''; write an integer",

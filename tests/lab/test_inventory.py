@@ -24,6 +24,14 @@ def test_priorities_are_recorded() -> None:
     assert recorded(important.pod) == (1_000, "Never")
 
 
+def test_zones_and_regions_are_recorded() -> None:
+    """Also those of old labels; a node may have neither."""
+    labels = {"topology.kubernetes.io/zone": "a", "failure-domain.beta.kubernetes.io/region": "east"}
+    nodes = [a_node("node-1", labels=labels), a_node("node-2")]
+
+    assert [("a", "east"), ("", "")] == [(node.zone, node.region) for node in inventory(nodes, [], {}).nodes]
+
+
 @pytest.mark.parametrize(
     ("key", "selected", "repels"),
     [

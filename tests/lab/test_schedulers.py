@@ -117,6 +117,22 @@ def test_pods_of_the_same_revision_are_spread(kind: str, revision: int, node: in
     assert node == scheduler.choose_alone(a_pod(scheduler, 0, 2, revision)).node
 
 
+def in_zones(trace: Trace, zones: str) -> Trace:
+    """One letter per node; blank: none."""
+    nodes = [msgspec.structs.replace(node, zone=zone.strip()) for node, zone in zip(trace.nodes, zones, strict=True)]
+    return msgspec.structs.replace(trace, nodes=tuple(nodes))
+
+
+@pytest.mark.parametrize(("zones", "node"), [("    ", 1), ("aaab", 3), ("aabb", 2)])
+def test_pods_of_a_workload_are_spread_over_zones(zones: str, node: int) -> None:
+    """By the default constraints of kube-scheduler. Without zones, the pod goes to the empty node."""
+    scheduler = a_scheduler(in_zones(a_trace(curves=(IDLE, IDLE), replicas=(2, 1)), zones))
+    for number, (workload, place) in enumerate([(0, 0), (1, 2), (1, 3)]):
+        scheduler.place(a_pod(scheduler, workload, number), place)
+
+    assert node == scheduler.choose_alone(a_pod(scheduler, 0, 3)).node
+
+
 @pytest.mark.parametrize(
     ("effect", "tolerations", "feasible"),
     [

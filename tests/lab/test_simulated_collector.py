@@ -1,5 +1,6 @@
 """The simulated messages of the collector: windows, delay, gaps, profiles."""
 
+import msgspec
 import numpy as np
 import pytest
 from lab.traces import QUARTER, a_trace
@@ -159,6 +160,17 @@ def test_a_workload_is_published_once_per_round() -> None:
 
     collector.sample(DAY + QUARTER)
     assert collector.workload(0, DAY + QUARTER + 20.0) is not None
+
+
+def test_a_node_is_published_with_its_zone() -> None:
+    """The descheduler checks topology spread constraints with it. A node without a zone does not have the label."""
+    trace = a_trace()
+    first = msgspec.structs.replace(trace.nodes[0], zone="a")
+    collector, _ = a_collector(msgspec.structs.replace(trace, nodes=(first, *trace.nodes[1:])))
+
+    host = "kubernetes.io/hostname"
+    assert {host: "node-0", "topology.kubernetes.io/zone": "a"} == collector.placement(0, DAY).labels
+    assert {host: "node-1"} == collector.placement(1, DAY).labels
 
 
 def test_a_deleted_pod_is_published_as_gone_while_windows_include_it() -> None:

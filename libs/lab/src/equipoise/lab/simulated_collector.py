@@ -11,7 +11,6 @@ import numpy as np
 from equipoise.collector.settings import ProfileSettings
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Window
-from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
@@ -19,6 +18,7 @@ from equipoise.contracts.load.daily_profile import MIN_SLOTS
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
+from equipoise.lab.model.cluster_objects import node_labels
 from equipoise.lab.model.cluster_usage import MIB, ClusterUsage, UsageCurves
 from equipoise.lab.model.trace import Array, Trace, TraceWorkload
 
@@ -148,18 +148,18 @@ class SimulatedCollector:
 
     def placement(self, node: int, now: float) -> NodePlacement:
         self._sequence += 1
-        name = self.trace.nodes[node].name
+        traced = self.trace.nodes[node]
         horizon = self.origin + now - self.load.longest.length
         self._gone[node] = [gone for gone in self._gone[node] if gone.gone_at > horizon]
         return NodePlacement(
-            node=name,
-            uid=name,
-            labels={HOSTNAME: name},
+            node=traced.name,
+            uid=traced.name,
+            labels=node_labels(traced),
             ready=True,
             allocatable=self._bases[node],
             capacity=self._bases[node],
             taints=self._taints[node],
-            pod_capacity=self.trace.nodes[node].pods,
+            pod_capacity=traced.pods,
             pods=list(self._placed[node].values()),
             gone=list(self._gone[node]),
             epoch=1,

@@ -14,6 +14,8 @@ from equipoise.contracts.kubernetes.objects import (
 HOSTNAME = "kubernetes.io/hostname"
 """Label of a node. Its value can differ from the node's name."""
 
+ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
+"""Labels of a node."""
 
 _VALUE = re.compile("(?=.{0,63}$)(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _INTEGER = re.compile("[+-]?[0-9]+")

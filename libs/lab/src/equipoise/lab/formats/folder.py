@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from equipoise.contracts.kubernetes.labels import is_label_value
 from equipoise.contracts.kubernetes.objects import Toleration
 from equipoise.lab.formats.draft import DraftPod, DraftRule, TraceDraft, sampled_nodes, slice_note
 from equipoise.lab.formats.tables import (
@@ -32,7 +33,7 @@ TABLES = ("nodes", "workloads", "pods", "cpu_milli", "memory_mib")
 FILES: tuple[str, ...] = ("trace.json", *(f"{table}{SUFFIX}" for table in TABLES))
 
 # Columns. Optional ones are last and have the defaults of the model.
-NODES = ("name", "cpu_milli", "memory_mib", "pods", "taints")
+NODES = ("name", "cpu_milli", "memory_mib", "pods", "taints", "zone", "region")
 WORKLOADS = (
     "name",
     "request_cpu_milli",
@@ -159,6 +160,7 @@ def _nodes(folder: Path) -> list[TraceNode]:
             memory_mib=row.integer("memory_mib", least=1),
             **_optional(row, ("pods",), row.integer),
             taints=_from_json(row, "taints", tuple[TraceTaint, ...]),
+            **_optional(row, ("zone", "region"), partial(_label_value, row)),
         )
         for row in read_rows(folder, "nodes", NODES[:3], optional=NODES[3:])
     ]
@@ -217,6 +219,15 @@ def _optional(row: Row, columns: Sequence[str], read: Callable[[str], Any]) -> d
 def _policy(row: Row, column: str) -> str:
     if (text := row.cells[column]) not in POLICIES:
         raise row.error(f"{column} is {text!r}; write {' or '.join(sorted(POLICIES))}, or leave the cell empty")
+    return text
+
+
+def _label_value(row: Row, column: str) -> str:
+    if not is_label_value(text := row.cells[column]):
+        raise row.error(
+            f"{column} is {text!r}; write the value of a label (at most 63 letters, digits, -, _ and .), or leave the "
+            "cell empty"
+        )
     return text
 
 

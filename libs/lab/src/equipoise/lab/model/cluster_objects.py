@@ -1,6 +1,6 @@
 """The nodes and pods of a trace as the objects of Kubernetes that kube-scheduler reads."""
 
-from equipoise.contracts.kubernetes.labels import HOSTNAME
+from equipoise.contracts.kubernetes.labels import HOSTNAME, REGION, ZONE
 from equipoise.contracts.kubernetes.objects import (
     Container,
     LabelSelector,
@@ -33,10 +33,15 @@ _OWNERS = {
 """By kind of workload: what owns its pods, if kube-scheduler spreads them even without a Service."""
 
 
+def node_labels(node: TraceNode) -> dict[str, str]:
+    zones = {ZONE: node.zone, REGION: node.region}
+    return {HOSTNAME: node.name} | {key: value for key, value in zones.items() if value}
+
+
 def node_object(node: TraceNode) -> Node:
     size = {"cpu": f"{node.cpu_milli}m", "memory": f"{node.memory_mib}Mi", "pods": str(node.pods)}
     return Node(
-        metadata=ObjectMeta(name=node.name, uid=node.name, labels={HOSTNAME: node.name}),
+        metadata=ObjectMeta(name=node.name, uid=node.name, labels=node_labels(node)),
         spec=NodeSpec(taints=list(node.taints)),
         status=NodeStatus(allocatable=size, capacity=size),
     )

@@ -10,14 +10,14 @@ from equipoise.lab.model.trace import Trace, TraceNode
 def with_fewer_nodes(trace: Trace, removed: int) -> Trace:
     """Without this number of nodes; their pods have no node then.
 
-    Of each kind of node (amounts and taints), about the same share is removed, evenly over the order of the trace. The
-    more are removed, the more of the others: no node comes back.
+    Of each kind of node (amounts, taints and zone), about the same share is removed, evenly over the order of the
+    trace. The more are removed, the more of the others: no node comes back.
     """
     if not removed:
         return trace
     kinds: defaultdict[object, list[TraceNode]] = defaultdict(list)
     for node in trace.nodes:
-        kinds[node.cpu_milli, node.memory_mib, node.pods, node.taints].append(node)
+        kinds[node.cpu_milli, node.memory_mib, node.pods, node.taints, node.region, node.zone].append(node)
     order = [
         ((rank + 0.5) / len(nodes), nodes[place].name)
         for nodes in kinds.values()

@@ -25,6 +25,11 @@ class TraceNode(msgspec.Struct, frozen=True, kw_only=True):
     memory_mib: int
     pods: int = 110
     taints: tuple[TraceTaint, ...] = ()
+    zone: str = ""
+    """Value of the label `topology.kubernetes.io/zone`; empty: the node does not have it."""
+
+    region: str = ""
+    """As `zone`, of `topology.kubernetes.io/region`."""
 
 
 class TraceWorkload(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from equipoise.lab.model.cluster_usage import MIB
 from equipoise.lab.model.trace import AntiAffinity, TraceNode, TracePod, TraceTaint, TraceWorkload
 from equipoise.lab.record.options import RecordError
 from equipoise.lab.record.owners import Key
+from equipoise.scheduling.model.node_order import zone_of
 from equipoise.scheduling.model.pod_info import PodInfo
 
 
@@ -100,7 +101,7 @@ def _node(node: Node) -> TraceNode | None:
 
     Amplified allocatable is replaced by the original one, as for load.
     """
-    amounts = base_of(node, "allocatable")
+    amounts, (region, zone) = base_of(node, "allocatable"), zone_of(node)
     cpu, memory = (parse_quantity(amounts.get(resource, "0")) for resource in ("cpu", "memory"))
     if cpu <= 0 or memory <= 0:
         return None
@@ -110,6 +111,8 @@ def _node(node: Node) -> TraceNode | None:
         memory_mib=_whole(memory, MIB),
         pods=round(parse_quantity(amounts.get("pods", "110"))),
         taints=tuple(TraceTaint(key=taint.key, value=taint.value, effect=taint.effect) for taint in node.spec.taints),
+        zone=zone,
+        region=region,
     )
 
 

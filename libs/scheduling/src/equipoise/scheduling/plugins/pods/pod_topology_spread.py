@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from equipoise.contracts.kubernetes.labels import HOSTNAME, selects
+from equipoise.contracts.kubernetes.labels import HOSTNAME, ZONE, selects
 from equipoise.contracts.kubernetes.objects import LabelSelector, Node, TopologySpreadConstraint
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, differs, pods_of
@@ -25,7 +25,6 @@ REASON = "node(s) didn't match pod topology spread constraints"
 REASON_LABEL = f"{REASON} (missing required label)"
 
 DO_NOT_SCHEDULE, SCHEDULE_ANYWAY = "DoNotSchedule", "ScheduleAnyway"
-ZONE = "topology.kubernetes.io/zone"
 
 SYSTEM_CONSTRAINTS = (
     TopologySpreadConstraint(topology_key=HOSTNAME, when_unsatisfiable=SCHEDULE_ANYWAY, max_skew=3),

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from equipoise.contracts.kubernetes.labels import REGION, ZONE
 from equipoise.contracts.kubernetes.objects import PersistentVolume
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import (
@@ -33,8 +34,6 @@ from equipoise.scheduling.model.volumes import (
 )
 
 REASON = "node(s) had no available volume zone"
-
-ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 
 LABELS: Mapping[str, str] = {
     "failure-domain.beta.kubernetes.io/zone": ZONE,
