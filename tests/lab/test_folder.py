@@ -4,6 +4,7 @@ import gzip
 import math
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import get_args
 
 import msgspec
 import numpy as np
@@ -13,15 +14,17 @@ from hypothesis import strategies as st
 from lab.trace_folders import ABOUT, OWN, assert_same, write_folder
 from lab.traces import a_trace
 
-from equipoise.contracts.kubernetes.objects import Toleration
+from equipoise.contracts.kubernetes.objects import LabelSelector, SelectorRequirement, Toleration
 from equipoise.lab.example import example_trace
 from equipoise.lab.formats import FORMATS, TraceError, load_trace
 from equipoise.lab.formats.folder import keys_of, write
 from equipoise.lab.model.trace import (
     AntiAffinity,
+    TopologyKey,
     Trace,
     TraceNode,
     TracePod,
+    TraceSpreadConstraint,
     TraceTaint,
     TraceWorkload,
 )
@@ -69,6 +72,18 @@ AMOUNTS = st.integers(0, 10**12)
 
 ZONES = st.sampled_from(["", "a", "eu-west-1.b_2"])
 
+SPREAD = st.builds(
+    TraceSpreadConstraint,
+    max_skew=st.integers(1, 9),
+    topology_key=st.sampled_from(get_args(TopologyKey)),
+    when_unsatisfiable=st.sampled_from(["DoNotSchedule", "ScheduleAnyway"]),
+    label_selector=st.none()
+    | st.just(LabelSelector(match_expressions=[SelectorRequirement(key="app", operator="Exists")])),
+    min_domains=st.none() | st.integers(1, 9),
+    node_taints_policy=st.sampled_from(["Honor", "Ignore"]),
+    match_label_keys=st.sampled_from([[], ["pod-template-hash"]]),
+)
+
 USAGE = st.floats(0.0, 1e300)
 
 
@@ -103,6 +118,7 @@ def traces(draw: st.DrawFn) -> Trace:
                 limit_cpu_milli=st.none() | AMOUNTS,
                 limit_memory_mib=st.none() | AMOUNTS,
                 tolerations=st.lists(st.builds(Toleration, key=st.text()), max_size=2).map(tuple),
+                topology_spread=st.lists(SPREAD, max_size=2).map(tuple),
             ),
             min_size=1,
             max_size=5,

@@ -41,6 +41,12 @@ def test_the_error_for_other_folders_lists_the_files_of_all_formats(tmp_path: Pa
         load_trace(tmp_path / folder)
 
 
+def spreading(constraint: str) -> str:
+    """A table of workloads of which the first has this constraint."""
+    cell = f"[{constraint}]".replace('"', '""')
+    return f'name,request_cpu_milli,request_memory_mib,topology_spread\nweb,1,1,"{cell}"\njob,0,0,\n'
+
+
 INVALID = [
     # format, table, its text, error
     ("alibaba", "nodes", "node,cpu_milli,memory_mib\n", r"nodes\.csv\.gz, line 1: missing column node_id"),
@@ -97,6 +103,25 @@ INVALID = [
         "workloads",
         OWN["workloads"].replace("job,0", "job,"),
         "line 3: request_cpu_milli is ''; write an integer",
+    ),
+    (
+        "equipoise",
+        "workloads",
+        spreading('{"topologyKey": "rack"}'),
+        "line 2: topology_spread: .*'rack'.*topologyKey.*write a JSON list .* kubernetes.io/hostname, topology",
+    ),
+    ("equipoise", "workloads", spreading('{"topologyKey": "kubernetes.io/hostname", "skew": 1}'), "line 2: .*`skew`"),
+    (
+        "equipoise",
+        "workloads",
+        spreading('{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"tier": "a"}}}'),
+        "line 2: topology_spread: a labelSelector .* app=web, kind=Deployment; leave it out",
+    ),
+    (
+        "equipoise",
+        "workloads",
+        spreading('{"topologyKey": "kubernetes.io/hostname", "matchLabelKeys": ["version"]}'),
+        "line 2: topology_spread: .*no label 'version'; matchLabelKeys may contain pod-template-hash",
     ),
     ("equipoise", "workloads", OWN["workloads"].replace("job", "web"), "line 3: a second name 'web'"),
     (

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,13 +11,14 @@ from hypothesis import strategies as st
 from lab.traces import a_trace
 
 from equipoise.contracts.kubernetes.objects import (
+    LabelSelector,
     NodeSelectorTerm,
     PreferredNodes,
     SelectorRequirement,
     Toleration,
 )
 from equipoise.contracts.messages.pod_demand import POD_DEMAND
-from equipoise.lab.model.trace import AntiAffinity, Trace, TraceNode, TraceTaint
+from equipoise.lab.model.trace import AntiAffinity, Trace, TraceNode, TraceSpreadConstraint, TraceTaint
 from equipoise.lab.schedulers import SimulatedScheduler
 from equipoise.scheduling.model.arrays import Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
@@ -131,6 +133,35 @@ def test_pods_of_a_workload_are_spread_over_zones(zones: str, node: int) -> None
         scheduler.place(a_pod(scheduler, workload, number), place)
 
     assert node == scheduler.choose_alone(a_pod(scheduler, 0, 3)).node
+
+
+def spreading_over_zones(**fields: Any) -> TraceSpreadConstraint:
+    return TraceSpreadConstraint(topology_key="topology.kubernetes.io/zone", **fields)
+
+
+EVERY_APP = LabelSelector(match_expressions=[SelectorRequirement(key="app", operator="Exists")])
+
+
+@pytest.mark.parametrize(
+    ("constraint", "feasible"),
+    [
+        (spreading_over_zones(), [2, 3]),
+        (spreading_over_zones(max_skew=3), [0, 1, 2, 3]),
+        (spreading_over_zones(when_unsatisfiable="ScheduleAnyway"), [0, 1, 2, 3]),
+        (spreading_over_zones(match_label_keys=["pod-template-hash"]), [0, 1, 2, 3]),
+        (spreading_over_zones(label_selector=EVERY_APP), [0, 1]),
+    ],
+    ids=["own pods", "a skew of 3", "preferred", "of the new revision", "pods of all workloads"],
+)
+def test_topology_spread_constraints_of_the_trace_apply(constraint: TraceSpreadConstraint, feasible: list[int]) -> None:
+    """Zone a has two pods of an old revision of the workload, and zone b four of another workload."""
+    trace = in_zones(a_trace(curves=(IDLE, IDLE), replicas=(3, 4)), "aabb")
+    first = msgspec.structs.replace(trace.workloads[0], topology_spread=(constraint,))
+    scheduler = a_scheduler(msgspec.structs.replace(trace, workloads=(first, trace.workloads[1])))
+    for number, (workload, place) in enumerate([(0, 0), (0, 1), *[(1, 2), (1, 3)] * 2]):
+        scheduler.place(a_pod(scheduler, workload, number), place)
+
+    assert feasible == sorted(scheduler.feasible(a_pod(scheduler, 0, 9, revision=1)).tolist())
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,14 @@ from collections.abc import Collection
 from typing import Any
 
 import pytest
+from scheduling.pods import a_node
+from scheduling.pods import a_pod as a_scheduled_pod
 
 from equipoise.binder.decisions.limits import EvictionsPerCluster, EvictionsPerWorkload, Limits
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Protection, Thresholds
+from equipoise.contracts.kubernetes.labels import ZONE
+from equipoise.contracts.kubernetes.objects import LabelSelector, Pod, TopologySpreadConstraint
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
@@ -29,6 +33,7 @@ BASE = Resources(cpu=8.0, memory=32 * GIB)
 GENEROUS = Limits(evictions_per_cluster=EvictionsPerCluster(max=20))
 """One percent of four pods is one."""
 
+POD = a_scheduled_pod(requests={"cpu": "500m", "memory": "1Gi"}).pod
 SETTINGS = DeschedulerSettings(consecutive_abnormalities=1, max_intents_per_node=2, strategies=(LowNodeLoad(),))
 SEEN: list[ClusterView] = []
 
@@ -61,6 +66,8 @@ class SmallCluster:
         capacity: bool = True,
         min_replicas: int = 2,
         replicas: int = 2,
+        template: Pod = POD,
+        zones: bool = False,
     ) -> None:
         self.evicted: list[str] = []
         self.published: list[EvictionIntent | EvictionOutcome] = []
@@ -77,6 +84,11 @@ class SmallCluster:
             usage_of=lambda workload: Resources(cpu=1.8, memory=GIB),
             days=dict,
             excluded=lambda workload: (),
+            nodes={
+                name: a_node(name, cpu="8", memory="32Gi", labels={ZONE: name} if zones else {})
+                for name in ("hot", "idle")
+            },
+            template=lambda uid: template,
             evict=self._evict,
             publish=self.published.append,
             started_at=NOW - 86_400.0,
@@ -165,6 +177,17 @@ def test_the_current_number_of_replicas_counts() -> None:
     cluster.replicas = 2
     cluster.evaluate(NOW + 150.0)
     assert 2 == cluster.descheduler.tally.proposed
+
+
+@pytest.mark.parametrize(("zones", "proposed"), [(True, 2), (False, 0)])
+def test_pods_move_only_where_their_topology_spread_constraints_allow(zones: bool, proposed: int) -> None:
+    """A node without a zone is not allowed."""
+    constraint = TopologySpreadConstraint(topology_key=ZONE, label_selector=LabelSelector(match_labels={"app": "web"}))
+    template = a_scheduled_pod(labels={"app": "web"}, topology_spread_constraints=[constraint]).pod
+    cluster = SmallCluster(template=template, zones=zones)
+    cluster.evaluate()
+
+    assert proposed == cluster.descheduler.tally.proposed
 
 
 def test_pods_of_daemon_sets_do_not_move() -> None:

@@ -21,6 +21,7 @@ from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.utilization import UtilizationCycle
 from equipoise.descheduler.settings import HINT_POINTS, POINTS_PER_EXTENDER_WEIGHT, DeschedulerSettings
+from equipoise.lab.model.cluster_objects import node_object
 from equipoise.lab.model.cluster_usage import ClusterUsage, UsageCurves
 from equipoise.lab.model.event_queue import EventQueue
 from equipoise.lab.model.load_figures import cpu_loads, hourly_load, load_figures, spread
@@ -230,6 +231,8 @@ class Replay:
             usage_of=self._collector.usage_of,
             days=self._daily_profiles,
             excluded=self._excluded,
+            nodes={node.name: node_object(node) for node in self._trace.nodes},
+            template=lambda uid: self._kubernetes.pods[uid].scheduled.pod,
             evict=self._evict,
             publish=self._on_eviction_message,
             started_at=self._origin,

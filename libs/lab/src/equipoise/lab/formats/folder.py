@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
 
-from equipoise.contracts.kubernetes.labels import is_label_value
+from equipoise.contracts.kubernetes.labels import is_label_value, selects
 from equipoise.contracts.kubernetes.objects import Toleration
 from equipoise.lab.formats.draft import DraftPod, DraftRule, TraceDraft, sampled_nodes, slice_note
 from equipoise.lab.formats.tables import (
@@ -27,7 +27,15 @@ from equipoise.lab.formats.tables import (
     read_rows,
     write_table,
 )
-from equipoise.lab.model.trace import Trace, TraceNode, TraceTaint, TraceWorkload
+from equipoise.lab.model.cluster_objects import REVISION, pod_labels
+from equipoise.lab.model.trace import (
+    TopologyKey,
+    Trace,
+    TraceNode,
+    TraceSpreadConstraint,
+    TraceTaint,
+    TraceWorkload,
+)
 
 TABLES = ("nodes", "workloads", "pods", "cpu_milli", "memory_mib")
 FILES: tuple[str, ...] = ("trace.json", *(f"{table}{SUFFIX}" for table in TABLES))
@@ -43,6 +51,7 @@ WORKLOADS = (
     "limit_cpu_milli",
     "limit_memory_mib",
     "tolerations",
+    "topology_spread",
     "priority",
     "preemption_policy",
 )
@@ -50,6 +59,7 @@ PODS = ("name", "workload", "node")
 POLICIES = frozenset({"PreemptLowerPriority", "Never"})
 LOWEST_PRIORITY = -(2**31)
 RULES = ("beside", "limited", "most")
+_SPREAD = f"a JSON list as topologySpreadConstraints of a pod, with a topologyKey of {', '.join(get_args(TopologyKey))}"
 
 T = TypeVar("T")
 
@@ -178,10 +188,12 @@ def _workloads(folder: Path) -> tuple[dict[str, TraceWorkload], dict[str, str]]:
             **_optional(row, ("namespace", "kind"), row.name),
             **_optional(row, ("limit_cpu_milli", "limit_memory_mib"), row.integer),
             tolerations=_from_json(row, "tolerations", tuple[Toleration, ...]),
+            topology_spread=_from_json(row, "topology_spread", tuple[TraceSpreadConstraint, ...], _SPREAD),
             **_optional(row, ("priority",), partial(row.integer, least=LOWEST_PRIORITY)),
             **_optional(row, ("preemption_policy",), partial(_policy, row)),
         )
         row.new_name("name", seen, within=f"{workload.namespace}/{workload.kind}")
+        _check_selectors(row, workload)
         places.append(row.place)
         found.append(workload)
     keys = keys_of(found)
@@ -231,11 +243,26 @@ def _label_value(row: Row, column: str) -> str:
     return text
 
 
-def _from_json(row: Row, column: str, kind: type[T]) -> T:
+def _check_selectors(row: Row, workload: TraceWorkload) -> None:
+    labels = pod_labels(workload)
+    shown = ", ".join(f"{key}={value}" for key, value in labels.items())
+    for each in workload.topology_spread:
+        if each.label_selector is not None and not selects(each.label_selector, labels):
+            raise row.error(
+                f"topology_spread: a labelSelector does not select the pods of the workload, whose labels are {shown}; "
+                "leave it out to select these pods"
+            )
+        if unknown := sorted({*each.match_label_keys} - {*labels, REVISION}):
+            raise row.error(
+                f"topology_spread: pods of a trace have no label {unknown[0]!r}; matchLabelKeys may contain {REVISION}"
+            )
+
+
+def _from_json(row: Row, column: str, kind: type[T], expected: str = "a JSON list") -> T:
     try:
         return msgspec.json.decode(row.cells[column] or "[]", type=kind)
     except msgspec.MsgspecError as error:
-        raise row.error(f"{column}: {error}; write a JSON list, or leave the cell empty") from error
+        raise row.error(f"{column}: {error}; write {expected}, or leave the cell empty") from error
 
 
 def _cells(value: TraceNode | TraceWorkload, columns: Sequence[str]) -> list[str]:

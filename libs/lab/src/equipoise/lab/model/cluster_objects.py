@@ -1,5 +1,7 @@
 """The nodes and pods of a trace as the objects of Kubernetes that kube-scheduler reads."""
 
+import msgspec
+
 from equipoise.contracts.kubernetes.labels import HOSTNAME, REGION, ZONE
 from equipoise.contracts.kubernetes.objects import (
     Container,
@@ -15,6 +17,7 @@ from equipoise.contracts.kubernetes.objects import (
     ReplicationController,
     ReplicationControllerSpec,
     ResourceRequirements,
+    TopologySpreadConstraint,
     WorkloadObject,
     WorkloadSpec,
 )
@@ -70,6 +73,7 @@ def pod_template(workload: TraceWorkload, revision: int = 0) -> PodInfo:
             spec=PodSpec(
                 containers=[Container(name="main", resources=ResourceRequirements(requests=requests))],
                 tolerations=list(workload.tolerations),
+                topology_spread_constraints=_spread_constraints(workload),
                 priority=workload.priority,
                 preemption_policy=workload.preemption_policy,
             ),
@@ -93,8 +97,20 @@ def _owner_name(workload: TraceWorkload, revision: int) -> str:
     return f"{workload.name}-{revision}" if workload.kind == "Deployment" else workload.name
 
 
+def pod_labels(workload: TraceWorkload) -> dict[str, str]:
+    """Those of the pods of every revision."""
+    return {APP: workload.name, KIND: workload.kind}
+
+
+def _spread_constraints(workload: TraceWorkload) -> list[TopologySpreadConstraint]:
+    own = LabelSelector(match_labels=pod_labels(workload))
+    return [
+        msgspec.structs.replace(each, label_selector=each.label_selector or own) for each in workload.topology_spread
+    ]
+
+
 def _labels(workload: TraceWorkload, revision: int) -> dict[str, str]:
-    labels = {APP: workload.name, KIND: workload.kind}
+    labels = pod_labels(workload)
     if workload.kind == "Deployment":
         labels[REVISION] = str(revision)
     return labels

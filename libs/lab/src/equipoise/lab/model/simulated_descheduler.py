@@ -16,13 +16,11 @@ from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.result import Finish
 from equipoise.binder.state.ledger import Ledger, ReplacementStatus, new_entry
-from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Namespaces, Protection, Thresholds
 from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.objects import NodeSelector, NodeSelectorTerm, Pod, SelectorRequirement
-from equipoise.contracts.kubernetes.placed_objects import amounts_of_pod, node_object, quantities
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import HourlyUsage
@@ -73,6 +71,12 @@ class SimulatedDescheduler:
     excluded: Callable[[Workload], Collection[str]]
     """Nodes that anti-affinity excludes for the pods of a workload."""
 
+    nodes: Mapping[str, objects.Node]
+    """By name, as kube-scheduler sees them."""
+
+    template: Callable[[str], Pod]
+    """By UID of a pod on a node: the pod as it was created."""
+
     evict: Callable[[EvictionIntent], bool]
     """Evicts the pod; False if no node has capacity for the replacement."""
 
@@ -82,7 +86,9 @@ class SimulatedDescheduler:
     def __post_init__(self) -> None:
         rules = Rules(protection=self.protection, namespaces=Namespaces(), own_namespace="equipoise-system")
         self._evaluation = self.settings.evaluation(self.load, self.thresholds, rules)
-        self._objects = ApiObjects(replicas=self.replicas, excluded=self.excluded)
+        self._objects = ApiObjects(
+            replicas=self.replicas, excluded=self.excluded, nodes=self.nodes, template=self.template
+        )
         self._messages = LatestMessages()
         self._tracker = Tracker(self.settings.tracker)
         # The grace period after a start is over.
@@ -222,9 +228,18 @@ _LONG_AGO = objects.Condition(type="Ready", status="True", last_transition_time=
 class ApiObjects:
     """What the watches of the descheduler would contain. An object is built again only when it changes."""
 
-    def __init__(self, *, replicas: Callable[[Workload], int], excluded: Callable[[Workload], Collection[str]]) -> None:
-        """`replicas`: desired replicas; `excluded`: nodes that anti-affinity excludes for the pods of a workload."""
+    def __init__(
+        self,
+        *,
+        replicas: Callable[[Workload], int],
+        excluded: Callable[[Workload], Collection[str]],
+        nodes: Mapping[str, objects.Node],
+        template: Callable[[str], Pod],
+    ) -> None:
+        """`replicas`: desired replicas; the others are those of `SimulatedDescheduler`."""
         self._replicas = replicas
+        self._all_nodes = nodes
+        self._template = template
         self._excluded = excluded
         self._nodes: dict[str, objects.Node] = {}
         self._placed: dict[str, dict[str, PlacedPod]] = {}
@@ -232,7 +247,6 @@ class ApiObjects:
 
         self._pods: dict[str, Pod] = {}
         self._reader = PodReader()
-        self._containers: dict[tuple[Resources, Resources, OfferedBand | None], list[objects.Container]] = {}
         self._infos: dict[str, PodInfo] = {}
         self._owners: dict[Workload, list[objects.OwnerReference]] = {}
         self._namespaces: dict[str, objects.Namespace] = {}
@@ -248,7 +262,7 @@ class ApiObjects:
     def on_placement(self, placement: NodePlacement) -> None:
         name = placement.node
         if name not in self._nodes:
-            self._nodes[name] = _node(placement)
+            self._nodes[name] = _ready(self._all_nodes[name])
         before = self._placed.get(name, {})
         self._placed[name] = after = {pod.uid: pod for pod in placement.pods}
         for uid in before.keys() - after.keys():
@@ -304,17 +318,21 @@ class ApiObjects:
                 controller=True,
             )
             self._owners[workload] = [reference]
+        # Pods of a template share its parts, and everything that follows from them.
+        template = self._template(placed.uid)
         since = None if placed.running_since is None else datetime.fromtimestamp(placed.running_since, UTC)
         return Pod(
             metadata=objects.ObjectMeta(
                 name=placed.name,
                 namespace=placed.namespace,
                 uid=placed.uid,
+                labels=template.metadata.labels,
                 creation_timestamp=created,
                 deletion_timestamp=created if placed.terminating else None,
                 owner_references=[] if workload is None else self._owners[workload],
             ),
-            spec=objects.PodSpec(node_name=node, priority=placed.priority, containers=self._requesting(placed)),
+            # No moves to nodes with taints are planned.
+            spec=msgspec.structs.replace(template.spec, node_name=node, tolerations=[]),
             status=objects.PodStatus(
                 phase="Pending" if since is None else "Running",
                 conditions=[] if since is None else [_LONG_AGO],
@@ -322,14 +340,6 @@ class ApiObjects:
                 qos_class=placed.qos,
             ),
         )
-
-    def _requesting(self, placed: PlacedPod) -> list[objects.Container]:
-        """Pods with equal requests share it, so that they share everything that follows from it."""
-        key = placed.requests, placed.reclaimed_requests, placed.band
-        if key not in self._containers:
-            resources = objects.ResourceRequirements(requests=quantities(amounts_of_pod(placed)))
-            self._containers[key] = [objects.Container(resources=resources)]
-        return self._containers[key]
 
     def _workload(self, workload: Workload, existing: int, running: int) -> objects.WorkloadObject:
         return objects.WorkloadObject(
@@ -342,8 +352,7 @@ class ApiObjects:
         )
 
 
-def _node(placement: NodePlacement) -> objects.Node:
-    node = node_object(placement)
+def _ready(node: objects.Node) -> objects.Node:
     return msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, conditions=[_LONG_AGO]))
 
 

@@ -1,12 +1,12 @@
 """A trace: nodes, workloads, pods, and the usage of one pod of each workload in each step."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from equipoise.contracts.kubernetes.objects import Taint, Toleration
+from equipoise.contracts.kubernetes.objects import Taint, Toleration, TopologySpreadConstraint
 
 Array = npt.NDArray[np.float64]
 
@@ -15,6 +15,21 @@ class TraceTaint(Taint, frozen=True, kw_only=True):
     """A taint of a node; in a trace the effect may be left out."""
 
     effect: str = "NoSchedule"
+
+
+TopologyKey = Literal["kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"]
+"""Labels that the nodes of a trace can have."""
+
+
+class TraceSpreadConstraint(TopologySpreadConstraint, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Without a label selector, it counts the pods of the workload."""
+
+    max_skew: Annotated[int, msgspec.Meta(ge=1)] = 1
+    topology_key: TopologyKey
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "DoNotSchedule"
+    min_domains: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    node_affinity_policy: Literal["Honor", "Ignore"] = "Honor"
+    node_taints_policy: Literal["Honor", "Ignore"] = "Ignore"
 
 
 class TraceNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +58,7 @@ class TraceWorkload(msgspec.Struct, frozen=True, kw_only=True):
     limit_cpu_milli: int | None = None
     limit_memory_mib: int | None = None
     tolerations: tuple[Toleration, ...] = ()
+    topology_spread: tuple[TraceSpreadConstraint, ...] = ()
     priority: int = 0
     preemption_policy: Literal["PreemptLowerPriority", "Never"] = "PreemptLowerPriority"
 

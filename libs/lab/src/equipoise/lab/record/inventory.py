@@ -1,6 +1,8 @@
 """Converts nodes and pods of the API server to the nodes, workloads, pods and rules of a trace."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from typing import get_args
 
 import msgspec
 
@@ -12,8 +14,17 @@ from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.kubernetes.raw_allocatable import base_of
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.lab.model.cluster_objects import REVISION
 from equipoise.lab.model.cluster_usage import MIB
-from equipoise.lab.model.trace import AntiAffinity, TraceNode, TracePod, TraceTaint, TraceWorkload
+from equipoise.lab.model.trace import (
+    AntiAffinity,
+    TopologyKey,
+    TraceNode,
+    TracePod,
+    TraceSpreadConstraint,
+    TraceTaint,
+    TraceWorkload,
+)
 from equipoise.lab.record.options import RecordError
 from equipoise.lab.record.owners import Key
 from equipoise.scheduling.model.node_order import zone_of
@@ -68,9 +79,13 @@ def inventory(nodes: Sequence[Node], pods: Sequence[Pod], owners: Mapping[str, K
         if key not in newest or _age(pod) > _age(newest[key]):
             newest[key] = pod
     places = {key: place for place, key in enumerate(sorted(newest))}
+    of_workload: defaultdict[Key, list[Pod]] = defaultdict(list)
+    for pod in placed:
+        of_workload[owners[_full_name(pod)]].append(pod)
+    spread = {key: _recorded_spread(key, newest[key], of_workload) for key in places}
     return Inventory(
         nodes=tuple(known_nodes.values()),
-        workloads=tuple(_workload(key, newest[key]) for key in places),
+        workloads=tuple(_workload(key, newest[key], spread[key]) for key in places),
         pods=tuple(
             TracePod(name=pod.metadata.name, workload=places[owners[_full_name(pod)]], node=pod.spec.node_name)
             for pod in placed
@@ -80,7 +95,7 @@ def inventory(nodes: Sequence[Node], pods: Sequence[Pod], owners: Mapping[str, K
             for key, place in places.items()
             if repels_itself(newest[key])
         ),
-        notes=tuple(_notes(nodes, pods, placed, newest)),
+        notes=tuple(_notes(nodes, pods, placed, newest, spread)),
     )
 
 
@@ -116,7 +131,31 @@ def _node(node: Node) -> TraceNode | None:
     )
 
 
-def _workload(key: Key, pod: Pod) -> TraceWorkload:
+def _recorded_spread(key: Key, pod: Pod, of_workload: Mapping[Key, Sequence[Pod]]) -> tuple[TraceSpreadConstraint, ...]:
+    """The topology spread constraints of the workload's newest pod that mean the same in a trace.
+
+    There, pods have other labels: recorded are constraints that count pods of this workload only. An API server of 1.34
+    or newer adds the keys in matchLabelKeys to the selector, which is not recorded.
+    """
+    if not pod.spec.topology_spread_constraints:
+        return ()
+    others = [
+        each.metadata.labels
+        for other, pods in of_workload.items()
+        if other != key and other[0] == key[0]
+        for each in pods
+    ]
+    return tuple(
+        TraceSpreadConstraint(**(msgspec.structs.asdict(each) | {"label_selector": None}))
+        for each in pod.spec.topology_spread_constraints
+        if each.topology_key in get_args(TopologyKey)
+        and {REVISION}.issuperset(each.match_label_keys)
+        and selects(each.label_selector, pod.metadata.labels)
+        and not any(selects(each.label_selector, labels) for labels in others)
+    )
+
+
+def _workload(key: Key, pod: Pod, spread: tuple[TraceSpreadConstraint, ...]) -> TraceWorkload:
     namespace, kind, name = key
     requests = pod_requests(pod)
     cpu_limit, memory_limit = pod_limit(pod, "cpu"), pod_limit(pod, "memory")
@@ -129,6 +168,7 @@ def _workload(key: Key, pod: Pod) -> TraceWorkload:
         limit_cpu_milli=None if cpu_limit is None else _whole(cpu_limit, 1e-3),
         limit_memory_mib=None if memory_limit is None else _whole(memory_limit, MIB),
         tolerations=tuple(pod.spec.tolerations),
+        topology_spread=spread,
         priority=pod.spec.priority,
         preemption_policy="Never" if pod.spec.preemption_policy == "Never" else "PreemptLowerPriority",
     )
@@ -152,7 +192,13 @@ def _occupies_node(pod: Pod) -> bool:
     return pod.status.phase not in FINISHED and pod.metadata.deletion_timestamp is None and bool(pod.spec.node_name)
 
 
-def _notes(nodes: Sequence[Node], pods: Sequence[Pod], placed: Sequence[Pod], newest: Mapping[Key, Pod]) -> list[str]:
+def _notes(
+    nodes: Sequence[Node],
+    pods: Sequence[Pod],
+    placed: Sequence[Pod],
+    newest: Mapping[Key, Pod],
+    spread: Mapping[Key, Sequence[TraceSpreadConstraint]],
+) -> list[str]:
     """What the trace omits."""
     notes = []
     amplified = sum(base_of(node, "allocatable") != node.status.allocatable for node in nodes)
@@ -160,8 +206,12 @@ def _notes(nodes: Sequence[Node], pods: Sequence[Pod], placed: Sequence[Pod], ne
         notes.append(f"{amplified} nodes have amplified allocatable; the trace contains the original values")
     if left := len(pods) - len(placed):
         notes.append(f"omitted: {left} pods that are finished, terminating, or without a node")
-    movable = [pod for (_, kind, _), pod in newest.items() if kind not in ("DaemonSet", "Node")]
-    if omitted := [f"{name} ({count})" for name, rule in _OMITTED_RULES.items() if (count := sum(map(rule, movable)))]:
+    movable = {key: pod for key, pod in newest.items() if key[1] not in ("DaemonSet", "Node")}
+    counts = {name: sum(map(rule, movable.values())) for name, rule in _OMITTED_RULES.items()}
+    counts["topology spread with pods of other workloads or other labels"] = sum(
+        len(spread[key]) < len(pod.spec.topology_spread_constraints) for key, pod in movable.items()
+    )
+    if omitted := [f"{name} ({count})" for name, count in counts.items() if count]:
         notes.append(f"omitted scheduling rules, by number of workloads: {', '.join(omitted)}")
     return notes
 
@@ -174,14 +224,9 @@ def _wider_anti_affinity(pod: Pod) -> bool:
     )
 
 
-def _spreads(pod: Pod) -> bool:
-    return any(each.when_unsatisfiable == "DoNotSchedule" for each in pod.spec.topology_spread_constraints)
-
-
 _OMITTED_RULES: Mapping[str, Callable[[Pod], bool]] = {
     "node selectors and node affinity": lambda pod: PodInfo(pod).required_nodes is not None,
     "affinity to pods": lambda pod: bool(PodInfo(pod).required_affinity),
     "anti-affinity to other workloads or wider than a node": _wider_anti_affinity,
-    "topology spread": _spreads,
 }
 """Scheduling rules of pods that a trace does not contain."""
