@@ -22,6 +22,7 @@ from equipoise.lab.model.trace import (
     AntiAffinity,
     TopologyKey,
     Trace,
+    TraceBudget,
     TraceNode,
     TracePod,
     TraceSpreadConstraint,
@@ -41,8 +42,9 @@ def test_optional_columns_have_the_defaults_of_the_model(tmp_path: Path) -> None
 
 
 def test_a_slice_contains_the_pods_of_its_nodes(tmp_path: Path) -> None:
-    """And their workloads. Pods without a node are in no slice."""
-    tables = OWN | {"pods": "name,workload,node\nweb-1,job,n2\nweb-2,web,\n"}
+    """And their workloads, and the budgets of these. Pods without a node are in no slice."""
+    budgets = "name,workload,max_unavailable\nall,web,1\nall,job,1\nweb,web,1\n"
+    tables = OWN | {"pods": "name,workload,node\nweb-1,job,n2\nweb-2,web,\n", "budgets": budgets}
 
     trace = load_trace(write_folder(tmp_path, tables, ABOUT), nodes=1)
 
@@ -51,6 +53,7 @@ def test_a_slice_contains_the_pods_of_its_nodes(tmp_path: Path) -> None:
     assert ["web-1"] == [pod.name for pod in trace.pods]
     assert [[5.0, 5.5, 6.0]] == trace.cpu_milli.tolist()
     assert () == trace.rules
+    assert (TraceBudget(name="all", workloads=(0,), max_unavailable=1),) == trace.budgets
 
 
 def test_an_unmeasured_workload_is_omitted_with_its_pods_and_rules(tmp_path: Path) -> None:
@@ -134,6 +137,13 @@ def traces(draw: st.DrawFn) -> Trace:
             unique_by=lambda pod: (workloads[pod.workload].namespace, pod.name),
         )
     )
+    amount = st.integers(0, 9) | st.integers(0, 100).map("{}%".format)
+    space = draw(st.sampled_from(workloads)).namespace
+    of_space = st.sampled_from([n for n, workload in enumerate(workloads) if workload.namespace == space])
+    selected = st.lists(of_space, min_size=1, max_size=3, unique=True).map(tuple)
+    budget = st.builds(TraceBudget, name=few, workloads=selected, min_available=amount) | st.builds(
+        TraceBudget, name=few, workloads=selected, max_unavailable=amount
+    )
     steps = draw(st.integers(1, 5))
     curves = st.lists(
         st.lists(USAGE, min_size=steps, max_size=steps), min_size=len(workloads), max_size=len(workloads)
@@ -146,6 +156,7 @@ def traces(draw: st.DrawFn) -> Trace:
         rules=tuple(
             draw(st.lists(st.builds(AntiAffinity, beside=number, limited=number, most=st.integers(0, 9)), max_size=3))
         ),
+        budgets=tuple(draw(st.lists(budget, max_size=3, unique_by=lambda each: each.name))),
         cpu_milli=draw(curves),
         memory_mib=draw(curves),
         seconds_per_step=draw(st.floats(1.0, 86_400.0)),
@@ -171,7 +182,9 @@ def test_writing_replaces_an_existing_trace(tmp_path: Path) -> None:
     write(trace, tmp_path)
 
     assert_same(trace, load_trace(tmp_path))
-    assert {*FORMATS["equipoise"].FILES, "anti_affinity.csv.gz"} == {path.name for path in tmp_path.iterdir()}
+    assert {*FORMATS["equipoise"].FILES, "anti_affinity.csv.gz", "budgets.csv.gz"} == {
+        path.name for path in tmp_path.iterdir()
+    }
 
 
 def test_writing_the_same_trace_gives_the_same_bytes(tmp_path: Path) -> None:
@@ -214,6 +227,14 @@ def test_workloads_that_share_a_name_have_full_keys() -> None:
         ({"nodes": (TraceNode(name="", cpu_milli=1, memory_mib=1),)}, "'' is not a valid name"),
         ({"pods": (TracePod(name="p", workload=0),) * 2}, "duplicate name 'p'"),
         ({"workloads": (TraceWorkload(name="w"),) * 2}, "duplicate name 'w'"),
+        ({"budgets": (TraceBudget(name="b", workloads=(0,), min_available=1),) * 2}, "duplicate name 'b'"),
+        (
+            {
+                "workloads": (TraceWorkload(name="w"), TraceWorkload(name="v", namespace="other")),
+                "budgets": (TraceBudget(name="b", workloads=(0, 1), min_available=1),),
+            },
+            "budget 'b' must have workloads of one namespace",
+        ),
     ],
 )
 def test_an_invalid_trace_is_not_written(tmp_path: Path, change: dict[str, object], message: str) -> None:

@@ -47,6 +47,8 @@ def spreading(constraint: str) -> str:
     return f'name,request_cpu_milli,request_memory_mib,topology_spread\nweb,1,1,"{cell}"\njob,0,0,\n'
 
 
+BUDGETS = "name,workload,min_available,max_unavailable\n"
+
 INVALID = [
     # format, table, its text, error
     ("alibaba", "nodes", "node,cpu_milli,memory_mib\n", r"nodes\.csv\.gz, line 1: missing column node_id"),
@@ -142,6 +144,20 @@ INVALID = [
         "beside,limited,most\nweb,wbe,1\n",
         "anti_affinity.*line 2: limited 'wbe' is not in",
     ),
+    ("equipoise", "budgets", f"{BUDGETS}b,wbe,1,\n", "budgets.*line 2: workload 'wbe' is not in workloads"),
+    (
+        "equipoise",
+        "budgets",
+        f"{BUDGETS}b,web,50 %,\n",
+        "line 2: min_available is '50 %'; .* percentage from 0% to 100%",
+    ),
+    ("equipoise", "budgets", f"{BUDGETS}b,web,,101%\n", "line 2: max_unavailable is '101%'; write an integer"),
+    ("equipoise", "budgets", f"{BUDGETS}b,web,,-1\n", "line 2: max_unavailable is '-1'; write an integer"),
+    ("equipoise", "budgets", f"{BUDGETS}b,web,1,1\n", "line 2: write either min_available or max_unavailable"),
+    ("equipoise", "budgets", f"{BUDGETS}b,web,,\n", "line 2: write either min_available or max_unavailable"),
+    ("equipoise", "budgets", f"{BUDGETS}b,web,1,\nb,job,2,\n", "line 3: other amounts than in an earlier row"),
+    ("equipoise", "budgets", f"{BUDGETS}b,web,1,\nb,web,1,\n", "line 3: a second row of workload 'web'"),
+    ("equipoise", "budgets", f"{BUDGETS},web,1,\n", "line 2: name is ''; a name must be"),
     ("equipoise", "pods", "", r"pods\.csv\.gz, line 1: the header is missing"),
 ]
 

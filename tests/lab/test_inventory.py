@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 from scheduling.pods import a_node, a_pod
 
@@ -10,14 +11,17 @@ from equipoise.contracts.kubernetes.labels import ZONE
 from equipoise.contracts.kubernetes.objects import (
     Affinity,
     LabelSelector,
+    ObjectMeta,
     Pod,
     PodAffinity,
     PodAffinityTerm,
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
     SelectorRequirement,
     TopologySpreadConstraint,
 )
-from equipoise.lab.model.trace import TraceSpreadConstraint
-from equipoise.lab.record.inventory import inventory, repels_itself
+from equipoise.lab.model.trace import TraceBudget, TraceSpreadConstraint
+from equipoise.lab.record.inventory import Inventory, inventory, repels_itself
 from equipoise.scheduling.model.pod_info import PodInfo
 
 WEB = {"app": "web"}
@@ -99,6 +103,66 @@ def test_other_topology_spread_is_counted_in_a_note(other: str, fields: dict[str
 
     assert spread == ()
     assert [note for note in notes if "topology spread with pods of other workloads or other labels (1)" in note]
+
+
+def with_budgets(*budgets: PodDisruptionBudget) -> Inventory:
+    """Two pods of web, only one of which has the label `new`, and one of db."""
+    pods = [
+        a_pod(name, labels={"app": name[:-2], "part": "shop"} | ({"new": "yes"} if name == "web-2" else {})).pod
+        for name in ("web-1", "web-2", "db-1")
+    ]
+    pods = [msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name="node-1")) for pod in pods]
+    owners = {f"default/{pod.metadata.name}": ("default", "Pod", pod.metadata.labels["app"]) for pod in pods}
+    return inventory([a_node("node-1")], pods, owners, budgets)
+
+
+def selecting(labels: dict[str, str], namespace: str = "default", **amounts: int | str) -> PodDisruptionBudget:
+    return PodDisruptionBudget(
+        metadata=ObjectMeta(name="budget", namespace=namespace),
+        spec=PodDisruptionBudgetSpec(selector=LabelSelector(match_labels=labels), **amounts),  # type: ignore[arg-type]  # not the selector
+    )
+
+
+@pytest.mark.parametrize(
+    ("budget", "recorded"),
+    [
+        (selecting({"app": "web"}, min_available=1), {"workloads": (1,), "min_available": 1}),
+        (selecting({"part": "shop"}, max_unavailable="25%"), {"workloads": (0, 1), "max_unavailable": "25%"}),
+        (selecting({"app": "db"}), {"workloads": (0,), "max_unavailable": 0}),
+    ],
+)
+def test_budgets_that_select_whole_workloads_are_recorded(
+    budget: PodDisruptionBudget, recorded: dict[str, Any]
+) -> None:
+    """One without an amount allows no disruption."""
+    found = with_budgets(budget)
+
+    assert ((TraceBudget(name="budget", **recorded),), ()) == (found.budgets, found.notes)
+
+
+@pytest.mark.parametrize(
+    ("budget", "notes"),
+    [
+        (
+            selecting({"new": "yes"}, min_available=1),
+            ("omitted PodDisruptionBudgets that select only some pods of a workload: default/budget",),
+        ),
+        (selecting({"app": "other"}, min_available=1), ()),
+        (selecting({"app": "web"}, "other", min_available=1), ()),
+    ],
+    ids=["some pods of a workload", "no pod", "another namespace"],
+)
+def test_other_budgets_are_not_recorded(budget: PodDisruptionBudget, notes: Sequence[str]) -> None:
+    """A note lists those that have an effect."""
+    found = with_budgets(budget)
+
+    assert ((), notes) == (found.budgets, found.notes)
+
+
+def test_a_note_says_that_budgets_could_not_be_listed() -> None:
+    assert ("PodDisruptionBudgets could not be listed; the trace contains none",) == inventory(
+        [a_node("node-1")], [], {}, None
+    ).notes
 
 
 @pytest.mark.parametrize(

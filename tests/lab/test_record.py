@@ -29,8 +29,10 @@ from equipoise.lab.formats import load_trace
 from equipoise.lab.model.trace import (
     AntiAffinity,
     Trace,
+    TraceBudget,
     TraceNode,
     TracePod,
+    TraceSpreadConstraint,
     TraceTaint,
     TraceWorkload,
 )
@@ -210,7 +212,19 @@ MANIFESTS = [
             cpu="250m",
             memory="512Mi",
             annotations=constant_usage_annotations(500, 256),
-            spec={"tolerations": [{"key": "dedicated", "operator": "Exists"}], "nodeSelector": {"pool": "main"}},
+            spec={
+                "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+                "nodeSelector": {"pool": "main"},
+                "topologySpreadConstraints": [
+                    {
+                        "maxSkew": 2,
+                        "topologyKey": "topology.kubernetes.io/zone",
+                        "whenUnsatisfiable": "DoNotSchedule",
+                        "labelSelector": {"matchLabels": {"app": "web"}},
+                        "matchLabelKeys": ["pod-template-hash"],
+                    }
+                ],
+            },
         ),
         replicas=4,
     ),
@@ -238,6 +252,12 @@ MANIFESTS = [
         ),
         replicas=2,
     ),
+    {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "store", "namespace": "default"},
+        "spec": {"maxUnavailable": "50%", "selector": {"matchLabels": {"app": "store"}}},
+    },
     daemon_set("agent", pod_template("agent", annotations=constant_usage_annotations(50, 64))),
     pod("single", pod_template("single", annotations=constant_usage_annotations(80, 32))),
     {
@@ -278,8 +298,8 @@ async def world(cluster: Cluster) -> AsyncIterator[RecordedCluster]:
     main = {"pool": "main"}
     await cluster.add_nodes(
         [
-            node("alpha", cpu=8, memory="16Gi", pods=50, labels=main),
-            node("beta", cpu=4, labels=main),
+            node("alpha", cpu=8, memory="16Gi", pods=50, labels={**main, "topology.kubernetes.io/zone": "a"}),
+            node("beta", cpu=4, labels={**main, "topology.kubernetes.io/zone": "b"}),
             node("gamma", taints=[taint]),
         ]
     )
@@ -371,6 +391,18 @@ def test_nodes_are_recorded_with_their_allocatable_and_taints(recorded: Recorded
         "beta": (4_000, 65_536, 110, ()),
         "gamma": (16_000, 65_536, 110, (taint,)),
     } == found
+
+
+def test_zones_topology_spread_and_disruption_budgets_are_recorded(recorded: Recorded) -> None:
+    """As the API server has them: it adds keys of labels to selectors."""
+    trace = recorded.trace
+    constraint = TraceSpreadConstraint(
+        topology_key="topology.kubernetes.io/zone", max_skew=2, match_label_keys=["pod-template-hash"]
+    )
+
+    assert {"alpha": "a", "beta": "b", "gamma": ""} == {item.name: item.zone for item in trace.nodes}
+    assert (constraint,) == trace.workloads[workload(trace, "web")].topology_spread
+    assert (TraceBudget(name="store", workloads=(workload(trace, "store"),), max_unavailable="50%"),) == trace.budgets
 
 
 def test_workloads_are_recorded(recorded: Recorded) -> None:

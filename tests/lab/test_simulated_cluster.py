@@ -2,11 +2,13 @@
 
 import random
 
+import msgspec
 import numpy as np
 from lab.traces import QUARTER, a_trace
 
 from equipoise.lab.model.cluster_usage import ClusterUsage, UsageCurves
 from equipoise.lab.model.event_queue import EventQueue
+from equipoise.lab.model.trace import Trace, TraceBudget
 from equipoise.lab.schedulers import SimulatedScheduler
 from equipoise.lab.simulated_cluster import SimulatedCluster
 from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
@@ -14,7 +16,11 @@ from equipoise.lab.simulated_collector import SimulatedCollector, load_settings
 
 def a_full_node() -> tuple[SimulatedCluster, EventQueue]:
     """Two pods of four cores on the only node, which has eight cores."""
-    trace = a_trace(nodes=1, replicas=(2,), request_cpu_milli=4_000)
+    return with_two_pods(a_trace(nodes=1, replicas=(2,), request_cpu_milli=4_000))
+
+
+def with_two_pods(trace: Trace) -> tuple[SimulatedCluster, EventQueue]:
+    """On the first node."""
     curves, events = UsageCurves(trace), EventQueue()
     usage = ClusterUsage(trace, curves)
     collector = SimulatedCollector(
@@ -56,6 +62,22 @@ def test_an_evicted_pod_is_replaced_at_once() -> None:
     events.run(1_000.0)
     assert 2 == len(kubernetes.pods)
     assert 0 == kubernetes.unplaced
+
+
+def test_an_eviction_is_refused_until_the_replacement_of_the_last_one_is_ready() -> None:
+    """By a budget of one unavailable pod. A pod takes ten seconds to start; one that does not run may be evicted."""
+    budget = TraceBudget(name="one", workloads=(0,), max_unavailable=1)
+    kubernetes, events = with_two_pods(msgspec.structs.replace(a_trace(nodes=2, replicas=(2,)), budgets=(budget,)))
+    old, other = kubernetes.pods.values()
+    assert kubernetes.refused_eviction(old) is None
+
+    replacement = kubernetes.evict(old, 0.0)
+    assert replacement is not None
+    events.run(9.0)
+    assert [True, False] == [kubernetes.refused_eviction(pod) is not None for pod in (other, replacement)]
+
+    events.run(10.0)
+    assert [None, None] == [kubernetes.refused_eviction(pod) for pod in (other, replacement)]
 
 
 def test_a_pod_that_is_scaled_down_is_not_replaced() -> None:

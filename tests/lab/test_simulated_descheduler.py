@@ -1,17 +1,18 @@
 """The descheduler and the binder of a replay."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import pytest
-from scheduling.pods import a_node
+from scheduling.pods import a_budget, a_node
 from scheduling.pods import a_pod as a_scheduled_pod
 
 from equipoise.binder.decisions.limits import EvictionsPerCluster, EvictionsPerWorkload, Limits
+from equipoise.binder.decisions.result import Finish
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings, Protection, Thresholds
 from equipoise.contracts.kubernetes.labels import ZONE
-from equipoise.contracts.kubernetes.objects import LabelSelector, Pod, TopologySpreadConstraint
+from equipoise.contracts.kubernetes.objects import LabelSelector, Pod, PodDisruptionBudget, TopologySpreadConstraint
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
@@ -63,16 +64,17 @@ class SmallCluster:
         *,
         settings: DeschedulerSettings = SETTINGS,
         limits: Limits = GENEROUS,
-        capacity: bool = True,
         min_replicas: int = 2,
         replicas: int = 2,
         template: Pod = POD,
+        budgets: Sequence[PodDisruptionBudget] = (),
+        response: Finish | None = None,
         zones: bool = False,
     ) -> None:
         self.evicted: list[str] = []
         self.published: list[EvictionIntent | EvictionOutcome] = []
         self.pods = [a_pod(workload, number) for workload in (WEB, API) for number in range(2)]
-        self._capacity = capacity
+        self._response = response
         self.replicas = replicas
         self.descheduler = SimulatedDescheduler(
             settings=settings,
@@ -89,15 +91,16 @@ class SmallCluster:
                 for name in ("hot", "idle")
             },
             template=lambda uid: template,
+            budgets=lambda: budgets,
             evict=self._evict,
             publish=self.published.append,
             started_at=NOW - 86_400.0,
         )
 
-    def _evict(self, intent: EvictionIntent) -> bool:
-        if self._capacity:
+    def _evict(self, intent: EvictionIntent) -> Finish | None:
+        if self._response is None:
             self.evicted.append(intent.pod)
-        return self._capacity
+        return self._response
 
     def measure(self, now: float, *, cpu: float = 7.2, gone: Collection[GonePod] = (), expected: int = 2) -> None:
         for node, pods, used in (("hot", self.pods, cpu), ("idle", [], 0.4)):
@@ -150,13 +153,25 @@ def test_a_moved_workload_is_in_cooldown() -> None:
     assert 2 == cluster.descheduler.tally.proposed
 
 
-def test_nothing_moves_without_capacity_for_the_replacement() -> None:
-    """And the limits are not used up by it."""
-    cluster = SmallCluster(capacity=False)
+def test_a_refused_eviction_moves_nothing_and_uses_up_no_limit() -> None:
+    """Its outcome and the reason are published."""
+    limits = Limits(evictions_per_cluster=EvictionsPerCluster(max=1))
+    cluster = SmallCluster(response=Finish(outcome=Outcome.BLOCKED_PDB, detail="a budget refuses"), limits=limits)
     cluster.evaluate()
 
     assert 0 == cluster.descheduler.tally.evicted
-    assert {"no node has capacity for the replacement": 2} == dict(cluster.descheduler.tally.refused)
+    assert {"a budget refuses": 2} == dict(cluster.descheduler.tally.refused)
+    outcomes = [message.outcome for message in cluster.published if isinstance(message, EvictionOutcome)]
+    assert [Outcome.BLOCKED_PDB] * 2 == outcomes
+
+
+@pytest.mark.parametrize(("allowed", "proposed"), [(1, 2), (0, 0)])
+def test_pods_are_proposed_only_if_their_disruption_budget_allows_it(allowed: int, proposed: int) -> None:
+    template = a_scheduled_pod(labels={"app": "web"}).pod
+    cluster = SmallCluster(template=template, budgets=[a_budget(allowed, namespace="shop", app="web")])
+    cluster.evaluate()
+
+    assert proposed == cluster.descheduler.tally.proposed
 
 
 @pytest.mark.parametrize("fields", [{"min_replicas": 3}, {"replicas": 3}], ids=["too small", "a replica is missing"])

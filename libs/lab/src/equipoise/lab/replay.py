@@ -14,9 +14,10 @@ import msgspec
 import numpy as np
 
 from equipoise.binder.decisions.limits import Limits
+from equipoise.binder.decisions.result import Finish
 from equipoise.contracts.configuration.settings import LoadSettings, Protection, Section, Thresholds
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
+from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.utilization import UtilizationCycle
@@ -233,6 +234,7 @@ class Replay:
             excluded=self._excluded,
             nodes={node.name: node_object(node) for node in self._trace.nodes},
             template=lambda uid: self._kubernetes.pods[uid].scheduled.pod,
+            budgets=lambda: self._scheduling.budgets,
             evict=self._evict,
             publish=self._on_eviction_message,
             started_at=self._origin,
@@ -310,14 +312,16 @@ class Replay:
         if self._hints is not None:  # the scorer publishes them at once
             self._hints.write(self._origin + self._events.now)
 
-    def _evict(self, intent: EvictionIntent) -> bool:
+    def _evict(self, intent: EvictionIntent) -> Finish | None:
         pod = self._kubernetes.pods[intent.pod_uid]
         if not len(self._scheduling.feasible(pod.scheduled)):
-            return False
+            return Finish(outcome=Outcome.REJECTED_FIT, detail="no node has capacity for the replacement")
+        if (refused := self._kubernetes.refused_eviction(pod)) is not None:
+            return refused
         replacement = self._kubernetes.evict(pod, self._events.now)
         if replacement is not None:
             self._replacements.append((replacement, intent.target))
-        return True
+        return None
 
     def _evaluate(self, now: float) -> None:
         assert self._descheduler is not None

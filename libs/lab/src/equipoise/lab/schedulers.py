@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from equipoise.contracts.kubernetes.objects import PreferredNodes
+from equipoise.contracts.kubernetes.objects import PodDisruptionBudget, PreferredNodes
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.lab.model.anti_affinity import AntiAffinityIndex, TraceAntiAffinity
 from equipoise.lab.model.cluster_objects import APP, KIND, node_object, owner_of_pods, pod_template
@@ -139,6 +139,14 @@ class SimulatedScheduler:
         if len(self.plugin_problems) >= _MOST_PROBLEMS and problem not in self.plugin_problems:
             problem = "other problems of plugins"
         self.plugin_problems[problem] += 1
+
+    @property
+    def budgets(self) -> list[PodDisruptionBudget]:
+        return list(self._cluster.budgets.values())
+
+    def put_budget(self, budget: PodDisruptionBudget) -> None:
+        """Adds or replaces a PodDisruptionBudget, which preemption considers."""
+        self._cluster.put(budget)
 
     def feasible(self, pod: PodInfo) -> Rows:
         """All nodes on which the pod could run now."""

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from equipoise.binder.decisions.result import Finish
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.lab.model.cluster_usage import ClusterUsage
+from equipoise.lab.model.disruption_budgets import PodCounts, budget_object, refused_eviction
 from equipoise.lab.model.event_queue import EventQueue
-from equipoise.lab.model.trace import Trace
+from equipoise.lab.model.trace import Trace, TraceBudget
 from equipoise.lab.schedulers import Choice, SimulatedScheduler
 from equipoise.lab.simulated_collector import SimulatedCollector, limits_of, requests_of
 from equipoise.scheduling.model.pod_info import PodInfo
@@ -44,6 +46,11 @@ class SimulatedPod(msgspec.Struct, kw_only=True):
     def terminating(self) -> bool:
         return self.known.terminating
 
+    @property
+    def healthy(self) -> bool:
+        """Ready and not terminating."""
+        return self.known.running_since is not None and not self.known.terminating
+
 
 @dataclass
 class SimulatedCluster:
@@ -75,6 +82,12 @@ class SimulatedCluster:
         self._desired: Counter[int] = Counter()
         """Desired replicas by workload."""
 
+        self._budgets: defaultdict[int, list[TraceBudget]] = defaultdict(list)
+        """By workload."""
+
+        for budget in self.trace.budgets:
+            for workload in budget.workloads:
+                self._budgets[workload].append(budget)
         self._pending: deque[SimulatedPod] = deque()
         self.preempted = 0
         """Number of pods that kube-scheduler deleted for pods of higher priority."""
@@ -90,6 +103,13 @@ class SimulatedCluster:
     def replicas(self, workload: int) -> int:
         """Desired replicas."""
         return self._desired[workload]
+
+    def refused_eviction(self, pod: SimulatedPod) -> Finish | None:
+        """The outcome of an eviction that a PodDisruptionBudget does not allow; None: it is allowed.
+
+        A pod that does not run yet may always be evicted.
+        """
+        return refused_eviction(pod.scheduled, self.scheduling.budgets) if pod.healthy else None
 
     # initial placement
 
@@ -114,6 +134,7 @@ class SimulatedCluster:
         self.usage.start(pod.number, node, now)
         pod.known = msgspec.structs.replace(pod.known, running_since=pod.known.placed_at)
         self.collector.on_placed(node, pod.known)
+        self._update_budgets(pod.workload)
 
     # events
 
@@ -199,6 +220,7 @@ class SimulatedCluster:
         pod = SimulatedPod(number=number, workload=workload, scheduled=scheduled, known=known)
         self._alive[workload][pod.uid] = pod
         self.pods[pod.uid] = pod
+        self._update_budgets(workload)
         return pod
 
     def _schedule(self, pod: SimulatedPod, now: float) -> None:
@@ -239,6 +261,17 @@ class SimulatedCluster:
 
     def _forget(self, pod: SimulatedPod) -> None:
         del self.pods[pod.uid], self._alive[pod.workload][pod.uid]
+        self._update_budgets(pod.workload)
+
+    def _update_budgets(self, workload: int) -> None:
+        """Pods of the workload changed: the disruption controller counts those of its budgets again."""
+        for budget in self._budgets.get(workload, ()):
+            workloads = [self.trace.workloads[each] for each in budget.workloads]
+            self.scheduling.put_budget(budget_object(budget, workloads, [*map(self._counts, budget.workloads)]))
+
+    def _counts(self, workload: int) -> PodCounts:
+        pods = self._alive[workload].values()
+        return PodCounts(desired=self._desired[workload], existing=len(pods), healthy=sum(pod.healthy for pod in pods))
 
     def _publish_placement(self, node: int, now: float) -> None:
         if self.received:
@@ -247,4 +280,5 @@ class SimulatedCluster:
     def _change(self, pod: SimulatedPod, now: float, **fields: float | bool) -> None:
         pod.known = msgspec.structs.replace(pod.known, **fields)
         self.collector.on_placed(pod.node, pod.known)
+        self._update_budgets(pod.workload)
         self._publish_placement(pod.node, now)

@@ -365,6 +365,10 @@ class CustomWorkload(Object, frozen=True, kw_only=True):
 
 class PodDisruptionBudgetSpec(ApiValue, frozen=True, kw_only=True):
     selector: LabelSelector | None = None
+    min_available: int | str | None = None
+    """A number, or a percentage such as `50%`."""
+
+    max_unavailable: int | str | None = None
 
 
 class PodDisruptionBudgetStatus(ApiValue, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from equipoise.lab.formats.tables import CurveTable, TraceError
-from equipoise.lab.model.trace import AntiAffinity, Array, Trace, TraceNode, TracePod, TraceWorkload
+from equipoise.lab.model.trace import AntiAffinity, Array, Trace, TraceBudget, TraceNode, TracePod, TraceWorkload
 
 
 class DraftPod(NamedTuple):
@@ -28,6 +28,15 @@ class DraftRule(NamedTuple):
     most: int
 
 
+class DraftBudget(NamedTuple):
+    """Workloads by their keys in the draft. A budget without any workload that is not omitted is dropped."""
+
+    name: str
+    workloads: Sequence[str]
+    min_available: int | str | None
+    max_unavailable: int | str | None
+
+
 class TraceDraft(msgspec.Struct, frozen=True, kw_only=True):
     """A trace with names instead of indexes."""
 
@@ -36,6 +45,7 @@ class TraceDraft(msgspec.Struct, frozen=True, kw_only=True):
     workloads: Mapping[str, TraceWorkload]
     pods: Sequence[DraftPod]
     rules: Iterable[DraftRule] = ()
+    budgets: Iterable[DraftBudget] = ()
     seconds_per_step: float
     starts_at: float = 0.0
     notes: Sequence[str] = ()
@@ -64,6 +74,16 @@ class TraceDraft(msgspec.Struct, frozen=True, kw_only=True):
                 AntiAffinity(beside=index[rule.beside], limited=index[rule.limited], most=rule.most)
                 for rule in self.rules
                 if rule.beside in index and rule.limited in index
+            ),
+            budgets=tuple(
+                TraceBudget(
+                    name=budget.name,
+                    workloads=known,
+                    min_available=budget.min_available,
+                    max_unavailable=budget.max_unavailable,
+                )
+                for budget in self.budgets
+                if (known := tuple(index[key] for key in budget.workloads if key in index))
             ),
             cpu_milli=filled(cpu, kept),
             memory_mib=filled(memory, kept),

@@ -1,11 +1,12 @@
 """Equipoise's own format, of the example and of `equipoise lab record`. docs/traces.md describes it.
 
 `trace.json` contains the metadata; `nodes`, `workloads`, `pods`, `cpu_milli`, `memory_mib` and optionally
-`anti_affinity` are gzip-compressed CSV files.
+`anti_affinity` and `budgets` are gzip-compressed CSV files.
 """
 
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
@@ -16,7 +17,7 @@ import msgspec
 
 from equipoise.contracts.kubernetes.labels import is_label_value, selects
 from equipoise.contracts.kubernetes.objects import Toleration
-from equipoise.lab.formats.draft import DraftPod, DraftRule, TraceDraft, sampled_nodes, slice_note
+from equipoise.lab.formats.draft import DraftBudget, DraftPod, DraftRule, TraceDraft, sampled_nodes, slice_note
 from equipoise.lab.formats.tables import (
     SUFFIX,
     Row,
@@ -31,6 +32,7 @@ from equipoise.lab.model.cluster_objects import REVISION, pod_labels
 from equipoise.lab.model.trace import (
     TopologyKey,
     Trace,
+    TraceBudget,
     TraceNode,
     TraceSpreadConstraint,
     TraceTaint,
@@ -59,7 +61,10 @@ PODS = ("name", "workload", "node")
 POLICIES = frozenset({"PreemptLowerPriority", "Never"})
 LOWEST_PRIORITY = -(2**31)
 RULES = ("beside", "limited", "most")
+BUDGETS = ("name", "workload", "min_available", "max_unavailable")
 _SPREAD = f"a JSON list as topologySpreadConstraints of a pod, with a topologyKey of {', '.join(get_args(TopologyKey))}"
+
+_PERCENTAGE = re.compile("(100|[0-9]{1,2})%")
 
 T = TypeVar("T")
 
@@ -100,6 +105,7 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
         workloads={key: workload for key, workload in workloads.items() if key in required},
         pods=pods,
         rules=_rules(folder, workloads.keys()),
+        budgets=_budgets(folder, workloads),
         seconds_per_step=about.seconds_per_step,
         starts_at=about.starts_at,
         notes=(*about.notes, *slice_note(len(chosen), len(all_nodes), seed)),
@@ -119,11 +125,24 @@ def write(trace: Trace, folder: Path) -> None:
         _new_name(node.name, seen)
     for pod in trace.pods:
         _new_name(pod.name, seen, within=f"{trace.workloads[pod.workload].namespace}/pod")
+    for budget in trace.budgets:
+        if len(spaces := {trace.workloads[workload].namespace for workload in budget.workloads}) != 1:
+            raise TraceError(f"budget {budget.name!r} must have workloads of one namespace; they are of {len(spaces)}")
+        _new_name(budget.name, seen, within=f"{spaces.pop()}/budget")
     rules = ((keys[rule.beside], keys[rule.limited], str(rule.most)) for rule in trace.rules)
     write_table(path_of(folder, "nodes"), NODES, (_cells(node, NODES) for node in trace.nodes))
     write_table(path_of(folder, "workloads"), WORKLOADS, (_cells(each, WORKLOADS) for each in trace.workloads))
     write_table(path_of(folder, "pods"), PODS, ((pod.name, keys[pod.workload], pod.node) for pod in trace.pods))
     write_table(path_of(folder, "anti_affinity"), RULES, rules)
+    write_table(
+        path_of(folder, "budgets"),
+        BUDGETS,
+        (
+            (budget.name, keys[workload], *_cells(budget, BUDGETS[2:]))
+            for budget in trace.budgets
+            for workload in budget.workloads
+        ),
+    )
     header = ("workload", *(f"t{step}" for step in range(trace.steps)))
     for table, curves in (("cpu_milli", trace.cpu_milli), ("memory_mib", trace.memory_mib)):
         rows = ((key, *map(_usage, curve.tolist())) for key, curve in zip(keys, curves, strict=True))
@@ -223,6 +242,35 @@ def _rules(folder: Path, workloads: Set[str]) -> list[DraftRule]:
     ]
 
 
+def _budgets(folder: Path, workloads: Mapping[str, TraceWorkload]) -> list[DraftBudget]:
+    """Each row is one workload of a budget. Rows of the same name and namespace are one budget."""
+    if not path_of(folder, "budgets").exists():
+        return []
+    found: dict[tuple[str, str], DraftBudget] = {}
+    for row in read_rows(folder, "budgets", BUDGETS[:2], optional=BUDGETS[2:]):
+        workload = row.one_of("workload", workloads.keys(), "workloads")
+        amounts = [_budget_amount(row, column) for column in BUDGETS[2:]]
+        if amounts.count(None) != 1:
+            raise row.error("write either min_available or max_unavailable, and leave the other cell empty")
+        name, space = row.name("name"), workloads[workload].namespace
+        others = found.get((space, name), DraftBudget(name, (), *amounts))
+        if [*others[2:]] != amounts:
+            raise row.error(f"other amounts than in an earlier row of the budget {name!r}; write the same ones")
+        if workload in others.workloads:
+            raise row.error(f"a second row of workload {workload!r} for the budget {name!r}; keep one")
+        found[space, name] = others._replace(workloads=(*others.workloads, workload))
+    return list(found.values())
+
+
+def _budget_amount(row: Row, column: str) -> int | str | None:
+    text = row.cells[column]
+    if text.isascii() and text.isdigit():
+        return int(text)
+    if text and not _PERCENTAGE.fullmatch(text):
+        raise row.error(f"{column} is {text!r}; write an integer of 0 or more, or a percentage from 0% to 100%")
+    return text or None
+
+
 def _optional(row: Row, columns: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any]:
     """The values of the columns whose cells are not empty."""
     return {column: read(column) for column in columns if row.cells[column]}
@@ -265,7 +313,7 @@ def _from_json(row: Row, column: str, kind: type[T], expected: str = "a JSON lis
         raise row.error(f"{column}: {error}; write {expected}, or leave the cell empty") from error
 
 
-def _cells(value: TraceNode | TraceWorkload, columns: Sequence[str]) -> list[str]:
+def _cells(value: TraceNode | TraceWorkload | TraceBudget, columns: Sequence[str]) -> list[str]:
     """The cells of the columns; empty for None and for empty lists."""
     return [
         "" if field in (None, ()) else msgspec.json.encode(field).decode() if isinstance(field, tuple) else str(field)

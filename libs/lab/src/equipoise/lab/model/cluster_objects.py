@@ -27,6 +27,9 @@ from equipoise.scheduling.model.pod_info import PodInfo
 APP, KIND, REVISION = "app", "kind", "pod-template-hash"
 """Labels of the pods: name and kind of their workload, and the revision of a Deployment."""
 
+WORKLOAD = "workload"
+"""Label of the pods: kind and name in one, so that a selector can select pods of several workloads."""
+
 _OWNERS = {
     "Deployment": ("apps/v1", "ReplicaSet"),
     "ReplicaSet": ("apps/v1", "ReplicaSet"),
@@ -98,8 +101,12 @@ def _owner_name(workload: TraceWorkload, revision: int) -> str:
 
 
 def pod_labels(workload: TraceWorkload) -> dict[str, str]:
-    """Those of the pods of every revision."""
+    """Those of the pods of every revision that the selectors of a trace may use."""
     return {APP: workload.name, KIND: workload.kind}
+
+
+def workload_label(workload: TraceWorkload) -> str:
+    return f"{workload.kind}/{workload.name}"
 
 
 def _spread_constraints(workload: TraceWorkload) -> list[TopologySpreadConstraint]:
@@ -110,7 +117,7 @@ def _spread_constraints(workload: TraceWorkload) -> list[TopologySpreadConstrain
 
 
 def _labels(workload: TraceWorkload, revision: int) -> dict[str, str]:
-    labels = pod_labels(workload)
+    labels = pod_labels(workload) | {WORKLOAD: workload_label(workload)}
     if workload.kind == "Deployment":
         labels[REVISION] = str(revision)
     return labels

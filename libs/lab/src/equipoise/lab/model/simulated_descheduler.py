@@ -1,11 +1,12 @@
 """The descheduler and the binder in a replay: the leader's own evaluation, and the binder's limits and ledger.
 
-Only the API server is simulated: an eviction that the limits allow happens. Times: Unix seconds.
+Only the API server is simulated: an eviction that the limits and PodDisruptionBudgets allow happens. Times: Unix
+seconds.
 """
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import chain
@@ -77,8 +78,11 @@ class SimulatedDescheduler:
     template: Callable[[str], Pod]
     """By UID of a pod on a node: the pod as it was created."""
 
-    evict: Callable[[EvictionIntent], bool]
-    """Evicts the pod; False if no node has capacity for the replacement."""
+    budgets: Callable[[], Sequence[objects.PodDisruptionBudget]]
+    """All, now."""
+
+    evict: Callable[[EvictionIntent], Finish | None]
+    """Evicts the pod. Returns the outcome if there is no node for the replacement, or if the API server refuses."""
 
     publish: Callable[[EvictionIntent | EvictionOutcome], None]
     started_at: float
@@ -113,7 +117,7 @@ class SimulatedDescheduler:
 
     def evaluate(self, now: float) -> None:
         """One evaluation, and the outcome of each intent."""
-        watched, tracker = self._objects.watched(), self._tracker
+        watched, tracker = self._objects.watched(self.budgets()), self._tracker
         tracker.update(watched.pods_of(tracker.awaited_workloads()), {}, self._objects.nodes, now)
         self._update_ledger(now)
         snapshot = self._snapshot(watched, now)
@@ -165,12 +169,13 @@ class SimulatedDescheduler:
             finish = Finish(outcome=Outcome.EVICTED)
             entry = new_entry(intent, now, workload=intent.workload, expires_at=intent.expires_at, dry_run=False)
             self._ledger = self._ledger.reserve(entry, epoch=_EPOCH)
-            if self.evict(intent):
+            refused = self.evict(intent)
+            if refused is None:
                 self._ledger = self._ledger.settle(intent.id, finish.outcome, now)
                 self.tally.evicted += 1
             else:
                 self._ledger = self._ledger.release(intent.id)
-                finish = Finish(outcome=Outcome.REJECTED_FIT, detail="no node has capacity for the replacement")
+                finish = refused
         if finish.outcome is not Outcome.EVICTED:
             self.tally.refused[finish.limit or finish.detail] += 1
         outcome = finish.message(intent, now)
@@ -281,7 +286,7 @@ class ApiObjects:
             if pod.running_since is not None and not pod.terminating
         )
 
-    def watched(self) -> WatchedObjects:
+    def watched(self, budgets: Sequence[objects.PodDisruptionBudget]) -> WatchedObjects:
         existing = Counter(pod.workload for placed in self._placed.values() for pod in placed.values())
         running = self.running()
         workloads = [workload for workload in existing if workload is not None]
@@ -289,6 +294,7 @@ class ApiObjects:
             nodes=list(self._nodes.values()),
             pods=list(self._pods.values()),
             namespaces=self._namespaces,
+            budgets=budgets,
             workloads=LazyMapping(
                 workloads, lambda workload: self._workload(workload, existing[workload], running[workload])
             ),

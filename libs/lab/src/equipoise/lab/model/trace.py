@@ -84,6 +84,17 @@ class AntiAffinity(msgspec.Struct, frozen=True, kw_only=True):
     """`beside` and `limited` are indexes of workloads."""
 
 
+class TraceBudget(msgspec.Struct, frozen=True, kw_only=True):
+    """A PodDisruptionBudget. One of `min_available` and `max_unavailable` is set: a number, or a percentage (`50%`)."""
+
+    name: str
+    workloads: tuple[int, ...]
+    """Indexes of the workloads whose pods it selects, of one namespace. Not empty."""
+
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+
+
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
     """The input of a replay."""
 
@@ -92,6 +103,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     workloads: tuple[TraceWorkload, ...]
     pods: tuple[TracePod, ...]
     rules: tuple[AntiAffinity, ...] = ()
+    budgets: tuple[TraceBudget, ...] = ()
     cpu_milli: Array
     """workloads × steps: usage of one pod. Never NaN, except in a recording that is being written."""
 

@@ -148,6 +148,7 @@ def write_trace(options: RecordOptions, plan: RecordingPlan, checkpoint: Checkpo
         workloads=inventory.workloads,
         pods=inventory.pods,
         rules=inventory.rules,
+        budgets=inventory.budgets,
         # A tenth of a milli core or MiB, to save space.
         cpu_milli=cpu.astype(np.float64).round(1),
         memory_mib=memory.astype(np.float64).round(1),

@@ -1,4 +1,4 @@
-"""Converts nodes and pods of the API server to the nodes, workloads, pods and rules of a trace."""
+"""Converts nodes, pods and PodDisruptionBudgets of the API server to the parts of a trace."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,7 @@ import msgspec
 
 from equipoise.collector.state.pod_times import FINISHED
 from equipoise.contracts.kubernetes.labels import HOSTNAME, selects
-from equipoise.contracts.kubernetes.objects import Affinity, Node, OwnerReference, Pod
+from equipoise.contracts.kubernetes.objects import Affinity, Node, OwnerReference, Pod, PodDisruptionBudget
 from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.kubernetes.raw_allocatable import base_of
@@ -19,6 +19,7 @@ from equipoise.lab.model.cluster_usage import MIB
 from equipoise.lab.model.trace import (
     AntiAffinity,
     TopologyKey,
+    TraceBudget,
     TraceNode,
     TracePod,
     TraceSpreadConstraint,
@@ -38,6 +39,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     workloads: tuple[TraceWorkload, ...]
     pods: tuple[TracePod, ...]
     rules: tuple[AntiAffinity, ...]
+    budgets: tuple[TraceBudget, ...] = ()
     notes: tuple[str, ...]
 
 
@@ -64,10 +66,16 @@ def owner_keys(pods: Sequence[Pod], controllers: Mapping[Key, OwnerReference | N
     return found
 
 
-def inventory(nodes: Sequence[Node], pods: Sequence[Pod], owners: Mapping[str, Key]) -> Inventory:
+def inventory(
+    nodes: Sequence[Node],
+    pods: Sequence[Pod],
+    owners: Mapping[str, Key],
+    budgets: Sequence[PodDisruptionBudget] | None = (),
+) -> Inventory:
     """The inventory of pods on nodes, without finished, pending and terminating ones. Raises RecordError without nodes.
 
-    Requests, limits, tolerations, priority and rules of a workload are those of its newest pod.
+    Requests, limits, tolerations, priority and rules of a workload are those of its newest pod. `budgets`: None if they
+    cannot be listed.
     """
     known_nodes = {node.name: node for item in nodes if (node := _node(item)) is not None}
     if not known_nodes:
@@ -83,6 +91,10 @@ def inventory(nodes: Sequence[Node], pods: Sequence[Pod], owners: Mapping[str, K
     for pod in placed:
         of_workload[owners[_full_name(pod)]].append(pod)
     spread = {key: _recorded_spread(key, newest[key], of_workload) for key in places}
+    selected = {
+        f"{each.metadata.namespace}/{each.metadata.name}": (each, _selected_workloads(each, of_workload))
+        for each in budgets or ()
+    }
     return Inventory(
         nodes=tuple(known_nodes.values()),
         workloads=tuple(_workload(key, newest[key], spread[key]) for key in places),
@@ -95,7 +107,13 @@ def inventory(nodes: Sequence[Node], pods: Sequence[Pod], owners: Mapping[str, K
             for key, place in places.items()
             if repels_itself(newest[key])
         ),
-        notes=tuple(_notes(nodes, pods, placed, newest, spread)),
+        budgets=tuple(
+            _recorded_budget(budget, [places[key] for key in keys]) for budget, keys in selected.values() if keys
+        ),
+        notes=(
+            *_notes(nodes, pods, placed, newest, spread),
+            *_budget_notes([name for name, (_, keys) in selected.items() if keys is None], known=budgets is not None),
+        ),
     )
 
 
@@ -153,6 +171,39 @@ def _recorded_spread(key: Key, pod: Pod, of_workload: Mapping[Key, Sequence[Pod]
         and selects(each.label_selector, pod.metadata.labels)
         and not any(selects(each.label_selector, labels) for labels in others)
     )
+
+
+def _selected_workloads(budget: PodDisruptionBudget, of_workload: Mapping[Key, Sequence[Pod]]) -> Sequence[Key] | None:
+    """The workloads whose pods it selects; None: only some pods of a workload, which a trace cannot express."""
+    found = []
+    for key, pods in sorted(of_workload.items()):
+        if key[0] != budget.metadata.namespace:
+            continue
+        number = sum(selects(budget.spec.selector, pod.metadata.labels) for pod in pods)
+        if 0 < number < len(pods):
+            return None
+        if number:
+            found.append(key)
+    return found
+
+
+def _recorded_budget(budget: PodDisruptionBudget, workloads: Sequence[int]) -> TraceBudget:
+    spec = budget.spec
+    # With neither amount, the disruption controller allows no disruption.
+    most = 0 if spec.min_available is None and spec.max_unavailable is None else spec.max_unavailable
+    return TraceBudget(
+        name=budget.metadata.name,
+        workloads=tuple(workloads),
+        min_available=spec.min_available,
+        max_unavailable=most,
+    )
+
+
+def _budget_notes(omitted: Sequence[str], *, known: bool) -> list[str]:
+    if not known:
+        return ["PodDisruptionBudgets could not be listed; the trace contains none"]
+    first = ", ".join(omitted[:3]) + (", …" if len(omitted) > 3 else "")
+    return [f"omitted PodDisruptionBudgets that select only some pods of a workload: {first}"] if omitted else []
 
 
 def _workload(key: Key, pod: Pod, spread: tuple[TraceSpreadConstraint, ...]) -> TraceWorkload:

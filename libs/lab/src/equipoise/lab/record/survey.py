@@ -1,11 +1,12 @@
 """Plans a recording: how far back Prometheus has data, which pods run where, and what is read."""
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import median
 
 from equipoise.collector.sources.prometheus.samples import number
-from equipoise.contracts.kubernetes.objects import OwnerReference
+from equipoise.contracts.kubernetes.objects import OwnerReference, PodDisruptionBudget
 from equipoise.lab.record.checkpoint import RecordingPlan
 from equipoise.lab.record.inventory import Inventory, inventory, owner_keys
 from equipoise.lab.record.options import DAY, RecordError, RecordOptions, utc
@@ -13,7 +14,7 @@ from equipoise.lab.record.owners import Key, WorkloadIndex, owners_of
 from equipoise.lab.record.progress import RecordProgress
 from equipoise.lab.record.prometheus import Prometheus, QueryTooLarge
 from equipoise.lab.record.queries import METRICS, Series, UsageMetrics, min_samples, owners_query
-from equipoise.runtime.kubernetes.client import JOBS, NODES, PODS, REPLICA_SETS, Forbidden, KubeError, NotFound
+from equipoise.runtime.kubernetes.client import BUDGETS, JOBS, NODES, PODS, REPLICA_SETS, Forbidden, KubeError, NotFound
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock
 
@@ -134,12 +135,15 @@ class Survey:
                         self.progress.note(
                             f"{resource.plural} cannot be listed: owners are derived from labels and names"
                         )
+                budgets: list[PodDisruptionBudget] | None = None
+                with suppress(Forbidden, NotFound):  # a note of the trace says so
+                    budgets = await kube.list(BUDGETS)
         except KubeError as error:
             raise RecordError(
                 f"the API server: {error}. Recording requires permission to list nodes and pods"
             ) from error
         keys = owner_keys(pods, controllers)
-        found = inventory(nodes, pods, keys)
+        found = inventory(nodes, pods, keys, budgets)
         index = WorkloadIndex(found.workloads)
         above = {key: (key[0], owner.kind, owner.name) for key, owner in controllers.items() if owner is not None}
         return found, {pod: index.of(key) for pod, key in keys.items()}, above
