@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import pytest
@@ -84,13 +85,14 @@ def test_the_mix_of_nodes_stays_the_same_and_no_removed_node_comes_back() -> Non
         assert {node.name for node in smaller.nodes} < {node.name for node in larger.nodes}
 
 
-def test_every_zone_loses_the_same_share_of_its_nodes() -> None:
-    """Here zone `a` consists of the nodes that would be kept without zones."""
+@pytest.mark.parametrize("of_kind", [{"zone": "a"}, {"region": "a"}, {"extended_resources": {"nvidia.com/gpu": 1}}])
+def test_nodes_of_every_zone_and_with_every_device_lose_the_same_share(of_kind: dict[str, Any]) -> None:
+    """Here the nodes of one kind are those that would be kept if all were of the same kind."""
     trace = a_trace(nodes=12, curves=(IDLE,), replicas=(1,))
-    without_zones = with_fewer_nodes(trace, 6).nodes
-    zoned = [msgspec.structs.replace(node, zone="a" if node in without_zones else "b") for node in trace.nodes]
-    kept = with_fewer_nodes(msgspec.structs.replace(trace, nodes=tuple(zoned)), 6)
-    assert ["a", "a", "a", "b", "b", "b"] == sorted(node.zone for node in kept.nodes)
+    kept = with_fewer_nodes(trace, 6).nodes
+    nodes = [msgspec.structs.replace(node, **(of_kind if node in kept else {})) for node in trace.nodes]
+    smaller = with_fewer_nodes(msgspec.structs.replace(trace, nodes=tuple(nodes)), 6).nodes
+    assert sum(msgspec.structs.replace(node, **of_kind) == node for node in smaller) == 3
 
 
 def test_pods_of_removed_nodes_are_scheduled_again() -> None:

@@ -87,6 +87,8 @@ SPREAD = st.builds(
     match_label_keys=st.sampled_from([[], ["pod-template-hash"]]),
 )
 
+RESOURCES = st.dictionaries(st.sampled_from(["nvidia.com/gpu", "ephemeral-storage", "a,b"]), AMOUNTS)
+
 USAGE = st.floats(0.0, 1e300)
 
 
@@ -103,6 +105,7 @@ def traces(draw: st.DrawFn) -> Trace:
                 taints=st.lists(st.builds(TraceTaint, key=NAMES, value=st.text()), max_size=2).map(tuple),
                 zone=ZONES,
                 region=ZONES,
+                extended_resources=RESOURCES,
             ),
             max_size=4,
             unique_by=lambda node: node.name,
@@ -122,6 +125,7 @@ def traces(draw: st.DrawFn) -> Trace:
                 limit_memory_mib=st.none() | AMOUNTS,
                 tolerations=st.lists(st.builds(Toleration, key=st.text()), max_size=2).map(tuple),
                 topology_spread=st.lists(SPREAD, max_size=2).map(tuple),
+                extended_resources=RESOURCES,
             ),
             min_size=1,
             max_size=5,

@@ -5,12 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from lab.trace_folders import ABOUT, ALIBABA, BITBRAINS, OWN, write_folder
+from lab.trace_folders import ABOUT, ALIBABA, BITBRAINS, OPENB, OWN, write_folder
 
 from equipoise.lab.formats import FORMATS, TraceError, load_trace
 
 
-@pytest.mark.parametrize(("tables", "about", "steps"), [(ALIBABA, None, 2), (BITBRAINS, None, 3), (OWN, ABOUT, 3)])
+@pytest.mark.parametrize(
+    ("tables", "about", "steps"), [(ALIBABA, None, 2), (BITBRAINS, None, 3), (OPENB, None, 96), (OWN, ABOUT, 3)]
+)
 def test_the_format_is_detected_by_the_files(
     tmp_path: Path, tables: dict[str, str], about: bytes | None, steps: int
 ) -> None:
@@ -19,7 +21,7 @@ def test_the_format_is_detected_by_the_files(
 
 @pytest.mark.parametrize(
     ("tables", "about", "name"),
-    [(ALIBABA, None, "alibaba"), (BITBRAINS, None, "bitbrains"), (OWN, ABOUT, "equipoise")],
+    [(ALIBABA, None, "alibaba"), (BITBRAINS, None, "bitbrains"), (OPENB, None, "openb"), (OWN, ABOUT, "equipoise")],
 )
 def test_a_missing_file_is_named_in_the_error(
     tmp_path: Path, tables: dict[str, str], about: bytes | None, name: str
@@ -47,6 +49,7 @@ def spreading(constraint: str) -> str:
     return f'name,request_cpu_milli,request_memory_mib,topology_spread\nweb,1,1,"{cell}"\njob,0,0,\n'
 
 
+OTHERS = "name,cpu_milli,memory_mib,extended_resources\n"
 BUDGETS = "name,workload,min_available,max_unavailable\n"
 
 INVALID = [
@@ -144,6 +147,16 @@ INVALID = [
         "beside,limited,most\nweb,wbe,1\n",
         "anti_affinity.*line 2: limited 'wbe' is not in",
     ),
+    ("openb", "openb_nodes", OPENB["openb_nodes"].replace(",2,T4", ",,T4"), "openb_nodes.*line 2: gpu is ''; write an"),
+    ("openb", "openb_pods", OPENB["openb_pods"].replace("p2", "p1"), "openb_pods.*line 3: a second pod_id 'p1'"),
+    ("openb", "openb_pods", OPENB["openb_pods"].replace("1,500", "1,0.5"), "line 3: gpu_milli is '0.5'; write an int"),
+    (
+        "equipoise",
+        "nodes",
+        OTHERS + 'n1,1,1,"{""gpu"": -1}"\n',
+        "line 2: extended_resources: .*>= 0.*write a JSON object",
+    ),
+    ("equipoise", "nodes", OTHERS + 'n1,1,1,"{""cpu"": 1}"\n', "line 2: extended_resources: cpu has its own column"),
     ("equipoise", "budgets", f"{BUDGETS}b,wbe,1,\n", "budgets.*line 2: workload 'wbe' is not in workloads"),
     (
         "equipoise",
@@ -165,7 +178,7 @@ INVALID = [
 @pytest.mark.parametrize(("name", "table", "text", "message"), INVALID)
 def test_an_error_contains_file_and_line(tmp_path: Path, name: str, table: str, text: str, message: str) -> None:
     """Invalid input is refused, never read as 0."""
-    tables = {"alibaba": ALIBABA, "bitbrains": BITBRAINS, "equipoise": OWN}[name] | {table: text}
+    tables = {"alibaba": ALIBABA, "bitbrains": BITBRAINS, "equipoise": OWN, "openb": OPENB}[name] | {table: text}
 
     with pytest.raises(TraceError, match=message) as caught:
         load_trace(write_folder(tmp_path, tables, ABOUT if name == "equipoise" else None))

@@ -51,6 +51,20 @@ def test_zones_and_regions_are_recorded() -> None:
     assert [("a", "east"), ("", "")] == [(node.zone, node.region) for node in inventory(nodes, [], {}).nodes]
 
 
+def test_extended_resources_are_recorded() -> None:
+    """Of device plugins; others of Kubernetes are not."""
+    node = a_node("node-1", **{"nvidia.com/gpu": "4", "kubernetes.io/batch-cpu": "1000", "ephemeral-storage": "1Gi"})
+    found = inventory(
+        [node],
+        [a_pod("web", {"nvidia.com/gpu": "2"}, node_name="node-1").pod],
+        {"default/web": ("default", "Pod", "web")},
+    )
+
+    assert ({"nvidia.com/gpu": 4}, {"nvidia.com/gpu": 2}) == (
+        found.nodes[0].extended_resources, found.workloads[0].extended_resources,
+    )  # fmt: skip
+
+
 def recorded_spread(*others: PodInfo, **fields: Any) -> tuple[Sequence[TraceSpreadConstraint], Sequence[str]]:
     """Of the constraints of a pod `web` beside others, with the notes."""
     rule = TopologySpreadConstraint(

@@ -12,6 +12,7 @@ from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import Replay, ReplayPlan
 from equipoise.lab.report.table import shown_columns
 from equipoise.lab.results import STOCK, Run
+from equipoise.scorer.decisions.policies.table import SINGLE_POLICIES
 
 BUSY, IDLE = (2_000.0,) * 96, (100.0,) * 96
 
@@ -59,6 +60,22 @@ def test_pods_that_arrive_late_preempt_only_as_many_as_they_need() -> None:
 
     assert max(preempted) <= 3
     assert preempted.keys() - {0}
+
+
+def test_pods_are_preempted_before_equipoise_measures_anything() -> None:
+    """While pods without a node get one. The victim is scheduled again, without scores of Equipoise."""
+    trace = a_trace(
+        nodes=3, curves=(IDLE, BUSY, IDLE), replicas=(1, 2, 1), placed=(0, 1, 2, 0), request_cpu_milli=4_000
+    )
+    low, other, high = trace.workloads
+    other = msgspec.structs.replace(other, priority=1_000)
+    high = msgspec.structs.replace(high, priority=10, request_cpu_milli=8_000)
+    pods = (*trace.pods[:3], msgspec.structs.replace(trace.pods[3], node=""))
+    scoring = SINGLE_POLICIES["profile"]()
+    trace = msgspec.structs.replace(trace, workloads=(low, other, high), pods=pods)
+    figures = Replay(trace, ReplayPlan(scenario="given", policy="profile", scoring=scoring)).run().figures
+
+    assert (1, 0) == (figures.preempted, figures.unplaced)
 
 
 def test_the_number_of_preempted_pods_is_a_column_if_there_are_any() -> None:

@@ -194,6 +194,17 @@ def test_a_node_has_the_amounts_of_the_trace(request_cpu_milli: int, pods: int, 
     assert feasible == len(scheduler.feasible(a_pod(scheduler, 0, 0)))
 
 
+@pytest.mark.parametrize(("request_", "feasible"), [({}, 2), ({"nvidia.com/gpu": 2}, 1), ({"nvidia.com/gpu": 3}, 0)])
+def test_extended_resources_of_the_trace_are_required(request_: dict[str, int], feasible: int) -> None:
+    """One of two nodes has two GPUs."""
+    trace = a_trace(nodes=2, curves=(IDLE,), replicas=(1,))
+    first = msgspec.structs.replace(trace.nodes[0], extended_resources={"nvidia.com/gpu": 2})
+    workload = msgspec.structs.replace(trace.workloads[0], extended_resources=request_)
+    scheduler = a_scheduler(msgspec.structs.replace(trace, nodes=(first, trace.nodes[1]), workloads=(workload,)))
+
+    assert feasible == len(scheduler.feasible(a_pod(scheduler, 0, 0)))
+
+
 def preferring(*names: str) -> list[PreferredNodes]:
     rule = SelectorRequirement(key="kubernetes.io/hostname", operator="In", values=list(names))
     return [PreferredNodes(weight=100, preference=NodeSelectorTerm(match_expressions=[rule]))]

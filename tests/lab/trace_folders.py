@@ -26,6 +26,13 @@ BITBRAINS = {
     "memory_mib": "time,vm1,vm2,vm3\n1375308000,10,20,5\n1375308300,30,20,5\n1375308600,20,20,5\n",
 }
 
+OPENB = {
+    "openb_nodes": "node_id,cpu_milli,memory_mib,gpu,gpu_model\nn1,8000,16384,2,T4\nn2,4000,8192,0,\n",
+    "openb_pods": "pod_id,cpu_request_milli,memory_request_mib,num_gpu,gpu_milli,qos,phase\n"
+    "p1,6000,2048,2,1000,LS,Running\np2,1000,1024,1,500,BE,Failed\n"
+    "p3,500,512,0,0,Burstable,Running\np4,250,0,0,0,Guaranteed,Running\n",
+}
+
 OWN = {
     "nodes": "name,cpu_milli,memory_mib\nn1,4000,8192\nn2,4000,8192\n",
     "workloads": "name,request_cpu_milli,request_memory_mib\nweb,100,200\njob,0,0\n",

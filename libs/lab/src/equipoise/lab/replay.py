@@ -205,7 +205,10 @@ class Replay:
         if scoring is None or self._plan.placement == "none":
             return create()
 
-        def extender(pod: PodDemand, now: float) -> Extender:
+        def extender(pod: PodDemand, now: float) -> Extender | None:
+            if not self._collector.started:
+                return None  # a preempted pod of the initial placement, which is older than Equipoise
+
             def scores(rows: Rows) -> Ints:
                 # The collector publishes every workload in each round. Only the requested one is needed here.
                 if pod.workload is not None:

@@ -113,6 +113,11 @@ class SimulatedCollector:
             start = now - hour * _HOUR
             self._profiles[:, self._slot(start)] = self.curves.mean(start, start + _HOUR)
 
+    @property
+    def started(self) -> bool:
+        """Whether there are samples."""
+        return bool(self._rounds)
+
     def _before(self, now: float, length: float) -> tuple[float, Array]:
         """A sample `length` seconds before `now`, with the current placement."""
         start = now - length

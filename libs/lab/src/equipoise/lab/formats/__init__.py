@@ -6,7 +6,7 @@ A format is a module with `FILES`, the required files, and `read(folder, *, node
 from pathlib import Path
 from typing import Protocol
 
-from equipoise.lab.formats import alibaba, bitbrains, folder
+from equipoise.lab.formats import alibaba, bitbrains, folder, openb
 from equipoise.lab.formats.tables import TraceError
 from equipoise.lab.model.trace import Trace
 
@@ -25,6 +25,7 @@ FORMATS: dict[str, Format] = {
     "equipoise": folder,
     "alibaba": alibaba,
     "bitbrains": bitbrains,
+    "openb": openb,
 }
 
 

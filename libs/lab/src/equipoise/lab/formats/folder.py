@@ -30,6 +30,7 @@ from equipoise.lab.formats.tables import (
 )
 from equipoise.lab.model.cluster_objects import REVISION, pod_labels
 from equipoise.lab.model.trace import (
+    Amount,
     TopologyKey,
     Trace,
     TraceBudget,
@@ -43,7 +44,7 @@ TABLES = ("nodes", "workloads", "pods", "cpu_milli", "memory_mib")
 FILES: tuple[str, ...] = ("trace.json", *(f"{table}{SUFFIX}" for table in TABLES))
 
 # Columns. Optional ones are last and have the defaults of the model.
-NODES = ("name", "cpu_milli", "memory_mib", "pods", "taints", "zone", "region")
+NODES = ("name", "cpu_milli", "memory_mib", "pods", "taints", "zone", "region", "extended_resources")
 WORKLOADS = (
     "name",
     "request_cpu_milli",
@@ -56,6 +57,7 @@ WORKLOADS = (
     "topology_spread",
     "priority",
     "preemption_policy",
+    "extended_resources",
 )
 PODS = ("name", "workload", "node")
 POLICIES = frozenset({"PreemptLowerPriority", "Never"})
@@ -190,6 +192,7 @@ def _nodes(folder: Path) -> list[TraceNode]:
             **_optional(row, ("pods",), row.integer),
             taints=_from_json(row, "taints", tuple[TraceTaint, ...]),
             **_optional(row, ("zone", "region"), partial(_label_value, row)),
+            extended_resources=_extended_resources(row),
         )
         for row in read_rows(folder, "nodes", NODES[:3], optional=NODES[3:])
     ]
@@ -210,6 +213,7 @@ def _workloads(folder: Path) -> tuple[dict[str, TraceWorkload], dict[str, str]]:
             topology_spread=_from_json(row, "topology_spread", tuple[TraceSpreadConstraint, ...], _SPREAD),
             **_optional(row, ("priority",), partial(row.integer, least=LOWEST_PRIORITY)),
             **_optional(row, ("preemption_policy",), partial(_policy, row)),
+            extended_resources=_extended_resources(row),
         )
         row.new_name("name", seen, within=f"{workload.namespace}/{workload.kind}")
         _check_selectors(row, workload)
@@ -291,6 +295,14 @@ def _label_value(row: Row, column: str) -> str:
     return text
 
 
+def _extended_resources(row: Row) -> dict[str, int]:
+    expected = 'a JSON object of integers, such as {"nvidia.com/gpu": 1}'
+    found = _from_json(row, "extended_resources", dict[str, Amount], expected, empty="{}")
+    if named := sorted(found.keys() & {"cpu", "memory", "pods"}):
+        raise row.error(f"extended_resources: {named[0]} has its own column; write only other resources")
+    return found
+
+
 def _check_selectors(row: Row, workload: TraceWorkload) -> None:
     labels = pod_labels(workload)
     shown = ", ".join(f"{key}={value}" for key, value in labels.items())
@@ -306,17 +318,21 @@ def _check_selectors(row: Row, workload: TraceWorkload) -> None:
             )
 
 
-def _from_json(row: Row, column: str, kind: type[T], expected: str = "a JSON list") -> T:
+def _from_json(row: Row, column: str, kind: type[T], expected: str = "a JSON list", *, empty: str = "[]") -> T:
     try:
-        return msgspec.json.decode(row.cells[column] or "[]", type=kind)
+        return msgspec.json.decode(row.cells[column] or empty, type=kind)
     except msgspec.MsgspecError as error:
         raise row.error(f"{column}: {error}; write {expected}, or leave the cell empty") from error
 
 
 def _cells(value: TraceNode | TraceWorkload | TraceBudget, columns: Sequence[str]) -> list[str]:
-    """The cells of the columns; empty for None and for empty lists."""
+    """The cells of the columns; empty for None, empty lists and empty objects."""
     return [
-        "" if field in (None, ()) else msgspec.json.encode(field).decode() if isinstance(field, tuple) else str(field)
+        ""
+        if field in (None, (), {})
+        else msgspec.json.encode(field).decode()
+        if isinstance(field, (tuple, dict))
+        else str(field)
         for field in (getattr(value, column) for column in columns)
     ]
 

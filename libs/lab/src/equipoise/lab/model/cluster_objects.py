@@ -1,5 +1,7 @@
 """The nodes and pods of a trace as the objects of Kubernetes that kube-scheduler reads."""
 
+from collections.abc import Mapping
+
 import msgspec
 
 from equipoise.contracts.kubernetes.labels import HOSTNAME, REGION, ZONE
@@ -46,6 +48,7 @@ def node_labels(node: TraceNode) -> dict[str, str]:
 
 def node_object(node: TraceNode) -> Node:
     size = {"cpu": f"{node.cpu_milli}m", "memory": f"{node.memory_mib}Mi", "pods": str(node.pods)}
+    size |= _quantities(node.extended_resources)
     return Node(
         metadata=ObjectMeta(name=node.name, uid=node.name, labels=node_labels(node)),
         spec=NodeSpec(taints=list(node.taints)),
@@ -55,7 +58,7 @@ def node_object(node: TraceNode) -> Node:
 
 def pod_template(workload: TraceWorkload, revision: int = 0) -> PodInfo:
     """A pod of the workload: `replica` makes others. A request of 0 in the trace means no request."""
-    requests: dict[str, str] = {}
+    requests = _quantities(workload.extended_resources)
     if workload.request_cpu_milli:
         requests["cpu"] = f"{workload.request_cpu_milli}m"
     if workload.request_memory_mib:
@@ -94,6 +97,10 @@ def owner_of_pods(workload: TraceWorkload, revision: int = 0) -> Object | None:
     if kind == "ReplicationController":
         return ReplicationController(kind=kind, metadata=metadata, spec=ReplicationControllerSpec(selector=labels))
     return WorkloadObject(kind=kind, metadata=metadata, spec=WorkloadSpec(selector=LabelSelector(match_labels=labels)))
+
+
+def _quantities(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {name: str(amount) for name, amount in amounts.items()}
 
 
 def _owner_name(workload: TraceWorkload, revision: int) -> str:

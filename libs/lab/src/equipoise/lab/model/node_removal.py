@@ -17,7 +17,15 @@ def with_fewer_nodes(trace: Trace, removed: int) -> Trace:
         return trace
     kinds: defaultdict[object, list[TraceNode]] = defaultdict(list)
     for node in trace.nodes:
-        kinds[node.cpu_milli, node.memory_mib, node.pods, node.taints, node.region, node.zone].append(node)
+        kinds[
+            node.cpu_milli,
+            node.memory_mib,
+            node.pods,
+            node.taints,
+            node.region,
+            node.zone,
+            *sorted(node.extended_resources.items()),
+        ].append(node)
     order = [
         ((rank + 0.5) / len(nodes), nodes[place].name)
         for nodes in kinds.values()

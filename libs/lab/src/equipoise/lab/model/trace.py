@@ -17,6 +17,8 @@ class TraceTaint(Taint, frozen=True, kw_only=True):
     effect: str = "NoSchedule"
 
 
+Amount = Annotated[int, msgspec.Meta(ge=0)]
+
 TopologyKey = Literal["kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"]
 """Labels that the nodes of a trace can have."""
 
@@ -46,6 +48,9 @@ class TraceNode(msgspec.Struct, frozen=True, kw_only=True):
     region: str = ""
     """As `zone`, of `topology.kubernetes.io/region`."""
 
+    extended_resources: dict[str, Amount] = {}
+    """Allocatable amounts of other resources than CPU, memory and pods."""
+
 
 class TraceWorkload(msgspec.Struct, frozen=True, kw_only=True):
     """Requests and limits of each pod of a workload. 0: no request; None: no limit."""
@@ -61,6 +66,8 @@ class TraceWorkload(msgspec.Struct, frozen=True, kw_only=True):
     topology_spread: tuple[TraceSpreadConstraint, ...] = ()
     priority: int = 0
     preemption_policy: Literal["PreemptLowerPriority", "Never"] = "PreemptLowerPriority"
+    extended_resources: dict[str, Amount] = {}
+    """Requests of other resources than CPU and memory."""
 
 
 class TracePod(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from equipoise.contracts.kubernetes.objects import Affinity, Node, OwnerReferenc
 from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.contracts.kubernetes.raw_allocatable import base_of
-from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
+from equipoise.contracts.kubernetes.requests import Amounts, pod_limit, pod_requests
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.lab.model.cluster_objects import REVISION
 from equipoise.lab.model.cluster_usage import MIB
@@ -146,6 +146,7 @@ def _node(node: Node) -> TraceNode | None:
         taints=tuple(TraceTaint(key=taint.key, value=taint.value, effect=taint.effect) for taint in node.spec.taints),
         zone=zone,
         region=region,
+        extended_resources=_extended_resources({name: parse_quantity(text) for name, text in amounts.items()}),
     )
 
 
@@ -222,7 +223,17 @@ def _workload(key: Key, pod: Pod, spread: tuple[TraceSpreadConstraint, ...]) -> 
         topology_spread=spread,
         priority=pod.spec.priority,
         preemption_policy="Never" if pod.spec.preemption_policy == "Never" else "PreemptLowerPriority",
+        extended_resources=_extended_resources(requests),
     )
+
+
+def _extended_resources(amounts: Amounts) -> dict[str, int]:
+    """Those of device plugins, such as GPUs: their names have a domain that is not of Kubernetes."""
+    return {
+        name: round(amount)
+        for name, amount in amounts.items()
+        if "/" in name and not name.partition("/")[0].endswith("kubernetes.io")
+    }
 
 
 def _whole(amount: float, unit: float) -> int:

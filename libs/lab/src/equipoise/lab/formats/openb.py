@@ -1,0 +1,124 @@
+"""The folder format of the inventory of a GPU cluster (Alibaba clusterdata, gpu-v2023): without usage and placement.
+
+`openb_nodes` (node_id, cpu_milli, memory_mib, gpu: number of GPUs) and `openb_pods` (pod_id, cpu_request_milli,
+memory_request_mib, num_gpu, gpu_milli: of each of these GPUs, qos). Other columns are ignored.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from equipoise.lab.formats.draft import DraftPod, TraceDraft, natural_order
+from equipoise.lab.formats.tables import CurveTable, Row, TraceError, path_of, read_rows
+from equipoise.lab.model.trace import Trace, TraceNode, TraceWorkload
+
+FILES: tuple[str, ...] = ("openb_nodes.csv.gz", "openb_pods.csv.gz")
+
+SECONDS_PER_STEP = 900.0
+STEPS = 96
+"""One day, which repeats."""
+
+GPU = "alibabacloud.com/gpu-milli"
+"""Extended resource: thousandths of a GPU."""
+
+PRIORITIES: Mapping[str, int] = {"LS": 9_000, "Guaranteed": 9_000, "Burstable": 7_000, "BE": 5_000}
+"""By QoS class: the lowest priorities of koord-prod, koord-mid and koord-batch of Koordinator."""
+
+Item = TypeVar("Item", TraceNode, TraceWorkload)
+
+
+def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
+    """All pods at the same time, each as a workload without a node. Raises TraceError.
+
+    A slice of `nodes` nodes has the same share of the pods, both sampled with `seed`.
+    """
+    all_nodes, all_pods = _nodes(folder), _workloads(folder)
+    chosen, workloads = list(all_nodes), list(all_pods)
+    if nodes and nodes < len(all_nodes):
+        if nodes < 0:
+            raise TraceError(f"{nodes} nodes were requested; request 1 to {len(all_nodes)}, or 0 for all")
+        generator = random.Random(seed)
+        chosen = _sampled(all_nodes, nodes, generator)
+        workloads = _sampled(all_pods, round(len(all_pods) * nodes / len(all_nodes)), generator)
+    return TraceDraft(
+        name=folder.resolve().name,
+        nodes=chosen,
+        workloads={each.name: each for each in workloads},
+        pods=[DraftPod(name=each.name, workload=each.name) for each in workloads],
+        seconds_per_step=SECONDS_PER_STEP,
+        notes=_notes(chosen, workloads, len(all_nodes), seed),
+    ).trace(
+        _constant(folder, {each.name: each.request_cpu_milli for each in workloads}),
+        _constant(folder, {each.name: each.request_memory_mib for each in workloads}),
+    )
+
+
+def _nodes(folder: Path) -> list[TraceNode]:
+    seen: set[str] = set()
+    return [
+        TraceNode(
+            name=row.new_name("node_id", seen),
+            cpu_milli=row.integer("cpu_milli", least=1),
+            memory_mib=row.integer("memory_mib", least=1),
+            extended_resources=_gpus(row.integer("gpu") * 1_000),
+        )
+        for row in read_rows(folder, "openb_nodes", ("node_id", "cpu_milli", "memory_mib", "gpu"), ignore_others=True)
+    ]
+
+
+def _workloads(folder: Path) -> list[TraceWorkload]:
+    seen: set[str] = set()
+    columns = ("pod_id", "cpu_request_milli", "memory_request_mib", "num_gpu", "gpu_milli", "qos")
+    return [
+        TraceWorkload(
+            name=row.new_name("pod_id", seen),
+            request_cpu_milli=row.integer("cpu_request_milli"),
+            request_memory_mib=row.integer("memory_request_mib"),
+            priority=_priority(row),
+            extended_resources=_gpus(row.integer("num_gpu") * row.integer("gpu_milli")),
+        )
+        for row in read_rows(folder, "openb_pods", columns, ignore_others=True)
+    ]
+
+
+def _gpus(thousandths: int) -> dict[str, int]:
+    return {GPU: thousandths} if thousandths else {}
+
+
+def _priority(row: Row) -> int:
+    if (qos := row.cells["qos"]) not in PRIORITIES:
+        raise row.error(f"qos is {qos!r}; write one of {', '.join(PRIORITIES)}")
+    return PRIORITIES[qos]
+
+
+def _sampled(items: Sequence[Item], count: int, generator: random.Random) -> list[Item]:
+    """In their order."""
+    names = set(generator.sample(sorted((each.name for each in items), key=natural_order), count))
+    return [each for each in items if each.name in names]
+
+
+def _constant(folder: Path, amounts: Mapping[str, int]) -> CurveTable:
+    rows = {name: np.full(STEPS, float(amount)) for name, amount in amounts.items()}
+    return CurveTable(path=path_of(folder, "openb_pods"), steps=STEPS, rows=rows)
+
+
+def _notes(nodes: Sequence[TraceNode], pods: Sequence[TraceWorkload], total: int, seed: int) -> list[str]:
+    cpu = _share(sum(pod.request_cpu_milli for pod in pods), sum(node.cpu_milli for node in nodes))
+    gpu = _share(*(sum(each.extended_resources.get(GPU, 0) for each in items) for items in (pods, nodes)))
+    return [
+        "usage is assumed to equal the requests at all times: the trace has none, and figures of load are figures of "
+        "requests",
+        f"all {len(pods)} pods at the same time, whenever they existed: they request {cpu} of the CPU and {gpu} of the "
+        "GPUs",
+        f"GPUs are thousandths in total ({GPU}): which GPU of a node a pod uses, and the models of GPUs, are ignored",
+        f"priorities by QoS class: {', '.join(f'{qos} {priority}' for qos, priority in PRIORITIES.items())}",
+        *[f"a slice: {len(nodes)} of {total} nodes and the same share of the pods, sampled with seed {seed}"]
+        * (len(nodes) < total),
+    ]
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%}" if whole else "0%"
