@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING
 
-from equipoise.contracts.numeric import Array, np
+from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.descheduler.decisions.planning.node_arrays import (
     MEASURED,
     amount_of,
@@ -18,6 +18,11 @@ from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, Movabl
 
 if TYPE_CHECKING:  # it needs numpy (docs/decisions/0021)
     from equipoise.descheduler.state.node_fit import NodeFit
+
+
+MAX_OUTSCORED = 100
+"""Pods in a row for which the scores of kube-scheduler are computed in vain. Without Equipoise's scores, almost no pod
+would be placed on its target, and a large cluster has thousands of pods on hot nodes."""
 
 
 class Projection:
@@ -43,6 +48,8 @@ class Projection:
         """By row; only of the nodes for which it was needed."""
 
         self._fit: NodeFit | None = None
+        self._outscored = 0
+        """Pods since the last move whose scores were computed."""
 
     def load(self, node: ClusterNode) -> dict[Resource, float]:
         """Projected load (0..1) of the resources that are known."""
@@ -71,7 +78,15 @@ class Projection:
             self._fit = self._cluster.fit(self._nodes)
         return self._fit
 
+    def outscored(self, pod: MovablePod) -> Flags | None:
+        """See `NodeFit.outscored`; None: not computed, because no move was found for MAX_OUTSCORED pods before."""
+        if self._outscored >= MAX_OUTSCORED:
+            return None
+        self._outscored += 1
+        return self.fit.outscored(pod)
+
     def move(self, pod: MovablePod, target: str) -> None:
+        self._outscored = 0
         source, there, amount = self.positions[pod.node], self.positions[target], amount_of(pod)
         for values in (self.amounts, self.production) if pod.production else (self.amounts,):
             values[source] = np.maximum(values[source] - amount, 0.0)

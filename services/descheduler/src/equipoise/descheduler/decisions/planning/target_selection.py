@@ -17,6 +17,7 @@ TOLERANCE = 1e-9
 
 
 OUTSCORED = "kube-scheduler would prefer another node for the replacement"
+NOT_EXAMINED = "not examined: kube-scheduler would place the replacements of too many other pods elsewhere"
 
 
 class TargetChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -211,11 +212,13 @@ def first_that_fits(
     rows = targets.rows[ranked]
     fitting = ~refusing.refused[rows]
     if fitting.any():
-        outscored = projection.fit.outscored(pod)[rows]
-        chosen = np.flatnonzero(fitting & ~outscored)
+        outscored = projection.outscored(pod)
+        if outscored is None:
+            return TargetChoice(why=NOT_EXAMINED)
+        chosen = np.flatnonzero(fitting & ~outscored[rows])
         if len(chosen):
             return TargetChoice(target=targets.nodes[int(ranked[chosen[0]])])
-        refusals[OUTSCORED] += int((fitting & outscored).sum())
+        refusals[OUTSCORED] += int(fitting.sum())
     refusals.update(refusing.reasons(rows))
     return TargetChoice(why=summary(refusals))
 

@@ -367,7 +367,10 @@ class _DayPlanner:
         if target in self._left and self._unchanged().fit.refuses(pod, target):
             self._table.exclude(row, target)
             return False
-        outscored = fit.outscored(pod)
+        outscored = self._draft.projection.outscored(pod)
+        if outscored is None:
+            self._table.keep(row)
+            return False
         if outscored[target]:
             self._table.exclude(row, outscored)
             return False
