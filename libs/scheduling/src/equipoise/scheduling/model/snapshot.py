@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from equipoise.contracts.kubernetes.objects import Namespace, Node, Taint, Toleration
 from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS, tolerates
-from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS, STORAGE, allocatable
+from equipoise.scheduling.model.amounts import CPU, EXACT, MEMORY, PODS, STORAGE, allocatable
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.node_images import NodeImages
 from equipoise.scheduling.model.node_labels import NodeLabels
@@ -23,7 +23,6 @@ from equipoise.scheduling.model.pod_info import GroupKey, PodHostPort, PodInfo, 
 
 Taints = tuple[Taint, ...]
 
-_CPU_AND_MEMORY = [0, 1]
 _SPARE = 8
 """Columns that are added at a time."""
 
@@ -66,6 +65,7 @@ class ClusterSnapshot:
         self._free = list(range(columns - 1, -1, -1))
         self._rows: Rows | None = None
         self._names: npt.NDArray[np.object_] | None = None
+        self._usual_sizes: bool | None = None
         self._cordoned: Flags | None = None
         self._taints: tuple[list[Taints], Rows] | None = None
         self._untolerated: dict[tuple[Toleration, ...], Flags] = {}
@@ -129,11 +129,13 @@ class ClusterSnapshot:
         index = self.resources.get(name)
         return 0 if index is None else array[index]
 
-    def amounts(self, array: Ints, index: list[int], rows: Rows) -> Ints:
-        """resources × nodes: these rows and columns of `allocatable`, `requested` or `assumed`."""
-        # Mostly cpu and memory, which need no copy of all nodes.
-        part = array[:2] if index == _CPU_AND_MEMORY else array[index]
-        return part.take(rows, axis=1)
+    @property
+    def usual_sizes(self) -> bool:
+        """Every node has cpu and memory, and neither is above EXACT."""
+        if self._usual_sizes is None:
+            sizes = self.allocatable[:2, self.rows]
+            self._usual_sizes = bool(((sizes > 0) & (sizes <= EXACT)).all())
+        return self._usual_sizes
 
     def ports_on(self, row: int) -> Iterator[PodHostPort]:
         """That its pods occupy."""
@@ -189,6 +191,7 @@ class ClusterSnapshot:
             self._index(resource)
         for resource, index in self.resources.items():
             self.allocatable[index, row] = amounts.get(resource, 0)
+        self._usual_sizes = None
         if before is None or _decides(before) != _decides(node):
             self._changed()
         return row
@@ -204,7 +207,7 @@ class ClusterSnapshot:
         self._order.changed(row, self.nodes[row], None)
         self.nodes[row] = None
         self.allocatable[:, row] = self.requested[:, row] = 0
-        self._rows = self._names = None
+        self._rows = self._names = self._usual_sizes = None
         self._changed()
 
     def put_namespace(self, namespace: Namespace) -> None:

@@ -38,6 +38,17 @@ def least_allocated(requested: Ints, capacity: Ints, counts: Flags, weights: Int
     return _weighted_mean(np.where(requested > capacity, 0, _divided(left, np.maximum(capacity, 1))), counts, weights)
 
 
+def least_allocated_exactly(requested: Ints, capacity: Ints, weights: Ints, total: int) -> Ints:
+    """The same if all resources count, and capacities are above 0 and no amount is above EXACT. `total`: of weights."""
+    left = capacity - requested
+    left *= MAX_SCORE
+    left //= capacity
+    np.maximum(left, 0, out=left)
+    mean: Ints = weights.dot(left)
+    mean //= total
+    return mean
+
+
 def most_allocated(requested: Ints, capacity: Ints, counts: Flags, weights: Ints) -> Ints:
     """What is used, in percent: the fuller the better."""
     used = np.minimum(requested, capacity)
