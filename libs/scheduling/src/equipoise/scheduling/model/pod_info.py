@@ -316,11 +316,10 @@ class PodInfo:
     @property
     def claim_volumes(self) -> tuple[Volume, ...]:
         """Its volumes with a PersistentVolumeClaim, ephemeral ones included."""
-        return tuple(
-            each
-            for each in self.pod.spec.volumes
-            if each.persistent_volume_claim is not None or each.ephemeral is not None
-        )
+        volumes = self.pod.spec.volumes
+        if not volumes:
+            return ()
+        return tuple(each for each in volumes if each.persistent_volume_claim is not None or each.ephemeral is not None)
 
     @property
     def host_ports(self) -> tuple[PodHostPort, ...]:

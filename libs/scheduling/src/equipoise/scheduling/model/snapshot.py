@@ -66,9 +66,12 @@ class ClusterSnapshot:
         self._rows: Rows | None = None
         self._names: npt.NDArray[np.object_] | None = None
         self._usual_sizes: bool | None = None
-        self._cordoned: Flags | None = None
+        self._cordoned: list[Flags | None] = []
+        """Empty: not computed yet."""
+
         self._taints: tuple[list[Taints], Rows] | None = None
-        self._untolerated: dict[tuple[Toleration, ...], Flags] = {}
+        self._untolerated: dict[tuple[Toleration, ...], Flags | None] = {}
+        self._untolerated_preferences: dict[tuple[Toleration, ...], Ints | None] = {}
         for node in nodes:
             self.put_node(node)
         for pod in pods:
@@ -142,11 +145,12 @@ class ClusterSnapshot:
         return (port for pod in self._pods[row].values() for port in pod.host_ports)
 
     @property
-    def cordoned(self) -> Flags:
-        """Per node."""
-        if self._cordoned is None:
-            self._cordoned = np.array([node is not None and node.spec.unschedulable for node in self.nodes], np.bool_)
-        return self._cordoned
+    def cordoned(self) -> Flags | None:
+        """Per node; None: no node is."""
+        if not self._cordoned:
+            each = [node is not None and node.spec.unschedulable for node in self.nodes]
+            self._cordoned.append(np.array(each, dtype=np.bool_) if any(each) else None)
+        return self._cordoned[0]
 
     @property
     def taints(self) -> tuple[Sequence[Taints], Rows]:
@@ -158,18 +162,34 @@ class ClusterSnapshot:
             self._taints = (list(index), codes)
         return self._taints
 
-    def untolerated(self, tolerations: Sequence[Toleration]) -> Flags:
-        """Per node: whether it has a NoSchedule or NoExecute taint that none of them tolerates. Must not be changed."""
+    def untolerated(self, tolerations: Sequence[Toleration]) -> Flags | None:
+        """Per node: whether it has a NoSchedule or NoExecute taint that none of them tolerates. Must not be changed.
+
+        None: no node has one.
+        """
         key = tuple(tolerations)
-        found = self._untolerated.get(key)
-        if found is None:
-            groups, codes = self.taints
-            refused = [
-                any(each.effect in BLOCKING_EFFECTS and not tolerates(tolerations, each) for each in group)
-                for group in groups
-            ]
-            found = self._untolerated[key] = np.array(refused, dtype=np.bool_)[codes]
-        return found
+        if key not in self._untolerated:
+            counts = self._count_untolerated(tolerations, BLOCKING_EFFECTS)
+            self._untolerated[key] = None if counts is None else counts > 0
+        return self._untolerated[key]
+
+    def untolerated_preferences(self, tolerations: Sequence[Toleration]) -> Ints | None:
+        """Per node: the number of PreferNoSchedule taints that none of them tolerates. Must not be changed.
+
+        None: no node has one.
+        """
+        key = tuple(tolerations)
+        if key not in self._untolerated_preferences:
+            self._untolerated_preferences[key] = self._count_untolerated(tolerations, ("PreferNoSchedule",))
+        return self._untolerated_preferences[key]
+
+    def _count_untolerated(self, tolerations: Sequence[Toleration], effects: Sequence[str]) -> Ints | None:
+        """Per node: its taints with one of the effects that none of them tolerates. None: no node has one."""
+        groups, codes = self.taints
+        counts = [
+            sum(each.effect in effects and not tolerates(tolerations, each) for each in group) for group in groups
+        ]
+        return np.array(counts, dtype=np.int64)[codes] if any(counts) else None
 
     # Change
 
@@ -345,8 +365,8 @@ class ClusterSnapshot:
 
     def _changed(self) -> None:
         self.labels.forget()
-        self._taints = self._cordoned = None
-        self._untolerated = {}
+        self._taints, self._cordoned = None, []
+        self._untolerated, self._untolerated_preferences = {}, {}
 
 
 def _decides(node: Node) -> tuple[object, ...]:
