@@ -217,6 +217,8 @@ class Framework:
     ) -> FilterDiagnosis:
         """A node passes if it does with and without the nominated pods that have at least this priority."""
         diagnosis = self.filter(state, pod, snapshot, rows)
+        if not nominated:
+            return diagnosis
         competing = {}
         for name in nominated.nodes:
             row = snapshot.row(name)

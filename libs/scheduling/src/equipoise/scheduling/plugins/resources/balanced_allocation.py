@@ -14,6 +14,10 @@ from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.plugins.resources.node_resources_fit import is_scalar
 from equipoise.scheduling.plugins.resources.resource_allocation import CPU_AND_MEMORY, ResourceWeight
 
+# Python numbers are converted in each operation, which takes as long as the operation on a hundred nodes.
+_ONE, _HALF, _MAX_SCORE = np.array(1.0), np.array(0.5), np.array(float(MAX_SCORE))
+_OFFSET, _HALVED = np.array(3 * MAX_SCORE // 2), np.array(1)
+
 
 class NodeResourcesBalancedAllocation:
     name = "NodeResourcesBalancedAllocation"
@@ -32,13 +36,13 @@ class NodeResourcesBalancedAllocation:
             deviation = _deviation_of_both(pod, snapshot, rows)
         else:
             deviation = self._deviation(pod, snapshot, rows)
-        np.subtract(1.0, deviation, out=deviation)
-        deviation *= float(MAX_SCORE)
+        np.subtract(_ONE, deviation, out=deviation)
+        deviation *= _MAX_SCORE
         after, before = deviation.astype(np.int64)
-        # 50..150 // 2: never negative, so that numpy divides as Go.
+        # 50 + (50 + after - before) // 2. What is divided is never negative: numpy divides as Go.
         after -= before
-        after += 3 * MAX_SCORE // 2
-        after //= 2
+        after += _OFFSET
+        after >>= _HALVED
         found: Ints = after
         return found
 
@@ -79,10 +83,10 @@ def _deviation_of_both(pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> F
     requested += pod.shape.cpu_and_memory
     shares[:, 0] = requested
     shares /= snapshot.allocatable[:2].take(rows, axis=1)[:, np.newaxis]
-    np.minimum(shares, 1.0, out=shares)
+    np.minimum(shares, _ONE, out=shares)
     deviation, memory = shares
     deviation -= memory
     np.abs(deviation, out=deviation)
-    deviation /= 2.0
+    deviation *= _HALF
     found: Floats = deviation
     return found

@@ -47,7 +47,7 @@ class NodeResourcesFit:
         self._strategy = strategy
         self._names = [resource.name for resource in resources]
         self._weights = np.array([resource.weight for resource in resources], dtype=np.int64)
-        self._total_weight = int(self._weights.sum())
+        self._total_weight = np.array(self._weights.sum())
         self._least_of_both = strategy is least_allocated and self._names == [CPU, MEMORY]
         self._ignored = frozenset(ignored_resources)
         self._unknown = frozenset(unknown_resources)
