@@ -13,7 +13,7 @@ from builders import (
     a_window,
     a_workload_utilization,
 )
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from equipoise.contracts.configuration.duration import Duration
@@ -22,6 +22,7 @@ from equipoise.contracts.load.correction import (
     FUTURE_TOLERANCE,
     PodLifetime,
     corrected,
+    correction_factor,
     is_fresh,
     known,
     load_of,
@@ -38,6 +39,8 @@ LOAD = LoadSettings()
 anything = st.one_of(st.none(), st.floats())
 amounts = st.floats(0, 1e12)
 moments = st.floats(-1e6, 1e6)
+near = st.sampled_from([-1_000.0, -280.0, -40.0, 0.0, 20.0])
+cores = st.sampled_from([None, 1.0, 2.5])
 
 
 @pytest.mark.parametrize("value", [None, math.nan, math.inf, -math.inf, -0.1])
@@ -153,6 +156,28 @@ def test_a_correction_is_at_most_the_usage_of_the_pod(
     amount = known(usage) or 0.0
     slack = 1e-9 * (mean + amount)
     assert max(0.0, mean - amount) - slack <= cpu <= mean + amount + slack
+
+
+@example(pods=[(-50.0, -40.0, None, 1.0), (10.0, None, None, 1.0)], compensation="proportional", length=300.0)
+@given(
+    pods=st.lists(st.tuples(near, st.none() | near, st.none() | near | st.just(math.inf), cores), min_size=1),
+    compensation=st.sampled_from(["proportional", "cliff", "off"]),
+    length=st.sampled_from([30.0, 300.0]),
+)
+def test_each_pod_is_corrected_by_its_factor(
+    pods: list[tuple[float, float | None, float | None, float | None]], compensation: str, length: float
+) -> None:
+    load = LoadSettings(compensation=compensation)  # type: ignore[arg-type]  # one of the allowed values
+    lifetimes = [
+        PodLifetime(placed_at=placed, running_since=ran, gone_at=gone, usage=Resources(cpu=usage))
+        for placed, ran, gone, usage in pods
+    ]
+    factors = [correction_factor(each, sampled_at=0.0, length=length, load=load) for each in lifetimes]
+    added = sum(factor * (known(each.usage.cpu) or 0.0) for factor, each in zip(factors, lifetimes, strict=True))
+
+    found = corrected(Resources(cpu=1.0), lifetimes, sampled_at=0.0, length=length, load=load)
+
+    assert found == Resources(cpu=max(0.0, 1.0 + added))
 
 
 def test_only_pods_that_ran_in_part_of_a_window_are_corrected() -> None:

@@ -3,11 +3,12 @@
 import math
 
 import pytest
-from builders import GIB, NOW, a_window, a_workload_utilization
-from hypothesis import given
+from builders import GIB, NOW, a_placed_pod, a_window, a_workload_utilization
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.load.correction import known
 from equipoise.contracts.load.demand import (
     DEFAULT,
     MEASURED_FIRST,
@@ -17,8 +18,10 @@ from equipoise.contracts.load.demand import (
     EstimateSource,
     expected_usage,
     fresh_windows,
+    pod_usage,
 )
 from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import WindowUsage
 
 REQUESTS = Resources(cpu=0.5, memory=GIB)
 LIMITS = Resources(cpu=2.0, memory=4 * GIB)
@@ -138,3 +141,54 @@ def test_the_expected_usage_is_always_known(
     assert usage.cpu is not None
     assert usage.cpu >= 0
     assert usage.cpu == DEFAULT.cpu or not math.isnan(usage.cpu)
+
+
+ages = st.sampled_from([-10.0, 0.0, 100.0, 200.0, 10_000.0, 100_000.0])
+usages = st.builds(Resources, cpu=st.none() | st.just(math.nan) | st.floats(0, 9), memory=st.none() | st.floats(0, 9))
+
+
+@example(
+    windows={"5m": (Resources(cpu=1.0, memory=1.0), 0.0)},
+    measured=Resources(),
+    requests=Resources(cpu=2.0, memory=2.0),
+    chain=("request", "measured", "default"),
+)
+@example(
+    windows={"5m": (Resources(cpu=1.0), 0.0), "1d": (Resources(memory=1.0), 0.0)},
+    measured=Resources(),
+    requests=Resources(),
+    chain=MEASURED_FIRST,
+)
+@given(
+    windows=st.dictionaries(st.sampled_from([each.name for each in LoadSettings().windows]), st.tuples(usages, ages)),
+    measured=usages,
+    requests=usages,
+    chain=st.sampled_from([MEASURED_FIRST, WATER_LEVEL, TARGET_LOAD_PACKING, ("request", "measured", "default")]),
+)
+def test_a_pod_that_was_not_measured_is_expected_to_use_what_its_workload_does(
+    windows: dict[str, tuple[Resources, float]],
+    measured: Resources,
+    requests: Resources,
+    chain: tuple[EstimateSource, ...],
+) -> None:
+    """Per resource, by the first known source, without outdated windows."""
+    load = LoadSettings()
+    values = {name: WindowUsage(mean=mean, sampled_at=NOW - age) for name, (mean, age) in windows.items()}
+    message = a_workload_utilization(windows=values)
+    pod = a_placed_pod(workload=message.workload, requests=requests)
+    expected, _ = expected_usage(
+        requests=pod.requests,
+        limits=pod.limits,
+        workload=fresh_windows(message, load, NOW),
+        window=load.shortest.name,
+        chain=chain,
+    )
+
+    found = pod_usage({message.workload: message}, load=load, now=NOW, chain=chain)(pod, measured)
+
+    if known(measured.cpu) is not None and known(measured.memory) is not None:
+        assert found == measured
+    else:
+        cpu, memory = known(measured.cpu), known(measured.memory)
+        assert found.cpu == (expected.cpu if cpu is None else cpu)
+        assert found.memory == (expected.memory if memory is None else memory)

@@ -312,6 +312,24 @@ def test_system_constraints_spread_over_hosts_and_zones_and_need_no_zone() -> No
     assert found == ({"a": 9, "b": 6, "none": 4}, {"a": 44, "b": 77, "none": 100})
 
 
+@given(st.lists(st.sampled_from([0, 1, 2, 3, 7, 40, 100, 101, 130]), min_size=1, max_size=4), st.integers(1, 9))
+def test_numbers_of_pods_score_alone_as_with_another_constraint(pods: list[int], max_skew: int) -> None:
+    """The other constraint adds 0, so that scores are computed in other steps."""
+    hosts = [in_zone(f"host-{number}", "a") for number in range(len(pods))]
+    cluster = a_cluster(*hosts)
+    for row, count in enumerate(pods):
+        for number in range(count):
+            cluster.add_pod(running(f"{row}-{number}", f"host-{row}"), row)
+    host, other = soft(HOST, max_skew=max_skew), soft(selector=app("none"), max_skew=1)
+
+    alone = raw_and_normalized(PLUGIN, spread(host), cluster)
+
+    assert alone == raw_and_normalized(PLUGIN, spread(host, other), cluster)
+    assert alone is not None
+    factor = math.log(len(pods) + 2)
+    assert list(alone[0].values()) == [math.floor(count * factor + max_skew - 1 + 0.5) for count in pods]
+
+
 def test_system_constraints_need_a_selector() -> None:
     for selector in (None, LabelSelector()):
         plugin = PodTopologySpread(lambda pod, selector=selector: selector)  # type: ignore[misc]  # a default binds it

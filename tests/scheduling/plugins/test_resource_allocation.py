@@ -1,5 +1,7 @@
 """The scoring strategies of NodeResourcesFit, beyond the cases of kube-scheduler's own tests."""
 
+from hypothesis import example, given
+from hypothesis import strategies as st
 from scheduling.pods import a_node, a_pod
 
 from equipoise.scheduling.framework.cycle_state import CycleState
@@ -67,3 +69,48 @@ def test_two_of_three_resources_are_balanced_by_the_formula_for_two() -> None:
     pod = a_pod(requests={"cpu": "72", "memory": "4Gi"})
 
     assert plugin.score(CycleState(), pod, snapshot, snapshot.rows).tolist() == [58]
+
+
+def test_a_node_with_as_many_pods_as_it_may_have_is_full_although_the_requests_fit() -> None:
+    snapshot = ClusterSnapshot([a_node(pods=1)])
+    snapshot.add_pod(a_pod("running"), 0)
+
+    for requests in ({}, {"cpu": "1"}):
+        found = NodeResourcesFit().filter(CycleState(), a_pod(requests=requests), snapshot, snapshot.rows)
+        assert [(each.reason, each.nodes.tolist()) for each in found] == [("Too many pods", [True])]
+
+
+amounts = st.integers(0, 10**11) | st.integers(0, 2**63 - 1) | st.sampled_from([0, 1, 2**53, 2**53 + 1, 2**62])
+requests = st.fixed_dictionaries(
+    {}, optional={"cpu": amounts.map(lambda milli: f"{milli}m"), "memory": amounts.map(str)}
+)
+sizes = st.tuples(st.integers(1, 10**6), st.integers(1, 10**12) | st.integers(1, 2**63 - 1))
+
+
+@example([((1, 1_000_000), [{"memory": str(2**57)}])], {}, (1, 1))
+@example([((1, 2**58), [])], {"cpu": "1m"}, (1, 1))
+@given(
+    st.lists(st.tuples(sizes, st.lists(requests, max_size=2)), min_size=1, max_size=5),
+    requests,
+    st.tuples(st.integers(1, 100), st.integers(1, 100)),
+)
+def test_a_node_without_memory_changes_no_score_of_the_others(
+    nodes: list[tuple[tuple[int, int], list[dict[str, str]]]], wanted: dict[str, str], weights: tuple[int, int]
+) -> None:
+    """Usual sizes are computed in fewer steps: with the same results, also for sums of more than 64 bits."""
+    snapshot = ClusterSnapshot()
+    for number, ((cpu, memory), pods) in enumerate(nodes):
+        row = snapshot.put_node(a_node(str(number), cpu=f"{cpu}m", memory=str(memory)))
+        for place, each in enumerate(pods):
+            snapshot.add_pod(a_pod(f"{number}-{place}", each), row)
+    rows, pod = snapshot.rows, a_pod(requests=wanted)
+    resources = [
+        ResourceWeight(name=name, weight=weight) for name, weight in zip(("cpu", "memory"), weights, strict=True)
+    ]
+    plugins = (NodeResourcesFit(resources=resources), NodeResourcesBalancedAllocation())
+
+    alone = [plugin.score(CycleState(), pod, snapshot, rows).tolist() for plugin in plugins]
+    snapshot.put_node(a_node("other", memory="0"))
+
+    assert not snapshot.usual_sizes
+    assert alone == [plugin.score(CycleState(), pod, snapshot, rows).tolist() for plugin in plugins]

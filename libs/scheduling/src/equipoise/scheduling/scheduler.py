@@ -225,13 +225,13 @@ class Scheduler:
             return rows
         start = self.next_start % count
         found: Rows = passed.nonzero()[0]
-        if split := int(found.searchsorted(start)):
+        if start and (split := int(found.searchsorted(start))):
             found = np.concatenate((found[split:], found[:split]))
         limit = feasible_nodes_to_find(count, self.percentage) if scored else 1
         # The search ends at the first feasible node above the limit; otherwise it examines all nodes.
         examined = (int(found[limit]) - start) % count if len(found) > limit else count
         self.next_start = (self.next_start + examined) % nodes
-        return rows[found[:limit]]
+        return rows.take(found[:limit])
 
     def _with_extenders(self, total: Ints, rows: Rows, extenders: Sequence[Extender]) -> tuple[Ints, bool]:
         """And whether one of them scored the nodes."""

@@ -122,11 +122,16 @@ def corrected(
     if load.compensation == "off":
         return usage
     cpu = memory = 0.0
-    begin, timeout = sampled_at - length, load.pod_start_timeout
+    begin, timeout, proportional = sampled_at - length, load.pod_start_timeout, load.compensation == "proportional"
     for pod in pods:
-        if pod.gone_at is None and pod.start(timeout) <= begin and load.compensation == "proportional":
-            continue  # most pods ran through the whole of the shorter windows
-        factor = correction_factor(pod, sampled_at=sampled_at, length=length, load=load)
+        if pod.gone_at is None and proportional:
+            # Most pods ran through the whole of the shorter windows, or in no part of any.
+            start = pod.start(timeout)
+            if start <= begin:
+                continue
+            factor = 1.0 if start >= sampled_at else 1.0 - min(1.0, (sampled_at - start) / length)
+        else:
+            factor = correction_factor(pod, sampled_at=sampled_at, length=length, load=load)
         if factor:
             cpu += factor * (known(pod.usage.cpu) or 0.0)
             memory += factor * (known(pod.usage.memory) or 0.0)

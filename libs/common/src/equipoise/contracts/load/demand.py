@@ -132,9 +132,23 @@ def pod_usage(
         cpu, memory = known(measured.cpu), known(measured.memory)
         if cpu is not None and memory is not None:
             return measured
-        workload = None if pod.workload is None else fresh_windows(workloads.get(pod.workload), load, now)
+        message = None if pod.workload is None else workloads.get(pod.workload)
+        if message is not None and chain[:1] == ("measured",):
+            # What nearly all pods are expected to use: the others are not looked at.
+            shortest = usable_window(message, load.shortest, load, now)
+            if (
+                shortest is not None
+                and known(shortest.mean.cpu) is not None
+                and known(shortest.mean.memory) is not None
+            ):
+                mean = shortest.mean
+                return Resources(cpu=mean.cpu if cpu is None else cpu, memory=mean.memory if memory is None else memory)
         expected, _ = expected_usage(
-            requests=pod.requests, limits=pod.limits, workload=workload, window=load.shortest.name, chain=chain
+            requests=pod.requests,
+            limits=pod.limits,
+            workload=fresh_windows(message, load, now),
+            window=load.shortest.name,
+            chain=chain,
         )
         return Resources(cpu=expected.cpu if cpu is None else cpu, memory=expected.memory if memory is None else memory)
 

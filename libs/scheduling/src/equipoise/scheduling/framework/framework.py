@@ -1,8 +1,9 @@
 """Calls the plugins of one profile, in the order and with the rules of kube-scheduler's framework."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 import numpy as np
@@ -12,6 +13,7 @@ from equipoise.scheduling.framework.diagnosis import FilterDiagnosis, passed_all
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.framework.plugin import (
     MAX_SCORE,
+    SKIPPED,
     Filter,
     FilterNode,
     NormalizeScore,
@@ -63,10 +65,19 @@ class NodeScores(msgspec.Struct, frozen=True, kw_only=True):
     raw: Mapping[str, Ints]
     """By plugin, before they were normalized. Plugins that skipped the pod are missing."""
 
-    weighted: Mapping[str, Ints]
-    """By plugin: 0..100, multiplied by its weight."""
+    normalized: Ints
+    """plugins × nodes: 0..100; plugins in the order of `raw`."""
+
+    weights: Ints
+    """By plugin, in the same order."""
 
     total: Ints
+    """The sum of the weighted scores."""
+
+    @property
+    def weighted(self) -> Mapping[str, Ints]:
+        """By plugin: 0..100, multiplied by its weight."""
+        return dict(zip(self.raw, self.weights[:, np.newaxis] * self.normalized, strict=True))
 
 
 class _Scoring(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,10 +86,7 @@ class _Scoring(msgspec.Struct, frozen=True, kw_only=True):
     plugin: Plugin
     name: str
     weight: int
-    score: Callable[..., Any] | None
-    score_node: Callable[..., Any] | None
-    """Called for each node if there is no `score`."""
-
+    score: Callable[..., Any]
     normalize: Callable[..., Any] | None
 
 
@@ -103,13 +111,27 @@ class Framework:
         self._measure = measure
         # Found once: isinstance of a protocol takes microseconds, and each attempt would ask for every plugin.
         points = self._points
-        self._pre_filters: list[Any] = [each for each in points["preFilter"] if isinstance(each, PreFilter)]
-        self._extending: list[Any] = [each for each in self._pre_filters if isinstance(each, PreFilterExtensions)]
-        self._filters: list[tuple[Any, bool]] = [(each, isinstance(each, Filter)) for each in points["filter"]]
-        """Plugins, and whether they answer for all nodes at once."""
+        self._pre_enqueues = self._calls("preEnqueue", PreEnqueue, "pre_enqueue")
+        self._pre_filters = self._calls("preFilter", PreFilter, "pre_filter")
+        self._extending: list[Any] = [each for each, _ in self._pre_filters if isinstance(each, PreFilterExtensions)]
+        self._filters: list[tuple[Any, Callable[..., Any] | None]] = [
+            (each, self._measured(each, "filter", each.filter) if isinstance(each, Filter) else None)
+            for each in points["filter"]
+        ]
+        """None: the plugin answers for one node."""
 
-        self._pre_scores: list[Any] = [each for each in points["preScore"] if isinstance(each, PreScore)]
+        self._pre_scores = self._calls("preScore", PreScore, "pre_score")
         self._scoring = [self._scoring_of(each) for each in points["score"]]
+        self._scoring_by_skipped: dict[frozenset[str], tuple[list[_Scoring], Ints]] = {}
+        """Of most pods, the same plugins are skipped."""
+
+    def _calls(self, point: str, kind: type, method: str) -> list[tuple[Any, Callable[..., Any]]]:
+        """The plugins of this kind at the extension point, each with its method."""
+        return [
+            (each, self._measured(each, point, getattr(each, method)))
+            for each in self._points[point]
+            if isinstance(each, kind)
+        ]
 
     def plugins(self, point: str) -> Sequence[Plugin]:
         """In the order of calls; none of an extension point that the framework was made without."""
@@ -122,8 +144,11 @@ class Framework:
 
     def pre_enqueue(self, pod: PodInfo) -> PluginStatus:
         """Success, or the status of the first plugin that holds the pod back."""
-        for plugin in self._points["preEnqueue"]:
-            status = self._call(plugin, "preEnqueue", plugin.pre_enqueue, pod)
+        for plugin, pre_enqueue in self._pre_enqueues:
+            try:
+                status = pre_enqueue(pod)
+            except Exception as error:
+                _fail(plugin, "preEnqueue", error)
             if not status.is_success:
                 return _of(plugin, status)
         return SUCCESS
@@ -142,9 +167,12 @@ class Framework:
         nodes: frozenset[str] | None = None
         restricting: list[str] = []
         status = SUCCESS
-        for plugin in self._pre_filters:
-            found = self._call(plugin, "preFilter", plugin.pre_filter, state, pod, snapshot)
-            if found.status.code == Code.SKIP:
+        for plugin, pre_filter in self._pre_filters:
+            try:
+                found = pre_filter(state, pod, snapshot)
+            except Exception as error:
+                _fail(plugin, "preFilter", error)
+            if found is SKIPPED or found.status.code == Code.SKIP:
                 skipped.add(plugin.name)
                 continue
             if found.status.is_rejected:
@@ -169,11 +197,15 @@ class Framework:
         diagnosis = passed_all(rows)
         if not len(rows):
             return diagnosis
-        for plugin, for_all in self._filters:
-            if plugin.name in state.skipped_filters:
+        skipped = state.skipped_filters
+        for plugin, filter_all in self._filters:
+            if plugin.name in skipped:
                 continue
-            if for_all:
-                refusals = self._call(plugin, "filter", _refusals, plugin, state, pod, snapshot, rows)
+            if filter_all is not None:
+                try:
+                    refusals = _checked(filter_all(state, pod, snapshot, rows), len(rows))
+                except Exception as error:
+                    _fail(plugin, "filter", error)
             else:
                 refusals = self._each_node(plugin, state, pod, snapshot, diagnosis)
             if refusals and not diagnosis.add(plugin.name, refusals):
@@ -185,6 +217,8 @@ class Framework:
     ) -> FilterDiagnosis:
         """A node passes if it does with and without the nominated pods that have at least this priority."""
         diagnosis = self.filter(state, pod, snapshot, rows)
+        if not nominated:
+            return diagnosis
         competing = {}
         for name in nominated.nodes:
             row = snapshot.row(name)
@@ -272,52 +306,60 @@ class Framework:
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> NodeScores:
         """Of the feasible nodes. Raises PluginFailed for a score that is not within 0..100."""
         self._pre_score(state, pod, snapshot, rows)
-        scoring = [each for each in self._scoring if each.name not in state.skipped_scores]
+        scoring, weights = self._scoring_without(state.skipped_scores)
         raw: dict[str, Ints] = {}
-        normalized = np.zeros((len(scoring), len(rows)), dtype=np.int64)
+        normalized = np.empty((len(scoring), len(rows)), dtype=np.int64)
         for index, each in enumerate(scoring):
-            raw[each.name] = scores = self._raw_scores(each, state, pod, snapshot, rows)
-            if each.normalize is not None:
-                scores = self._call(each.plugin, "score", each.normalize, state, pod, snapshot, rows, scores.copy())
-                scores = _integers(each.plugin, scores, len(rows))
-            normalized[index] = scores
-        # As numbers without a sign, negative ones are higher than all others: one comparison instead of two.
-        if normalized.size and np.maximum.reduce(normalized.view(np.uint64), axis=None) > MAX_SCORE:
+            try:
+                scores = _integers(each.plugin, each.score(state, pod, snapshot, rows), len(rows))
+                raw[each.name] = scores
+                if each.normalize is not None:
+                    scores = each.normalize(state, pod, snapshot, rows, scores.copy())
+                    scores = _integers(each.plugin, scores, len(rows))
+                normalized[index] = scores
+            except Exception as error:
+                _fail(each.plugin, "score", error)
+        # As numbers without a sign, negative ones are higher than all others. The place of the highest is found faster
+        # than its value.
+        unsigned = normalized.view(np.uint64)
+        if normalized.size and unsigned.item(unsigned.argmax()) > MAX_SCORE:
             raise _out_of_range(scoring, normalized)
-        weights = np.array([each.weight for each in scoring], dtype=np.int64)
-        normalized *= weights[:, np.newaxis]
-        by_plugin = dict(zip(raw, normalized, strict=True))
-        return NodeScores(rows=rows, raw=raw, weighted=by_plugin, total=np.add.reduce(normalized))
+        return NodeScores(rows=rows, raw=raw, normalized=normalized, weights=weights, total=weights.dot(normalized))
+
+    def _scoring_without(self, skipped: frozenset[str]) -> "tuple[list[_Scoring], Ints]":
+        """The other plugins, and their weights."""
+        found = self._scoring_by_skipped.get(skipped)
+        if found is None:
+            scoring = [each for each in self._scoring if each.name not in skipped]
+            weights = np.array([each.weight for each in scoring], dtype=np.int64)
+            found = self._scoring_by_skipped[skipped] = scoring, weights
+        return found
 
     def _pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> None:
         skipped = set()
-        for plugin in self._pre_scores:
-            status = self._call(plugin, "preScore", plugin.pre_score, state, pod, snapshot, rows)
+        for plugin, pre_score in self._pre_scores:
+            try:
+                status = pre_score(state, pod, snapshot, rows)
+            except Exception as error:
+                _fail(plugin, "preScore", error)
             if status.code == Code.SKIP:
                 skipped.add(plugin.name)
             elif not status.is_success:
                 raise PluginFailed(plugin.name, "preScore", "; ".join(status.reasons))
         state.skipped_scores = frozenset(skipped)
 
-    def _raw_scores(
-        self, scoring: "_Scoring", state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows
-    ) -> Ints:
-        plugin, score = scoring.plugin, scoring.score
-        if score is not None:
-            return _integers(plugin, self._call(plugin, "score", score, state, pod, snapshot, rows), len(rows))
-        score_node = scoring.score_node
-        assert score_node is not None
-        found = [self._call(plugin, "score", score_node, state, pod, snapshot, row) for row in rows.tolist()]
-        return _integers(plugin, found, len(rows))
-
-    def _scoring_of(self, plugin: Plugin) -> "_Scoring":
+    def _scoring_of(self, plugin: Any) -> "_Scoring":
+        score: Callable[..., Any]
+        if isinstance(plugin, Score):
+            score = self._measured(plugin, "score", plugin.score)
+        else:
+            score = partial(_each_score, self._measured(plugin, "score", plugin.score_node))
         return _Scoring(
             plugin=plugin,
             name=plugin.name,
             weight=self.weight(plugin.name),
-            score=plugin.score if isinstance(plugin, Score) else None,
-            score_node=plugin.score_node if isinstance(plugin, ScoreNode) else None,
-            normalize=plugin.normalize if isinstance(plugin, NormalizeScore) else None,
+            score=score,
+            normalize=self._measured(plugin, "score", plugin.normalize) if isinstance(plugin, NormalizeScore) else None,
         )
 
     # Reserve
@@ -346,27 +388,47 @@ class Framework:
         return errors
 
     def _call(self, plugin: Plugin, point: str, function: Callable[..., T], *arguments: Any) -> T:
-        """Raises PluginFailed whatever the plugin raises: a plugin of a user must not end the scheduler."""
         try:
-            if self._measure is None:
-                return function(*arguments)
-            result: T = self._measure(plugin.name, point, lambda: function(*arguments))
-        except PluginFailed:
-            raise
+            return self._measured(plugin, point, function)(*arguments)
         except Exception as error:
-            raise PluginFailed(plugin.name, point, f"{type(error).__name__}: {error}") from error
-        return result
+            _fail(plugin, point, error)
+
+    def _measured(self, plugin: Any, point: str, function: Callable[..., T]) -> Callable[..., T]:
+        """The function, or one that also measures it."""
+        measure = self._measure
+        if measure is None:
+            return function
+
+        def measured(*arguments: Any) -> T:
+            result: T = measure(plugin.name, point, lambda: function(*arguments))
+            return result
+
+        return measured
 
 
-def _refusals(plugin: Filter, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> list[Refusal]:
-    """Raises ValueError if they are not about these nodes."""
-    refusals = list(plugin.filter(state, pod, snapshot, rows))
-    for refusal in refusals:
-        if len(refusal.nodes) != len(rows):
-            raise ValueError(f"a refusal has {len(refusal.nodes)} nodes, not {len(rows)}")
+def _fail(plugin: Plugin, point: str, error: Exception) -> NoReturn:
+    """Raises PluginFailed, whatever the plugin has raised: a plugin of a user must not end the scheduler."""
+    if isinstance(error, PluginFailed):
+        raise error
+    raise PluginFailed(plugin.name, point, f"{type(error).__name__}: {error}") from error
+
+
+def _checked(refusals: Iterable[Refusal], length: int) -> list[Refusal]:
+    """Raises ValueError if they are not about this number of nodes."""
+    found = list(refusals)
+    for refusal in found:
+        if len(refusal.nodes) != length:
+            raise ValueError(f"a refusal has {len(refusal.nodes)} nodes, not {length}")
         if refusal.nodes.dtype != np.bool_:
             raise TypeError(f"the nodes of a refusal are true or false, not {refusal.nodes.dtype}")
-    return refusals
+    return found
+
+
+def _each_score(
+    score_node: Callable[..., int], state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows
+) -> list[int]:
+    """Of a plugin that answers for one node."""
+    return [score_node(state, pod, snapshot, row) for row in rows.tolist()]
 
 
 def _of(plugin: Plugin, status: PluginStatus) -> PluginStatus:

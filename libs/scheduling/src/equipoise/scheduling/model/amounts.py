@@ -18,6 +18,9 @@ MISSING: Mapping[str, str] = {CPU: "100m", MEMORY: "200Mi"}
 """What scores assume for a container that requests none. A request of 0 remains 0."""
 
 
+EXACT = 2**53
+"""Up to here, 100 times an amount has 64 bits, and floats are exact."""
+
 _MOST = 2**63 - 1
 """As Kubernetes reads a quantity that is larger."""
 

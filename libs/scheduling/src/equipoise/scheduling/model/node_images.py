@@ -16,13 +16,21 @@ class NodeImages:
         self._nodes = nodes
         self._sizes: dict[str, dict[int, int]] | None = None
 
+    @property
+    def unknown(self) -> bool:
+        """No node has an image that it reports."""
+        return not self._by_name()
+
     def sizes(self, name: str) -> Mapping[int, int]:
         """Bytes of the image with this name, by row of the nodes that have it."""
+        return self._by_name().get(name, _NOWHERE)
+
+    def _by_name(self) -> dict[str, dict[int, int]]:
         if self._sizes is None:
             self._sizes = {}
             for row, node in enumerate(self._nodes):
                 self._add(row, node)
-        return self._sizes.get(name, _NOWHERE)
+        return self._sizes
 
     def changed(self, row: int, before: Node | None, after: Node | None) -> None:
         """The node of this row was replaced, added or removed."""

@@ -16,7 +16,11 @@ _NONE: Rows = np.zeros(0, dtype=np.intp)
 class LabelColumn:
     """The values of one label (or of the name) of all nodes."""
 
-    def __init__(self, values: Sequence[str | None]) -> None:
+    def __init__(self, values: Sequence[str | None], *, everywhere: bool = False) -> None:
+        """`values`: per node; None without the label, and for free rows."""
+        self.everywhere = everywhere
+        """Every node has the label."""
+
         self.values: list[str] = []
         """Each once."""
 
@@ -83,7 +87,8 @@ class NodeLabels:
     def column(self, key: str) -> LabelColumn:
         if key not in self._columns:
             values = [None if node is None else node.metadata.labels.get(key) for node in self._nodes]
-            self._columns[key] = LabelColumn(values)
+            everywhere = all(key in node.metadata.labels for node in self._nodes if node is not None)
+            self._columns[key] = LabelColumn(values, everywhere=everywhere)
         return self._columns[key]
 
     def selected(self, selector: NodeSelector, key: bytes) -> Flags:

@@ -6,6 +6,7 @@ from functools import cached_property
 from weakref import WeakValueDictionary
 
 import msgspec
+import numpy as np
 
 from equipoise.contracts.kubernetes.labels import required_nodes, selects
 from equipoise.contracts.kubernetes.objects import (
@@ -24,13 +25,17 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.contracts.kubernetes.requests import pod_requests
 from equipoise.scheduling.model.amounts import (
+    CPU,
+    MEMORY,
     MISSING,
     PODS,
+    STORAGE,
     Amounts,
     requested,
     requested_or_assumed,
     whole,
 )
+from equipoise.scheduling.model.arrays import Ints
 from equipoise.scheduling.model.resized_pod import with_actual_requests
 
 GroupKey = tuple[str, frozenset[tuple[str, str]], bytes, bool]
@@ -38,6 +43,8 @@ GroupKey = tuple[str, frozenset[tuple[str, str]], bytes, bool]
 
 PREEMPTED = Condition(type="DisruptionTarget", status="True", reason="PreemptionByScheduler")
 """Of a victim of a preemption, while it terminates."""
+
+_LESS_THAN_ANY = -(2**63)
 
 ANY_ADDRESS = "0.0.0.0"  # noqa: S104  the address in a manifest, nothing listens
 
@@ -110,6 +117,27 @@ class PodShape:
     def container_requests(self) -> Amounts:
         spec = msgspec.structs.replace(self.pod.spec, resources=None)
         return whole(pod_requests(msgspec.structs.replace(self.pod, spec=spec), missing=MISSING))
+
+    @cached_property
+    def container_cpu_and_memory(self) -> Ints:
+        """Millicores and bytes of `container_requests`: 2 × 1, to be added to the amounts of several nodes."""
+        return np.array([[self.container_requests.get(CPU, 0)], [self.container_requests.get(MEMORY, 0)]], np.int64)
+
+    @cached_property
+    def cpu_and_memory(self) -> Ints:
+        """The same of `requests`."""
+        return np.array([[self.requests.get(CPU, 0)], [self.requests.get(MEMORY, 0)]], dtype=np.int64)
+
+    @cached_property
+    def basic_requests(self) -> Ints | None:
+        """Requests of cpu, memory, storage and 1 pod, 4 × 1. A node has enough of what is not requested.
+
+        None: it requests other resources, too.
+        """
+        if not self.requests.keys() <= {CPU, MEMORY, STORAGE, PODS}:
+            return None
+        amounts = [[self.requests.get(name) or _LESS_THAN_ANY] for name in (CPU, MEMORY, STORAGE)]
+        return np.array([*amounts, [1]], dtype=np.int64)
 
     @cached_property
     def containers(self) -> tuple[Container, ...]:
@@ -288,11 +316,10 @@ class PodInfo:
     @property
     def claim_volumes(self) -> tuple[Volume, ...]:
         """Its volumes with a PersistentVolumeClaim, ephemeral ones included."""
-        return tuple(
-            each
-            for each in self.pod.spec.volumes
-            if each.persistent_volume_claim is not None or each.ephemeral is not None
-        )
+        volumes = self.pod.spec.volumes
+        if not volumes:
+            return ()
+        return tuple(each for each in volumes if each.persistent_volume_claim is not None or each.ephemeral is not None)
 
     @property
     def host_ports(self) -> tuple[PodHostPort, ...]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from equipoise.contracts.kubernetes.objects import Namespace, Node, Taint, Toleration
 from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS, tolerates
-from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS, STORAGE, allocatable
+from equipoise.scheduling.model.amounts import CPU, EXACT, MEMORY, PODS, STORAGE, allocatable
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.node_images import NodeImages
 from equipoise.scheduling.model.node_labels import NodeLabels
@@ -23,7 +23,6 @@ from equipoise.scheduling.model.pod_info import GroupKey, PodHostPort, PodInfo, 
 
 Taints = tuple[Taint, ...]
 
-_CPU_AND_MEMORY = [0, 1]
 _SPARE = 8
 """Columns that are added at a time."""
 
@@ -66,9 +65,13 @@ class ClusterSnapshot:
         self._free = list(range(columns - 1, -1, -1))
         self._rows: Rows | None = None
         self._names: npt.NDArray[np.object_] | None = None
-        self._cordoned: Flags | None = None
+        self._usual_sizes: bool | None = None
+        self._cordoned: list[Flags | None] = []
+        """Empty: not computed yet."""
+
         self._taints: tuple[list[Taints], Rows] | None = None
-        self._untolerated: dict[tuple[Toleration, ...], Flags] = {}
+        self._untolerated: dict[tuple[Toleration, ...], Flags | None] = {}
+        self._untolerated_preferences: dict[tuple[Toleration, ...], Ints | None] = {}
         for node in nodes:
             self.put_node(node)
         for pod in pods:
@@ -129,22 +132,25 @@ class ClusterSnapshot:
         index = self.resources.get(name)
         return 0 if index is None else array[index]
 
-    def amounts(self, array: Ints, index: list[int], rows: Rows) -> Ints:
-        """resources × nodes: these rows and columns of `allocatable`, `requested` or `assumed`."""
-        # Mostly cpu and memory, which need no copy of all nodes.
-        part = array[:2] if index == _CPU_AND_MEMORY else array[index]
-        return part.take(rows, axis=1)
+    @property
+    def usual_sizes(self) -> bool:
+        """Every node has cpu and memory, and neither is above EXACT."""
+        if self._usual_sizes is None:
+            sizes = self.allocatable[:2, self.rows]
+            self._usual_sizes = bool(((sizes > 0) & (sizes <= EXACT)).all())
+        return self._usual_sizes
 
     def ports_on(self, row: int) -> Iterator[PodHostPort]:
         """That its pods occupy."""
         return (port for pod in self._pods[row].values() for port in pod.host_ports)
 
     @property
-    def cordoned(self) -> Flags:
-        """Per node."""
-        if self._cordoned is None:
-            self._cordoned = np.array([node is not None and node.spec.unschedulable for node in self.nodes], np.bool_)
-        return self._cordoned
+    def cordoned(self) -> Flags | None:
+        """Per node; None: no node is."""
+        if not self._cordoned:
+            each = [node is not None and node.spec.unschedulable for node in self.nodes]
+            self._cordoned.append(np.array(each, dtype=np.bool_) if any(each) else None)
+        return self._cordoned[0]
 
     @property
     def taints(self) -> tuple[Sequence[Taints], Rows]:
@@ -156,18 +162,34 @@ class ClusterSnapshot:
             self._taints = (list(index), codes)
         return self._taints
 
-    def untolerated(self, tolerations: Sequence[Toleration]) -> Flags:
-        """Per node: whether it has a NoSchedule or NoExecute taint that none of them tolerates. Must not be changed."""
+    def untolerated(self, tolerations: Sequence[Toleration]) -> Flags | None:
+        """Per node: whether it has a NoSchedule or NoExecute taint that none of them tolerates. Must not be changed.
+
+        None: no node has one.
+        """
         key = tuple(tolerations)
-        found = self._untolerated.get(key)
-        if found is None:
-            groups, codes = self.taints
-            refused = [
-                any(each.effect in BLOCKING_EFFECTS and not tolerates(tolerations, each) for each in group)
-                for group in groups
-            ]
-            found = self._untolerated[key] = np.array(refused, dtype=np.bool_)[codes]
-        return found
+        if key not in self._untolerated:
+            counts = self._count_untolerated(tolerations, BLOCKING_EFFECTS)
+            self._untolerated[key] = None if counts is None else counts > 0
+        return self._untolerated[key]
+
+    def untolerated_preferences(self, tolerations: Sequence[Toleration]) -> Ints | None:
+        """Per node: the number of PreferNoSchedule taints that none of them tolerates. Must not be changed.
+
+        None: no node has one.
+        """
+        key = tuple(tolerations)
+        if key not in self._untolerated_preferences:
+            self._untolerated_preferences[key] = self._count_untolerated(tolerations, ("PreferNoSchedule",))
+        return self._untolerated_preferences[key]
+
+    def _count_untolerated(self, tolerations: Sequence[Toleration], effects: Sequence[str]) -> Ints | None:
+        """Per node: its taints with one of the effects that none of them tolerates. None: no node has one."""
+        groups, codes = self.taints
+        counts = [
+            sum(each.effect in effects and not tolerates(tolerations, each) for each in group) for group in groups
+        ]
+        return np.array(counts, dtype=np.int64)[codes] if any(counts) else None
 
     # Change
 
@@ -189,6 +211,7 @@ class ClusterSnapshot:
             self._index(resource)
         for resource, index in self.resources.items():
             self.allocatable[index, row] = amounts.get(resource, 0)
+        self._usual_sizes = None
         if before is None or _decides(before) != _decides(node):
             self._changed()
         return row
@@ -204,7 +227,7 @@ class ClusterSnapshot:
         self._order.changed(row, self.nodes[row], None)
         self.nodes[row] = None
         self.allocatable[:, row] = self.requested[:, row] = 0
-        self._rows = self._names = None
+        self._rows = self._names = self._usual_sizes = None
         self._changed()
 
     def put_namespace(self, namespace: Namespace) -> None:
@@ -342,8 +365,8 @@ class ClusterSnapshot:
 
     def _changed(self) -> None:
         self.labels.forget()
-        self._taints = self._cordoned = None
-        self._untolerated = {}
+        self._taints, self._cordoned = None, []
+        self._untolerated, self._untolerated_preferences = {}, {}
 
 
 def _decides(node: Node) -> tuple[object, ...]:

@@ -15,6 +15,9 @@ from equipoise.scheduling.model.pod_info import PodInfo
 ObjectKey = tuple[str, str, str]
 """Kind, namespace and name."""
 
+_MOST_SELECTORS = 10_000
+"""That are kept."""
+
 _KINDS = {("v1", "ReplicationController"), ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")}
 
 
@@ -26,26 +29,26 @@ class SpreadSelectors:
     ) -> None:
         self._services_of = services
         self._workloads = workloads
+        self._kept: dict[ObjectKey, tuple[Object | None, Mapping[str, str], LabelSelector | None]] = {}
+        """By owner of pods: the labels of their Services, and the selector, which follows from both."""
 
     def __call__(self, pod: PodInfo) -> LabelSelector | None:
         """What PodTopologySpread selects by default: None without such an object.
 
         Source: `DefaultSelector` of pkg/scheduler/framework/plugins/helper.
         """
-        labels = dict(self._service_labels(pod))
-        rules: list[SelectorRequirement] = []
+        labels = self._service_labels(pod)
         owner = pod.pod.metadata.controller
-        workload = None
-        if owner is not None and (owner.api_version, owner.kind) in _KINDS:
-            workload = self._workloads.get((owner.kind, pod.namespace, owner.name))
-        if isinstance(workload, ReplicationController):
-            labels |= workload.spec.selector
-        elif isinstance(workload, WorkloadObject) and workload.spec.selector is not None:
-            # Not merged into the labels: a workload whose selector contradicts that of a Service selects no pod.
-            own = workload.spec.selector.match_labels.items()
-            rules = [SelectorRequirement(key=key, operator="In", values=[value]) for key, value in own]
-            rules += workload.spec.selector.match_expressions
-        return LabelSelector(match_labels=labels, match_expressions=rules) if labels or rules else None
+        if owner is None or (owner.api_version, owner.kind) not in _KINDS:
+            return _selector(labels, None)
+        key = (owner.kind, pod.namespace, owner.name)
+        workload = self._workloads.get(key)
+        kept = self._kept.get(key)
+        if kept is None or kept[0] is not workload or kept[1] != labels:
+            if len(self._kept) >= _MOST_SELECTORS:
+                self._kept.clear()
+            kept = self._kept[key] = (workload, labels, _selector(labels, workload))
+        return kept[2]
 
     def _service_labels(self, pod: PodInfo) -> Mapping[str, str]:
         """The labels by which the pod's Services select it."""
@@ -55,3 +58,16 @@ class SpreadSelectors:
             if selector and selector.items() <= pod.labels.items():
                 found |= selector
         return found
+
+
+def _selector(service_labels: Mapping[str, str], workload: Object | None) -> LabelSelector | None:
+    labels = dict(service_labels)
+    rules: list[SelectorRequirement] = []
+    if isinstance(workload, ReplicationController):
+        labels |= workload.spec.selector
+    elif isinstance(workload, WorkloadObject) and workload.spec.selector is not None:
+        # Not merged into the labels: a workload whose selector contradicts that of a Service selects no pod.
+        own = workload.spec.selector.match_labels.items()
+        rules = [SelectorRequirement(key=key, operator="In", values=[value]) for key, value in own]
+        rules += workload.spec.selector.match_expressions
+    return LabelSelector(match_labels=labels, match_expressions=rules) if labels or rules else None

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from equipoise.scheduling.framework.cycle_state import CycleState
-from equipoise.scheduling.framework.plugin import PostFiltered, PreFiltered
-from equipoise.scheduling.framework.status import SKIP, PluginStatus, failed, unresolvable, unschedulable
+from equipoise.scheduling.framework.plugin import SKIPPED, PostFiltered, PreFiltered
+from equipoise.scheduling.framework.status import PluginStatus, failed, unresolvable, unschedulable
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
@@ -20,12 +20,15 @@ class _Examined:
         return self
 
 
+_EXAMINED = _Examined()
+
+
 class DynamicResources:
     name = "DynamicResources"
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
-        state.write(self.name, _Examined())
-        return PreFiltered(status=unresolvable(NOT_SUPPORTED) if pod.pod.spec.resource_claims else SKIP)
+        state.write(self.name, _EXAMINED)
+        return PreFiltered(status=unresolvable(NOT_SUPPORTED)) if pod.pod.spec.resource_claims else SKIPPED
 
     def post_filter(
         self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, refused: Mapping[int, PluginStatus]

@@ -29,6 +29,8 @@ class ImageLocality:
 
         So a rare image does not draw all pods to the few nodes that have it.
         """
+        if snapshot.images.unknown:
+            return np.zeros(len(rows), dtype=np.int64)
         spec = pod.pod.spec
         containers = [*spec.init_containers, *(spec.containers or ())]
         found = None

@@ -10,7 +10,7 @@ from equipoise.contracts.kubernetes.objects import NodeAffinity as Affinity
 from equipoise.contracts.kubernetes.objects import NodeSelector, PreferredNodes, SelectorRequirement
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, node_helps
-from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
+from equipoise.scheduling.framework.plugin import SKIPPED, PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus, unresolvable
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
@@ -34,7 +34,7 @@ class NodeAffinityPlugin:
         """Names of nodes that every term requires leave only these nodes."""
         required = pod.required_nodes
         if required is None and self._added_required is None:
-            return PreFiltered(status=SKIP)
+            return SKIPPED
         affinity = pod.pod.spec.affinity
         own = affinity.node_affinity.required if affinity and affinity.node_affinity else None
         names = _named(own) if own is not None else None

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.kubernetes.taints import tolerates
 from equipoise.scheduling.framework.cycle_state import CycleState
@@ -22,10 +20,10 @@ class NodeUnschedulable:
     name = "NodeUnschedulable"
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
-        if not np.count_nonzero(snapshot.cordoned) or tolerates(pod.pod.spec.tolerations, TAINT):
+        cordoned = snapshot.cordoned
+        if cordoned is None or tolerates(pod.pod.spec.tolerations, TAINT):
             return ()
-        cordoned = snapshot.cordoned[rows]
-        return (Refusal(nodes=cordoned, reason=REASON, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)
+        return (Refusal(nodes=cordoned.take(rows), reason=REASON, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """A node that is not cordoned."""

@@ -9,8 +9,10 @@ class SchedulingGates:
     name = "SchedulingGates"
 
     def pre_enqueue(self, pod: PodInfo) -> PluginStatus:
-        gates = [gate.name for gate in pod.pod.spec.scheduling_gates]
-        return unresolvable(f"waiting for scheduling gates: [{' '.join(gates)}]") if gates else SUCCESS
+        gates = pod.pod.spec.scheduling_gates
+        if not gates:
+            return SUCCESS
+        return unresolvable(f"waiting for scheduling gates: [{' '.join(gate.name for gate in gates)}]")
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Its gates were removed."""

@@ -15,27 +15,21 @@ from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.plugins.normalization import normalized
 
 REASON = "node(s) had untolerated taint(s)"
-PREFERRED = "PreferNoSchedule"
 
 
 class TaintToleration:
     name = "TaintToleration"
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
-        nodes = snapshot.untolerated(pod.pod.spec.tolerations).take(rows)
-        if not np.count_nonzero(nodes):
+        untolerated = snapshot.untolerated(pod.pod.spec.tolerations)
+        if untolerated is None or not np.count_nonzero(nodes := untolerated.take(rows)):
             return ()
         return (Refusal(nodes=nodes, reason=REASON, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE),)
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
         """Number of PreferNoSchedule taints that the pod does not tolerate."""
-        taints, codes = snapshot.taints
-        tolerations = [each for each in pod.pod.spec.tolerations if each.effect in ("", PREFERRED)]
-        counts = [
-            sum(each.effect == PREFERRED and not tolerates(tolerations, each) for each in group) for group in taints
-        ]
-        found: Ints = np.array(counts, dtype=np.int64).take(codes.take(rows)) if any(counts) else np.zeros_like(rows)
-        return found
+        untolerated = snapshot.untolerated_preferences(pod.pod.spec.tolerations)
+        return np.zeros(len(rows), dtype=np.int64) if untolerated is None else untolerated.take(rows)
 
     def normalize(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, scores: Ints) -> Ints:
         return normalized(scores, reverse=True)

@@ -10,7 +10,7 @@ import numpy as np
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, differs, pods_of
-from equipoise.scheduling.framework.plugin import MAX_SCORE, PreFiltered, Refusal
+from equipoise.scheduling.framework.plugin import MAX_SCORE, SKIPPED, PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus
 from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 from equipoise.scheduling.model.pod_groups import SimilarPods, count_by_node
@@ -42,9 +42,10 @@ class InterPodAffinity:
     # Filter
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
-        existing = _existing_anti_affinity(pod, snapshot)
+        selecting = snapshot.groups.selecting(pod)
+        existing = _existing_anti_affinity(pod, selecting, snapshot) if selecting else {}
         if not (existing or pod.required_affinity or pod.required_anti_affinity):
-            return PreFiltered(status=SKIP)
+            return SKIPPED
         state.write(
             self.name,
             _FilterState(
@@ -84,10 +85,11 @@ class InterPodAffinity:
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> PluginStatus:
         """SKIP if no preferred term selects a pod."""
-        if self._ignore_preferred and not pod.preferred:
+        selecting = snapshot.groups.selecting(pod)
+        if not pod.preferred and (self._ignore_preferred or not selecting):
             return SKIP
         by_key: dict[str, Ints] = {}
-        for key, weight, groups in self._weighted(pod, snapshot):
+        for key, weight, groups in self._weighted(pod, selecting, snapshot):
             pods = count_by_node(groups, snapshot.columns)
             if pods[snapshot.labels.column(key).codes >= 0].any():
                 by_key[key] = by_key.get(key, 0) + weight * pods
@@ -114,15 +116,17 @@ class InterPodAffinity:
 
     @property
     def _score_key(self) -> str:
-        return f"{self.name}.score"
+        return "InterPodAffinity.score"
 
-    def _weighted(self, pod: PodInfo, snapshot: ClusterSnapshot) -> Iterator[tuple[str, int, Sequence[SimilarPods]]]:
-        """Topology key and weight of terms, and the groups whose pods they count."""
+    def _weighted(
+        self, pod: PodInfo, selecting: Sequence[SimilarPods], snapshot: ClusterSnapshot
+    ) -> Iterator[tuple[str, int, Sequence[SimilarPods]]]:
+        """Topology key and weight of terms, and the groups whose pods they count. `selecting`: of the snapshot."""
         for term in pod.preferred:
             yield term.topology_key, term.weight, _selected_groups(term, snapshot)
         existing: dict[tuple[str, int], list[SimilarPods]] = {}
         labels = snapshot.namespaces.get(pod.namespace, {})
-        for group in snapshot.groups.selecting(pod):
+        for group in selecting:
             terms = [(term, term.weight) for term in group.pod.preferred]
             if self._hard_weight:
                 terms += [(term, self._hard_weight) for term in group.pod.required_affinity]
@@ -217,11 +221,11 @@ def _anti_affinity(pod: PodInfo, snapshot: ClusterSnapshot) -> Counts:
     return {key: _counts(key, each, snapshot) for key, each in groups.items()}
 
 
-def _existing_anti_affinity(pod: PodInfo, snapshot: ClusterSnapshot) -> Counts:
-    """Without keys that no node of such a pod has."""
+def _existing_anti_affinity(pod: PodInfo, selecting: Sequence[SimilarPods], snapshot: ClusterSnapshot) -> Counts:
+    """Without keys that no node of such a pod has. `selecting`: of the snapshot."""
     labels = snapshot.namespaces.get(pod.namespace, {})
     groups: dict[str, list[SimilarPods]] = {}
-    for group in snapshot.groups.selecting(pod):
+    for group in selecting:
         for term in group.pod.required_anti_affinity:
             if term.selects(pod.namespace, labels, pod.labels):
                 groups.setdefault(term.topology_key, []).append(group)

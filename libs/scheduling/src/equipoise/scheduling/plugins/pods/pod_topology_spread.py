@@ -13,12 +13,13 @@ from equipoise.contracts.kubernetes.labels import HOSTNAME, ZONE, selects
 from equipoise.contracts.kubernetes.objects import LabelSelector, Node, TopologySpreadConstraint
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, differs, pods_of
-from equipoise.scheduling.framework.plugin import MAX_SCORE, PreFiltered, Refusal
+from equipoise.scheduling.framework.plugin import MAX_SCORE, SKIPPED, PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus
 from equipoise.scheduling.model.arrays import Flags, Floats, Ints, Rows
 from equipoise.scheduling.model.pod_groups import count_by_node
 from equipoise.scheduling.model.pod_info import PodInfo, with_label_keys
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
+from equipoise.scheduling.plugins.normalization import all_equal
 from equipoise.scheduling.plugins.pods.topology_counts import TopologyCounts, count_by_domain
 
 REASON = "node(s) didn't match pod topology spread constraints"
@@ -31,6 +32,12 @@ SYSTEM_CONSTRAINTS = (
     TopologySpreadConstraint(topology_key=ZONE, when_unsatisfiable=SCHEDULE_ANYWAY, max_skew=5),
 )
 """Of pods without constraints, if the configuration lists none either (`defaultingType: System`)."""
+
+Rule = tuple[TopologySpreadConstraint, LabelSelector | None]
+"""A constraint, and the selector that applies to the pod in place of its own."""
+
+_MOST_COUNTS = 100
+"""Up to this number of pods on a node, the scores of all numbers are computed."""
 
 
 class PodTopologySpread:
@@ -47,19 +54,23 @@ class PodTopologySpread:
         its ReplicaSet, StatefulSet or ReplicationController. Without a selector the pod has no constraints.
         """
         self._default_selector = default_selector
-        self._default_constraints = SYSTEM_CONSTRAINTS if default_constraints is None else default_constraints
         self._system = default_constraints is None
+        defaults = SYSTEM_CONSTRAINTS if default_constraints is None else default_constraints
+        self._default_constraints = {
+            when: [each for each in defaults if each.when_unsatisfiable == when]
+            for when in (DO_NOT_SCHEDULE, SCHEDULE_ANYWAY)
+        }
 
     # Filter
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
-        constraints = self._constraints(pod, DO_NOT_SCHEDULE)
-        if not constraints:
-            return PreFiltered(status=SKIP)
-        labelled = _with_all_keys(constraints, snapshot)
-        counted = _selected_pods(pod, constraints, snapshot)
+        rules = self._rules(pod, DO_NOT_SCHEDULE)
+        if not rules:
+            return SKIPPED
+        labelled = _with_all_keys(rules, snapshot)
+        counted = _selected_pods(pod, rules, snapshot)
         spreads = [
-            _spread(pod, each, by_node, labelled, snapshot) for each, by_node in zip(constraints, counted, strict=True)
+            _spread(pod, rule, by_node, labelled, snapshot) for rule, by_node in zip(rules, counted, strict=True)
         ]
         state.write(self.name, _FilterState(spreads))
         return PreFiltered()
@@ -87,51 +98,52 @@ class PodTopologySpread:
 
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """The number of pods that a constraint counts has changed, or a node with its topology keys."""
-        constraints = self._constraints(pod, DO_NOT_SCHEDULE)
+        rules = self._rules(pod, DO_NOT_SCHEDULE)
         if event.kind == "Node":
             nodes = [each for each in (event.old, event.new) if isinstance(each, Node)]
-            relevant = any(all(rule.topology_key in each.metadata.labels for rule in constraints) for each in nodes)
+            relevant = any(all(rule.topology_key in each.metadata.labels for rule, _ in rules) for each in nodes)
             return relevant and differs(event, lambda node: (node.metadata.labels, node.spec.taints))
         others = [each for each in pods_of(event) if each.namespace == pod.namespace]
         return changes_itself(pod, event) or any(
-            sum(selects(rule.label_selector, each.labels) for each in others) == 1 for rule in constraints
+            sum(selects(selector, each.labels) for each in others) == 1 for _, selector in rules
         )
 
     # Score
 
     def pre_score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> PluginStatus:
-        constraints = self._constraints(pod, SCHEDULE_ANYWAY)
-        if not constraints:
+        rules = self._rules(pod, SCHEDULE_ANYWAY)
+        if not rules:
             return SKIP
         labelled, scored = None, rows
         if pod.pod.spec.topology_spread_constraints or not self._system:
-            labelled = _with_all_keys(constraints, snapshot)
+            labelled = _with_all_keys(rules, snapshot)
             scored = rows[labelled[rows]]
-        total = np.zeros(len(scored), dtype=np.float64)
-        counted = _selected_pods(pod, constraints, snapshot)
-        for each, by_node in zip(constraints, counted, strict=True):
-            if snapshot.labels.column(each.topology_key).values:  # otherwise no node has the label
-                total += _score(pod, each, by_node, labelled, snapshot, scored)
-        scores = np.zeros(snapshot.columns, dtype=np.int64)
-        scores[scored] = _rounded(total)
+        # Without a node that has its label, a constraint adds 0 to all nodes.
+        rules = [rule for rule in rules if snapshot.labels.column(rule[0].topology_key).values]
+        scores = _scores(pod, rules, labelled, snapshot, scored)
+        if labelled is not None:
+            everywhere = np.zeros(snapshot.columns, dtype=np.int64)
+            everywhere[scored] = scores
+            scores = everywhere.take(rows)
         state.write(self._score_key, _ScoreState(scores, labelled))
         return SUCCESS
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
         """The higher, the more pods there are. 0 for nodes that lack a topology key."""
-        found: Ints = state.read(self._score_key, _ScoreState).scores.take(rows)
-        return found
+        return state.read(self._score_key, _ScoreState).scores
 
     def normalize(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows, scores: Ints) -> Ints:
         """100 · (highest + lowest − score) / highest, and 0 for nodes that lack a topology key."""
         labelled = state.read(self._score_key, _ScoreState).labelled
         scored = None if labelled is None else labelled[rows]
         compared = scores if scored is None else scores[scored]
-        highest = int(compared.max()) if len(compared) else 0
+        highest = int(compared.item(compared.argmax())) if len(compared) else 0
         if highest == 0:
-            normal = np.full_like(compared, MAX_SCORE)
+            normal = all_equal(len(compared), MAX_SCORE)
         else:
-            normal = MAX_SCORE * (highest + int(compared.min()) - compared) // highest
+            normal = highest + int(compared.item(compared.argmin())) - compared
+            normal *= MAX_SCORE
+            normal //= highest
         if scored is None:
             return normal
         found = np.zeros_like(scores)
@@ -140,23 +152,22 @@ class PodTopologySpread:
 
     @property
     def _score_key(self) -> str:
-        return f"{self.name}.score"
+        return "PodTopologySpread.score"
 
-    def _constraints(self, pod: PodInfo, when_unsatisfiable: str) -> Sequence[TopologySpreadConstraint]:
-        """Of the pod, with the selectors that apply; default ones if the pod has none of either kind."""
+    def _rules(self, pod: PodInfo, when_unsatisfiable: str) -> Sequence[Rule]:
+        """Of the pod; default ones if the pod has none of either kind."""
         own = pod.pod.spec.topology_spread_constraints
-        found = [each for each in own or self._default_constraints if each.when_unsatisfiable == when_unsatisfiable]
         if own:
             return [
-                msgspec.structs.replace(
-                    each, label_selector=with_label_keys(each.label_selector, pod.labels, each.match_label_keys)
-                )
-                for each in found
+                (each, with_label_keys(each.label_selector, pod.labels, each.match_label_keys))
+                for each in own
+                if each.when_unsatisfiable == when_unsatisfiable
             ]
-        selector = self._default_selector(pod) if found else None
+        defaults = self._default_constraints[when_unsatisfiable]
+        selector = self._default_selector(pod) if defaults else None
         if selector is None or _is_empty(selector):
             return ()
-        return [msgspec.structs.replace(each, label_selector=selector) for each in found]
+        return [(each, selector) for each in defaults]
 
 
 class _Spread:
@@ -164,13 +175,14 @@ class _Spread:
 
     def __init__(
         self,
-        constraint: TopologySpreadConstraint,
+        rule: Rule,
         counts: TopologyCounts,
         eligible: Flags,
         domains: Rows,
         selects_pod: bool,
     ) -> None:
-        self.constraint = constraint
+        self._rule = rule
+        self.constraint, self._selector = rule
         self.counts = counts
         """Of pods on eligible nodes."""
 
@@ -197,12 +209,12 @@ class _Spread:
 
     def change(self, other: PodInfo, row: int, pods: int) -> None:
         """As kube-scheduler, also for terminating pods and for an empty selector, whose pods were not counted."""
-        if self.eligible[row] and selects(self.constraint.label_selector, other.labels):
+        if self.eligible[row] and selects(self._selector, other.labels):
             self.counts.add(row, pods)
             self._minimum = None
 
     def clone(self) -> "_Spread":
-        copy = _Spread(self.constraint, self.counts.clone(), self.eligible, self.domains, self.selects_pod)
+        copy = _Spread(self._rule, self.counts.clone(), self.eligible, self.domains, self.selects_pod)
         copy._minimum = self._minimum
         return copy
 
@@ -223,7 +235,7 @@ class _FilterState:
 class _ScoreState:
     def __init__(self, scores: Ints, labelled: Flags | None) -> None:
         self.scores = scores
-        """Per node; 0 for those that are not feasible."""
+        """Of the feasible nodes."""
 
         self.labelled = labelled
         """Per node: whether it has the topology keys that it needs; None: it needs none."""
@@ -232,21 +244,38 @@ class _ScoreState:
         return self
 
 
-def _spread(
-    pod: PodInfo, constraint: TopologySpreadConstraint, by_node: Ints, labelled: Flags, snapshot: ClusterSnapshot
-) -> _Spread:
+def _spread(pod: PodInfo, rule: Rule, by_node: Ints, labelled: Flags, snapshot: ClusterSnapshot) -> _Spread:
     """`by_node`: the pods that it selects; `labelled`: nodes with the topology keys of all constraints."""
+    constraint, selector = rule
     eligible = labelled & _included(pod, constraint, snapshot)
     column = snapshot.labels.column(constraint.topology_key)
     has_nodes = np.zeros(len(column.values), dtype=np.bool_)
     has_nodes[column.codes[eligible]] = True
     return _Spread(
-        constraint,
+        rule,
         count_by_domain(column, np.where(eligible, by_node, 0)),
         eligible,
         has_nodes.nonzero()[0],
-        selects(constraint.label_selector, pod.labels),
+        selects(selector, pod.labels),
     )
+
+
+def _scores(pod: PodInfo, rules: Sequence[Rule], labelled: Flags | None, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
+    """Per row. `labelled`: nodes with the topology keys of all constraints; None: they are not required."""
+    counted = _selected_pods(pod, rules, snapshot)
+    if len(rules) == 1 and rules[0][0].topology_key == HOSTNAME and snapshot.labels.column(HOSTNAME).everywhere:
+        # The default constraints without zones. Most nodes have no pod of the workload, and some have a few.
+        counts = counted[0].take(rows)
+        if (highest := int(counts.item(counts.argmax())) if len(counts) else 0) <= _MOST_COUNTS:
+            each = [
+                _rounded_number(number * math.log(len(rows) + 2) + (rules[0][0].max_skew - 1))
+                for number in range(highest + 1)
+            ]
+            return np.array(each, dtype=np.int64).take(counts)
+    total = np.zeros(len(rows), dtype=np.float64)
+    for (constraint, _), by_node in zip(rules, counted, strict=True):
+        total += _score(pod, constraint, by_node, labelled, snapshot, rows)
+    return _rounded(total)
 
 
 def _score(
@@ -279,15 +308,14 @@ def _score(
     found: Floats = counts.astype(np.float64)
     found *= math.log(size + 2)
     found += constraint.max_skew - 1
-    missing = column.codes.take(rows) < 0
-    if np.count_nonzero(missing):
-        found[missing] = 0.0
+    if not column.everywhere:
+        found[column.codes.take(rows) < 0] = 0.0
     return found
 
 
-def _with_all_keys(constraints: Sequence[TopologySpreadConstraint], snapshot: ClusterSnapshot) -> Flags:
+def _with_all_keys(rules: Sequence[Rule], snapshot: ClusterSnapshot) -> Flags:
     """Per node."""
-    found: Flags = np.logical_and.reduce([snapshot.labels.column(each.topology_key).codes >= 0 for each in constraints])
+    found: Flags = np.logical_and.reduce([snapshot.labels.column(each.topology_key).codes >= 0 for each, _ in rules])
     return found
 
 
@@ -297,25 +325,24 @@ def _included(pod: PodInfo, constraint: TopologySpreadConstraint, snapshot: Clus
     if constraint.node_affinity_policy == "Honor" and (required := pod.required_nodes) is not None:
         found &= snapshot.labels.selected(required, msgspec.json.encode(required))
     if constraint.node_taints_policy == "Honor":
-        found &= ~snapshot.untolerated(pod.pod.spec.tolerations)
+        untolerated = snapshot.untolerated(pod.pod.spec.tolerations)
+        if untolerated is not None:
+            found &= ~untolerated
     return found
 
 
-def _selected_pods(
-    pod: PodInfo, constraints: Sequence[TopologySpreadConstraint], snapshot: ClusterSnapshot
-) -> Sequence[Ints]:
-    """Per constraint, per node: pods that it selects, without terminating ones. An empty selector counts none."""
-    found: list[tuple[LabelSelector | None, Ints]] = []
-    for constraint in constraints:
-        selector = constraint.label_selector
+def _selected_pods(pod: PodInfo, rules: Sequence[Rule], snapshot: ClusterSnapshot) -> Sequence[Ints]:
+    """Per rule, per node: pods that it selects, without terminating ones. An empty selector counts none."""
+    found: list[Ints] = []
+    for place, (_, selector) in enumerate(rules):
         # Constraints of a pod mostly differ in the topology key only.
-        counts = next((counts for other, counts in found if other == selector), None)
-        if counts is None:
-            empty = selector is None or _is_empty(selector)
-            groups = [] if empty else snapshot.groups.selected(pod.namespace, selector)
-            counts = count_by_node([group for group in groups if not group.pod.terminating], snapshot.columns)
-        found.append((selector, counts))
-    return [counts for _, counts in found]
+        if place and selector == rules[place - 1][1]:
+            found.append(found[-1])
+            continue
+        empty = selector is None or _is_empty(selector)
+        groups = [] if empty else snapshot.groups.selected(pod.namespace, selector)
+        found.append(count_by_node([group for group in groups if not group.pod.terminating], snapshot.columns))
+    return found
 
 
 def _is_empty(selector: LabelSelector) -> bool:
@@ -327,3 +354,9 @@ def _rounded(values: Floats) -> Ints:
     whole = np.floor(values)
     whole += values - whole >= 0.5
     return whole.astype(np.int64)
+
+
+def _rounded_number(value: float) -> int:
+    """The same of one value."""
+    whole = math.floor(value)
+    return whole + (value - whole >= 0.5)

@@ -9,7 +9,7 @@ from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, node_helps
 from equipoise.scheduling.framework.plugin import Refusal
 from equipoise.scheduling.framework.status import Code
-from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS, allocatable
+from equipoise.scheduling.model.amounts import CPU, EXACT, MEMORY, PODS, allocatable
 from equipoise.scheduling.model.arrays import Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
@@ -18,6 +18,7 @@ from equipoise.scheduling.plugins.resources.resource_allocation import (
     ResourceWeight,
     Strategy,
     least_allocated,
+    least_allocated_exactly,
 )
 
 TOO_MANY_PODS = "Too many pods"
@@ -46,6 +47,8 @@ class NodeResourcesFit:
         self._strategy = strategy
         self._names = [resource.name for resource in resources]
         self._weights = np.array([resource.weight for resource in resources], dtype=np.int64)
+        self._total_weight = np.array(self._weights.sum())
+        self._least_of_both = strategy is least_allocated and self._names == [CPU, MEMORY]
         self._ignored = frozenset(ignored_resources)
         self._unknown = frozenset(unknown_resources)
         self._ignored_groups = frozenset(ignored_groups)
@@ -53,6 +56,9 @@ class NodeResourcesFit:
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         """One refusal per resource that is short. A request that exceeds what the node has is unresolvable."""
         free = (snapshot.allocatable - snapshot.requested).take(rows, axis=1)
+        basic = pod.shape.basic_requests
+        if basic is not None and not np.count_nonzero(free[:4] < basic):
+            return ()
         full = free[3] < 1
         refusals = [Refusal(nodes=full, reason=TOO_MANY_PODS)] if np.count_nonzero(full) else []
         for resource, amount in pod.requests.items():
@@ -71,19 +77,20 @@ class NodeResourcesFit:
         return refusals
 
     def score(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Ints:
+        if self._least_of_both and snapshot.usual_sizes:
+            used = snapshot.assumed.take(rows, axis=1)
+            used += pod.shape.container_cpu_and_memory
+            if _highest(used) <= EXACT:
+                size = snapshot.allocatable[:2].take(rows, axis=1)
+                return least_allocated_exactly(used, size, self._weights, self._total_weight)
         requests = pod.container_requests
         own = [requests.get(name, 0) for name in self._names]
-        if self._names == [CPU, MEMORY]:
-            size = snapshot.amounts(snapshot.allocatable, [0, 1], rows)
-            used = snapshot.assumed.take(rows, axis=1)
-            counts = size > 0
-        else:
-            size = np.array([_of(snapshot, snapshot.allocatable, name, rows) for name in self._names])
-            used = np.array([_assumed(snapshot, name, rows) for name in self._names])
-            counts = size > 0
-            for index, name in enumerate(self._names):
-                if name == PODS or (is_scalar(name) and not own[index]):
-                    counts[index] = False  # scalar resources count only if the pod requests them
+        size = np.array([_of(snapshot, snapshot.allocatable, name, rows) for name in self._names])
+        used = np.array([_assumed(snapshot, name, rows) for name in self._names])
+        counts = size > 0
+        for index, name in enumerate(self._names):
+            if name == PODS or (is_scalar(name) and not own[index]):
+                counts[index] = False  # scalar resources count only if the pod requests them
         used += np.array(own, dtype=np.int64)[:, np.newaxis]
         return self._strategy(used, size, counts, self._weights)
 
@@ -127,6 +134,12 @@ def _assumed(snapshot: ClusterSnapshot, resource: str, rows: Rows) -> Ints:
         found: Ints = snapshot.assumed[0 if resource == CPU else 1].take(rows)
         return found
     return _of(snapshot, snapshot.requested, resource, rows)
+
+
+def _highest(amounts: Ints) -> int:
+    """Negative amounts, which are sums of more than 64 bits, are higher than all others."""
+    values = amounts.view(np.uint64)
+    return int(values.item(values.argmax()))
 
 
 def is_extended(resource: str) -> bool:

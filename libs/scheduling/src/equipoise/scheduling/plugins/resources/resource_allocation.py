@@ -28,6 +28,9 @@ class ShapePoint(msgspec.Struct, frozen=True, kw_only=True):
 
 MAX_SHAPE_SCORE = 10
 
+# Python numbers are converted in each operation, which takes as long as the operation on a hundred nodes.
+_MAX_SCORE, _ZERO = np.array(MAX_SCORE), np.array(0)
+
 Strategy = Callable[[Ints, Ints, Flags, Ints], Ints]
 """Requested with the pod, capacity, and whether the resource counts: resources × nodes; and the weight of each."""
 
@@ -36,6 +39,20 @@ def least_allocated(requested: Ints, capacity: Ints, counts: Flags, weights: Int
     """What is left, in percent: the emptier the better."""
     left = (capacity - requested) * MAX_SCORE
     return _weighted_mean(np.where(requested > capacity, 0, _divided(left, np.maximum(capacity, 1))), counts, weights)
+
+
+def least_allocated_exactly(requested: Ints, capacity: Ints, weights: Ints, total: Ints) -> Ints:
+    """The same if all resources count, capacities are above 0, and no amount is above EXACT.
+
+    `total`: the sum of the weights, as an array without dimensions.
+    """
+    left = capacity - requested
+    left *= _MAX_SCORE
+    left //= capacity
+    np.maximum(left, _ZERO, out=left)
+    mean: Ints = weights.dot(left)
+    mean //= total
+    return mean
 
 
 def most_allocated(requested: Ints, capacity: Ints, counts: Flags, weights: Ints) -> Ints:

@@ -19,8 +19,8 @@ from equipoise.scheduling.framework.events import (
     changes_itself,
     is_one_of,
 )
-from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
-from equipoise.scheduling.framework.status import SKIP, Code
+from equipoise.scheduling.framework.plugin import SKIPPED, PreFiltered, Refusal
+from equipoise.scheduling.framework.status import Code
 from equipoise.scheduling.model.arrays import Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
@@ -50,7 +50,7 @@ class NodeVolumeLimits:
         self._volumes = volumes
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
-        return PreFiltered() if pod.claim_volumes else PreFiltered(status=SKIP)
+        return PreFiltered() if pod.claim_volumes else SKIPPED
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         """Raises ValueError for a claim of an ephemeral volume that belongs to another pod."""

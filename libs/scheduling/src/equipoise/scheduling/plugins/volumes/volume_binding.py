@@ -33,8 +33,8 @@ from equipoise.scheduling.framework.events import (
     changes_itself,
     is_one_of,
 )
-from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
-from equipoise.scheduling.framework.status import SKIP, SUCCESS, Code, PluginStatus, unresolvable
+from equipoise.scheduling.framework.plugin import SKIPPED, PreFiltered, Refusal
+from equipoise.scheduling.framework.status import SUCCESS, Code, PluginStatus, unresolvable
 from equipoise.scheduling.model.arrays import Flags, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
@@ -106,7 +106,7 @@ class VolumeBinding:
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
         """Claims must exist, and those that do not wait for a consumer must be bound."""
         if not pod.claim_volumes:
-            return PreFiltered(status=SKIP)
+            return SKIPPED
         claims: dict[ClaimKey, PersistentVolumeClaim] = {}
         for volume in pod.claim_volumes:
             claim = self._volumes.claim_of(pod, volume)

@@ -22,7 +22,7 @@ from equipoise.scheduling.framework.events import (
     is_one_of,
 )
 from equipoise.scheduling.framework.plugin import SKIPPED, PreFiltered, Refusal
-from equipoise.scheduling.framework.status import SKIP, unresolvable
+from equipoise.scheduling.framework.status import unresolvable
 from equipoise.scheduling.model.arrays import Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
@@ -71,7 +71,7 @@ class VolumeRestrictions:
         if exclusive:
             found.used = len(exclusive & _claims_in_use(pod.namespace, snapshot))
         if not found.used and not any(map(_is_disk, pod.pod.spec.volumes)):
-            return PreFiltered(status=SKIP)
+            return SKIPPED
         state.write(self.name, found)
         return PreFiltered()
 

@@ -20,8 +20,8 @@ from equipoise.scheduling.framework.events import (
     changes_itself,
     is_one_of,
 )
-from equipoise.scheduling.framework.plugin import PreFiltered, Refusal
-from equipoise.scheduling.framework.status import SKIP, Code, PluginStatus, unresolvable
+from equipoise.scheduling.framework.plugin import SKIPPED, PreFiltered, Refusal
+from equipoise.scheduling.framework.status import Code, PluginStatus, unresolvable
 from equipoise.scheduling.model.arrays import Flags, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
@@ -73,7 +73,7 @@ class VolumeZone:
             if found is not None:
                 required += _topologies(found)
         if not required:
-            return PreFiltered(status=SKIP)
+            return SKIPPED
         state.write(self.name, Topologies(required=tuple(required)))
         return PreFiltered()
 
