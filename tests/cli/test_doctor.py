@@ -478,6 +478,7 @@ def test_a_kube_scheduler_without_requests_is_as_intended_if_hints_are_enabled()
 
     assert "warning" == score_finding(advice).state
     assert "ok" == score_finding(advice, hints=True).state
+    assert "warning" == score_finding(advice, hints=True, target_points=250).state
 
 
 @pytest.mark.parametrize(

@@ -83,5 +83,16 @@ def test_a_node_is_outscored_if_the_points_of_a_target_are_less_than_its_distanc
         return found
 
     # The total of `half` is lower by 50: LeastAllocated scores it 0, and the others 50.
-    assert outscored(0) == outscored(49) == [False, False, True, False]
-    assert outscored(50) == [False, False, False, False]
+    assert outscored(50) == [False, False, True, False]
+    assert outscored(51) == [False, False, False, False]
+
+
+def test_a_node_is_outscored_by_one_with_an_equal_total() -> None:
+    """kube-scheduler chooses one of them at random. The only feasible node is not outscored."""
+    pod = a_pod("one")
+
+    equal = node_fit([a_node("source", [pod]), a_node("other")], target_points=0)
+    alone = node_fit([a_node("source", [pod])], target_points=0)
+
+    assert equal.outscored(pod).tolist() == [True, True]
+    assert alone.outscored(pod).tolist() == [False]

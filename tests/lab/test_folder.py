@@ -87,7 +87,7 @@ SPREAD = st.builds(
     match_label_keys=st.sampled_from([[], ["pod-template-hash"]]),
 )
 
-RESOURCES = st.dictionaries(st.sampled_from(["nvidia.com/gpu", "ephemeral-storage", "a,b"]), AMOUNTS)
+RESOURCES = st.dictionaries(st.sampled_from(["nvidia.com/gpu", "ephemeral-storage", "hugepages-2Mi"]), AMOUNTS)
 
 USAGE = st.floats(0.0, 1e300)
 

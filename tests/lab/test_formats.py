@@ -119,6 +119,12 @@ INVALID = [
     (
         "equipoise",
         "workloads",
+        spreading('{"topologyKey": "kubernetes.io/hostname", "maxSkew": 2147483648}'),
+        "line 2: topology_spread: .*<= 2147483647",
+    ),
+    (
+        "equipoise",
+        "workloads",
         spreading('{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"tier": "a"}}}'),
         "line 2: topology_spread: a labelSelector .* app=web, kind=Deployment; leave it out",
     ),
@@ -157,6 +163,25 @@ INVALID = [
         "line 2: extended_resources: .*>= 0.*write a JSON object",
     ),
     ("equipoise", "nodes", OTHERS + 'n1,1,1,"{""cpu"": 1}"\n', "line 2: extended_resources: cpu has its own column"),
+    (
+        "equipoise",
+        "nodes",
+        OTHERS + 'n1,1,1,"{"""": 1}"\n',
+        "line 2: extended_resources: '' is not the name of a resour",
+    ),
+    (
+        "equipoise",
+        "nodes",
+        f"{OTHERS}n1,{'9' * 5_000},1,\n",
+        "line 2: cpu_milli is '9*'; write an integer of 1 or more",
+    ),
+    (
+        "openb",
+        "openb_nodes",
+        OPENB["openb_nodes"].splitlines()[0] + "\n",
+        "openb_nodes.* has no nodes; add at least one",
+    ),
+    ("equipoise", "budgets", f"{BUDGETS}b,web,{'9' * 5_000},\n", "line 2: min_available is '9*'; write an integer"),
     ("equipoise", "budgets", f"{BUDGETS}b,wbe,1,\n", "budgets.*line 2: workload 'wbe' is not in workloads"),
     (
         "equipoise",

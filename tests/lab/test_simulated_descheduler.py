@@ -18,11 +18,15 @@ from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcom
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
+from equipoise.descheduler.decisions.evaluation.cluster_builder import owners_by_name
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.cluster import ClusterView, MovePlan
-from equipoise.lab.model.simulated_descheduler import SimulatedDescheduler, paced
+from equipoise.lab.model.cluster_objects import pod_template
+from equipoise.lab.model.simulated_descheduler import ApiObjects, SimulatedDescheduler, paced
+from equipoise.lab.model.trace import TraceWorkload
+from equipoise.scheduling.model.workloads import SpreadSelectors
 
 NOW = 1_800_000_000.0
 LOAD = LoadSettings()
@@ -266,3 +270,26 @@ def test_fewer_evaluations_cover_the_same_time() -> None:
     )  # fmt: skip
     assert settings == paced(settings, 60.0)
     assert 1 == paced(settings, 3_600.0).consecutive_abnormalities
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
+def test_pods_have_the_owners_by_which_kube_scheduler_spreads_them(kind: str) -> None:
+    """Those of a Deployment have a ReplicaSet, and it is still their workload."""
+    workload = Workload(kind=kind, group="apps", namespace="shop", name="web")
+    template = pod_template(TraceWorkload(name="web", namespace="shop", kind=kind))
+    found = ApiObjects(
+        replicas=lambda workload: 1,
+        excluded=lambda workload: (),
+        nodes={"node": a_node("node")},
+        template=lambda uid: template.pod,
+    )
+    pods = [a_pod(workload, 0)]
+    found.on_placement(NodePlacement(node="node", uid="node", allocatable=BASE, pods=pods, epoch=1, sequence=1))
+
+    watched = found.watched(())
+
+    (pod,) = watched.pods
+    selector = SpreadSelectors({}, owners_by_name(watched.workloads))(watched.infos[pod.metadata.uid])
+    assert selector is not None
+    assert {each.key for each in selector.match_expressions} == template.labels.keys()
+    assert watched.workload_of(pod) == workload

@@ -10,8 +10,8 @@ from equipoise.runtime.kubernetes.client import EVENTS, Kube, KubeError
 WRITERS = 2
 """Events that are written at the same time: few, so that they do not delay bindings."""
 
-MOST = 1_000
-"""Events that wait; further ones are dropped, as by kube-scheduler."""
+MOST = 10_000
+"""Events that wait, some ten megabytes; further ones are dropped, as by kube-scheduler after 1,000."""
 
 log = structlog.get_logger()
 

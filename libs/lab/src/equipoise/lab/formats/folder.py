@@ -66,6 +66,8 @@ RULES = ("beside", "limited", "most")
 BUDGETS = ("name", "workload", "min_available", "max_unavailable")
 _SPREAD = f"a JSON list as topologySpreadConstraints of a pod, with a topologyKey of {', '.join(get_args(TopologyKey))}"
 
+_RESOURCE = re.compile("([a-z0-9][-a-z0-9.]*/)?[A-Za-z0-9][-A-Za-z0-9_.]*")
+_INTEGER = re.compile("[0-9]{1,9}")
 _PERCENTAGE = re.compile("(100|[0-9]{1,2})%")
 
 T = TypeVar("T")
@@ -268,10 +270,12 @@ def _budgets(folder: Path, workloads: Mapping[str, TraceWorkload]) -> list[Draft
 
 def _budget_amount(row: Row, column: str) -> int | str | None:
     text = row.cells[column]
-    if text.isascii() and text.isdigit():
+    if _INTEGER.fullmatch(text):
         return int(text)
     if text and not _PERCENTAGE.fullmatch(text):
-        raise row.error(f"{column} is {text!r}; write an integer of 0 or more, or a percentage from 0% to 100%")
+        raise row.error(
+            f"{column} is {text!r}; write an integer of 0 or more (at most 9 digits), or a percentage from 0% to 100%"
+        )
     return text or None
 
 
@@ -300,6 +304,8 @@ def _extended_resources(row: Row) -> dict[str, int]:
     found = _from_json(row, "extended_resources", dict[str, Amount], expected, empty="{}")
     if named := sorted(found.keys() & {"cpu", "memory", "pods"}):
         raise row.error(f"extended_resources: {named[0]} has its own column; write only other resources")
+    if invalid := [name for name in found if not _RESOURCE.fullmatch(name)]:
+        raise row.error(f"extended_resources: {invalid[0]!r} is not the name of a resource; write {expected}")
     return found
 
 

@@ -36,6 +36,8 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
     A slice of `nodes` nodes has the same share of the pods, both sampled with `seed`.
     """
     all_nodes, all_pods = _nodes(folder), _workloads(folder)
+    if not all_nodes:
+        raise TraceError(f"{path_of(folder, 'openb_nodes')} has no nodes; add at least one")
     chosen, workloads = list(all_nodes), list(all_pods)
     if nodes and nodes < len(all_nodes):
         if nodes < 0:

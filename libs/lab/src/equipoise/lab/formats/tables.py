@@ -53,7 +53,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     def integer(self, column: str, *, least: int = 0) -> int:
         text = self.cells[column]
         digits = text.removeprefix("-") if least < 0 else text
-        if not (digits.isascii() and digits.isdigit() and int(text) >= least):
+        if not (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS and int(text) >= least):
             raise self.error(f"{column} is {text!r}; write an integer of {least} or more")
         return int(text)
 
@@ -65,6 +65,9 @@ class CurveTable(msgspec.Struct, frozen=True, kw_only=True):
     steps: int
     rows: Mapping[str, Array]
 
+
+MAX_DIGITS = 18
+"""Of an integer: larger ones have no meaning for any column."""
 
 SUFFIX = ".csv.gz"
 

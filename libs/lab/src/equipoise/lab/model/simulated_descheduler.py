@@ -254,6 +254,10 @@ class ApiObjects:
         self._reader = PodReader()
         self._infos: dict[str, PodInfo] = {}
         self._owners: dict[Workload, list[objects.OwnerReference]] = {}
+        self._selectors: dict[Workload, objects.LabelSelector] = {}
+        """Of the workloads whose pods kube-scheduler spreads by default."""
+
+        self._replica_sets: dict[Workload, objects.WorkloadObject] = {}
         self._namespaces: dict[str, objects.Namespace] = {}
 
     @property
@@ -296,7 +300,10 @@ class ApiObjects:
             namespaces=self._namespaces,
             budgets=budgets,
             workloads=LazyMapping(
-                workloads, lambda workload: self._workload(workload, existing[workload], running[workload])
+                [*workloads, *self._replica_sets],
+                lambda workload: (
+                    self._replica_sets.get(workload) or self._workload(workload, existing[workload], running[workload])
+                ),
             ),
             infos=self._infos | self._restricted(workloads),
         )
@@ -335,7 +342,7 @@ class ApiObjects:
                 labels=template.metadata.labels,
                 creation_timestamp=created,
                 deletion_timestamp=created if placed.terminating else None,
-                owner_references=[] if workload is None else self._owners[workload],
+                owner_references=[] if workload is None else self._owners_of(workload, template),
             ),
             # No moves to nodes with taints are planned.
             spec=msgspec.structs.replace(template.spec, node_name=node, tolerations=[]),
@@ -347,11 +354,31 @@ class ApiObjects:
             ),
         )
 
+    def _owners_of(self, workload: Workload, template: Pod) -> list[objects.OwnerReference]:
+        """Of a pod. Adds the selectors of the owners."""
+        controller = template.metadata.controller
+        if controller is None:
+            return self._owners[workload]
+        selector = objects.LabelSelector(match_labels=template.metadata.labels)
+        if controller.kind == workload.kind:
+            self._selectors.setdefault(workload, selector)
+            return self._owners[workload]
+        key = Workload(kind=controller.kind, group="apps", namespace=workload.namespace, name=controller.name)
+        if key not in self._replica_sets:
+            self._replica_sets[key] = objects.WorkloadObject(
+                kind=key.kind,
+                metadata=objects.ObjectMeta(
+                    name=key.name, namespace=key.namespace, owner_references=self._owners[workload]
+                ),
+                spec=objects.WorkloadSpec(selector=selector),
+            )
+        return template.metadata.owner_references
+
     def _workload(self, workload: Workload, existing: int, running: int) -> objects.WorkloadObject:
         return objects.WorkloadObject(
             kind=workload.kind,
             metadata=objects.ObjectMeta(name=workload.name, namespace=workload.namespace),
-            spec=objects.WorkloadSpec(replicas=self._replicas(workload)),
+            spec=objects.WorkloadSpec(replicas=self._replicas(workload), selector=self._selectors.get(workload)),
             status=objects.WorkloadStatus(
                 replicas=existing, ready_replicas=running, updated_replicas=existing, available_replicas=running
             ),

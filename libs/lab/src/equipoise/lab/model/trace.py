@@ -17,6 +17,8 @@ class TraceTaint(Taint, frozen=True, kw_only=True):
     effect: str = "NoSchedule"
 
 
+MAX_INT32 = 2**31 - 1
+
 Amount = Annotated[int, msgspec.Meta(ge=0)]
 
 TopologyKey = Literal["kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region"]
@@ -26,10 +28,10 @@ TopologyKey = Literal["kubernetes.io/hostname", "topology.kubernetes.io/zone", "
 class TraceSpreadConstraint(TopologySpreadConstraint, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Without a label selector, it counts the pods of the workload."""
 
-    max_skew: Annotated[int, msgspec.Meta(ge=1)] = 1
+    max_skew: Annotated[int, msgspec.Meta(ge=1, le=MAX_INT32)] = 1
     topology_key: TopologyKey
     when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "DoNotSchedule"
-    min_domains: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    min_domains: Annotated[int, msgspec.Meta(ge=1, le=MAX_INT32)] | None = None
     node_affinity_policy: Literal["Honor", "Ignore"] = "Honor"
     node_taints_policy: Literal["Honor", "Ignore"] = "Ignore"
 

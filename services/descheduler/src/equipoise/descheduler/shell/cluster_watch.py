@@ -6,7 +6,9 @@ from typing import Any
 
 from msgspec import structs
 
-from equipoise.contracts.kubernetes.objects import Pod, WorkloadObject
+from equipoise.contracts.hints.policy import HINTED
+from equipoise.contracts.kubernetes.labels import HOSTNAME
+from equipoise.contracts.kubernetes.objects import Pod, PreferredNodes, WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
@@ -27,13 +29,18 @@ from equipoise.scheduling.model.pod_info import PodInfo, PodReader
 from equipoise.scheduling.model.volumes import claim_key
 
 
-def without_preferences(pod: Pod) -> Pod:
-    """They do not decide whether a pod fits, and placement hints have many names."""
+def without_hints(pod: Pod) -> Pod:
+    """Placement hints have many names, and the replacement gets other ones."""
     nodes = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-    if pod.spec.affinity is None or nodes is None or not nodes.preferred:
+    if pod.spec.affinity is None or nodes is None or not nodes.preferred or HINTED not in pod.metadata.annotations:
         return pod
-    affinity = structs.replace(pod.spec.affinity, node_affinity=structs.replace(nodes, preferred=[]))
+    own = [term for term in nodes.preferred if not _names_hosts(term)]
+    affinity = structs.replace(pod.spec.affinity, node_affinity=structs.replace(nodes, preferred=own))
     return structs.replace(pod, spec=structs.replace(pod.spec, affinity=affinity))
+
+
+def _names_hosts(term: PreferredNodes) -> bool:
+    return [rule.key for rule in term.preference.match_expressions] == [HOSTNAME]
 
 
 class ClusterWatch:
@@ -45,7 +52,7 @@ class ClusterWatch:
         self._infos: dict[str, PodInfo] = {}
         self._owners: dict[Workload, WorkloadObject] = {}
         self._nodes = Reflector(kube, NODES, clock=clock)
-        self._pods = Reflector(kube, PODS, clock=clock, on_change=self._on_pod, trim=without_preferences)
+        self._pods = Reflector(kube, PODS, clock=clock, on_change=self._on_pod, trim=without_hints)
         self._namespaces = Reflector(kube, NAMESPACES, clock=clock)
         self._budgets = Reflector(kube, BUDGETS, clock=clock)
         self._workloads = [

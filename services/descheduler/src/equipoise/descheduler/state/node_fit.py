@@ -93,11 +93,15 @@ class NodeFit:
     def outscored(self, pod: MovablePod) -> Flags:
         """Per node: whether it is feasible, but would not get the replacement as the target of a move.
 
-        Another node has a higher total, even if the target has the points that Equipoise's scores give it.
+        Another node, which may be the pod's own, has an equal or a higher total even if the target has the points that
+        Equipoise's scores give it. kube-scheduler chooses at random among nodes with equal totals.
         """
         feasible, totals = self._totals(pod)
         outscored = np.zeros(len(self._rows), dtype=np.bool_)
-        outscored[feasible] = totals + self._target_points < totals.max(initial=0)
+        if len(feasible) > 1:
+            second, highest = np.partition(totals, -2)[-2:]
+            best_other = np.where(totals == highest, second, highest)
+            outscored[feasible] = totals + self._target_points <= best_other
         return outscored
 
     def move(self, pod: MovablePod, target: int) -> None:

@@ -15,6 +15,7 @@ from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.contracts.kubernetes.objects import ConfigMap
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice, ScoresFollowed
+from equipoise.descheduler.settings import HINT_POINTS
 from equipoise.runtime.bus import BusError, BusUnavailable, NotPermitted
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, KubeError
 from equipoise.scorer.settings import ScorerSettings
@@ -52,7 +53,11 @@ class RecentAdvice(msgspec.Struct, frozen=True, kw_only=True):
 
 async def extender(environment: Environment) -> list[Finding]:
     try:
-        finding = score_finding(await _recent_advice(environment), hints=environment.settings.scorer.hints.enabled)
+        finding = score_finding(
+            await _recent_advice(environment),
+            hints=environment.settings.scorer.hints.enabled,
+            target_points=environment.settings.descheduler.target_points,
+        )
     except NotPermitted as error:
         finding = Finding("unknown", SUBJECT, str(error), "use the user tap: --user tap --password-file FILE")
     except BusError as error:
@@ -87,13 +92,20 @@ async def _recent_advice(environment: Environment) -> RecentAdvice:
     return RecentAdvice(scores=scores, placed=placed)
 
 
-def score_finding(advice: RecentAdvice, *, hints: bool = False) -> Finding:
-    """Whether scores are requested and used. `hints`: placement hints are enabled, which need no requests."""
+def score_finding(advice: RecentAdvice, *, hints: bool = False, target_points: int = HINT_POINTS) -> Finding:
+    """Whether scores are requested and used. `hints`: placement hints are enabled, which need no requests.
+
+    `target_points`: those that the descheduler assumes.
+    """
     if not advice.scores:
         message = "no scorer has published the number of its requests in the last 15 minutes"
         fix = "check that a scorer is running and ready (/readyz); it publishes every five minutes"
         return Finding("unknown", SUBJECT, message, fix)
     requests = max(scores.requests for scores in advice.scores)
+    if not requests and hints and target_points > HINT_POINTS:
+        message = f"it sends no requests to the scorers, but descheduler.targetPoints is {target_points}"
+        fix = f"set it to {HINT_POINTS}, which hints give a target (Helm: with extender.enabled: false)"
+        return Finding("warning", SUBJECT, message, fix)
     if not requests and hints:
         return Finding(
             "ok", SUBJECT, "it sends no requests to the scorers; placement hints are enabled, which need none"

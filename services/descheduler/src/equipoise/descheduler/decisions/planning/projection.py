@@ -20,9 +20,9 @@ if TYPE_CHECKING:  # it needs numpy (docs/decisions/0021)
     from equipoise.descheduler.state.node_fit import NodeFit
 
 
-MAX_OUTSCORED = 100
-"""Pods in a row for which the scores of kube-scheduler are computed in vain. Without Equipoise's scores, almost no pod
-would be placed on its target, and a large cluster has thousands of pods on hot nodes."""
+MAX_OUTSCORED = 300
+"""Pods without a target, since the last move, for which the scores of kube-scheduler are computed. Without Equipoise's
+scores, a large cluster has thousands of such pods, and each takes about a millisecond with 5,000 nodes."""
 
 
 class Projection:
@@ -49,7 +49,7 @@ class Projection:
 
         self._fit: NodeFit | None = None
         self._outscored = 0
-        """Pods since the last move whose scores were computed."""
+        """Pods since the last move that kube-scheduler would place on none of their targets."""
 
     def load(self, node: ClusterNode) -> dict[Resource, float]:
         """Projected load (0..1) of the resources that are known."""
@@ -79,11 +79,12 @@ class Projection:
         return self._fit
 
     def outscored(self, pod: MovablePod) -> Flags | None:
-        """See `NodeFit.outscored`; None: not computed, because no move was found for MAX_OUTSCORED pods before."""
-        if self._outscored >= MAX_OUTSCORED:
-            return None
+        """See `NodeFit.outscored`; None: not computed, because there were MAX_OUTSCORED pods without a target."""
+        return None if self._outscored >= MAX_OUTSCORED else self.fit.outscored(pod)
+
+    def add_outscored(self) -> None:
+        """kube-scheduler would place a pod on none of its targets."""
         self._outscored += 1
-        return self.fit.outscored(pod)
 
     def move(self, pod: MovablePod, target: str) -> None:
         self._outscored = 0
@@ -106,6 +107,7 @@ class Projection:
     def restore(self, saved: "Projection", tried: Sequence[MovablePod]) -> None:
         """`tried`: the pods that were moved since `saved`."""
         self.amounts, self.production, self._batch_work = saved.amounts, saved.production, saved._batch_work
+        self._outscored = max(saved._outscored, self._outscored)
         for pod in tried:
             self.fit.move(pod, self.positions[pod.node])
 

@@ -218,6 +218,7 @@ def first_that_fits(
         chosen = np.flatnonzero(fitting & ~outscored[rows])
         if len(chosen):
             return TargetChoice(target=targets.nodes[int(ranked[chosen[0]])])
+        projection.add_outscored()
         refusals[OUTSCORED] += int(fitting.sum())
     refusals.update(refusing.reasons(rows))
     return TargetChoice(why=summary(refusals))

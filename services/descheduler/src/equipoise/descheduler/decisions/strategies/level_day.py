@@ -372,6 +372,7 @@ class _DayPlanner:
             self._table.keep(row)
             return False
         if outscored[target]:
+            self._draft.projection.add_outscored()
             self._table.exclude(row, outscored)
             return False
         return True
