@@ -113,7 +113,7 @@ INVALID = [
         "equipoise",
         "workloads",
         spreading('{"topologyKey": "rack"}'),
-        "line 2: topology_spread: .*'rack'.*topologyKey.*write a JSON list .* kubernetes.io/hostname, topology",
+        "line 2: topology_spread: .*'rack'.*topologyKey.*write a JSON list .* kubernetes.io/hostname or topology",
     ),
     ("equipoise", "workloads", spreading('{"topologyKey": "kubernetes.io/hostname", "skew": 1}'), "line 2: .*`skew`"),
     (

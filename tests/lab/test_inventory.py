@@ -116,7 +116,11 @@ def test_other_topology_spread_is_counted_in_a_note(other: str, fields: dict[str
     spread, notes = recorded_spread(*others, **fields)
 
     assert spread == ()
-    assert [note for note in notes if "topology spread with pods of other workloads or other labels (1)" in note]
+    assert [
+        note
+        for note in notes
+        if "topology spread constraints with other topology keys, or that count pods of other workloads or by" in note
+    ]
 
 
 def with_budgets(*budgets: PodDisruptionBudget) -> Inventory:

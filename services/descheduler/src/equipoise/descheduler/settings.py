@@ -21,7 +21,7 @@ Count = Annotated[int, Meta(ge=1)]
 POINTS_PER_EXTENDER_WEIGHT = 50
 """For a pod that replaces an evicted one, the scorer gives other nodes at most half of what it gives the target.
 
-kube-scheduler scales the scores of an extender to 100 points, and multiplies them with its weight."""
+kube-scheduler scales the scores of an extender to 100 points, and multiplies them by its weight."""
 
 HINT_POINTS = 180
 """The score of NodeAffinity, 100 points with weight 2, less what the hint gives the other nodes."""
@@ -69,9 +69,9 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
     """Includes pending moves."""
 
     target_points: Annotated[int, Meta(ge=0)] = 5 * POINTS_PER_EXTENDER_WEIGHT
-    """Points that the target of a move has before other nodes when kube-scheduler scores them for the replacement.
+    """Points that Equipoise's scores give the target of a move in addition to what they give other nodes.
 
-    250 with the extender (50 times its weight, which is 5), 180 with placement hints, 0 without both. A move is planned
+    250 with the extender (50 times its weight of 5), 180 with placement hints only, 0 without scores. A move is planned
     only if the replacement would run on its target, by these points and the scores of kube-scheduler's default plugins.
     """
 

@@ -125,7 +125,7 @@ def corrected(
     begin, timeout, proportional = sampled_at - length, load.pod_start_timeout, load.compensation == "proportional"
     for pod in pods:
         if pod.gone_at is None and proportional:
-            # Most pods ran through the whole of the shorter windows, or in no part of any.
+            # Most pods ran during the whole of a shorter window, or started after it.
             start = pod.start(timeout)
             if start <= begin:
                 continue

@@ -134,7 +134,7 @@ def pod_usage(
             return measured
         message = None if pod.workload is None else workloads.get(pod.workload)
         if message is not None and chain[:1] == ("measured",):
-            # What nearly all pods are expected to use: the others are not looked at.
+            # For nearly all pods, the usage in the shortest window is known: no other window is read.
             shortest = usable_window(message, load.shortest, load, now)
             if (
                 shortest is not None

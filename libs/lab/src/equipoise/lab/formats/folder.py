@@ -64,7 +64,7 @@ POLICIES = frozenset({"PreemptLowerPriority", "Never"})
 LOWEST_PRIORITY = -(2**31)
 RULES = ("beside", "limited", "most")
 BUDGETS = ("name", "workload", "min_available", "max_unavailable")
-_SPREAD = f"a JSON list as topologySpreadConstraints of a pod, with a topologyKey of {', '.join(get_args(TopologyKey))}"
+_SPREAD = f"a JSON list like topologySpreadConstraints of a pod, with topologyKey {' or '.join(get_args(TopologyKey))}"
 
 _RESOURCE = re.compile("([a-z0-9][-a-z0-9.]*/)?[A-Za-z0-9][-A-Za-z0-9_.]*")
 _INTEGER = re.compile("[0-9]{1,9}")

@@ -54,7 +54,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
         text = self.cells[column]
         digits = text.removeprefix("-") if least < 0 else text
         if not (digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS and int(text) >= least):
-            raise self.error(f"{column} is {text!r}; write an integer of {least} or more")
+            raise self.error(f"{column} is {text!r}; write an integer of {least} or more (at most {MAX_DIGITS} digits)")
         return int(text)
 
 

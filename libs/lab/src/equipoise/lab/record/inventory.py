@@ -270,9 +270,9 @@ def _notes(
         notes.append(f"omitted: {left} pods that are finished, terminating, or without a node")
     movable = {key: pod for key, pod in newest.items() if key[1] not in ("DaemonSet", "Node")}
     counts = {name: sum(map(rule, movable.values())) for name, rule in _OMITTED_RULES.items()}
-    counts["topology spread with pods of other workloads or other labels"] = sum(
-        len(spread[key]) < len(pod.spec.topology_spread_constraints) for key, pod in movable.items()
-    )
+    counts[
+        "topology spread constraints with other topology keys, or that count pods of other workloads or by other labels"
+    ] = sum(len(spread[key]) < len(pod.spec.topology_spread_constraints) for key, pod in movable.items())
     if omitted := [f"{name} ({count})" for name, count in counts.items() if count]:
         notes.append(f"omitted scheduling rules, by number of workloads: {', '.join(omitted)}")
     return notes

@@ -104,7 +104,7 @@ def score_finding(advice: RecentAdvice, *, hints: bool = False, target_points: i
     requests = max(scores.requests for scores in advice.scores)
     if not requests and hints and target_points > HINT_POINTS:
         message = f"it sends no requests to the scorers, but descheduler.targetPoints is {target_points}"
-        fix = f"set it to {HINT_POINTS}, which hints give a target (Helm: with extender.enabled: false)"
+        fix = f"set descheduler.targetPoints to {HINT_POINTS} (with the Helm chart: set extender.enabled to false)"
         return Finding("warning", SUBJECT, message, fix)
     if not requests and hints:
         return Finding(
