@@ -227,11 +227,13 @@ async def test_no_requests_are_a_warning_unless_the_configuration_enables_hints(
     without = environment(bus=bus.settings("tap"))
     scorer = msgspec.structs.replace(without.settings.scorer, hints=HintSettings(enabled=True))
     enabled = msgspec.structs.replace(without.settings, scorer=scorer)
+    points = msgspec.structs.replace(without.settings.descheduler, target_points=180)
 
     assert {"kube-scheduler": "warning"} == states(await findings_of("extender", without))
-    assert {"kube-scheduler": "ok"} == states(
-        await findings_of("extender", Environment(settings=enabled, clock=SystemClock(), kube=NOWHERE))
-    )
+    for settings, state in ((enabled, "warning"), (msgspec.structs.replace(enabled, descheduler=points), "ok")):
+        assert {"kube-scheduler": state} == states(
+            await findings_of("extender", Environment(settings=settings, clock=SystemClock(), kube=NOWHERE))
+        )
 
 
 # Prometheus and nodes

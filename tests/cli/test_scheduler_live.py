@@ -7,7 +7,8 @@ import pytest
 from cli.live_schedulers import held_up, live_scheduler, pending
 from structlog.testing import capture_logs
 
-from equipoise.cli.scheduler.event_recorder import MOST, WRITERS
+from equipoise.cli.scheduler import event_recorder
+from equipoise.cli.scheduler.event_recorder import WRITERS
 from equipoise.cli.scheduler.scheduling_loop import BINDINGS
 from equipoise.contracts.kubernetes import objects
 from equipoise.runtime.kubernetes.client import CLAIMS, LEASES, PODS, STORAGE_CLASSES, VOLUMES
@@ -175,11 +176,13 @@ async def test_no_binding_waits_for_an_event_and_events_are_written_before_the_e
         assert BINDINGS + 4 == len(live.kube.events)
 
 
-async def test_events_that_are_too_many_are_dropped() -> None:
+async def test_events_that_are_too_many_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    most = 100
+    monkeypatch.setattr(event_recorder, "MOST", most)
     async with live_scheduler() as live:
         answered = held_up(live.kube, "create", resource="events")
-        live.add_node("node-1", cpu="5000", pods=5_000)
-        count = MOST + 2 * WRITERS
+        live.add_node("node-1", cpu="200", pods=200)
+        count = most + 2 * WRITERS
         with capture_logs() as logs:
             for number in range(count):
                 live.add_pod(f"web-{number}", "1")
@@ -187,9 +190,9 @@ async def test_events_that_are_too_many_are_dropped() -> None:
                 await live.settle()
         assert WRITERS == sum(each["event"] == "event dropped" for each in logs)
         answered.set()
-        while len(live.kube.events) < MOST + WRITERS:
+        while len(live.kube.events) < most + WRITERS:
             await live.settle()
-        assert MOST + WRITERS == len(live.kube.events)
+        assert most + WRITERS == len(live.kube.events)
 
 
 async def test_a_pod_that_ends_before_its_binding_is_reported_leaves_its_room() -> None:
