@@ -66,10 +66,10 @@ async def test_batch_pods_run_on_what_the_reclaimer_offers() -> None:
     worked: list[ColocationResult] = []
 
     async def batch_pods_finish(demo: Demo) -> None:
-        """A short day may end before the first one has."""
+        """A short day may end before the first one has, and before its usage was scraped."""
         assert demo.colocation is not None
         async with asyncio.timeout(240):
-            while not worked or not worked[-1].pods_finished:
+            while not worked or not worked[-1].pods_finished or not worked[-1].core_hours:
                 await asyncio.sleep(0.5)
                 now = SystemClock().now()
                 worked.append(await demo.colocation.result(demo.running_since, now, limit=65.0, evictions=0))
