@@ -41,7 +41,7 @@ def test_every_pod_is_a_workload_without_a_node(tmp_path: Path) -> None:
 
 
 def test_usage_is_the_request_at_all_times(tmp_path: Path) -> None:
-    """Of one day, which repeats. A note says so."""
+    """Of one day, which repeats. A note states this."""
     trace = load_trace(write_folder(tmp_path, OPENB))
 
     assert (96, 900.0) == (trace.steps, trace.seconds_per_step)

@@ -136,7 +136,7 @@ class Survey:
                             f"{resource.plural} cannot be listed: owners are derived from labels and names"
                         )
                 budgets: list[PodDisruptionBudget] | None = None
-                with suppress(Forbidden, NotFound):  # a note of the trace says so
+                with suppress(Forbidden, NotFound):  # a note of the trace states this
                     budgets = await kube.list(BUDGETS)
         except KubeError as error:
             raise RecordError(

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from typing import TYPE_CHECKING
 
-from equipoise.contracts.numeric import Array, Flags, np
+from equipoise.contracts.numeric import Array, Flags, Indexes, np
 from equipoise.descheduler.decisions.planning.node_arrays import (
     MEASURED,
     amount_of,
@@ -78,13 +78,16 @@ class Projection:
             self._fit = self._cluster.fit(self._nodes)
         return self._fit
 
-    def outscored(self, pod: MovablePod) -> Flags | None:
-        """See `NodeFit.outscored`; None: not computed, because there were MAX_OUTSCORED pods without a target."""
-        return None if self._outscored >= MAX_OUTSCORED else self.fit.outscored(pod)
+    def outscored(self, pod: MovablePod, targets: Indexes | int) -> Flags | None:
+        """Per node, see `NodeFit.outscored`; None: not computed after MAX_OUTSCORED pods without a target.
 
-    def add_outscored(self) -> None:
-        """kube-scheduler would place a pod on none of its targets."""
-        self._outscored += 1
+        `targets`: the nodes to which the pod may be moved.
+        """
+        if self._outscored >= MAX_OUTSCORED:
+            return None
+        outscored = self.fit.outscored(pod)
+        self._outscored += int(outscored[targets].all())
+        return outscored
 
     def move(self, pod: MovablePod, target: str) -> None:
         self._outscored = 0

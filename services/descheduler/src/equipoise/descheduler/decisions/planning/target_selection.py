@@ -212,13 +212,12 @@ def first_that_fits(
     rows = targets.rows[ranked]
     fitting = ~refusing.refused[rows]
     if fitting.any():
-        outscored = projection.outscored(pod)
+        outscored = projection.outscored(pod, rows[fitting])
         if outscored is None:
             return TargetChoice(why=NOT_EXAMINED)
         chosen = np.flatnonzero(fitting & ~outscored[rows])
         if len(chosen):
             return TargetChoice(target=targets.nodes[int(ranked[chosen[0]])])
-        projection.add_outscored()
         refusals[OUTSCORED] += int(fitting.sum())
     refusals.update(refusing.reasons(rows))
     return TargetChoice(why=summary(refusals))

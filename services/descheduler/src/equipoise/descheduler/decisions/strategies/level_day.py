@@ -367,12 +367,11 @@ class _DayPlanner:
         if target in self._left and self._unchanged().fit.refuses(pod, target):
             self._table.exclude(row, target)
             return False
-        outscored = self._draft.projection.outscored(pod)
+        outscored = self._draft.projection.outscored(pod, target)
         if outscored is None:
             self._table.keep(row)
             return False
         if outscored[target]:
-            self._draft.projection.add_outscored()
             self._table.exclude(row, outscored)
             return False
         return True
