@@ -75,5 +75,6 @@ def test_evictions_alone_do_not_level_the_load(both: RunFigures) -> None:
     """Without scores, few replacements would run on their targets: the other pods stay."""
     alone = figures(scores=False, descheduler=True)
 
-    assert alone.moved < both.moved
+    assert 0 < alone.moved < both.moved
+    assert alone.moves_landed > 0.9
     assert alone.median_spread > 2 * LEVEL
