@@ -7,6 +7,7 @@ from flow.loop import Loop
 from prometheus_client import CollectorRegistry
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from equipoise.agent.shell.metrics import FAMILIES
 from equipoise.contracts.bus.subjects import SERVICES
@@ -51,14 +52,17 @@ async def exported() -> Mapping[str, Exported]:
 
 def _add(found: dict[str, Exported], registry: CollectorRegistry, service: str) -> None:
     for collector in registry._collector_to_names:
-        if not isinstance(collector, MetricWrapperBase):
-            continue
-        for metric in collector.describe():
+        for metric in collector.describe() if hasattr(collector, "describe") else ():
             for name in _names(metric):
                 services = (*(found[name].services if name in found else ()), *([service] if service else []))
                 found[name] = Exported(
-                    family=metric.name, text=metric.documentation, labels=collector._labelnames, services=services
+                    family=metric.name, text=metric.documentation, labels=_labels(collector, metric), services=services
                 )
+
+
+def _labels(collector: Collector, metric: Metric) -> tuple[str, ...]:
+    described = collector if isinstance(collector, MetricWrapperBase) else metric
+    return tuple(getattr(described, "_labelnames"))  # noqa: B009  a family of another collector has it too, untyped
 
 
 def _names(metric: Metric) -> list[str]:

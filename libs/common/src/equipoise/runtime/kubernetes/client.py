@@ -9,6 +9,7 @@ from equipoise.contracts.hints.definition import GROUP, KIND, PLURAL, VERSION
 from equipoise.contracts.hints.hints_object import HintsObject
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
+from equipoise.runtime.process.unreadable import UnreadableThings
 
 T = TypeVar("T", bound=objects.Object)
 
@@ -202,6 +203,11 @@ class Kube(Protocol):
     @property
     def as_service_account(self) -> bool:
         """Whether requests use the token of the pod's ServiceAccount, not a kubeconfig."""
+        ...
+
+    @property
+    def unreadable(self) -> UnreadableThings:
+        """Objects that were received and cannot be read, by the plural of their kind and `namespace/name`."""
         ...
 
     @property

@@ -29,6 +29,7 @@ from equipoise.runtime.kubernetes.server_clock import ServerClock
 from equipoise.runtime.kubernetes.transport import Transport
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.failure_reason import failure_reason
+from equipoise.runtime.process.unreadable import UnreadableThings
 
 T = TypeVar("T", bound=objects.Object)
 Response = TypeVar("Response")
@@ -95,6 +96,7 @@ class ApiServer:
         self._availability = Availability(clock)
         self._streams_lists = True
         self.as_service_account = as_service_account
+        self.unreadable = UnreadableThings()
 
     @property
     def problem(self) -> str:

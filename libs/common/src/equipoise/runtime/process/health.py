@@ -2,16 +2,20 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
 import structlog
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Metric, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.connections import limited
+from equipoise.runtime.process.unreadable import UnreadableThings
 
 log = structlog.get_logger()
 
@@ -54,6 +58,10 @@ class Health:
         self.shard = ""
         """Of a collector: the part of the cluster that it measures together with collectors of the same name."""
 
+        self.unreadable = UnreadableThings()
+        """What this service cannot read. Objects of the API server are in `unreadable` of its client."""
+
+        self._unreadable = [self.unreadable]
         self._configuration_hash = configuration_hash
         self._connections: dict[str, Callable[[], bool]] = {}
         self._sources: list[Callable[[], Sequence[str]]] = []
@@ -67,6 +75,7 @@ class Health:
         ready.set_function(lambda: float(not self._waiting_for()))  # called in another thread: only reads
         leading = Gauge("equipoise_leader", "1 while this replica leads.", registry=metrics)
         leading.set_function(lambda: float(bool(self.leading)))
+        metrics.register(_UnreadableCollector(self._unreadable))
 
     def set_problem(self, key: str, text: str | None) -> None:
         """A data problem, or None when it is resolved. Logged when it begins, changes and ends.
@@ -100,6 +109,11 @@ class Health:
         """Problems that another component stores and logs, such as the bus."""
         self._sources.append(problems)
 
+    def include_unreadable(self, unreadable: UnreadableThings) -> None:
+        """What another component cannot read, such as the client of the API server."""
+        if not any(each is unreadable for each in self._unreadable):
+            self._unreadable.append(unreadable)
+
     def stop(self) -> None:
         """The process is never ready again: clients must not send requests."""
         self._stopping = True
@@ -110,7 +124,9 @@ class Health:
 
     @property
     def problems(self) -> list[str]:
-        return [*self._problems.values(), *(text for source in self._sources for text in source())]
+        included = (text for source in self._sources for text in source())
+        unreadable = (text for each in self._unreadable for text in each.problems)
+        return [*self._problems.values(), *included, *unreadable]
 
     def report(self) -> Readiness:
         waiting = self._waiting_for()
@@ -130,6 +146,33 @@ class Health:
         if self._stopping:
             waiting.append("stopping")
         return waiting
+
+
+class _UnreadableCollector(Collector):
+    """The number of entries of each source. It is called in another thread: it only reads."""
+
+    def __init__(self, unreadable: Sequence[UnreadableThings]) -> None:
+        self._unreadable = unreadable
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        return [_unreadable_family()]
+
+    def collect(self) -> Iterator[Metric]:
+        counts: Counter[str] = Counter()
+        for each in self._unreadable:
+            counts.update(each.counts())
+        family = _unreadable_family()
+        for source, count in counts.items():
+            family.add_metric([source], count)
+        yield family
+
+
+def _unreadable_family() -> GaugeMetricFamily:
+    return GaugeMetricFamily(
+        "equipoise_unreadable",
+        "What cannot be read at present, by source: objects of the API server, messages, series. /readyz names it.",
+        labels=["source"],
+    )
 
 
 @asynccontextmanager

@@ -183,6 +183,7 @@ class Process(Generic[S]):
             try:
                 if kube is None:
                     kube = await stack.enter_async_context(self._kube())
+                    self.health.include_unreadable(kube.unreadable)
                 await kube.get(LEASES, f"equipoise-{self._service}", self._configuration.shared.kubernetes.namespace)
             except KubeError as error:
                 if kube is None or error.status == 0 or error.status >= 500:

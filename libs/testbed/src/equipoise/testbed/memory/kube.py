@@ -28,6 +28,7 @@ from equipoise.runtime.kubernetes.client import (
     error_for_status,
 )
 from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.unreadable import UnreadableThings
 from equipoise.testbed.memory.faults import Call, Faults, Verb
 
 T = TypeVar("T", bound=objects.Object)
@@ -92,6 +93,7 @@ class MemoryKube:
         """An evicted or deleted pod remains, with a deletionTimestamp, until `remove`."""
 
         self.as_service_account = False
+        self.unreadable = UnreadableThings()
 
         self.problem = ""
         """As a test sets it; independent of the requests."""

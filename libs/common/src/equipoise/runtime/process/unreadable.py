@@ -1,0 +1,91 @@
+"""What a process cannot read at present: objects, messages, series, files. Each is a named problem, nothing more."""
+
+from collections.abc import Iterator, Mapping
+
+import structlog
+
+from equipoise.contracts.plain_text import plain_text
+
+NAME_LIMIT = 160
+REASON_LIMIT = 240
+"""Characters. Names and reasons may contain text that a tenant wrote."""
+
+ENTRY_LIMIT = 1_000
+"""Entries of a source. More are not stored, so a number of this size means: or more."""
+
+SOURCE_LIMIT = 64
+
+SHOWN = 3
+"""Entries of a source that a problem names."""
+
+log = structlog.get_logger()
+
+
+class UnreadableThings:
+    """By source (`pods`, `utilization`, `Prometheus`) and name: why it cannot be read.
+
+    An entry is added whenever it is found again, and removed when the same thing is readable or gone. Entries are
+    logged when they begin and end. All methods are cheap.
+    """
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, dict[str, str]] = {}
+
+    def add(self, source: str, name: str, reason: str) -> None:
+        """`name` identifies it among those of its source; `reason` is for people."""
+        source, name, reason = (
+            plain_text(source, NAME_LIMIT),
+            plain_text(name, NAME_LIMIT),
+            plain_text(reason, REASON_LIMIT),
+        )
+        if source not in self._reasons and len(self._reasons) >= SOURCE_LIMIT:
+            return
+        entries = self._reasons.setdefault(source, {})
+        before = entries.get(name)
+        if before is None and len(entries) >= ENTRY_LIMIT:
+            return
+        entries[name] = reason
+        if before is None:
+            log.warning("cannot be read", source=source, name=name, reason=reason)
+
+    def remove(self, source: str, name: str) -> None:
+        """It is readable, or gone. No effect if there is no such entry."""
+        if not self._reasons:  # called for every object of a cluster
+            return
+        source, name = plain_text(source, NAME_LIMIT), plain_text(name, NAME_LIMIT)
+        entries = self._reasons.get(source)
+        if entries is not None and entries.pop(name, None) is not None:
+            log.info("can be read again, or is gone", source=source, name=name)
+            if not entries:
+                del self._reasons[source]
+
+    def replace(self, source: str, reasons: Mapping[str, str]) -> None:
+        """By name: everything of this source that cannot be read."""
+        kept = {plain_text(name, NAME_LIMIT) for name in reasons}
+        for name in list(self._reasons.get(plain_text(source, NAME_LIMIT), ())):
+            if name not in kept:
+                self.remove(source, name)
+        for name, reason in reasons.items():
+            self.add(source, name, reason)
+
+    def counts(self) -> dict[str, int]:
+        """By source. May be called in another thread."""
+        return {source: len(entries) for source, entries in list(self._reasons.items())}
+
+    @property
+    def problems(self) -> list[str]:
+        """One for each source, with some names and the number."""
+        return [f"{source}: {_described(entries)}" for source, entries in sorted(self._reasons.items())]
+
+    def __iter__(self) -> Iterator[tuple[str, str, str]]:
+        """Source, name and reason of every entry."""
+        for source, entries in self._reasons.items():
+            for name, reason in entries.items():
+                yield source, name, reason
+
+
+def _described(entries: Mapping[str, str]) -> str:
+    shown = [f"{name} ({reason})" for name, reason in list(entries.items())[:SHOWN]]
+    number = f"{len(entries)} or more" if len(entries) >= ENTRY_LIMIT else str(len(entries))
+    more = f", and {len(entries) - SHOWN} more" if len(entries) > SHOWN else ""
+    return f"{number} cannot be read: {', '.join(shown)}{more}"
