@@ -15,7 +15,6 @@ from bench.parity.scheduler_log import Attempt, read_attempts, read_node_order
 from bench.parity.stored_objects import CLUSTER_WIDE, NAMESPACED, OTHERS
 from bench.parity.volume_provisioner import provision
 from equipoise.contracts.kubernetes.objects import Node, Object, Pod
-from equipoise.scheduling.model.resized_pod import ResizedPod
 from equipoise.testbed.api import ApiError
 from equipoise.testbed.cluster import Cluster
 
@@ -95,7 +94,7 @@ class RealScheduler:
             others += [msgspec.structs.replace(each, kind=name) for each in await self._list(path, kind)]
         return State(
             nodes=await self._list("/api/v1/nodes", Node),
-            pods=await self._list("/api/v1/pods", ResizedPod),
+            pods=await self._list("/api/v1/pods", Pod),
             others=others,
         )
 

@@ -24,7 +24,6 @@ from equipoise.scheduling.configuration import SchedulerConfiguration, default_c
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.framework.waiting_pods import WaitingPods
 from equipoise.scheduling.model.pod_info import PodInfo
-from equipoise.scheduling.model.resized_pod import ResizedPod
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import ClaimKey, Volumes, claim_key
 from equipoise.scheduling.model.workloads import ObjectKey, SpreadSelectors
@@ -35,7 +34,7 @@ from equipoise.scheduling.scheduler import Decision, Extender, RandomNumbers, Sc
 
 KINDS: Mapping[str, type[Object]] = {
     "Node": Node,
-    "Pod": ResizedPod,
+    "Pod": Pod,
     "Namespace": Namespace,
     "PodDisruptionBudget": PodDisruptionBudget,
     "PersistentVolumeClaim": PersistentVolumeClaim,
@@ -58,7 +57,7 @@ _NONE: Mapping[str, Factory] = {}
 
 def read_pod(document: Mapping[str, Any]) -> PodInfo:
     """From a manifest. Raises msgspec.ValidationError or ValueError for one that cannot be read."""
-    return PodInfo(msgspec.convert(document, ResizedPod, strict=False))
+    return PodInfo(msgspec.convert(document, Pod, strict=False))
 
 
 class ClusterScheduler:

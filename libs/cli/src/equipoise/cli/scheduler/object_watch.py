@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import Object
+from equipoise.contracts.kubernetes.objects import Object, Pod
+from equipoise.contracts.kubernetes.requests import without_equal_status
 from equipoise.runtime.kubernetes.client import (
     BUDGETS,
     CLAIMS,
@@ -74,6 +75,8 @@ def _with_kind(resource: Resource[Any]) -> Callable[[Object], Object]:
     """The items of a list have no kind."""
 
     def trim(value: Object) -> Object:
+        if isinstance(value, Pod):
+            value = without_equal_status(value)
         return msgspec.structs.replace(value, kind=resource.kind)
 
     return trim

@@ -297,12 +297,29 @@ class PodSpec(ApiValue, frozen=True, kw_only=True):
     resource_claims: list[dict[str, Any]] = []
 
 
+class ContainerStatus(ApiValue, frozen=True, kw_only=True):
+    """The resources that a container has, which differ from its specification while it is resized in place."""
+
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    """In effect; None: the kubelet has not reported them."""
+
+    allocated_resources: dict[str, str] = {}
+    """Requests that the kubelet has reserved."""
+
+
 class PodStatus(ApiValue, frozen=True, kw_only=True):
     phase: str = ""
     conditions: list[Condition] = []
     start_time: datetime | None = None
     nominated_node_name: str = ""
     qos_class: str = ""
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+    resources: ResourceRequirements | None = None
+    """Pod-level resources in effect; None: the kubelet has not reported them."""
+
+    allocated_resources: dict[str, str] = {}
 
 
 class Pod(Object, frozen=True, kw_only=True):

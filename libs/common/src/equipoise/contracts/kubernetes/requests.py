@@ -1,8 +1,13 @@
-"""Requests and limits of a pod, summed over its containers as kube-scheduler does."""
+"""Requests and limits of a pod, summed over its containers as kube-scheduler does.
+
+A pod that is being resized in place holds what its status reports, as well as what its specification requests.
+"""
 
 from collections.abc import Iterable, Mapping
 
-from equipoise.contracts.kubernetes.objects import Container, Pod
+import msgspec
+
+from equipoise.contracts.kubernetes.objects import Container, ContainerStatus, Pod, ResourceRequirements
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 
 Amounts = dict[str, float]
@@ -52,9 +57,11 @@ _NONE: Mapping[str, str] = {}
 def pod_requests(pod: Pod, *, missing: Mapping[str, str] = _NONE) -> Amounts:
     """max(Σ containers + Σ sidecars, each init container + the sidecars before it), pod-level values, + overhead.
 
-    `missing`: the requests of a container that does not have them. A sidecar is an init container with restartPolicy
-    Always. Source: `PodRequests` of kubernetes component-helpers/resource.
+    While the pod is being resized, the requests of `with_actual_resources`. `missing`: the requests of a container that
+    does not have them. A sidecar is an init container with restartPolicy Always. Raises ValueError for an invalid
+    quantity. Source: `PodRequests` of kubernetes component-helpers/resource.
     """
+    pod = with_actual_resources(pod)
     total = _sum(_requested(container, missing) for container in pod.spec.containers or ())
     if pod.spec.init_containers:
         total = _with_starting(pod, total, missing)
@@ -67,10 +74,12 @@ def pod_requests(pod: Pod, *, missing: Mapping[str, str] = _NONE) -> Amounts:
 def pod_limit(pod: Pod, resource: str) -> float | None:
     """The limit of the pod in cores or bytes, computed like `pod_requests`; None: it has none.
 
+    While the pod is being resized, the higher one of the limit that is wanted and the limit in effect.
     If one container or sidecar has no limit, the pod has none, as for the kubelet; 0 is no limit. An init container
     without a limit adds nothing. Overhead is added to a limit. Raises ValueError for an invalid quantity. Source:
     `PodLimits` of kubernetes component-helpers/resource.
     """
+    pod = with_actual_resources(pod)
     whole = pod.spec.resources.limits.get(resource) if pod.spec.resources is not None else None
     if whole is not None:
         total = parse_quantity(whole)
@@ -89,3 +98,98 @@ def pod_limit(pod: Pod, resource: str) -> float | None:
 
 def _limit(container: Container, resource: str) -> float:
     return parse_quantity(container.resources.limits.get(resource, "0"))
+
+
+def with_actual_resources(pod: Pod) -> Pod:
+    """The pod with the requests that its node accounts for: the highest of those wanted, in effect and allocated.
+
+    Limits are the higher ones of those wanted and in effect. What the node can never provide (an infeasible resize) is
+    not counted. Returns the same object when its status reports nothing else than its specification. Raises ValueError
+    for an invalid quantity. Source: `determineContainerReqs` and `determineContainerLimits` of kubernetes
+    component-helpers/resource, 1.36.
+    """
+    if not _reports_other_resources(pod):
+        return pod
+    status, spec = pod.status, pod.spec
+    pending = next((condition for condition in status.conditions if condition.type == "PodResizePending"), None)
+    feasible = pending is None or pending.reason != "Infeasible"
+    reported = {
+        container.name: container for container in (*status.container_statuses, *status.init_container_statuses)
+    }
+    containers = [_actual(container, reported, feasible) for container in spec.containers or ()]
+    initial = [
+        _actual(container, reported, feasible) if container.restart_policy == "Always" else container
+        for container in spec.init_containers
+    ]
+    resources = spec.resources
+    if resources is not None and status.resources is not None:
+        highest = _actual_resources(resources, status.resources, status.allocated_resources, feasible)
+        requests = {name: highest.requests.get(name, "0") for name in resources.requests}
+        resources = msgspec.structs.replace(highest, requests=requests)
+    if (containers, initial, resources) == (spec.containers or [], spec.init_containers, spec.resources):
+        return pod
+    spec = msgspec.structs.replace(spec, containers=containers, init_containers=initial, resources=resources)
+    return msgspec.structs.replace(pod, spec=spec)
+
+
+def _reports_other_resources(pod: Pod) -> bool:
+    """Whether the text of any amount differs. Nearly all pods report what they request: this is fast for them."""
+    status, spec = pod.status, pod.spec
+    if status.container_statuses and _differs(spec.containers or (), status.container_statuses):
+        return True
+    if status.init_container_statuses and _differs(spec.init_containers, status.init_container_statuses):
+        return True
+    return spec.resources is not None and status.resources is not None
+
+
+def _differs(containers: Iterable[Container], statuses: Iterable[ContainerStatus]) -> bool:
+    wanted = {container.name: container.resources for container in containers}
+    for status in statuses:
+        if status.resources is not None and (resources := wanted.get(status.name)) is not None:
+            allocated = status.allocated_resources
+            if resources != status.resources or (allocated and allocated != resources.requests):
+                return True
+    return False
+
+
+def without_equal_status(pod: Pod) -> Pod:
+    """The pod without the resources in its status, unless they decide: in a large cluster they need much memory."""
+    status = pod.status
+    if not status.container_statuses and not status.init_container_statuses and status.resources is None:
+        return pod
+    try:
+        if with_actual_resources(pod) is not pod:
+            return pod
+    except ValueError:
+        return pod
+    status = msgspec.structs.replace(
+        status, container_statuses=[], init_container_statuses=[], resources=None, allocated_resources={}
+    )
+    return msgspec.structs.replace(pod, status=status)
+
+
+def _actual(container: Container, reported: Mapping[str, ContainerStatus], feasible: bool) -> Container:
+    status = reported.get(container.name)
+    if status is None or status.resources is None:
+        return container
+    resources = _actual_resources(container.resources, status.resources, status.allocated_resources, feasible)
+    return container if resources is container.resources else msgspec.structs.replace(container, resources=resources)
+
+
+def _actual_resources(
+    wanted: ResourceRequirements, in_effect: ResourceRequirements, allocated: Mapping[str, str], feasible: bool
+) -> ResourceRequirements:
+    if wanted == in_effect and (not allocated or allocated == wanted.requests):
+        return wanted
+    requests = (wanted.requests if feasible else {}, in_effect.requests, allocated)
+    limits = (wanted.limits if feasible else {}, in_effect.limits)
+    return ResourceRequirements(requests=_highest_quantities(*requests), limits=_highest_quantities(*limits))
+
+
+def _highest_quantities(*alternatives: Mapping[str, str]) -> dict[str, str]:
+    """Of equal amounts the first text: so what is wanted remains as it is written."""
+    names = dict.fromkeys(name for quantities in alternatives for name in quantities)
+    return {
+        name: max((quantities[name] for quantities in alternatives if name in quantities), key=parse_quantity)
+        for name in names
+    }

@@ -23,7 +23,7 @@ from equipoise.contracts.kubernetes.objects import (
     SelectorRequirement,
     Volume,
 )
-from equipoise.contracts.kubernetes.requests import pod_requests
+from equipoise.contracts.kubernetes.requests import pod_requests, with_actual_resources
 from equipoise.scheduling.model.amounts import (
     CPU,
     MEMORY,
@@ -36,7 +36,6 @@ from equipoise.scheduling.model.amounts import (
     whole,
 )
 from equipoise.scheduling.model.arrays import Ints
-from equipoise.scheduling.model.resized_pod import with_actual_requests
 
 GroupKey = tuple[str, frozenset[tuple[str, str]], bytes, bool]
 """Namespace, labels, affinity terms, and whether the pod is terminating."""
@@ -109,9 +108,8 @@ class PodShape:
         self.namespace = pod.metadata.namespace or "default"
         self.labels = pod.metadata.labels
         self.terminating = pod.metadata.deletion_timestamp is not None
-        accounted = with_actual_requests(pod)
-        self.requests: Amounts = requested(accounted)
-        self.assumed_cpu, self.assumed_memory = requested_or_assumed(accounted)
+        self.requests: Amounts = requested(pod)
+        self.assumed_cpu, self.assumed_memory = requested_or_assumed(pod)
 
     @cached_property
     def container_requests(self) -> Amounts:
@@ -261,8 +259,8 @@ class PodInfo:
         """The same pod after a change. What was parsed is kept if it is still the same. Raises ValueError as above."""
         own, other = self.pod.metadata, pod.metadata
         same = (
-            with_actual_requests(pod) is pod
-            and with_actual_requests(self.pod) is self.pod
+            with_actual_resources(pod) is pod
+            and with_actual_resources(self.pod) is self.pod
             and pod.spec == self.pod.spec
             and (other.labels, other.deletion_timestamp) == (own.labels, own.deletion_timestamp)
             and (other.uid, other.namespace, other.name) == (own.uid, own.namespace, own.name)
@@ -369,7 +367,7 @@ class PodReader:
 
     def read(self, pod: Pod) -> PodInfo:
         """Raises ValueError for an invalid quantity."""
-        if with_actual_requests(pod) is not pod:  # which follow from its status
+        if with_actual_resources(pod) is not pod:  # which follow from its status
             return PodInfo(pod)
         spec = pod.spec
         # The shape keeps one pod with these values, so that no other value has the same identity meanwhile.

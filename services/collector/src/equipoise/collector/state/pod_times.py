@@ -26,7 +26,7 @@ from equipoise.contracts.kubernetes.objects import (
     Toleration,
     WorkloadObject,
 )
-from equipoise.contracts.kubernetes.requests import Amounts, pod_limit, pod_requests
+from equipoise.contracts.kubernetes.requests import Amounts, pod_limit, pod_requests, with_actual_resources
 from equipoise.contracts.kubernetes.taints import DEFAULT_TOLERATIONS
 from equipoise.contracts.load.pod_priority import (
     PRIORITY_CLASS_LABEL,
@@ -60,7 +60,11 @@ _CONDITIONS = frozenset({"PodScheduled", "Ready", _DISRUPTED})
 
 
 def trimmed(pod: Pod) -> Pod:
-    """Only the fields that this module and the search for the workload read, to save memory."""
+    """Only the fields that this module and the search for the workload read, to save memory.
+
+    Its containers have the resources that the node accounts for. Those that cannot be read remain as they are.
+    """
+    pod = _with_actual_resources(pod)
     meta, spec, status = pod.metadata, pod.spec, pod.status
     tolerations, nodes = _constraints(pod)
     return Pod(
@@ -92,6 +96,13 @@ def trimmed(pod: Pod) -> Pod:
             qos_class=status.qos_class,
         ),
     )
+
+
+def _with_actual_resources(pod: Pod) -> Pod:
+    try:
+        return with_actual_resources(pod)
+    except ValueError:
+        return pod
 
 
 def trimmed_owner(owner: WorkloadObject) -> WorkloadObject:

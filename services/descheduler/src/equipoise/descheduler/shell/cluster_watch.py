@@ -9,6 +9,7 @@ from msgspec import structs
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects import Pod, PreferredNodes, WorkloadObject
+from equipoise.contracts.kubernetes.requests import without_equal_status
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
@@ -27,6 +28,11 @@ from equipoise.runtime.kubernetes.reflector import Reflector
 from equipoise.runtime.process.clock import Clock
 from equipoise.scheduling.model.pod_info import PodInfo, PodReader
 from equipoise.scheduling.model.volumes import claim_key
+
+
+def trimmed(pod: Pod) -> Pod:
+    """Only what decides about moves, to save memory."""
+    return without_hints(without_equal_status(pod))
 
 
 def without_hints(pod: Pod) -> Pod:
@@ -52,7 +58,7 @@ class ClusterWatch:
         self._infos: dict[str, PodInfo] = {}
         self._owners: dict[Workload, WorkloadObject] = {}
         self._nodes = Reflector(kube, NODES, clock=clock)
-        self._pods = Reflector(kube, PODS, clock=clock, on_change=self._on_pod, trim=without_hints)
+        self._pods = Reflector(kube, PODS, clock=clock, on_change=self._on_pod, trim=trimmed)
         self._namespaces = Reflector(kube, NAMESPACES, clock=clock)
         self._budgets = Reflector(kube, BUDGETS, clock=clock)
         self._workloads = [

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from equipoise.contracts.colocation.bands import OFFERED_NAMES, amounts_of_band, band_of
-from equipoise.contracts.kubernetes.objects import Container, Pod, ResourceRequirements
+from equipoise.contracts.kubernetes.objects import Container, ContainerStatus, Pod, ResourceRequirements
 from equipoise.contracts.kubernetes.owners import workload_from_pod
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
 from equipoise.contracts.load.correction import amounts
@@ -43,7 +43,7 @@ _RESOURCES = ("cpu", "memory", *OFFERED_NAMES)
 
 def _without_other_resources(pod: Pod) -> Pod:
     """Sums over containers take as long as there are resource names, whose number nothing limits."""
-    spec, replace = pod.spec, msgspec.structs.replace
+    spec, status, replace = pod.spec, pod.status, msgspec.structs.replace
     return replace(
         pod,
         spec=replace(
@@ -51,16 +51,37 @@ def _without_other_resources(pod: Pod) -> Pod:
             containers=[_reduced(container) for container in spec.containers or ()],
             init_containers=[_reduced(container) for container in spec.init_containers],
             overhead=_amounts(spec.overhead),
-            resources=None if spec.resources is None else _requirements(spec.resources),
+            resources=_requirements(spec.resources),
+        ),
+        status=replace(
+            status,
+            container_statuses=[_reduced_status(container) for container in status.container_statuses],
+            init_container_statuses=[_reduced_status(container) for container in status.init_container_statuses],
+            resources=_requirements(status.resources),
+            allocated_resources=_amounts(status.allocated_resources),
         ),
     )
 
 
 def _reduced(container: Container) -> Container:
-    return Container(restart_policy=container.restart_policy, resources=_requirements(container.resources))
+    return Container(
+        name=container.name,
+        restart_policy=container.restart_policy,
+        resources=_requirements(container.resources) or ResourceRequirements(),
+    )
 
 
-def _requirements(resources: ResourceRequirements) -> ResourceRequirements:
+def _reduced_status(status: ContainerStatus) -> ContainerStatus:
+    return ContainerStatus(
+        name=status.name,
+        resources=_requirements(status.resources),
+        allocated_resources=_amounts(status.allocated_resources),
+    )
+
+
+def _requirements(resources: ResourceRequirements | None) -> ResourceRequirements | None:
+    if resources is None:
+        return None
     return ResourceRequirements(requests=_amounts(resources.requests), limits=_amounts(resources.limits))
 
 
