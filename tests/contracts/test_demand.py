@@ -1,9 +1,10 @@
 """The expected usage of a pod."""
 
 import math
+from typing import Literal
 
 import pytest
-from builders import GIB, NOW, a_placed_pod, a_window, a_workload_utilization
+from builders import GIB, NOW, a_gone_pod, a_placed_pod, a_window, a_workload_utilization
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -19,7 +20,9 @@ from equipoise.contracts.load.demand import (
     expected_usage,
     fresh_windows,
     pod_usage,
+    requests_and_limits,
 )
+from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
 
@@ -45,6 +48,46 @@ def test_the_first_known_source_is_used(
     usage, sources = expected_usage(requests=REQUESTS, limits=LIMITS, workload=workload, window="15m", chain=chain)
 
     assert (usage.cpu, sources["cpu"]) == (cpu, link)
+
+
+KOORDINATOR = (Estimate(cpu=85.0, memory=70.0),)
+OF_BATCH = Resources(cpu=4.0, memory=8 * GIB)
+ORDINARY = Resources(cpu=1.0, memory=GIB)
+
+
+@pytest.mark.parametrize("band", ["batch", "mid"])
+@pytest.mark.parametrize(
+    ("chain", "fields", "cpu", "memory"),
+    [
+        (KOORDINATOR, {"reclaimed_requests": OF_BATCH}, 3.4, 6012954214),
+        (KOORDINATOR, {"reclaimed_requests": OF_BATCH, "reclaimed_limits": Resources(cpu=8.0)}, 6.8, 6012954214),
+        (KOORDINATOR, {"reclaimed_limits": OF_BATCH}, 3.4, 6012954214),
+        (KOORDINATOR, {"reclaimed_requests": Resources(cpu=4.0)}, 3.4, 0.7 * GIB),
+        (KOORDINATOR, {"reclaimed_requests": OF_BATCH, "limits": Resources(cpu=16.0)}, 3.4, 6012954214),
+        (WATER_LEVEL, {"reclaimed_requests": OF_BATCH}, 4.0, 8 * GIB),
+        (WATER_LEVEL, {"reclaimed_requests": OF_BATCH, "reclaimed_limits": Resources(cpu=8.0)}, 8.0, 8 * GIB),
+        (MEASURED_FIRST, {"reclaimed_requests": OF_BATCH}, 4.0, 8 * GIB),
+        (TARGET_LOAD_PACKING, {"reclaimed_requests": OF_BATCH}, 6.0, 12 * GIB),
+        (KOORDINATOR, {}, 0.85, 0.7 * GIB),
+    ],
+)
+def test_the_amounts_that_a_pod_requests_of_its_band_are_expected(
+    chain: tuple[EstimateSource, ...],
+    band: Literal["mid", "batch"],
+    fields: dict[str, Resources],
+    cpu: float,
+    memory: float,
+) -> None:
+    """In place of cpu and memory, resource by resource; of waiting, placed and departed pods alike."""
+    placed = a_placed_pod(workload=None, requests=ORDINARY, priority_class=band, **fields)
+    gone = a_gone_pod(workload=None, requests=ORDINARY, **fields)
+    waiting = PodDemand(namespace="shop", name="x", uid="x", priority_class=band, **{"requests": ORDINARY, **fields})
+    usage_of = pod_usage({}, load=LoadSettings(), now=NOW, chain=chain)
+    requests, limits = requests_and_limits(waiting)
+    expected, _ = expected_usage(requests=requests, limits=limits, workload=None, window="5m", chain=chain)
+
+    for found in (expected, usage_of(placed, Resources()), usage_of(gone, Resources())):
+        assert (found.cpu, found.memory) == (pytest.approx(cpu), pytest.approx(memory, abs=1))
 
 
 def test_without_a_limit_one_and_a_half_requests_are_expected() -> None:

@@ -13,7 +13,7 @@ from scorer.clusters import a_demand, evenly, node_loads
 
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.demand import Estimate, expected_usage, pod_usage
+from equipoise.contracts.load.demand import Estimate, expected_usage, pod_usage, requests_and_limits
 from equipoise.contracts.load.pod_priority import priority_class_of
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
@@ -39,6 +39,19 @@ def marks(given: dict[str, float]) -> ResourceThresholds:
     return ResourceThresholds(cpu=given.get("cpu"), memory=given.get("memory"))
 
 
+def asked(given: Inputs) -> dict[str, Resources]:
+    """The requests and limits of a pod. Those of a mid pod are amounts of its band, and it has no others."""
+    requests, limits = amount(given["requests"]), amount(given["limits"])
+    if given["priority_class"] == "mid":
+        return {
+            "requests": Resources(),
+            "limits": Resources(),
+            "reclaimed_requests": requests,
+            "reclaimed_limits": limits,
+        }
+    return {"requests": requests, "limits": limits}
+
+
 def a_pod(given: Inputs) -> PodDemand:
     """The pod to be placed."""
     name, kind = given["name"], "DaemonSet" if given["daemonset"] else "Deployment"
@@ -51,8 +64,7 @@ def a_pod(given: Inputs) -> PodDemand:
         priority_class=priority_class_of(
             {}, PRIORITIES[given["priority_class"]], "BestEffort" if given["priority_class"] == "none" else "Burstable"
         ),
-        requests=amount(given["requests"]),
-        limits=amount(given["limits"]),
+        **asked(given),
     )
 
 
@@ -64,8 +76,7 @@ def a_placed(given: Inputs, reported: bool) -> PlacedPod:
         running_since=LONG_AGO if reported else None,
         priority=PRIORITIES[given["priority_class"]],
         priority_class=priority_class_of({}, PRIORITIES[given["priority_class"]], "Burstable"),
-        requests=amount(given["requests"]),
-        limits=amount(given["limits"]),
+        **asked(given),
     )
 
 
@@ -175,8 +186,8 @@ def test_recently_placed_pods(case: Case) -> None:
         for pod in inputs["assigned_pods"]
     ]
     estimates = [
-        expected_usage(requests=pod.requests, limits=pod.limits, workload=None, window="5m", chain=chain)[0]
-        for pod in pods
+        expected_usage(requests=requests, limits=limits, workload=None, window="5m", chain=chain)[0]
+        for requests, limits in map(requests_and_limits, pods)
     ]
 
     loads = corrected_load(

@@ -31,7 +31,7 @@ from equipoise.scorer.decisions.policies.peaks import Peaks, PowerModel, extra_p
 from equipoise.scorer.decisions.policies.risk_balancing import RiskBalancing
 from equipoise.scorer.decisions.policies.target_load_packing import TargetLoadPacking
 from equipoise.scorer.state.arrays import CandidateNodes, Demand
-from equipoise.scorer.state.load_correction import requests_and_limits
+from equipoise.scorer.state.load_correction import sums_of_requests_and_limits
 from equipoise.scorer.state.recent_placements import RecentPlacements
 
 # TargetLoadPacking
@@ -265,7 +265,7 @@ def test_requests_and_limits_of_a_node(case: Case) -> None:
     ]
     demand = demand_for(a_spec(inputs["pod"]["requests"], inputs["pod"]["limits"]))
     capacity = cores(inputs["capacity"])
-    requested, limited = requests_and_limits(a_placement(pods=pods))
+    requested, limited = sums_of_requests_and_limits(a_placement(pods=pods))
     nodes = msgspec.structs.replace(
         node_loads(evenly([0]), requests=requested[np.newaxis], limits=limited[np.newaxis]),
         base=np.array([[capacity.cpu, capacity.memory]]),

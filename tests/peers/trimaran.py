@@ -14,7 +14,7 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
 from equipoise.scorer.state.arrays import CandidateNodes, ClusterLoad, Demand, resources
 from equipoise.scorer.state.demand import expected_demand, pod_demand
-from equipoise.scorer.state.load_correction import base_of, corrected_load, requests_and_limits
+from equipoise.scorer.state.load_correction import base_of, corrected_load, sums_of_requests_and_limits
 
 LOAD = LoadSettings()
 WINDOWS = tuple(window.name for window in LOAD.windows)
@@ -36,7 +36,7 @@ def a_node(
     placement = a_placement(pods=list(pods))
     usage_of = pod_usage({}, load=LOAD, chain=chain, now=sampled_at)
     load = corrected_load(utilization, placement, usage_of, load=LOAD, statistics=("deviation",))
-    requests, limits = requests_and_limits(placement)
+    requests, limits = sums_of_requests_and_limits(placement)
     return CandidateNodes(
         names=["node-a"],
         windows=WINDOWS,

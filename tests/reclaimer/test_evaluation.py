@@ -1,7 +1,7 @@
 """What a node offers, and what of it is written: laws over many nodes, and some nodes in numbers."""
 
 import math
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -349,3 +349,58 @@ def test_profiles_that_nobody_measured_for_long_are_dropped() -> None:
     assert profiles.days_of([pod], usage)[0][0, 0, 0] == 0.5
     profiles.prune(NOW + 1)
     assert profiles.days_of([pod], usage)[0][0, 0, 0] == 3.0
+
+
+EXCLUSIVE = a_placed_pod("lse", workload=None, exclusive=True, requests=Resources(cpu=1.0, memory=GIB))
+
+
+@pytest.mark.parametrize(
+    ("policy", "used", "batch"),
+    [
+        ("maxUsageRequest", 3.0, 7.0),
+        ("maxUsageRequest", 0.5, 9.0),
+        ("maxUsageRequest", None, 9.0),
+        ("usage", 3.0, 9.0),
+        ("usage", 0.5, 9.0),
+        ("usage", None, 9.0),
+    ],
+)
+def test_the_higher_of_usage_and_request_counts_for_exclusive_pods_too(
+    policy: Literal["usage", "maxUsageRequest"], used: float | None, batch: float
+) -> None:
+    """Under maxUsageRequest. Under the policy usage, the cores that a pod has for itself are its requests."""
+    usage = {} if used is None else {"lse": Resources(cpu=used, memory=2 * GIB)}
+    node = a_node(EXCLUSIVE, usage=usage, system=Resources(cpu=0.0, memory=0.0))
+    strategy = ReclaimStrategy(enabled=True, cpu_threshold=100.0, cpu_policy=policy)
+
+    found = result_of(node, strategy=strategy).message.bands["free"].reclaimed.cpu
+
+    assert found == pytest.approx(batch)
+
+
+@pytest.mark.parametrize(("used", "mid"), [(3.0, 7.0), (0.5, 9.0)])
+def test_mid_resources_are_no_more_than_what_an_exclusive_pod_leaves(used: float, mid: float) -> None:
+    """Its cores are in use, and what it uses beyond them is, too."""
+    nothing = Resources(cpu=0.0, memory=0.0)
+
+    usage = a_node(EXCLUSIVE, usage={"lse": Resources(cpu=used, memory=GIB)}, system=nothing).usage
+
+    assert usage is not None
+    assert 10.0 - usage.used[0] == pytest.approx(mid)
+
+
+def test_a_mid_pod_without_an_amount_of_a_resource_counts_with_its_ordinary_request() -> None:
+    """It asks for mid memory and for ordinary cpu."""
+    pod = a_placed_pod(
+        "mid-1",
+        workload=None,
+        priority_class="mid",
+        requests=Resources(cpu=2.0),
+        reclaimed_requests=Resources(memory=4 * GIB),
+    )
+
+    usage = a_node(pod, usage={}).usage
+
+    assert usage is not None
+    assert usage.requests[:, 0].tolist() == [2.0, 4 * GIB]
+    assert usage.mid.tolist() == [2.0, 4 * GIB]

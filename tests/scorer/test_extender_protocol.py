@@ -197,13 +197,15 @@ def test_a_filter_result_has_the_form_of_the_request() -> None:
     assert by_object["Nodes"]["items"] == nodes("y")["items"]
 
 
-def test_the_requests_of_a_band_are_read() -> None:
+def test_the_requests_and_limits_of_a_band_are_read() -> None:
     """In cores and bytes. The band of the requests counts more than a label."""
-    container = {"resources": {"requests": {"kubernetes.io/batch-cpu": "1500", "kubernetes.io/batch-memory": "2Gi"}}}
+    amounts = {"kubernetes.io/batch-cpu": "1500", "kubernetes.io/batch-memory": "2Gi"}
+    container = {"resources": {"requests": amounts, "limits": amounts | {"kubernetes.io/batch-cpu": "3k"}}}
     pod = {"metadata": {"name": "job", "labels": {"koordinator.sh/priority-class": "koord-prod"}}}
     body = a_body(Pod=pod | {"spec": {"containers": [container]}})
 
     found = parse(body).pod
 
     assert found.reclaimed_requests == Resources(cpu=1.5, memory=2 * GIB)
+    assert found.reclaimed_limits == Resources(cpu=3.0, memory=2 * GIB)
     assert ("batch", None) == (found.band, found.requests.cpu)

@@ -86,6 +86,7 @@ class AnyHistory(RuleBasedStateMachine):
         limit=amounts,
         production=st.booleans(),
         band=amounts,
+        band_limit=amounts,
         priority=st.sampled_from([0, 5_500]),
     )
     def ask(
@@ -95,6 +96,7 @@ class AnyHistory(RuleBasedStateMachine):
         limit: float | None,
         production: bool,
         band: float | None,
+        band_limit: float | None,
         priority: int,
     ) -> None:
         """The expected usage is the one of now."""
@@ -105,6 +107,7 @@ class AnyHistory(RuleBasedStateMachine):
             priority_class="prod" if production else "batch",
             priority=priority,
             reclaimed_requests=Resources(cpu=band),
+            reclaimed_limits=Resources(cpu=band_limit),
         )
 
         demand, _, _ = self.state.inputs(pod, ["node-a"], self.now)
@@ -130,6 +133,8 @@ def with_usage(cpu: float, sequence: int) -> WorkloadUtilization:
     [
         {"requests": Resources(cpu=3.0)},
         {"limits": Resources(memory=2 * GIB)},
+        {"reclaimed_requests": Resources(cpu=3.0)},
+        {"reclaimed_limits": Resources(cpu=3.0)},
         {"priority_class": "batch"},
         {"seconds": 500.0},
         {"message": with_usage(2.0, 2)},

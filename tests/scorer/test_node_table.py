@@ -19,7 +19,7 @@ from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.load.demand import WATER_LEVEL
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
-from equipoise.scorer.state.load_correction import requests_and_limits
+from equipoise.scorer.state.load_correction import sums_of_requests_and_limits
 from equipoise.scorer.state.node_table import NodeTable, RowArrays, fits, headroom
 
 
@@ -350,7 +350,7 @@ def test_a_cleared_row_is_empty() -> None:
 
 def fit(placement: NodePlacement, cpu: float = 1.0, memory: float = GIB) -> bool:
     """On a node of 10 cores and 64 GiB by default."""
-    left = headroom(placement, requests_and_limits(placement)[0])
+    left = headroom(placement, sums_of_requests_and_limits(placement)[0])
     return bool(fits(left[np.newaxis], np.array([[cpu, memory]]))[0, 0])
 
 

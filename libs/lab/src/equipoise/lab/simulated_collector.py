@@ -146,6 +146,8 @@ class SimulatedCollector:
                     gone_at=self.origin + now,
                     requests=pod.requests,
                     limits=pod.limits,
+                    reclaimed_requests=pod.reclaimed_requests,
+                    reclaimed_limits=pod.reclaimed_limits,
                 )
             )
 

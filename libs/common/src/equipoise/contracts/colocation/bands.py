@@ -8,6 +8,8 @@ ask for it.
 from collections.abc import Mapping
 from typing import Literal
 
+from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.kubernetes.requests import pod_limit
 from equipoise.contracts.messages.resources import Resources
 
 Band = Literal["mid", "batch", "free"]
@@ -28,6 +30,12 @@ RESOURCE_NAMES: Mapping[OfferedBand, tuple[str, str]] = {
 def amounts_of_band(amounts: Mapping[str, float], band: OfferedBand) -> Resources:
     """Cores and bytes of the band in amounts by resource name; unknown where there is none."""
     cpu, memory = (amounts.get(name) for name in RESOURCE_NAMES[band])
+    return Resources(cpu=None if cpu is None else cpu / 1_000, memory=memory)
+
+
+def limits_of_band(pod: Pod, band: OfferedBand) -> Resources:
+    """Cores and bytes: the limits of a pod in amounts of the band, as `pod_limit`. Raises ValueError as it does."""
+    cpu, memory = (pod_limit(pod, name) for name in RESOURCE_NAMES[band])
     return Resources(cpu=None if cpu is None else cpu / 1_000, memory=memory)
 
 

@@ -11,6 +11,7 @@ from equipoise.contracts.configuration.settings import LoadSettings, Section
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, UsageOf, known, usable_window
 from equipoise.contracts.messages.placement import GonePod, PlacedPod
+from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
 
@@ -54,6 +55,31 @@ MEASURED_FIRST: tuple[EstimateSource, ...] = ("measured", "request", "limit", "d
 
 DEFAULT = Resources(cpu=0.1, memory=200.0 * 2**20)
 """kube-scheduler's defaults for a container without requests (non-zero requests)."""
+
+
+_NO_AMOUNTS = Resources()
+
+
+def requests_and_limits(pod: PodDemand | PlacedPod | GonePod) -> tuple[Resources, Resources]:
+    """The requests and limits of a pod, in cores and bytes, by which its usage is expected.
+
+    A pod of the bands mid and batch requests amounts of its band in place of cpu and memory: those count. A resource of
+    which it has no amount of the band counts as of any other pod. Source: koordinator, apis/extension/resource.go
+    (TranslateResourceNameByPriorityClass).
+    """
+    requests, limits = pod.reclaimed_requests, pod.reclaimed_limits
+    if requests == _NO_AMOUNTS and limits == _NO_AMOUNTS:  # nearly all pods
+        return pod.requests, pod.limits
+    cpu_of_band = requests.cpu is not None or limits.cpu is not None
+    memory_of_band = requests.memory is not None or limits.memory is not None
+
+    def amounts(of_band: Resources, ordinary: Resources) -> Resources:
+        return Resources(
+            cpu=of_band.cpu if cpu_of_band else ordinary.cpu,
+            memory=of_band.memory if memory_of_band else ordinary.memory,
+        )
+
+    return amounts(requests, pod.requests), amounts(limits, pod.limits)
 
 
 def fresh_windows(
@@ -143,9 +169,10 @@ def pod_usage(
             ):
                 mean = shortest.mean
                 return Resources(cpu=mean.cpu if cpu is None else cpu, memory=mean.memory if memory is None else memory)
+        requests, limits = requests_and_limits(pod)
         expected, _ = expected_usage(
-            requests=pod.requests,
-            limits=pod.limits,
+            requests=requests,
+            limits=limits,
             workload=fresh_windows(message, load, now),
             window=load.shortest.name,
             chain=chain,

@@ -115,6 +115,8 @@ class GonePod(Value, frozen=True, kw_only=True):
     preempted_at: float | None = None
     requests: Resources = Resources()
     limits: Resources = Resources()
+    reclaimed_requests: Resources = Resources()
+    reclaimed_limits: Resources = Resources()
     usage: Resources = Resources()
     """Its last measured usage; unknown when it was never measured."""
 

@@ -25,6 +25,8 @@ class PodDemand(Message, frozen=True, kw_only=True):
     reclaimed_requests: Resources = Resources()
     """Of a pod of the bands mid and batch: what it asks for of its band (cores, bytes), in place of cpu and memory."""
 
+    reclaimed_limits: Resources = Resources()
+
     @property
     def batch_work(self) -> bool:
         return is_batch_work(self.priority_class, self.priority, reclaimed=self.reclaimed_requests != Resources())

@@ -1,9 +1,9 @@
 """Which pods of the node belong to a band of reclaimed resources, and what they ask for."""
 
 from equipoise.agent.state.watched_pods import BandPod
-from equipoise.contracts.colocation.bands import OFFERED_BANDS, RESOURCE_NAMES
+from equipoise.contracts.colocation.bands import OFFERED_BANDS, RESOURCE_NAMES, limits_of_band
 from equipoise.contracts.kubernetes.objects import Pod
-from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
+from equipoise.contracts.kubernetes.requests import pod_requests
 from equipoise.contracts.load.pod_priority import (
     PRIORITY_CLASS_LABEL,
     PriorityClass,
@@ -35,13 +35,13 @@ def _asking(pod: Pod) -> BandPod | None:
     for band in OFFERED_BANDS:
         cpu, memory = RESOURCE_NAMES[band]
         if requests.get(cpu) or requests.get(memory):
-            cpu_limit = pod_limit(pod, cpu)
+            limits = limits_of_band(pod, band)
             return _pod(
                 pod,
                 band,
                 cpu_request=requests.get(cpu, 0.0) / MILLI or None,
-                cpu_limit=None if cpu_limit is None else cpu_limit / MILLI,
-                memory_limit=pod_limit(pod, memory),
+                cpu_limit=limits.cpu,
+                memory_limit=limits.memory,
             )
     return None
 

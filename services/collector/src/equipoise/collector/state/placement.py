@@ -192,6 +192,8 @@ class ClusterPlacement:
                 preempted_at=placed.preempted_at,
                 requests=placed.requests,
                 limits=placed.limits,
+                reclaimed_requests=placed.reclaimed_requests,
+                reclaimed_limits=placed.reclaimed_limits,
                 usage=usage,
             )
 

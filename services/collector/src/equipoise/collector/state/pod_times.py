@@ -8,7 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from equipoise.contracts.colocation.bands import RESOURCE_NAMES, OfferedBand, amounts_of_band, band_of
+from equipoise.contracts.colocation.bands import OfferedBand, amounts_of_band, band_of, limits_of_band
 from equipoise.contracts.hints.hinted_pod import hint_weights
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.labels import required_nodes
@@ -190,9 +190,9 @@ def placed_pod(
         priority=pod.spec.priority,
         priority_class=band or priority_class_of(meta.labels, pod.spec.priority, qos_of(status.qos_class)),
         requests=Resources(cpu=requests.get("cpu"), memory=requests.get("memory")),
-        limits=_limits(pod, "cpu", "memory"),
+        limits=_limits(pod),
         reclaimed_requests=Resources() if band is None else amounts_of_band(requests, band),
-        reclaimed_limits=Resources() if band is None else _reclaimed_limits(pod, band),
+        reclaimed_limits=Resources() if band is None else _limits_of_band(pod, band),
         exclusive=labeled_qos(meta.labels) == _EXCLUSIVE,
         hint=before.hint if before else _hint(pod, hostname),
         tolerations=tuple(pod.spec.tolerations),
@@ -240,13 +240,15 @@ def _requests(pod: Pod) -> Amounts:
         return {}
 
 
-def _limits(pod: Pod, cpu: str, memory: str) -> Resources:
+def _limits(pod: Pod) -> Resources:
     try:
-        return Resources(cpu=pod_limit(pod, cpu), memory=pod_limit(pod, memory))
+        return Resources(cpu=pod_limit(pod, "cpu"), memory=pod_limit(pod, "memory"))
     except ValueError:
         return Resources()
 
 
-def _reclaimed_limits(pod: Pod, band: OfferedBand) -> Resources:
-    limits = _limits(pod, *RESOURCE_NAMES[band])
-    return msgspec.structs.replace(limits, cpu=None if limits.cpu is None else limits.cpu / 1_000)
+def _limits_of_band(pod: Pod, band: OfferedBand) -> Resources:
+    try:
+        return limits_of_band(pod, band)
+    except ValueError:
+        return Resources()

@@ -23,7 +23,7 @@ class HighPriorityPods(msgspec.Struct, frozen=True, kw_only=True):
     """NaN: not measured."""
 
     exclusive: Flags
-    """Has cores of its own (QoS class LSE), which count whether they are used or not. Of memory always False."""
+    """Has cores of its own (QoS class LSE): under the policy `usage` its requests count. Of memory always False."""
 
     unplaced: float = 0.0
     """Usage of measured pods whose placement is not known: some may be of high priority."""
@@ -32,8 +32,10 @@ class HighPriorityPods(msgspec.Struct, frozen=True, kw_only=True):
         """Of all of them together, as the policy counts."""
         if policy == "request":
             return float(self.requests.sum())
-        measured = np.where(np.isnan(self.usage) | self.exclusive, self.requests, self.usage)
-        counted = np.maximum(measured, self.requests) if policy == "maxUsageRequest" else measured
+        if policy == "maxUsageRequest":
+            counted = np.fmax(self.usage, self.requests)
+        else:
+            counted = np.where(np.isnan(self.usage) | self.exclusive, self.requests, self.usage)
         return float(counted.sum()) + self.unplaced
 
 

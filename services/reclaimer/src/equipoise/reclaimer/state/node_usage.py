@@ -6,6 +6,7 @@ from equipoise.contracts.colocation.bands import OFFERED_BANDS, OfferedBand
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, amounts, known
 from equipoise.contracts.load.daily_profile import SLOTS, system_usage, workload_profile
+from equipoise.contracts.load.demand import requests_and_limits
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
@@ -56,7 +57,7 @@ def node_usage(placement: NodePlacement, utilization: NodeUtilization, profiles:
     high, mid, _ = _by_importance(placement.pods)
     measured, pods = utilization.pods, (*high, *mid)
     usage = np.array([amounts(measured.get(pod.uid, _UNKNOWN)) for pod in pods]).reshape(-1, len(RESOURCES)).T
-    requests = np.array([_requested(pod) for pod in pods]).reshape(-1, len(RESOURCES)).T
+    requests = np.array([_known(requests_and_limits(pod)[0]) for pod in pods]).reshape(-1, len(RESOURCES)).T
     exclusive = np.array([pod.exclusive for pod in pods], np.bool_)
     # Pods that left are still measured for a while: they are no pods of unknown importance.
     placed = {pod.uid for pod in placement.pods} | {pod.uid for pod in placement.gone}
@@ -66,24 +67,27 @@ def node_usage(placement: NodePlacement, utilization: NodeUtilization, profiles:
             unplaced += [known(amount.cpu) or 0.0, known(amount.memory) or 0.0]
     system = system_usage(utilization)
     counted = np.where(np.isnan(usage), requests, usage)
+    # Nobody else gets the cores of an exclusive pod. What it uses beyond them is used, too.
+    in_use = counted.copy()
+    in_use[0, exclusive] = np.maximum(counted, requests)[0, exclusive]
     counted[0, exclusive] = requests[0, exclusive]
     ordinary = counted[:, : len(high)]
     days, profiled = profiles.days_of(high, ordinary)
     outside = (unplaced + system)[:, np.newaxis]
-    batch = [(pod.placed_at, *_requested(pod)) for pod in placement.pods if _requests_batch(pod)]
-    requested = requests[:, : len(high)].T[:, :, np.newaxis]
+    batch = [(pod.placed_at, *_known(pod.reclaimed_requests)) for pod in placement.pods if _requests_batch(pod)]
+    requested_or_used = np.where(exclusive, np.maximum(in_use, requests), requests)[:, : len(high)].T[:, :, np.newaxis]
     return NodeUsage(
         requests=requests,
         usage=usage,
         exclusive=exclusive,
         unplaced=unplaced,
         system=system,
-        used=ordinary.sum(axis=1) + unplaced + system,
+        used=in_use[:, : len(high)].sum(axis=1) + unplaced + system,
         typical=days.sum(axis=0) + outside,
-        typical_or_requested=np.maximum(days, requested).sum(axis=0) + outside,
+        typical_or_requested=np.maximum(days, requested_or_used).sum(axis=0) + outside,
         constant=unplaced + system + ordinary[:, ~profiled].sum(axis=1),
         batch_pods=np.array(batch).reshape(-1, 1 + len(RESOURCES)),
-        mid=np.maximum(counted[:, len(high) :].sum(axis=1), requests[:, len(high) :].sum(axis=1)),
+        mid=np.maximum(in_use[:, len(high) :].sum(axis=1), requests[:, len(high) :].sum(axis=1)),
     )
 
 
@@ -92,7 +96,7 @@ def requested_by_band(placement: NodePlacement) -> dict[OfferedBand, Array]:
     total = {band: np.zeros(len(RESOURCES)) for band in OFFERED_BANDS}
     for pod in placement.pods:
         if (band := pod.band) is not None:
-            total[band] += _requested(pod)
+            total[band] += _known(pod.reclaimed_requests)
     return total
 
 
@@ -100,9 +104,8 @@ def _requests_batch(pod: PlacedPod) -> bool:
     return pod.priority_class == "batch" and pod.reclaimed_requests != _UNKNOWN
 
 
-def _requested(pod: PlacedPod) -> list[float]:
-    request = pod.requests if pod.reclaimed_requests == _UNKNOWN else pod.reclaimed_requests
-    return [known(request.cpu) or 0.0, known(request.memory) or 0.0]
+def _known(amount: Resources) -> list[float]:
+    return [known(amount.cpu) or 0.0, known(amount.memory) or 0.0]
 
 
 def _by_importance(pods: list[PlacedPod]) -> tuple[list[PlacedPod], list[PlacedPod], list[PlacedPod]]:

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from equipoise.contracts.colocation.bands import OFFERED_NAMES, amounts_of_band, band_of
+from equipoise.contracts.colocation.bands import OFFERED_NAMES, amounts_of_band, band_of, limits_of_band
 from equipoise.contracts.kubernetes.objects import Container, ContainerStatus, Pod, ResourceRequirements
 from equipoise.contracts.kubernetes.owners import workload_from_pod
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
 from equipoise.contracts.load.correction import amounts
-from equipoise.contracts.load.demand import EstimateSource, expected_usage
+from equipoise.contracts.load.demand import EstimateSource, expected_usage, requests_and_limits
 from equipoise.contracts.load.pod_priority import priority_class_of, qos_of
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
@@ -35,6 +35,7 @@ def pod_demand(pod: Pod) -> PodDemand:
         requests=Resources(cpu=requests.get("cpu"), memory=requests.get("memory")),
         limits=Resources(cpu=pod_limit(pod, "cpu"), memory=pod_limit(pod, "memory")),
         reclaimed_requests=Resources() if band is None else amounts_of_band(requests, band),
+        reclaimed_limits=Resources() if band is None else limits_of_band(pod, band),
     )
 
 
@@ -103,8 +104,9 @@ def expected_demand(
     daily: Array | None = None,
 ) -> Demand:
     """The pod's expected usage in each window. `workload` (fresh windows only) and `daily` are its workload's."""
+    asked, limits = requests_and_limits(pod)
     expected = [
-        expected_usage(requests=pod.requests, limits=pod.limits, workload=workload, window=window, chain=chain)
+        expected_usage(requests=asked, limits=limits, workload=workload, window=window, chain=chain)
         for window in windows
     ]
     requests = np.nan_to_num(amounts(pod.requests))
@@ -113,7 +115,7 @@ def expected_demand(
         usage=np.array([amounts(usage) for usage, _ in expected]),
         sources=expected[0][1],
         requests=requests,
-        limits=np.fmax(requests, np.nan_to_num(amounts(pod.limits))),
+        limits=np.fmax(np.nan_to_num(amounts(asked)), np.nan_to_num(amounts(limits))),
         daily=daily,
         production=pod.priority_class == "prod",
         daemon=pod.workload is not None and pod.workload.kind == "DaemonSet",

@@ -9,7 +9,7 @@ from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS, being_removed, may_be_removed
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.numeric import Array, np
-from equipoise.scorer.state.load_correction import requests_and_limits
+from equipoise.scorer.state.load_correction import sums_of_requests_and_limits
 from equipoise.scorer.state.node_table import headroom
 
 
@@ -42,7 +42,7 @@ def hint_node(placement: NodePlacement) -> HintNode:
     return HintNode(
         hostname=placement.labels.get(HOSTNAME, ""),
         remains=not (being_removed(placement.taints) or may_be_removed(placement.taints)),
-        headroom=headroom(without_taints, requests_and_limits(placement)[0]),
+        headroom=headroom(without_taints, sums_of_requests_and_limits(placement)[0]),
         taints=frozenset(taint for taint in placement.taints if taint.effect in BLOCKING_EFFECTS),
         labels=placement.labels,
     )

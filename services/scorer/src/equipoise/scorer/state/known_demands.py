@@ -30,6 +30,7 @@ class _Inputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     requests: Resources
     limits: Resources
     reclaimed_requests: Resources
+    reclaimed_limits: Resources
     priority: int
     priority_class: str
 
@@ -40,6 +41,7 @@ class _Inputs(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             and self.requests == other.requests
             and self.limits == other.limits
             and self.reclaimed_requests == other.reclaimed_requests
+            and self.reclaimed_limits == other.reclaimed_limits
             and self.priority == other.priority
             and self.priority_class == other.priority_class
         )
@@ -63,6 +65,7 @@ class KnownDemands:
             requests=pod.requests,
             limits=pod.limits,
             reclaimed_requests=pod.reclaimed_requests,
+            reclaimed_limits=pod.reclaimed_limits,
             priority=pod.priority,
             priority_class=pod.priority_class,
         )

@@ -27,7 +27,7 @@ from equipoise.scorer.state.load_correction import (
     base_of,
     corrected_load,
     measured_part,
-    requests_and_limits,
+    sums_of_requests_and_limits,
     weighted_pods,
 )
 from equipoise.scorer.state.recent_placements import RecentPlacements
@@ -262,7 +262,7 @@ class NodeTable:
             batch_work=weighted_pods(remaining),
         )
         load -= measured_part(pod, utilization, usage_of, load=self._settings, statistics=self._statistics)
-        requests, limits = requests_and_limits(remaining)
+        requests, limits = sums_of_requests_and_limits(remaining)
         daily = self._daily
         return NegativeReservation(
             row=row,
@@ -456,7 +456,7 @@ class NodeTable:
     def _use_placement(self, node: str, row: int, placement: NodePlacement) -> None:
         """Compute the parts of a row that do not depend on measurements."""
         table = self._table
-        table.requests[row], table.limits[row] = requests_and_limits(placement)
+        table.requests[row], table.limits[row] = sums_of_requests_and_limits(placement)
         table.headroom[row] = headroom(placement, table.requests[row])
         if batch_work := weighted_pods(placement):
             self._batch_work[node] = batch_work
