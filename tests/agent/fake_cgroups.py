@@ -25,6 +25,7 @@ FILES = {
             "cpu.stat": "usage_usec 0",
             "cpu.pressure": "some avg10=0.00 avg60=0.00 avg300=0.00 total=0",
             "cpuset.cpus": "",
+            "cgroup.events": "populated 0\nfrozen 0",
             "memory.high": "max",
             "memory.stat": "anon 0",
         }
@@ -41,6 +42,9 @@ class FakeCgroups(CgroupFiles):
         self._root = root
         self._cpus = cpus
         self.version = version
+        self._populated: set[Path] = set()
+        """Groups with processes, in themselves or below."""
+
         if version == 2:
             (root / "cgroup.controllers").write_text("cpuset cpu memory\n")
         self.make("")
@@ -62,6 +66,13 @@ class FakeCgroups(CgroupFiles):
         """As the kernel would: a counter, or what another program writes."""
         self.path(group, name).write_text(value)
 
+    def populate(self, group: str, populated: bool = True) -> None:
+        """As if a process was in it: it counts for all groups above. One without processes has none below either."""
+        for each in (Path(group), *Path(group).parents) if populated else (Path(group),):
+            self._populated.add(each) if populated else self._populated.discard(each)
+            if self.version == 2:
+                self.put(str(each), "cgroup.events", f"populated {int(populated)}\nfrozen 0")
+
     def get(self, group: str, name: str) -> str:
         return self.path(group, name).read_text().strip()
 
@@ -73,6 +84,9 @@ class FakeCgroups(CgroupFiles):
 
     def read(self, path: str) -> str | None:
         """A removed group cannot be read, although its files are still open."""
+        file = Path(path)
+        if file.name == "cpuset.cpus.effective" and self.version == 2:
+            return format_cpus(self._effective(file.parent)) if file.parent.is_dir() else None
         return super().read(path) if os.path.exists(path) else None
 
     def _write(self, path: str, text: str) -> None:
@@ -113,7 +127,18 @@ class FakeCgroups(CgroupFiles):
                 raise OSError(errno.EACCES, str(file))
             if any(not parse_cpus(each.read_text()) <= cpus for each in file.parent.glob(f"*/{file.name}")):
                 raise OSError(errno.EBUSY, str(file))
+        hierarchy = self._root / "cpuset" if self.version == 1 else self._root
+        if not cpus and file.read_text().strip() and file.parent.relative_to(hierarchy) in self._populated:
+            raise OSError(errno.ENOSPC, str(file))
         return format_cpus(cpus)
+
+    def _effective(self, directory: Path) -> frozenset[int]:
+        """Of v2: those of the group that the parent has; all of the parent's if it has none of them."""
+        cpus = parse_cpus((directory / "cpuset.cpus").read_text())
+        if directory == self._root:
+            return cpus
+        above = self._effective(directory.parent)
+        return cpus & above or above
 
     def _above(self, file: Path) -> Iterator[str]:
         """The values of the parents, the nearest first."""

@@ -97,3 +97,48 @@ def real_cgroups() -> Iterator[RealCgroups]:
         yield cgroups
     finally:
         cgroups.end()
+
+
+class UnifiedCpusets:
+    """Groups of cgroup v2 with the controller cpuset, below one of their own."""
+
+    def __init__(self) -> None:
+        self._top = ROOT / f"equipoise-test-{os.getpid()}"
+        self._process: subprocess.Popen[bytes] | None = None
+        (self._top / "top" / "inner").mkdir(parents=True)
+        for directory in (ROOT, self._top):
+            (directory / "cgroup.subtree_control").write_text("+cpuset")
+
+    def path(self, group: str, name: str) -> Path:
+        return self._top / group / name
+
+    def populate(self, group: str, populated: bool) -> None:
+        """Starts or ends a process in it."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        if populated:
+            self._process = subprocess.Popen([sys.executable, "-S", "-c", BURNER], start_new_session=True)
+            (self._top / group / "cgroup.procs").write_text(str(self._process.pid))
+
+    def end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+        for directory, _, _ in os.walk(self._top, topdown=False):
+            with suppress(OSError):
+                os.rmdir(directory)
+
+
+@contextmanager
+def unified_cpusets() -> Iterator[UnifiedCpusets]:
+    controllers = ROOT / "cgroup.controllers"
+    if os.geteuid() != 0 or not controllers.exists() or "cpuset" not in controllers.read_text().split():
+        pytest.skip("this machine has no cgroup v2 with the controller cpuset, or the user is not root")
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("a set of CPUs needs two of them")
+    cgroups = UnifiedCpusets()
+    try:
+        yield cgroups
+    finally:
+        cgroups.end()

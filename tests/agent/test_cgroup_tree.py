@@ -2,9 +2,16 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from agent.agents import GIB, AgentWorld, batch_pod, uid
 from agent.fake_cgroups import FakeCgroups
+
+from equipoise.agent.decisions.band_pods import band_pod
+from equipoise.agent.decisions.evictions import CpuEviction
+from equipoise.agent.decisions.suppression import CpuSuppression
+from equipoise.agent.settings import AgentSettings
+from equipoise.contracts.kubernetes.objects import Pod
 
 STATIC = "0123456789abcdef0123456789abcdef"
 CONTAINER = "ab" * 32
@@ -82,3 +89,133 @@ def test_unknown_pods_keep_what_is_there(tmp_path: Path) -> None:
 
     assert cgroups.get(group, "cpu.max") == "30000 100000"
     assert agent.health.report().waiting_for == ["pods of the node", "first round"]
+
+
+def cpuset_world(directory: Path, *pods: int) -> tuple[FakeCgroups, AgentWorld]:
+    """Cgroup v2, 4 CPUs, best-effort pods with processes, and an agent whose only policy is a set of CPUs."""
+    cgroups = FakeCgroups(directory, 2, "0-7")
+    for group in ("kubepods", "kubepods/besteffort"):
+        cgroups.make(group)
+        cgroups.put(group, "cgroup.events", "populated 1")
+    cgroups.put("kubepods", "cpuset.cpus", "0-3")
+    for number in pods:
+        cgroups.make(f"kubepods/besteffort/pod{uid(number)}")
+        cgroups.populate(f"kubepods/besteffort/pod{uid(number)}")
+    rules = CpuSuppression(policy="cpuset", cpu_threshold=40)
+    agent = AgentWorld(directory, "", AgentSettings(suppression=rules))
+    agent.agent._files = agent.agent._meter._files = agent.agent._writer._files = cgroups
+    agent.know([batch_pod(number) for number in pods])
+    return cgroups, agent
+
+
+def test_a_set_of_cpus_of_v2_is_lifted_while_pods_run(tmp_path: Path) -> None:
+    """The kernel refuses an empty set for a group with processes: it gets the CPUs of all pods."""
+    cgroups, agent = cpuset_world(tmp_path, 1)
+    cgroups.put("kubepods/besteffort", "cpuset.cpus", "2-3")
+    agent.agent.restore()
+    lifted = cgroups.get("kubepods/besteffort", "cpuset.cpus")
+    cgroups.put("kubepods", "cpuset.cpus", "0-7")
+    agent.agent.restore()
+
+    assert (lifted, cgroups.get("kubepods/besteffort", "cpuset.cpus")) == ("0-3", "0-7")
+    assert agent.health.report().problems == []
+
+
+def test_a_set_of_cpus_of_v2_is_removed_when_no_pod_runs(tmp_path: Path) -> None:
+    """As the kubelet had it."""
+    cgroups, agent = cpuset_world(tmp_path)
+    cgroups.put("kubepods/besteffort", "cgroup.events", "populated 0")
+    cgroups.put("kubepods/besteffort", "cpuset.cpus", "2-3")
+    agent.agent.restore()
+
+    assert cgroups.get("kubepods/besteffort", "cpuset.cpus") == ""
+    assert agent.health.report().problems == []
+
+
+def test_a_group_without_a_set_of_cpus_gets_none(tmp_path: Path) -> None:
+    """Nothing is to be lifted."""
+    cgroups, agent = cpuset_world(tmp_path, 1)
+    agent.round()
+    agent.agent.restore()
+
+    assert cgroups.get("kubepods/besteffort", "cpuset.cpus") == ""
+
+
+def test_a_node_with_too_few_cpus_for_a_set_is_a_problem(tmp_path: Path) -> None:
+    """Two CPUs are the least that best-effort pods get: on a node with two nothing would ever be limited."""
+    cgroups, agent = cpuset_world(tmp_path, 1)
+    agent.round()
+    before = agent.health.report().problems
+    cgroups.put("kubepods", "cpuset.cpus", "0-1")
+    agent.round()
+
+    [problem] = agent.health.report().problems
+    assert before == []
+    assert "agent.suppression.policy: quota" in problem
+
+
+# What a pod says about itself
+
+AMOUNTS = {"kubernetes.io/batch-cpu": "1", "kubernetes.io/batch-memory": "4096"}
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize(("name", "number"), [("victim", 2), ("system", 3), ("static", 0)])
+def test_a_forged_pod_writes_nothing_for_others_and_evicts_nobody(
+    tmp_path: Path, version: int, name: str, number: int
+) -> None:
+    """Whatever its annotations, owners and amounts are: its own uid has no group on this node."""
+    cgroups = FakeCgroups(tmp_path, version)
+    key = STATIC if name == "static" else uid(number)
+    groups = [f"kubepods/besteffort/pod{each}" for each in (uid(1), key)]
+    for group in groups:
+        cgroups.make(group)
+    eviction = CpuEviction(satisfaction_lower=60, window=1)
+    agent = AgentWorld(tmp_path, "", AgentSettings(evict=True, cpu_eviction=eviction))
+    agent.agent._files = agent.agent._meter._files = agent.agent._writer._files = cgroups
+    before = {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file() and key in str(path)}
+    for controller in (True, False):
+        forged = {
+            "metadata": {
+                "name": "forged",
+                "namespace": "tenant",
+                "uid": uid(7),
+                "annotations": {"kubernetes.io/config.mirror": key, "kubernetes.io/config.source": "file"},
+                "ownerReferences": [{"kind": "Node", "name": "alpha", "uid": uid(8), "controller": controller}],
+            },
+            "spec": {
+                "priority": 5_999,
+                "nodeName": "alpha",
+                "containers": [{"resources": {"requests": AMOUNTS, "limits": AMOUNTS}}],
+            },
+            "status": {"phase": "Pending", "qosClass": "BestEffort"},
+        }
+        found = band_pod(msgspec.convert(forged, Pod))
+        agent.know([batch_pod(1), *([found] if found is not None else [])])
+        agent.round()
+
+    after = {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file() and key in str(path)}
+    assert after == before
+    assert agent.api.evicted == []
+    assert agent.metrics.get("equipoise_agent_cpu_requested_cores") == 1.0
+
+
+def test_a_pod_that_does_not_end_counts_as_released_for_two_minutes(tmp_path: Path) -> None:
+    """Its grace period may be a year, and the node runs out of memory before."""
+    root, proc = tmp_path / "cgroup", tmp_path / "proc"
+    root.mkdir()
+    proc.mkdir()
+    (proc / "stat").write_text("cpu 1 0 0 1 0 0 0 0 0 0\n")
+    (proc / "meminfo").write_text("MemTotal: 104857600 kB\nMemAvailable: 5242880 kB\n")
+    cgroups = FakeCgroups(root, 2)
+    for number, gib in ((1, 40), (2, 40)):
+        cgroups.make(f"kubepods/besteffort/pod{uid(number)}")
+        cgroups.put(f"kubepods/besteffort/pod{uid(number)}", "memory.stat", f"anon {gib * 2**30}")
+    agent = AgentWorld(root, "", AgentSettings(evict=True), proc=str(proc))
+    agent.know([batch_pod(1, terminating=True), batch_pod(2)])
+    agent.round()
+    agent.round(119)
+    before = list(agent.api.evicted)
+    agent.round(2)
+
+    assert (before, agent.api.evicted) == ([], ["batch-2"])

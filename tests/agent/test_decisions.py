@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from agent.agents import GIB, batch_pod, names, uid
 
-from equipoise.agent.decisions.band_pods import band_pod
+from equipoise.agent.decisions.band_pods import band_pod, within_node
 from equipoise.agent.decisions.cpu_sets import choose_cpus, format_cpus, parse_cpus
 from equipoise.agent.decisions.evictions import (
     CpuEviction,
@@ -14,6 +14,7 @@ from equipoise.agent.decisions.evictions import (
     cpu_victims,
     memory_to_release,
     memory_victims,
+    requested_cores,
 )
 from equipoise.agent.decisions.pod_values import pod_values, weight_of
 from equipoise.agent.decisions.pressure import PodPressure, highest_pressure, stalled_seconds, throttled_seconds
@@ -92,9 +93,8 @@ def test_a_best_effort_pod_is_of_no_band_for_that_alone() -> None:
     [
         {"metadata": {"ownerReferences": [{"kind": "DaemonSet", "name": "x", "controller": True}]}},
         {"metadata": {"ownerReferences": []}},
-        {"metadata": {"annotations": {"kubernetes.io/config.mirror": "0" * 32}}},
     ],
-    ids=["DaemonSet", "bare", "static"],
+    ids=["DaemonSet", "bare"],
 )
 def test_pods_that_nobody_creates_elsewhere_are_not_evicted(changes: dict[str, Any]) -> None:
     """They would be lost, or come back to this node."""
@@ -102,6 +102,39 @@ def test_pods_that_nobody_creates_elsewhere_are_not_evicted(changes: dict[str, A
 
     assert found is not None
     assert not found.evictable
+
+
+NODE_OWNER = {"apiVersion": "v1", "kind": "Node", "name": "alpha", "uid": uid(8), "controller": True}
+
+
+@pytest.mark.parametrize("mirror", ["0" * 32, uid(2), "../" + uid(2), "mirror", ""])
+@pytest.mark.parametrize("owners", [[], [NODE_OWNER]], ids=["bare", "owned by the node"])
+def test_a_pod_that_calls_itself_static_belongs_to_no_band(mirror: str, owners: list[dict[str, Any]]) -> None:
+    """Its annotation, its owner and its hash can be written by anyone who may create a pod, and the kubelet runs no
+    pod of the API server that has the annotation. So nothing is written, counted or evicted for it.
+    """
+    annotations = {"kubernetes.io/config.mirror": mirror, "kubernetes.io/config.source": "file"}
+
+    assert band_pod(a_pod(AMOUNTS, metadata={"annotations": annotations, "ownerReferences": owners})) is None
+    assert band_pod(a_pod({}, metadata={"annotations": annotations, "ownerReferences": owners})) is None
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"kubernetes.io/config.source": "file"},
+        {"kubernetes.io/config.hash": uid(2)},
+        {"kubernetes.io/config.seen": "2026-01-01T00:00:00Z"},
+        {"equipoise.dev/uid": uid(2)},
+    ],
+    ids=lambda found: next(iter(found)),
+)
+def test_no_annotation_names_the_group_of_a_pod(annotations: dict[str, str]) -> None:
+    """Only the uid does, which the API server gives."""
+    found = band_pod(a_pod(AMOUNTS, metadata={"annotations": annotations}))
+
+    assert found is not None
+    assert found.uid == uid(1)
 
 
 @pytest.mark.parametrize("amount", ["-5", "a lot", ""])
@@ -230,6 +263,13 @@ PODS = {
     )
 }
 USED = {uid(1): 8 * GIB, uid(2): 2 * GIB, uid(3): 4 * GIB, uid(4): 4 * GIB}
+
+
+def test_a_pod_counts_with_no_more_than_the_node_has() -> None:
+    """A request that nobody checked, of a node that offers no batch amounts, must not evict the pods of others."""
+    pods = {pod.uid: pod for pod in (batch_pod(1), batch_pod(2, cpu_request=1e6), batch_pod(3, cpu_request=None))}
+
+    assert requested_cores(within_node(pods, 4.0)) == 5.0
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from equipoise.agent.decisions.band_pods import within_node
 from equipoise.agent.decisions.evictions import (
     Victim,
     cpu_to_release,
@@ -13,7 +14,7 @@ from equipoise.agent.decisions.evictions import (
     requested_cores,
 )
 from equipoise.agent.decisions.pod_values import pod_values
-from equipoise.agent.decisions.suppression import CpuLimit, next_limit
+from equipoise.agent.decisions.suppression import MIN_CPUS, CpuLimit, next_limit
 from equipoise.agent.settings import AgentSettings
 from equipoise.agent.shell.cgroup_files import CgroupFiles
 from equipoise.agent.shell.cgroup_tree import CgroupTree, PodCgroup, PodGroups
@@ -25,6 +26,9 @@ from equipoise.agent.shell.metrics import Metrics
 from equipoise.agent.shell.node_usage import read_memory
 from equipoise.agent.shell.shared_limit import SharedLimit
 from equipoise.agent.state.watched_pods import BandPod, WatchedPods
+
+LONGEST_END = 120.0
+"""Seconds for which a terminating pod counts as released. Its grace period and finalizers are its owner's to choose."""
 
 BANDS = ("mid", "batch", "free")
 
@@ -59,6 +63,7 @@ class Agent:
 
         self._round_at: float | None = None
         self._unsatisfied_since: float | None = None
+        self._terminating_since: dict[str, float] = {}
 
     def round(self, now: float) -> None:
         """Measure, write what differs, and evict."""
@@ -69,11 +74,14 @@ class Agent:
         if groups is None:
             return
         measurement = self._meter.measure(groups, now)
+        # A pod counts while the node has its group: what others only say in the API server slows and evicts nobody.
+        here = {uid: pod for uid, pod in (pods or {}).items() if uid in groups.pods}
+        here = within_node(here, measurement.capacity)
         self._writer.begin_round()
-        limit = self._write(groups, pods or {}, measurement)
-        self._report(pods or {}, measurement, limit, now)
+        limit = self._write(groups, here, measurement)
+        self._report(here, measurement, limit, now)
         if pods is not None:
-            self._evict(groups, pods, measurement, limit, now)
+            self._evict(groups, here, measurement, limit, now)
         self._meter.forget_others()
         self._round_at = now
 
@@ -101,10 +109,16 @@ class Agent:
         self, groups: PodGroups, pods: Mapping[str, BandPod], measurement: NodeMeasurement, limit: CpuLimit, now: float
     ) -> None:
         unavailable = self._evictor.unavailable()
+        self._terminating_since = {
+            uid: self._terminating_since.get(uid, now) for uid, pod in pods.items() if pod.terminating
+        }
         here = {
-            uid: msgspec.structs.replace(pod, evictable=False) if uid in unavailable else pod
+            uid: msgspec.structs.replace(
+                pod,
+                evictable=pod.evictable and not pod.terminating and uid not in unavailable,
+                terminating=pod.terminating and now - self._terminating_since[uid] < LONGEST_END,
+            )
             for uid, pod in pods.items()
-            if uid in groups.pods
         }
         memory, cpu = self._settings.memory_eviction, self._settings.cpu_eviction
         victims = self._memory_victims(groups, here)
@@ -164,6 +178,12 @@ class Agent:
                 "pods: boot with psi=1, on cgroup v2, or set suppression.pressureThreshold: null"
             )
         self._health.set_problem("pressure", problem)
+        cpus = self._shared.too_few_cpus
+        problem = (
+            f"suppression.policy cpuset limits nothing here: best-effort pods keep at least {MIN_CPUS} CPUs, and this "
+            f"node gives {cpus} to pods. Set agent.suppression.policy: quota"
+        )
+        self._health.set_problem("cpuset", None if cpus is None else problem)
 
     def _report_writes(self) -> None:
         for (file, result), count in self._writer.results.items():

@@ -1,5 +1,9 @@
 """Which pods of the node belong to a band of reclaimed resources, and what they ask for."""
 
+from collections.abc import Mapping
+
+import msgspec
+
 from equipoise.agent.state.watched_pods import BandPod
 from equipoise.contracts.colocation.bands import OFFERED_BANDS, RESOURCE_NAMES, limits_of_band
 from equipoise.contracts.kubernetes.objects import Pod
@@ -12,22 +16,39 @@ from equipoise.contracts.load.pod_priority import (
 )
 
 MIRROR = "kubernetes.io/config.mirror"
-"""Annotation of the API server's copy of a static pod: its eviction would stop nothing."""
+"""Annotation of the API server's copy of a static pod, with the hash that names its group.
+
+Whoever may create pods can write it, together with an owner of the kind Node, and a hash can be copied from a static
+pod. But the kubelet runs no pod of the API server that has it, so that static pods are left as they are, and no
+annotation ever names a group.
+"""
 
 MILLI = 1_000.0
 
 
 def band_pod(pod: Pod) -> BandPod | None:
-    """None: the pod belongs to no band, has ended, or its amounts cannot be read.
+    """None: the pod belongs to no band, has ended, is static or says so, or its amounts cannot be read.
 
     A pod that requests nothing at all is not one of the band free because of that: many system pods are like it.
     """
-    if pod.status.phase in ("Succeeded", "Failed"):
+    if pod.status.phase in ("Succeeded", "Failed") or MIRROR in pod.metadata.annotations:
         return None
     try:
         return _asking(pod) or _free(pod)
     except ValueError:
         return None
+
+
+def within_node(pods: Mapping[str, BandPod], cores: float) -> dict[str, BandPod]:
+    """No pod requests more than the node has.
+
+    The kubelet admits a pod that requests amounts of a band which the node does not offer at all. Such a request would
+    give it the CPU time of other batch pods, or evict them. `cores`: of the node.
+    """
+    return {
+        uid: msgspec.structs.replace(pod, cpu_request=cores) if (pod.cpu_request or 0.0) > cores else pod
+        for uid, pod in pods.items()
+    }
 
 
 def _asking(pod: Pod) -> BandPod | None:
@@ -62,8 +83,7 @@ def _pod(
 ) -> BandPod:
     owner = pod.metadata.controller
     return BandPod(
-        # A static pod's directory has the hash of its manifest, which the API server's copy has as an annotation.
-        uid=pod.metadata.annotations.get(MIRROR, pod.metadata.uid),
+        uid=pod.metadata.uid,
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
         band=band,
@@ -71,9 +91,6 @@ def _pod(
         cpu_request=cpu_request,
         cpu_limit=cpu_limit,
         memory_limit=memory_limit,
-        evictable=band != "mid"
-        and owner is not None
-        and owner.kind != "DaemonSet"
-        and MIRROR not in pod.metadata.annotations,
+        evictable=band != "mid" and owner is not None and owner.kind != "DaemonSet",
         terminating=pod.metadata.deletion_timestamp is not None,
     )

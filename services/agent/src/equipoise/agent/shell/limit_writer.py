@@ -101,7 +101,7 @@ class LimitWriter:
         if groups.best_effort is None:
             return
         if self._tree.version == 2:
-            self._ensure_cpus(groups.best_effort, cpus or frozenset())
+            self._ensure_cpus(groups.best_effort, cpus or self._cpus_without_limit(groups, groups.best_effort))
             return
         wanted = cpus or self.available_cpus(groups)
         below = [
@@ -118,6 +118,16 @@ class LimitWriter:
                 self._ensure_cpus(path, wanted | present)
         for path in reversed(paths):
             self._ensure_cpus(path, wanted)
+
+    def _cpus_without_limit(self, groups: PodGroups, best_effort: str) -> frozenset[int]:
+        """On v2: an empty set is that of the parent, but the kernel refuses it (ENOSPC) for a group that has a set and
+        processes. Until these end, it gets the CPUs that the parent has.
+        """
+        present = self._files.read(self._path("cpuset", best_effort, "cpuset.cpus"))
+        events = self._files.read(self._path("cpuset", best_effort, "cgroup.events")) or ""
+        if present and "populated 1" in events.splitlines():
+            return self.available_cpus(groups)
+        return frozenset()
 
     def _ensure_cpus(self, path: str, cpus: frozenset[int]) -> None:
         self._ensure("cpuset", path, "cpuset.cpus", format_cpus(cpus), _same_cpus)

@@ -6,7 +6,7 @@ import msgspec
 
 from equipoise.agent.decisions.cpu_sets import choose_cpus
 from equipoise.agent.decisions.pod_values import PERIOD, PodValues
-from equipoise.agent.decisions.suppression import CpuLimit, Policy, next_cpu_count, next_quota
+from equipoise.agent.decisions.suppression import MIN_CPUS, CpuLimit, Policy, next_cpu_count, next_quota
 from equipoise.agent.shell.cgroup_tree import PodCgroup, PodGroups
 from equipoise.agent.shell.limit_writer import LimitWriter
 from equipoise.agent.shell.node_usage import read_siblings
@@ -19,6 +19,8 @@ class SharedLimit:
         self._policy = policy
         self._writer = writer
         self._system = system
+        self.too_few_cpus: int | None = None
+        """CPUs of all pods, where a set of them can limit nothing."""
 
     def present(self, groups: PodGroups) -> CpuLimit:
         """At the start: a limit from before a restart goes on."""
@@ -68,6 +70,7 @@ class SharedLimit:
     def _write_cpus(self, groups: PodGroups, target: CpuLimit, before: CpuLimit) -> CpuLimit:
         available = self._writer.available_cpus(groups)
         count = len(available)
+        self.too_few_cpus = count if count <= MIN_CPUS else None
         if target.cores is not None:
             count = next_cpu_count(target.cores, round(before.cores or len(available)), len(available))
         if count >= len(available):
