@@ -16,7 +16,7 @@ from equipoise.cli.tap.text import describe
 from equipoise.contracts.bus.channels import CHANNELS
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
-from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.health import EffectiveConfiguration, Heartbeat
 from equipoise.contracts.messages.placement import PLACEMENT_HINTS, NodePlacement, PlacementHints
 from equipoise.contracts.messages.reclaimed import RECLAIMED_NODE, ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization
@@ -51,6 +51,7 @@ def test_without_a_subject_every_channel_is_subscribed() -> None:
                 ("equipoise.reclaim.node.node-a", ReclaimedNode),
                 ("equipoise.annotation.node.node-a", AnnotationWritten),
                 ("equipoise.health.node.node-a", Heartbeat),
+                ("equipoise.configuration.node.node-a", EffectiveConfiguration),
             ],
         ),
         ("annotation.node.node-a", [("equipoise.annotation.node.node-a", AnnotationWritten)]),
@@ -117,3 +118,10 @@ def test_what_a_node_offers_is_described_by_band() -> None:
 def test_an_unknown_value_is_shown_as_unknown() -> None:
     """Never as 0."""
     assert "5m ? cores, 4.00 GiB" in describe(a_node_utilization(cpu=None))
+
+
+def test_a_sample_that_is_newer_than_its_query_has_no_negative_age() -> None:
+    """Prometheus may ingest samples while it answers."""
+    message = a_node_utilization()
+    newer = msgspec.structs.replace(message, sampled_at=message.queried_at + 2)
+    assert describe(newer).endswith("sample age 0.0 s)")

@@ -18,7 +18,7 @@ from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcom
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.runtime.bus import AlreadyQueued, BusError, Endpoint, NotPermitted, connect
 from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
-from equipoise.runtime.bus.permissions import USERS, User, permission_file, permissions_of
+from equipoise.runtime.bus.permissions import USERS, User, own_pattern, permission_file, permissions_of
 from equipoise.runtime.bus.setup import setup_streams
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import SystemClock
@@ -59,9 +59,9 @@ async def users(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Users
     await world.stop()
 
 
-def a_subject(channel: Channel, service: str) -> str:
+def a_subject(channel: Channel, service: ServiceName) -> str:
     """A subject of the channel on which this service would publish."""
-    return channel.pattern.replace(".health.*", f".health.{service}").replace("*", "x").replace(">", "x.y")
+    return own_pattern(channel, service).replace("*", "x").replace(">", "x.y")
 
 
 async def may(asking: Awaitable[object]) -> bool:
@@ -83,7 +83,8 @@ async def test_a_service_can_publish_on_its_own_channels_and_no_other(users: Use
         allowed = {c.pattern for c in CHANNELS if await may(bus.publish(a_subject(c, service), Anything()))}
         assert allowed == {channel.pattern for channel in CHANNELS if service in channel.publishers}
         for other in ALL_SERVICES:
-            assert await may(bus.publish(subjects.health(other, "x"), Anything())) == (other == service)
+            for its in (subjects.health(other, "x"), subjects.configuration(other, "x")):
+                assert await may(bus.publish(its, Anything())) == (other == service), its
 
 
 @pytest.mark.parametrize("service", ALL_SERVICES)

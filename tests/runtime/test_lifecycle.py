@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from equipoise.contracts.configuration.settings import Section
-from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.health import EffectiveConfiguration, Heartbeat
 from equipoise.runtime.configuration import ConfigurationError, load_configuration
 from equipoise.runtime.process.lifecycle import HEARTBEAT_PERIOD, RETRY_PERIOD, Process, Runtime, Start
 from equipoise.testbed.memory.bus import MemoryBus
@@ -271,3 +271,18 @@ async def test_a_heartbeat_contains_the_state_of_the_service(world: World) -> No
     assert beats[-1].ready
     assert beats[-1].id == world.process.identity
     assert not running.done()
+
+
+async def test_the_configuration_in_effect_is_published_while_the_service_runs(world: World) -> None:
+    """And that it has ended, before the bus is closed."""
+    running = world.begin(for_ever)
+    await until("ready", world)
+    await settle()
+    world.stop.set()
+    assert await running == 0
+    messages = world.memory_bus.published(EffectiveConfiguration, "equipoise.configuration.scorer.*")
+    assert [(each.id, each.stopped) for each in messages] == [
+        (world.process.identity, False),
+        (world.process.identity, True),
+    ]
+    assert messages[0].settings["scorer"] == {"health": "127.0.0.1:0"}

@@ -12,7 +12,7 @@ from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice
 from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
-from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.health import EffectiveConfiguration, Heartbeat
 from equipoise.contracts.messages.placement import NodePlacement, PlacementHints, WorkloadHint
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.score import ScoreDecision
@@ -82,7 +82,7 @@ def _windows(message: NodeUtilization | WorkloadUtilization) -> str:
 
 @describe.register
 def _node(message: NodeUtilization) -> str:
-    age = message.queried_at - message.sampled_at
+    age = max(0.0, message.queried_at - message.sampled_at)  # Prometheus may ingest while it answers
     return f"{_windows(message)}   ({len(message.pods)} pods, sample age {age:.1f} s)"
 
 
@@ -170,3 +170,10 @@ def _health(message: Heartbeat) -> str:
     role = {True: ", leader", False: ", standby", None: ""}[message.leading]
     problems = f": {'; '.join(message.problems)}" if message.problems else ""
     return f"{state}{role}{problems}"
+
+
+@describe.register
+def _configuration(message: EffectiveConfiguration) -> str:
+    state = "stopped" if message.stopped else "runs with"
+    evictions = f", evictions: {message.evictions}" if message.evictions else ""
+    return f"{state} configuration {message.hash} (version {message.version}{evictions})"

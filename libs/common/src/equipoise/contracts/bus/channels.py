@@ -9,7 +9,7 @@ from equipoise.contracts.messages.annotation import ANNOTATION_WRITTEN
 from equipoise.contracts.messages.descheduling import DESCHEDULE_DECISION
 from equipoise.contracts.messages.eviction import EVICTION_INTENT, EVICTION_OUTCOME
 from equipoise.contracts.messages.example import DESCHEDULER, HOT_NODE, NOW, POD, POD_UID, WORKLOAD
-from equipoise.contracts.messages.health import HEARTBEAT
+from equipoise.contracts.messages.health import EFFECTIVE_CONFIGURATION, HEARTBEAT
 from equipoise.contracts.messages.message import type_name
 from equipoise.contracts.messages.placement import NODE_PLACEMENT, PLACEMENT_HINTS
 from equipoise.contracts.messages.plan import PLAN_REQUEST, PLAN_RESPONSE
@@ -159,6 +159,12 @@ CHANNELS: tuple[Channel, ...] = (
         example=(subjects.health("descheduler", DESCHEDULER), HEARTBEAT),
         publishers=ALL_SERVICES,
         subscribers=("collector", "scorer", "descheduler"),
+    ),
+    Channel(
+        pattern=f"{PREFIX}.configuration.*.*",
+        tokens=("service", "id"),
+        example=(subjects.configuration("binder", EFFECTIVE_CONFIGURATION.id), EFFECTIVE_CONFIGURATION),
+        publishers=ALL_SERVICES,
     ),
 )
 

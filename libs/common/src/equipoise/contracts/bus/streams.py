@@ -3,6 +3,7 @@
 import msgspec
 
 from equipoise.contracts.bus.subjects import PREFIX
+from equipoise.contracts.messages.health import CONFIGURATION_KEPT
 
 UTILIZATION_MAX_AGE: float = 1_800
 """Seconds for which the last utilization of a removed node and the last cycle of a removed shard are kept."""
@@ -83,6 +84,14 @@ STREAMS: tuple[Stream, ...] = (
         open_to_users=True,
         max_age=8 * 86_400,  # a week, and the day of the report
         max_bytes=256 * 2**20,
+    ),
+    Stream(
+        name="EQUIPOISE_CONFIGURATION",
+        subjects=(f"{PREFIX}.configuration.>",),
+        last_per_subject=True,
+        open_to_users=True,
+        max_age=CONFIGURATION_KEPT,
+        max_bytes=64 * 2**20,
     ),
 )
 

@@ -86,6 +86,10 @@ def health(service: str, instance: str) -> str:
     return subject("health", service, instance)
 
 
+def configuration(service: str, instance: str) -> str:
+    return subject("configuration", service, instance)
+
+
 def micro_name(service: str) -> str:
     """The name of a service among NATS micro services."""
     return f"{PREFIX}-{service}"

@@ -1,10 +1,21 @@
-"""`health.>`: the state of each service process."""
+"""`health.>` and `configuration.>`: the state of each service process, and what it runs with."""
+
+from typing import Any
 
 from equipoise.contracts.messages.example import DESCHEDULER, NOW
 from equipoise.contracts.messages.message import Message
 
 REAL, DRY_RUN = "real", "dry run"
 """The two values of `Heartbeat.evictions` while evictions are possible."""
+
+CONFIGURATION_PERIOD = 30.0
+"""Seconds after which a process publishes it again, also if nothing has changed."""
+
+CONFIGURATION_LIFETIME = 2.5 * CONFIGURATION_PERIOD
+"""Seconds for which it is current; a process that published nothing for longer is gone, or not connected."""
+
+CONFIGURATION_KEPT = 3_600.0
+"""Seconds for which the stream keeps it: so long it is shown what a process that is gone ran with."""
 
 
 class Heartbeat(Message, frozen=True, kw_only=True):
@@ -26,3 +37,38 @@ class Heartbeat(Message, frozen=True, kw_only=True):
 
 
 HEARTBEAT = Heartbeat(service="descheduler", id=DESCHEDULER, version="0.1.0", ready=True, leading=True, at=NOW)
+
+
+class EffectiveConfiguration(Message, frozen=True, kw_only=True):
+    """`configuration.<service>.<id>`: at start, on a change, every 30 s and at the end. Its last value is kept."""
+
+    service: str
+    id: str
+    version: str
+    hash: str
+    """Of everything that the service reads, defaults included."""
+
+    settings: dict[str, Any]
+    """The shared sections and the section of the service, as in a configuration file, defaults included and without
+    secrets."""
+
+    leading: bool | None = None
+    evictions: str = ""
+    """As in a heartbeat."""
+
+    started_at: float
+    at: float
+    stopped: bool = False
+    """The process has ended in order, or goes on with another configuration under another id."""
+
+
+EFFECTIVE_CONFIGURATION = EffectiveConfiguration(
+    service="binder",
+    id="binder-7c9d-d4e5f6",
+    version="0.1.0",
+    hash="3f9a0c1b2d4e",
+    settings={"thresholds": {"high": {"cpu": 65.0, "memory": 80.0}}, "binder": {"evict": False}},
+    evictions="dry run",
+    started_at=NOW - 300,
+    at=NOW,
+)

@@ -144,10 +144,18 @@ def _creating() -> Iterable[str]:
             yield from (f"$JS.API.CONSUMER.{verb}.{stream.name}.{WORKERS}" for verb in ("INFO", "DELETE"))
 
 
+def own_pattern(channel: Channel, service: ServiceName) -> str:
+    """What a service may publish in a channel: of health and configuration only its own."""
+    for kind in ("health", "configuration"):
+        if channel.pattern.startswith(f"{PREFIX}.{kind}.*"):
+            return channel.pattern.replace("*", service, 1)
+    return channel.pattern
+
+
 def _publish_rights(channel: Channel, service: ServiceName) -> Iterable[str]:
     """What a service must publish for its part in a channel, the requests to JetStream included."""
     if service in channel.publishers:
-        yield channel.pattern.replace(".health.*", f".health.{service}")  # only the health of the service itself
+        yield own_pattern(channel, service)
     if service == channel.responder:
         yield _RESPONSES
     stream = stream_of(channel.pattern)

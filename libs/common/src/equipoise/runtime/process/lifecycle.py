@@ -21,6 +21,7 @@ from equipoise.runtime.bus import Bus, BusError
 from equipoise.runtime.configuration import Configuration, ConfigurationError
 from equipoise.runtime.kubernetes.client import LEASES, Kube, KubeError
 from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.configuration_publisher import ConfigurationPublisher
 from equipoise.runtime.process.health import Health, serving_health
 
 S = TypeVar("S", bound=Section)
@@ -102,6 +103,9 @@ class Process(Generic[S]):
         self._kube = kube
         self._bus_problems = bus_problems
         self._version = distribution_version("equipoise-common")
+        self._publisher = ConfigurationPublisher(
+            service, self.identity, self._version, configuration, self.health, clock
+        )
         self._lag = Histogram(
             "equipoise_event_loop_lag_seconds",
             "How late the event loop woke a sleeper.",
@@ -158,6 +162,7 @@ class Process(Generic[S]):
             )
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._beat(bus), name="heartbeat")
+                tasks.create_task(self._publisher.run(bus), name="configuration")
                 tasks.create_task(self._measure_lag(), name="loop lag")
                 await start(runtime)
                 raise RuntimeError(f"{self._service} ended by itself")

@@ -1,0 +1,44 @@
+"""A configuration without its secrets, so that it may be shown to everybody who may read messages."""
+
+import re
+from typing import Any
+
+REDACTED = "(not shown)"
+
+_SECRET_NAME = re.compile(r"password|passphrase|token|secret|credential|authorization|cookie|api_?-?key|bearer", re.I)
+_FILE_NAME = re.compile(r"file$|path$|^service_?account", re.I)
+"""Settings that name a file: its content is the secret, not its name."""
+
+_HEADERS = re.compile(r"headers$", re.I)
+"""Any header may be one that authenticates."""
+
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
+_USER = re.compile(r"(://).*@", re.DOTALL)
+"""Up to the last @: a password that is not encoded may contain any character."""
+
+_QUERY = re.compile(r"[?#].*", re.DOTALL)
+
+
+def redacted(value: Any, name: str = "") -> Any:
+    """A copy of plain values (JSON) without user names and passwords in URLs, queries of URLs, headers and secrets.
+
+    `name`: the setting that has the value. What is left out is replaced by `REDACTED`, so that it shows that something
+    is set.
+    """
+    if isinstance(value, dict):
+        secret = bool(_HEADERS.search(name))
+        return {key: REDACTED if secret else redacted(each, str(key)) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [redacted(each, name) for each in value]
+    if value in (None, "") or isinstance(value, bool):
+        return value
+    if _SECRET_NAME.search(name) and not _FILE_NAME.search(name):
+        return REDACTED
+    if isinstance(value, str) and _URL.search(value):
+        return _url_redacted(value)
+    return value
+
+
+def _url_redacted(text: str) -> str:
+    text = _USER.sub(rf"\1{REDACTED}@", text)
+    return _QUERY.sub(f"?{REDACTED}", text) if _URL.match(text) else text
