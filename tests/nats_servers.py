@@ -150,6 +150,10 @@ class NatsServers:
         for _, stack in running:
             await stack.aclose()
 
+    async def stop(self, name: str) -> None:
+        """SIGTERM, and wait for the end: the server writes a snapshot of each stream first."""
+        await self._running.pop(name).aclose()
+
     async def healthy(self) -> None:
         """Until all three run, and every replica of every stream and consumer has everything."""
         async with asyncio.timeout(PATIENCE):
