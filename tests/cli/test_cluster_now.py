@@ -56,6 +56,7 @@ def test_nodes_are_sorted_by_load_and_those_of_unknown_load_come_last() -> None:
     ("fields", "why"),
     [
         ({"cordoned": True}, "cordoned"), ({"ready": False}, "not Ready"),
+        ({"labels": {"type": "virtual-kubelet"}}, "virtual node (virtual-kubelet)"),
         ({"taints": [Taint(key="node-role.kubernetes.io/control-plane", effect="NoSchedule")]}, "control plane"),
     ],
 )  # fmt: skip

@@ -12,15 +12,18 @@ SANDBOX = "registry.k8s.io/pause:3.9"
 SLICE = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod"
 
 
-def node_exporter(*, busy: float, cores: int = 4) -> Callable[[], str]:
-    """node-exporter's page of a machine of which so many cores are busy, two thirds of them as user, one as system."""
+def node_exporter(*, busy: float, cores: int = 4, stolen: float = 0.0) -> Callable[[], str]:
+    """node-exporter's page of a machine of which so many cores are busy, two thirds of them as user, one as system.
+
+    `stolen`: cores that its hypervisor gives to others.
+    """
 
     def text() -> str:
         lived = 5_000 + time.monotonic() - BEGUN
         used = busy * lived / cores
         modes = {
-            "idle": lived - used, "iowait": 0.3 * lived, "irq": 0.0, "nice": 0.0, "softirq": 0.0, "steal": 0.2 * lived,
-            "system": used / 3, "user": used * 2 / 3,
+            "idle": lived - used, "iowait": 0.3 * lived, "irq": 0.0, "nice": 0.0, "softirq": 0.0,
+            "steal": stolen * lived / cores, "system": used / 3, "user": used * 2 / 3,
         }  # fmt: skip
         lines = [
             "# HELP node_cpu_seconds_total Seconds the CPUs spent in each mode.",

@@ -36,6 +36,17 @@ def test_virtual_and_windows_nodes_may_have_no_data(node: objects.Node, word: st
     assert bool(unmeasurable(node)) == bool(word)
 
 
+def test_nodes_that_a_setting_names_may_have_no_data() -> None:
+    """Those with all labels of an entry; the setting is named."""
+    unmeasured = ({"pool": "edge", "zone": "a"}, {"bare": ""})
+
+    assert "collector.unmeasuredNodes has pool=edge, zone=a" == unmeasurable(
+        a_node(labels={"pool": "edge", "zone": "a", "x": "y"}), unmeasured
+    )
+    assert unmeasurable(a_node(labels={"bare": ""}), unmeasured)
+    assert not unmeasurable(a_node(labels={"pool": "edge"}), unmeasured)
+
+
 def test_a_node_is_expected_when_it_is_ready_and_old_enough() -> None:
     """Age since its creation, in seconds."""
     assert not_yet_expected(a_node(age=300.0), NOW, 300.0) == ""

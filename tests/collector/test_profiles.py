@@ -18,6 +18,12 @@ OWN = CustomQuery(mean="sum by (node) (rate(my_cpu[$window]))", samples='my_cpu{
 WHATS: list[Aggregate] = [aggregate for part in get_args(Aggregate) for aggregate in (get_args(part) or (part,))]
 
 
+OLDER_KERNELS = (
+    " or last_over_time(node_memory_HugePages_Total[5m]) * last_over_time(node_memory_Hugepagesize_bytes[5m])"
+    " or 0 * last_over_time(node_memory_MemFree_bytes[5m]))"
+)
+
+
 def a_profile(name: str) -> QueryProfile:
     return PROFILES[name](CustomQueries(node_cpu=OWN, node_memory=OWN, pod_cpu=OWN, pod_memory=OWN))
 
@@ -63,7 +69,8 @@ def test_the_promql_of_the_kubelet_profile(fields: dict[str, object], expected: 
     [
         (
             {},
-            'sum without (cpu, mode) (rate(node_cpu_seconds_total{mode=~"user|nice|system|irq|softirq"}[300000ms]))',
+            "sum without (cpu, mode) "
+            '(rate(node_cpu_seconds_total{mode=~"user|nice|system|irq|softirq|steal"}[300000ms]))',
         ),
         (
             {"aggregate": "newest"},
@@ -72,12 +79,13 @@ def test_the_promql_of_the_kubelet_profile(fields: dict[str, object], expected: 
         (
             {"resource": "memory"},
             "avg_over_time(node_memory_MemTotal_bytes[300000ms]) - avg_over_time(node_memory_MemFree_bytes[300000ms])"
-            " - avg_over_time(node_memory_Inactive_file_bytes[300000ms])",
+            " - avg_over_time(node_memory_Inactive_file_bytes[300000ms])"
+            " - (avg_over_time(node_memory_Hugetlb_bytes[300000ms])" + OLDER_KERNELS,
         ),
         (
             {"resource": "memory", "aggregate": "max"},
             "max_over_time((node_memory_MemTotal_bytes - node_memory_MemFree_bytes"
-            " - node_memory_Inactive_file_bytes)[300000ms:15000ms])",
+            " - node_memory_Inactive_file_bytes - (node_memory_Hugetlb_bytes" + OLDER_KERNELS + ")[300000ms:15000ms])",
         ),
         (
             {"subject": "pod"},

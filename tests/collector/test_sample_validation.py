@@ -143,6 +143,23 @@ def test_each_node_has_its_own_scrape_interval() -> None:
     assert reading_of(complete_samples(count=5)).mean is None
 
 
+@pytest.mark.parametrize(("interval", "known"), [(150.0, True), (151.0, False), (600.0, False)])
+def test_a_window_that_holds_no_two_samples_is_unknown(interval: float, known: bool) -> None:
+    """Of nodes and pods, with a reason: no scrape is missing."""
+    intervals = ScrapeIntervals(default=interval)
+    reading = reading_of(complete_samples(count=2), intervals=intervals)
+    pod = MeasurementTarget(since=NODE.since, capacity=NODE.capacity, node="a")
+    pods = validate_pods(
+        {("shop", "web-1"): pod}, "cpu", {"mean": [a_sample(0.5, "a", "shop", "web-1")]},
+        msgspec.structs.replace(CRITERIA, intervals=intervals),
+    )  # fmt: skip
+
+    assert (known, known) == (reading.mean is not None, bool(pods))
+    assert known or reading.unknown == UnknownUsage(
+        "short window", f"cpu: a window of 300 s at one sample per {interval:g} s holds no two"
+    )
+
+
 def test_without_a_scrape_interval_everything_is_unknown() -> None:
     """Coverage cannot be computed."""
     assert "interval" in reading_of(complete_samples(), intervals=ScrapeIntervals()).why

@@ -81,9 +81,10 @@ def test_new_leaving_and_unready_nodes_are_neither_source_nor_target(node: objec
     [
         a_node_object("node-a", NOW, spec=objects.NodeSpec(unschedulable=True)),
         tainted("DeletionCandidateOfClusterAutoscaler"),
+        tainted("virtual-kubelet.io/provider"),
     ],
 )
-def test_cordoned_nodes_and_candidates_for_removal_are_only_no_target(node: objects.Node) -> None:
+def test_cordoned_nodes_virtual_ones_and_candidates_for_removal_are_only_no_target(node: objects.Node) -> None:
     """They may be relieved, but not filled."""
     assert source_refusal(node, now=NOW, settling=300) == ""
     assert target_refusal(node, now=NOW, settling=300)

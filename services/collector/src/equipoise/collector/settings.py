@@ -189,6 +189,10 @@ class CollectorSettings(Section, frozen=True, kw_only=True):
     node_selector: dict[str, str] = field(default_factory=dict)
     """Labels of the nodes of this collector; default: all nodes."""
 
+    unmeasured_nodes: tuple[dict[str, str], ...] = ()
+    """Labels of nodes of which no data is expected, besides virtual and Windows nodes: [{pool: edge}]. An entry selects
+    the nodes that have all of its labels. They do not lower the coverage."""
+
     leader_election: bool = True
     """Only the holder of a shard's Lease publishes it. false: this replica publishes every shard at once."""
 
@@ -219,6 +223,8 @@ class CollectorSettings(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if _SHARD.fullmatch(self.shard) is None:
             raise ValueError(f"shard {self.shard!r} must be a name of lower-case letters, digits and '-', as zone-a")
+        if not all(self.unmeasured_nodes):
+            raise ValueError("unmeasuredNodes: each entry must have a label, as {pool: edge}")
         if _NUMBERED.fullmatch(self.shard):
             family, _, number = self.shard.rpartition("-")
             raise ValueError(

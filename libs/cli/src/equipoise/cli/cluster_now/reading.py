@@ -209,10 +209,14 @@ async def _assembled(connection: ClusterSources, measurement: Measurement, place
         placements=latest.placements,
     )
     settling = load.coverage.node_settling_period
+    unmeasured = connection.settings.collector.unmeasured_nodes
     not_expected = {
         name: why
         for name, node in placement.nodes.items()
-        if (why := not_yet_expected(node, now, settling) or (name not in latest.nodes and unmeasurable(node)))
+        if (
+            why := not_yet_expected(node, now, settling)
+            or (name not in latest.nodes and unmeasurable(node, unmeasured))
+        )
     }
     return ClusterNow(
         snapshot=snapshot,

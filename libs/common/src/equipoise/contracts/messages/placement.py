@@ -8,6 +8,7 @@ from msgspec import Meta
 from equipoise.contracts.colocation.bands import OfferedBand, offered_band
 from equipoise.contracts.kubernetes.objects import NodeSelector, Taint, Toleration
 from equipoise.contracts.kubernetes.taints import CONTROL_PLANE
+from equipoise.contracts.kubernetes.virtual_nodes import virtual_node
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos, is_batch_work
 from equipoise.contracts.messages.example import (
@@ -168,6 +169,8 @@ class NodePlacement(Message, frozen=True, kw_only=True):
         """Why the scheduler places no ordinary pods on the node: it does not count for the spread. Empty: it counts."""
         if any(taint.key in CONTROL_PLANE for taint in self.taints):
             return "control plane"
+        if virtual := virtual_node(self.labels, self.taints):
+            return virtual
         if self.cordoned:
             return "cordoned"
         return "" if self.ready else "not Ready"

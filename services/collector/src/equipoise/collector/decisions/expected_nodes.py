@@ -1,23 +1,28 @@
 """Which nodes are expected to have data. Coverage is the share of them that has."""
 
+from collections.abc import Mapping, Sequence
+
 from equipoise.collector.state.placement import readiness
 from equipoise.collector.state.pod_times import unix_seconds
 from equipoise.contracts.kubernetes.objects import Node
-
-VIRTUAL_TAINT = "virtual-kubelet.io/provider"
-"""Virtual-kubelet sets it on every node that it creates, with the label `type: virtual-kubelet`."""
+from equipoise.contracts.kubernetes.virtual_nodes import virtual_node
 
 
-def unmeasurable(node: Node) -> str:
+def unmeasurable(node: Node, unmeasured: Sequence[Mapping[str, str]] = ()) -> str:
     """Why missing data of this node is no fault; empty when it is one.
 
-    A virtual node has no machine, a Windows node no node-exporter. Such a node counts when it has data all the same.
+    A virtual node has no machine, a Windows node no node-exporter, and those with all labels of an entry of
+    `unmeasured` (`collector.unmeasuredNodes`) are not measured. Such a node counts when it has data all the same.
     """
     labels = node.metadata.labels
-    if labels.get("type") == "virtual-kubelet" or any(taint.key == VIRTUAL_TAINT for taint in node.spec.taints):
-        return "virtual node: there is no machine to measure"
+    if virtual := virtual_node(labels, node.spec.taints):
+        return f"{virtual}: there is no machine to measure"
     if "windows" in (labels.get("kubernetes.io/os"), labels.get("beta.kubernetes.io/os")):
         return "Windows node: it has other metrics"
+    for selector in unmeasured:
+        if selector.items() <= labels.items():
+            names = ", ".join(f"{label}={value}" for label, value in selector.items())
+            return f"collector.unmeasuredNodes has {names}"
     return ""
 
 

@@ -29,7 +29,7 @@ MAX_ZERO_SHARE = 0.5
 
 Reason = Literal[
     "no sample", "duplicate", "future", "stale", "gap", "young", "previous object", "invalid", "excess", "frozen",
-    "zeros", "no interval", "no result", "unsupported", "no capacity",
+    "zeros", "no interval", "short window", "no result", "unsupported", "no capacity",
 ]  # fmt: skip
 """Kinds of reasons why a usage is unknown: the label of a metric, and the key of `doctor`'s advice."""
 
@@ -141,6 +141,11 @@ def min_samples(criteria: WindowCriteria, interval: float) -> int:
     return max(2, math.ceil(criteria.coverage * _full_count(criteria.length, interval) - _ROUNDING))
 
 
+def is_short(length: float, interval: float) -> bool:
+    """Whether a window of this length may hold fewer than two samples, however complete they are."""
+    return length < 2 * interval
+
+
 def _full_count(length: float, interval: float) -> float:
     return max(2.0, math.floor(length / interval - 0.5))
 
@@ -200,6 +205,8 @@ def _not_covered(
         return UnknownUsage("stale", f"newest sample is {age:.0f} s old")
     if interval is None:
         return UnknownUsage("no interval", "scrape interval not known yet (fewer than two samples of a series)")
+    if is_short(length, interval):
+        return UnknownUsage("short window", f"a window of {length:g} s at one sample per {interval:g} s holds no two")
     lifetime = criteria.at - target.since
     if lifetime < criteria.coverage * length:
         return UnknownUsage("young", f"has existed for {lifetime:.0f} s of a window of {length:g} s")
@@ -259,7 +266,7 @@ def validate_pods(
             measured[name] = None
             continue
         interval = criteria.intervals.of(pod.node)
-        covered = interval is not None and pod.since <= begin
+        covered = interval is not None and not is_short(criteria.length, interval) and pod.since <= begin
         if interval is not None and counted:
             covered = covered and required[interval] <= counts.get(sample.series, 0.0) < math.inf
         measured[name] = _usage(sample, getattr(pod.capacity, resource))[0] if covered else None

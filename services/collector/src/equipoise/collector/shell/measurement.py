@@ -260,7 +260,7 @@ class Measurement:
                 if node is None or not_yet_expected(node, self.clock.now(), self.load.coverage.node_settling_period):
                     continue
                 why = self._utilization.why_unknown(node.metadata.uid, now)
-                if why is None or not unmeasurable(node):
+                if why is None or not unmeasurable(node, self.settings.unmeasured_nodes):
                     expected += 1
                     unknown |= {} if why is None else {name: why}
         cycle = self._utilization.cycle(

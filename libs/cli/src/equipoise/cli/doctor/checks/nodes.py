@@ -32,6 +32,7 @@ FIXES: Mapping[Reason, str] = {
     "frozen": "the exporter repeats an old page: restart the exporter or the kubelet",
     "zeros": "too many nodes read exactly 0, which is impossible: check the page of an exporter",
     "no interval": "wait for two samples, or set collector.scrapeInterval",
+    "short window": "scrape this node more often, or configure a longer window (load.windows)",
     "no capacity": "the kubelet reports no capacity: check the status in `kubectl get node -o yaml`",
     "unsupported": "choose a profile that measures it, or add the query (collector.prometheus.custom)",
     "no result": "Prometheus did not return a result: see above",
@@ -60,7 +61,7 @@ async def nodes(environment: Environment) -> list[Finding]:
             at = await source.time()
             if settings.source != "prometheus":
                 return [
-                    *await _without_history(source, settings.source, mine, at, load),
+                    *await _without_history(source, settings, mine, at, load),
                     *_unsupported_windows(source, load, at),
                     *_not_selected(others, settings),
                 ]
@@ -73,7 +74,7 @@ async def nodes(environment: Environment) -> list[Finding]:
         for resource, found in readings[window.name].items():
             measured.record(window, resource, found, at)
     fresh = {node.metadata.name for node in mine if measured.why_unknown(node.metadata.name, at) is None}
-    unknown = find_unknown(mine, readings[load.shortest.name], at, settling)
+    unknown = find_unknown(mine, readings[load.shortest.name], at, settings, settling)
     return [
         *_other_cluster(sampled, [node.metadata.name for node in (*mine, *others)]),
         *(node_finding(each) for each in unknown),
@@ -119,15 +120,16 @@ async def _measure(
 
 
 async def _without_history(
-    source: MetricSource, name: str, mine: Sequence[Node], at: float, load: LoadSettings
+    source: MetricSource, settings: CollectorSettings, mine: Sequence[Node], at: float, load: LoadSettings
 ) -> list[Finding]:
     """Of a source that has only current values: its history is in the collector."""
+    name = settings.source
     newest = await source.query(MetricQuery(subject="node", resource="cpu", aggregate="newest", length=0.0, at=at))
     sampled = {sample.node for sample in newest}
     missing = [node for node in mine if node.metadata.name not in sampled]
     reading = NodeReading(unknown=UnknownUsage("no sample", f"{name} has no sample of it"))
     readings: Readings = {"cpu": {node.metadata.name: reading for node in missing}}
-    unknown = find_unknown(missing, readings, at, load.coverage.node_settling_period)
+    unknown = find_unknown(missing, readings, at, settings, load.coverage.node_settling_period)
     message = f"{name} has only current values: windows are known to the collector alone"
     return [
         *(node_finding(each, _POLLED_FIX.format(source=name)) for each in unknown),
@@ -159,14 +161,16 @@ def _why_unknown(node: str, readings: Readings) -> UnknownUsage | None:
     return next((reading.unknown for reading in found if reading.unknown), None)
 
 
-def find_unknown(mine: Sequence[Node], readings: Readings, at: float, settling: float) -> list[UnknownNode]:
+def find_unknown(
+    mine: Sequence[Node], readings: Readings, at: float, settings: CollectorSettings, settling: float
+) -> list[UnknownNode]:
     """The nodes with a resource that is unknown."""
     return [
         UnknownNode(
             node=node.metadata.name,
             reason=unknown.reason,
             why=unknown.text,
-            expected=unmeasurable(node) or not_yet_expected(node, at, settling),
+            expected=unmeasurable(node, settings.unmeasured_nodes) or not_yet_expected(node, at, settling),
         )
         for node in mine
         if (unknown := _why_unknown(node.metadata.name, readings)) is not None

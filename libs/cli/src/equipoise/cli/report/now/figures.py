@@ -81,7 +81,7 @@ class NowReport(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes above their high threshold."""
 
     set_apart: int
-    """Nodes that do not count for the spread: of the control plane, cordoned, or not Ready."""
+    """Nodes that do not count for the spread: of the control plane, virtual, cordoned, or not Ready."""
 
     pods: int
     pods_measured: int

@@ -50,7 +50,7 @@ def _uneven(report: NowReport) -> Iterator[str]:
     if report.hot:
         yield f"{count(report.hot, 'node')} above the high threshold."
     if report.set_apart:
-        yield f"{count(report.set_apart, 'node')} not counted: control plane, cordoned or not Ready."
+        yield f"{count(report.set_apart, 'node')} not counted: control plane, virtual, cordoned or not Ready."
 
 
 def _nodes(report: NowReport) -> object:

@@ -2,7 +2,8 @@
 
 The usage of nodes is read from node-exporter, because the chart drops cAdvisor's cgroups without a pod, including the
 root cgroup. The label `instance` of node-exporter is an address and port; kube_node_info maps addresses to nodes. Used
-memory is total − free − inactive file: the kubelet computes the working set of a node in the same way.
+memory is total − free − inactive file, as the kubelet computes the working set of a node, without the pool of huge
+pages: neither the allocatable memory of a node nor the working set of a pod has them.
 
 The usage of pods is read from the cgroup of the whole pod in cAdvisor. It is one series per pod, includes each
 container and the sandbox once, and its counter continues when a container restarts. The series of containers and of
@@ -11,10 +12,11 @@ same metric name without both; they have a label `container`.
 """
 
 from equipoise.collector.decisions.profiles.query_profile import QueryProfile
-from equipoise.collector.decisions.profiles.raw import CpuCounter, MemoryGauge
+from equipoise.collector.decisions.profiles.raw import CpuCounter, HugePages, MemoryGauge
 
-BUSY_MODES = 'mode=~"user|nice|system|irq|softirq"'
-"""Not iowait, which uses no CPU; not steal, which others used; not guest, which `user` already includes."""
+BUSY_MODES = 'mode=~"user|nice|system|irq|softirq|steal"'
+"""Steal is time in which a virtual machine wanted to run and did not: the node can give it to no pod (decision 44). Not
+iowait, which uses no CPU; not guest, which `user` already includes."""
 
 ONE_PART = ('cpu="0"', 'mode="user"')
 
@@ -27,7 +29,14 @@ NODE_CPU = CpuCounter(
     metric="node_cpu_seconds_total", conditions=(BUSY_MODES,), parts=("cpu", "mode"), one_part=ONE_PART
 )
 NODE_WORKING_SET = MemoryGauge(
-    metric="node_memory_MemTotal_bytes", minus=("node_memory_MemFree_bytes", "node_memory_Inactive_file_bytes")
+    metric="node_memory_MemTotal_bytes",
+    minus=("node_memory_MemFree_bytes", "node_memory_Inactive_file_bytes"),
+    minus_huge_pages=HugePages(
+        total="node_memory_Hugetlb_bytes",
+        count="node_memory_HugePages_Total",
+        size="node_memory_Hugepagesize_bytes",
+        present="node_memory_MemFree_bytes",
+    ),
 )
 POD_CPU = CpuCounter(metric="container_cpu_usage_seconds_total", conditions=WHOLE_POD, spacing_conditions=_SPACING)
 POD_WORKING_SET = MemoryGauge(metric="container_memory_working_set_bytes", conditions=WHOLE_POD)

@@ -76,18 +76,60 @@ class CpuCounter(msgspec.Struct, frozen=True, kw_only=True):
         return f"sum without ({', '.join(self.parts)}) ({rate})" if self.parts else rate
 
 
+RECENT = "5m"
+"""How far back the newest value of a gauge is searched for that hardly ever changes."""
+
+
+class HugePages(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes of the pool of huge pages of a node, used or not; 0 where the exporter reports none.
+
+    Kernels from 4.16 on report all sizes together, older ones the number of pages of the default size.
+    """
+
+    total: str
+    count: str
+    size: str
+    present: str
+    """A gauge that every exporter has: its nodes without huge pages have 0."""
+
+    def mean(self, matchers: Mapping[str, str], window: str) -> str:
+        """Of a window; that of an older kernel is the newest value."""
+        return self._first(matchers, f"avg_over_time({selector(self.total, matchers)}[{window}])")
+
+    def newest(self, matchers: Mapping[str, str]) -> str:
+        return self._first(matchers, selector(self.total, matchers))
+
+    def _first(self, matchers: Mapping[str, str], total: str) -> str:
+        count, size, present = (
+            f"last_over_time({selector(metric, matchers)}[{RECENT}])"
+            for metric in (self.count, self.size, self.present)
+        )
+        return f"({total} or {count} * {size} or 0 * {present})"
+
+
 class MemoryGauge(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes: a gauge, or a gauge minus other gauges on the same page."""
 
     metric: str
     conditions: tuple[str, ...] = ()
     minus: tuple[str, ...] = ()
+    minus_huge_pages: HugePages | None = None
 
     def promql(self, query: MetricQuery, matchers: Mapping[str, str]) -> str | None:
         window, step = milliseconds(query.length), milliseconds(query.step)
-        gauges = [selector(metric, matchers, *self.conditions) for metric in (self.metric, *self.minus)]
+        gauge, pool = selector(self.metric, matchers, *self.conditions), self.minus_huge_pages
         if query.aggregate == "mean":
             # The mean of a difference is the difference of the means.
-            return " - ".join(f"avg_over_time({gauge}[{window}])" for gauge in gauges)
-        values = f"({' - '.join(gauges)})[{window}:{step}]" if self.minus else f"{gauges[0]}[{window}]"
-        return sample_query(query, gauges[0]) or statistic_query(query, values)
+            means = [f"avg_over_time({each}[{window}])" for each in self._gauges(matchers)]
+            return " - ".join([*means, *([pool.mean(matchers, window)] if pool else [])])
+        now = self.newest(matchers)
+        values = f"{gauge}[{window}]" if now == gauge else f"({now})[{window}:{step}]"
+        return sample_query(query, gauge) or statistic_query(query, values)
+
+    def newest(self, matchers: Mapping[str, str]) -> str:
+        """The newest value."""
+        pool = self.minus_huge_pages
+        return " - ".join([*self._gauges(matchers), *([pool.newest(matchers)] if pool else [])])
+
+    def _gauges(self, matchers: Mapping[str, str]) -> list[str]:
+        return [selector(metric, matchers, *self.conditions) for metric in (self.metric, *self.minus)]

@@ -141,7 +141,7 @@ CPU = RecordedUsage(
 MEMORY = RecordedUsage(
     name="equipoise:node_memory",
     recorded="equipoise:node_memory_working_set_bytes",
-    expression=" - ".join((NODE_WORKING_SET.metric, *NODE_WORKING_SET.minus)),
+    expression=NODE_WORKING_SET.newest({}),
     is_counter=False,
     raw=NODE_WORKING_SET,
 )

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from equipoise.contracts.eviction.protection import Candidate
 from equipoise.contracts.kubernetes.objects import Node, PodDisruptionBudget, ready_condition
 from equipoise.contracts.kubernetes.taints import being_removed, may_be_removed
+from equipoise.contracts.kubernetes.virtual_nodes import virtual_node
 
 
 def source_refusal(node: Node, *, now: float, settling: float) -> str:
@@ -34,6 +35,8 @@ def target_refusal(node: Node, *, now: float, settling: float) -> str:
         return why
     if node.spec.unschedulable:
         return "node is cordoned"
+    if virtual := virtual_node(node.metadata.labels, node.spec.taints):
+        return virtual
     taint = may_be_removed(node.spec.taints)
     return f"node is a candidate for removal by an autoscaler (taint {taint})" if taint else ""
 

@@ -1,0 +1,42 @@
+"""Virtual nodes: objects of the API server that stand for capacity elsewhere and have no machine.
+
+Their pods run as machines of their own (AWS Fargate, Azure Container Instances), in another cluster (Liqo), or not at
+all (KWOK). No DaemonSet runs there, so node-exporter and kubelet have no series of them.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from equipoise.contracts.kubernetes.objects import Taint
+
+LABELS: Mapping[str, str] = {
+    "type=virtual-kubelet": "virtual-kubelet",
+    "type=kwok": "KWOK",
+    "eks.amazonaws.com/compute-type=fargate": "AWS Fargate",
+    "liqo.io/type=virtual-node": "Liqo",
+    "alibabacloud.com/virtual-node=true": "virtual-kubelet",
+    "node.kubernetes.io/instance-type=eklet": "Tencent EKS",
+}
+"""What made the node, by the label that it sets."""
+
+TAINTS: Mapping[str, str] = {
+    "virtual-kubelet.io/provider": "virtual-kubelet",
+    "azure.com/aci": "virtual-kubelet",
+    "kwok.x-k8s.io/node": "KWOK",
+    "virtual-node.liqo.io/not-allowed": "Liqo",
+    "virtual-node.interlink/no-schedule": "interLink",
+    "eks.tke.cloud.tencent.com/eklet": "Tencent EKS",
+}
+"""What made the node, by the key of the taint that it sets."""
+
+ROLE = "node-role.kubernetes.io/virtual"
+"""Oracle's virtual nodes have the role `virtual-node`, others `virtual-kubelet`."""
+
+
+def virtual_node(labels: Mapping[str, str], taints: Iterable[Taint]) -> str:
+    """Why there is no machine to measure and none to move pods to: `virtual node (AWS Fargate)`; empty for others."""
+    keys = [f"{label}={value}" for label, value in labels.items()]
+    pairs = [f"{taint.key}={taint.value}" for taint in taints]
+    made_by = [LABELS[pair] for pair in (*keys, *pairs) if pair in LABELS]
+    made_by += [TAINTS[key] for pair in pairs if (key := pair.partition("=")[0]) in TAINTS]
+    made_by += ["virtual-kubelet" for label in labels if label.startswith(ROLE)]
+    return f"virtual node ({made_by[0]})" if made_by else ""
