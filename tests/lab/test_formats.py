@@ -1,6 +1,7 @@
 """Detection of formats, and errors of all formats."""
 
 import gzip
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -226,4 +227,40 @@ def test_the_error_for_a_corrupt_file_contains_its_name(tmp_path: Path, damage: 
     path.write_bytes(damage(path.read_bytes()))
 
     with pytest.raises(TraceError, match=r"pods\.csv\.gz is not a complete gzip-compressed CSV"):
+        load_trace(folder)
+
+
+def test_a_row_that_would_fill_the_memory_is_an_error_before_it_is_read(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "trace", ALIBABA)
+    (folder / "pods.csv.gz").write_bytes(gzip.compress(b"pod_id,app_id,node_id\n" + 2**26 * b","))
+    tracemalloc.start()
+    try:
+        with pytest.raises(TraceError, match=r"pods\.csv\.gz .*row 2 has more than 4194304 characters"):
+            load_trace(folder)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 2**26
+
+
+def test_a_row_of_many_lines_has_the_same_limit(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "trace", ALIBABA)
+    (folder / "pods.csv.gz").write_bytes(gzip.compress(b"pod_id,app_id,node_id\n" + 2**20 * b'"\n",,,'))
+
+    with pytest.raises(TraceError, match="row 2 has more than"):
+        load_trace(folder)
+
+
+def test_a_description_larger_than_any_valid_one_is_an_error(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "trace", OWN, b"[" * 2**25)
+
+    with pytest.raises(TraceError, match=r"trace\.json cannot be read .*more than"):
+        load_trace(folder)
+
+
+def test_a_deeply_nested_description_is_an_error(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "trace", OWN, b'{"name":' + b"[" * 100_000)
+
+    with pytest.raises(TraceError, match=r"trace\.json"):
         load_trace(folder)

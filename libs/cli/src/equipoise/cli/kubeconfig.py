@@ -10,6 +10,7 @@ import yaml
 
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.runtime.configuration import Kubernetes, read_document, read_sections
+from equipoise.runtime.process.bounded_files import read_bounded_text
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +70,7 @@ def cluster_connection(
     configuration: Path | None, environment: Mapping[str, str], *, kubeconfig: str | None, context: str | None
 ) -> Kubernetes:
     """Options override environment variables, those the file. Raises ConfigurationError and InvalidInput."""
-    plain = {} if configuration is None else read_document(configuration.read_text())
+    plain = {} if configuration is None else read_document(read_bounded_text(configuration))
     shared, _ = read_sections(plain, {}, environment)
     cluster = shared.kubernetes
     files = kubeconfig or cluster.kubeconfig
@@ -86,8 +87,8 @@ def default_files() -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(path.read_text()) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        document = yaml.safe_load(read_bounded_text(path)) or {}
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(f"{path} is not a kubeconfig: {' '.join(str(error).split())}") from None
     if not isinstance(document, dict):
         raise InvalidInput(f"{path} is not a kubeconfig: it must be a mapping with clusters, users and contexts")

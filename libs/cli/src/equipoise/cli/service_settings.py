@@ -15,6 +15,7 @@ from equipoise.contracts.configuration.settings import Section
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.reclaimer.settings import ReclaimerSettings
 from equipoise.runtime.configuration import Shared, read_document, read_sections
+from equipoise.runtime.process.bounded_files import read_bounded_text
 from equipoise.scorer.settings import ScorerSettings
 
 SERVICE_SETTINGS: Mapping[SectionName, type[Section]] = {
@@ -43,7 +44,7 @@ class AllSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_file(configuration: Path | None) -> dict[str, Any]:
     """The document of a configuration file; empty without one. Raises ConfigurationError."""
-    return {} if configuration is None else read_document(configuration.read_text(encoding="utf-8"))
+    return {} if configuration is None else read_document(read_bounded_text(configuration))
 
 
 def all_settings(document: Mapping[str, Any], environment: Mapping[str, str] | None = None) -> AllSettings:

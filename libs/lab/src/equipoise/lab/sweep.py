@@ -6,6 +6,7 @@ Each result is appended to a CSV file at once, so an interruption loses nothing.
 import csv
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from io import StringIO
 from itertools import product
 from pathlib import Path
 
@@ -16,6 +17,10 @@ from equipoise.lab.model.trace import Trace
 from equipoise.lab.replay import ReplayPlan
 from equipoise.lab.results import Run, RunFigures
 from equipoise.lab.runners import Runner
+from equipoise.runtime.process.bounded_files import read_bounded_text
+
+MAX_BYTES = 2**28
+"""Of the results of a sweep: a million rows."""
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,8 +83,10 @@ def _done(file: Path, header: Sequence[str]) -> set[tuple[str, ...]]:
     """The replays in the file. Incomplete rows are removed, so they are run again."""
     rows: list[list[str]] = []
     if file.exists():
-        with file.open(newline="", encoding="utf-8") as opened:
-            rows = list(csv.reader(opened))
+        try:
+            rows = list(csv.reader(StringIO(read_bounded_text(file, MAX_BYTES), newline="")))
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise SweepError(f"{file} cannot be read ({error}): use another file, or delete it") from error
         if not rows or rows[0] != list(header):
             raise SweepError(f"{file} contains a sweep with other parameters: use another file, or delete it")
     whole = [row for row in rows[1:] if len(row) == len(header)]

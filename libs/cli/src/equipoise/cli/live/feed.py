@@ -38,6 +38,7 @@ from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.configuration import Nats, read_document, read_sections
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.bounded_files import read_bounded_text
 from equipoise.runtime.process.clock import Clock
 
 log = structlog.get_logger()
@@ -227,6 +228,6 @@ def fullness(usage: LimitUsage) -> float:
 
 
 def _load_settings(options: ClusterOptions) -> LoadSettings:
-    plain = {} if options.configuration is None else read_document(options.configuration.read_text())
+    plain = {} if options.configuration is None else read_document(read_bounded_text(options.configuration))
     shared, _ = read_sections(plain, {"binder": BinderSettings}, os.environ)
     return shared.load

@@ -10,6 +10,7 @@ import msgspec
 
 from equipoise.contracts.messages.descheduling import RefusedMove
 from equipoise.contracts.messages.plan import PlannedMove, PlannedNode, PlanResponse
+from equipoise.runtime.process.bounded_files import read_bounded
 
 
 class RetargetedMove(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,8 +97,8 @@ class LastPlans:
     def last(self, plan: PlanResponse) -> PlanResponse | None:
         """The plan of this cluster that was shown before; None if there is none or it cannot be read."""
         try:
-            return msgspec.json.decode(self._file(plan).read_bytes(), type=PlanResponse)
-        except (OSError, msgspec.MsgspecError):
+            return msgspec.json.decode(read_bounded(self._file(plan)), type=PlanResponse)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return None
 
     def save(self, plan: PlanResponse) -> None:

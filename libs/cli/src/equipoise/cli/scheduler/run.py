@@ -39,6 +39,7 @@ from equipoise.runtime.configuration import load_configuration as read_equipoise
 from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.kubernetes.leader_election import lead
+from equipoise.runtime.process.bounded_files import read_bounded_text
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.health import Health, serving_health
 from equipoise.runtime.process.logging import configure_logging
@@ -247,7 +248,7 @@ def run_scheduler(
     if policy is not None:
         name, file = policy
         load = with_policy(read_equipoise(file, "scorer", ScorerSettings, os.environ), name)
-    text = None if configuration is None else configuration.read_text()
+    text = None if configuration is None else read_bounded_text(configuration)
     settings = SchedulerProgramSettings(
         configuration=scheduler_configuration(text, registered, load=load is not None),
         plugins=registered,

@@ -35,6 +35,7 @@ from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.runtime.configuration import Logging, read_document, read_sections
 from equipoise.runtime.kubernetes.client import PODS, Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.bounded_files import read_bounded_text
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
@@ -60,7 +61,7 @@ class ShownStatus(LedgerStatus, frozen=True, kw_only=True, rename="camel"):
 
 def configured(configuration: Path | None, environment: Mapping[str, str]) -> BinderSettings:
     """The section `binder` of the file, else the defaults. Raises ConfigurationError."""
-    plain = {} if configuration is None else read_document(configuration.read_text())
+    plain = {} if configuration is None else read_document(read_bounded_text(configuration))
     _, own = read_sections(plain, _SETTINGS, environment)
     binder = own["binder"]
     assert isinstance(binder, BinderSettings)

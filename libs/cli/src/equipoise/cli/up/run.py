@@ -28,6 +28,7 @@ from equipoise.runtime.configuration import Logging, read_document, read_section
 from equipoise.runtime.kubernetes.client import NODES, Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.kubernetes.http import ApiServer
+from equipoise.runtime.process.bounded_files import read_bounded_text
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.health import Readiness
 from equipoise.runtime.process.logging import configure_logging
@@ -55,7 +56,7 @@ def run_up(
 
     Raises InvalidInput, ConfigurationError, NoNatsServer, BusError and KubeError.
     """
-    text = None if configuration is None else configuration.read_text()
+    text = None if configuration is None else read_bounded_text(configuration)
     ports = PortBlock()
     try:
         document = complete_document(text, os.environ, prometheus_url, context, evict=evict, ports=ports)

@@ -5,7 +5,6 @@ import re
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any, TypeVar
 
 import nats.errors
@@ -18,6 +17,7 @@ from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.permissions import TAP_PREFIX
 from equipoise.runtime.bus.tls import TlsClient, client_context
 from equipoise.runtime.configuration import Nats
+from equipoise.runtime.process.bounded_files import SECRET_LIMIT, read_bounded_text
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.failure_reason import failure_reason
 
@@ -270,7 +270,7 @@ class NatsConnection:
     def _password(self) -> str:
         """Read at every connect, so that a rotated Secret is used."""
         file = self._settings.password_file
-        return Path(file).read_text().strip() if file else ""
+        return read_bounded_text(file, SECRET_LIMIT).strip() if file else ""
 
     async def _on_error(self, error: Exception) -> None:
         text = str(error)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from equipoise.runtime.configuration import Kubernetes
 from equipoise.runtime.kubernetes.client import KubeError
+from equipoise.runtime.process.bounded_files import read_bounded
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.failure_reason import failure_reason
 
@@ -98,6 +99,8 @@ class _Credentials:
                     environ=dict(self._environment),
                 ).load_and_set(self._configuration)
             else:
+                for file in self._kubeconfigs():
+                    read_bounded(file)  # the loader has no limit
                 await load_kube_config(
                     config_file=self._settings.kubeconfig or None,
                     context=self._settings.context or None,
@@ -107,6 +110,12 @@ class _Credentials:
             self._load_tls()
         except Exception as error:
             raise _no_credentials(error) from error
+
+    def _kubeconfigs(self) -> list[str]:
+        """The files that the loader of kubernetes-asyncio reads, as far as they exist."""
+        names = self._settings.kubeconfig or self._environment.get("KUBECONFIG") or "~/.kube/config"
+        files = [os.path.expanduser(name) for name in names.split(os.pathsep) if name]
+        return [file for file in files if os.path.exists(file)]
 
     async def reload_tls(self, failed: ssl.SSLContext) -> bool:
         async with self._reloading:
@@ -121,7 +130,7 @@ class _Credentials:
         configuration = self._configuration
         names = (configuration.ssl_ca_cert, configuration.cert_file, configuration.key_file)
         # Read before the context is created: if a file changes meanwhile, the next reload creates another one.
-        certificates = tuple(Path(name).read_bytes() if name else b"" for name in names)
+        certificates = tuple(read_bounded(name) if name else b"" for name in names)
         if certificates != self._certificates:
             self.tls = _tls(configuration)
             self._certificates = certificates

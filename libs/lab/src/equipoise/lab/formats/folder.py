@@ -39,6 +39,7 @@ from equipoise.lab.model.trace import (
     TraceTaint,
     TraceWorkload,
 )
+from equipoise.runtime.process.bounded_files import read_bounded
 
 TABLES = ("nodes", "workloads", "pods", "cpu_milli", "memory_mib")
 FILES: tuple[str, ...] = ("trace.json", *(f"{table}{SUFFIX}" for table in TABLES))
@@ -177,10 +178,10 @@ def keys_of(workloads: Sequence[TraceWorkload]) -> list[str]:
 def _about(folder: Path) -> About:
     path = folder / "trace.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=About)
+        return msgspec.json.decode(read_bounded(path), type=About)
     except OSError as error:
         raise TraceError(f"{path} cannot be read ({error}); write the folder again") from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise TraceError(f"{path}: {error}; docs/traces.md describes its contents") from error
 
 

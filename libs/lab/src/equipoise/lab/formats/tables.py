@@ -8,6 +8,7 @@ import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
+from typing import TextIO
 
 import msgspec
 import numpy as np
@@ -66,6 +67,9 @@ class CurveTable(msgspec.Struct, frozen=True, kw_only=True):
     rows: Mapping[str, Array]
 
 
+MAX_ROW = 4 * 2**20
+"""Characters of a row: half a million numbers. A gzip file of a few kilobytes may hold a line that fills the memory."""
+
 MAX_DIGITS = 18
 """Of an integer: larger ones have no meaning for any column."""
 
@@ -81,6 +85,35 @@ def path_of(folder: Path, table: str) -> Path:
     return folder / f"{table}{SUFFIX}"
 
 
+class RowLines:
+    """The lines of a table for `csv.reader`, which reads several of them if a cell contains line breaks.
+
+    Raises csv.Error before a row of more than `MAX_ROW` characters is read.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._left = MAX_ROW
+        self._row = 1
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = self._file.readline(self._left + 1)
+        self._left -= len(line)
+        if self._left < 0:
+            raise csv.Error(f"row {self._row} has more than {MAX_ROW} characters")
+        if not line:
+            raise StopIteration
+        return line
+
+    def next_row(self) -> None:
+        """`csv.reader` has returned a row."""
+        self._left = MAX_ROW
+        self._row += 1
+
+
 def read_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
     """All lines, the header first, each with its position for error messages. All have the same number of cells.
 
@@ -89,8 +122,10 @@ def read_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
     width = None
     try:
         with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-            reader = csv.reader(file, strict=True)
+            lines = RowLines(file)
+            reader = csv.reader(lines, strict=True)
             for cells in reader:
+                lines.next_row()
                 place = f"{path}, line {reader.line_num}"
                 if not cells:
                     continue

@@ -18,6 +18,10 @@ from equipoise.lab.record.aggregation import ValueCounts
 from equipoise.lab.record.inventory import Inventory
 from equipoise.lab.record.options import RecordError, RecordOptions, Summary, utc
 from equipoise.lab.record.queries import METRICS, Resource
+from equipoise.runtime.process.bounded_files import read_bounded
+
+PLAN_LIMIT = 2**29
+"""Bytes of the stored plan: it names every pod of the recorded days."""
 
 RecordedCurves = npt.NDArray[np.float32]
 """workloads × steps, in milli cores or MiB of one pod; NaN where nothing was measured."""
@@ -82,8 +86,8 @@ class Checkpoint:
                 raise RecordError(f"{self._out} is not empty: use a new folder")
             return None
         try:
-            found = msgspec.json.decode(file.read_bytes(), type=RecordingPlan)
-        except msgspec.MsgspecError as error:
+            found = msgspec.json.decode(read_bounded(file, PLAN_LIMIT), type=RecordingPlan)
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise RecordError(f"{file} cannot be read ({error}): delete {self.folder} and start again") from None
         if (found.step, found.days, found.matchers) != (options.step, options.days, options.prometheus.matchers):
             matchers = ", ".join(f"{name}={value}" for name, value in found.matchers.items()) or "no matchers"

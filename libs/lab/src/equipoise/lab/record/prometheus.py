@@ -3,7 +3,6 @@
 import ssl
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, TypeVar
 
 import aiohttp
@@ -14,6 +13,7 @@ from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.sources.prometheus.samples import result_of, time_of
 from equipoise.lab.record.options import RecordError
 from equipoise.lab.record.queries import Series
+from equipoise.runtime.process.bounded_files import SECRET_LIMIT, read_bounded_text
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.failure_reason import failure_reason
 
@@ -157,7 +157,7 @@ def _trusted(settings: PrometheusSettings) -> ssl.SSLContext:
 
 def _secret(path: str) -> str:
     try:
-        text = Path(path).read_text(encoding="utf-8").strip()
+        text = read_bounded_text(path, SECRET_LIMIT).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise RecordError(f"cannot read {path}: {failure_reason(error)}") from None
     if not text or not text.isprintable():

@@ -7,7 +7,6 @@ puts the whole document where the library expects the result.
 
 from collections.abc import Callable
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,6 +18,7 @@ from urllib3.util.retry import Retry
 from equipoise.collector.decisions.query import SourceError
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.sources.prometheus.json_document import decode_document
+from equipoise.runtime.process.bounded_files import SECRET_LIMIT, read_bounded_text
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.failure_reason import failure_reason
 
@@ -86,7 +86,7 @@ class BoundedAdapter(HTTPAdapter):
 
 def _secret(path: str) -> str:
     try:
-        text = Path(path).read_text(encoding="utf-8").strip()
+        text = read_bounded_text(path, SECRET_LIMIT).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise SourceError(f"cannot read {path}: {failure_reason(error)}") from None
     if not text or not text.isprintable():

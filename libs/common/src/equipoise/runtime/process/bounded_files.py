@@ -1,0 +1,32 @@
+"""Reads files of a limited size: what is longer is an error of that file, not the end of the process's memory."""
+
+import errno
+import os
+from pathlib import Path
+
+DOCUMENT_LIMIT = 16 * 2**20
+"""Bytes of a document that people or commands write: a configuration, a kubeconfig, a stored plan."""
+
+SECRET_LIMIT = 2**16
+"""Bytes of a file with a password or a token."""
+
+
+class FileTooLarge(OSError):
+    """The file has more bytes than any valid one."""
+
+
+def read_bounded(path: str | os.PathLike[str], limit: int = DOCUMENT_LIMIT) -> bytes:
+    """The content of a file. Raises OSError; FileTooLarge, without reading it all, for more than `limit` bytes.
+
+    A device or a pipe that never ends is too large as well.
+    """
+    with Path(path).open("rb") as file:
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise FileTooLarge(errno.EFBIG, f"more than {limit} bytes, which no valid file of this kind has", str(path))
+    return content
+
+
+def read_bounded_text(path: str | os.PathLike[str], limit: int = DOCUMENT_LIMIT) -> str:
+    """As `read_bounded`, as text. Raises OSError and UnicodeDecodeError."""
+    return read_bounded(path, limit).decode()
