@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -527,6 +528,45 @@ async def test_a_response_after_the_timeout_is_an_error(world: World) -> None:
     )
     with pytest.raises(BusUnavailable, match="within"):
         await world.bus.request(subjects.SCORE_EXPLAIN, REQUEST, Explanation, timeout=0.05)
+
+
+async def test_a_flood_of_requests_is_refused_and_everything_else_gets_its_turn(world: World) -> None:
+    """Requests take a share of the time; more are refused with what to do, or dropped."""
+    ended = False
+    turns: list[float] = []
+
+    async def compute(query: ExplainRequest) -> Explanation:
+        end = time.monotonic() + 0.05
+        while time.monotonic() < end:
+            pass
+        return Explanation()
+
+    async def other_work() -> None:
+        while not ended:
+            turns.append(time.monotonic())
+            await asyncio.sleep(0)
+
+    async def ask() -> str:
+        try:
+            await world.bus.request(subjects.SCORE_EXPLAIN, REQUEST, Explanation, timeout=5)
+        except BusError as error:
+            return str(error)
+        return ""
+
+    await world.bus.serve(
+        "scorer", [Endpoint(subject=subjects.SCORE_EXPLAIN, request_type=ExplainRequest, handler=compute)]
+    )
+    working = asyncio.create_task(other_work())
+    responses = await asyncio.gather(*(ask() for _ in range(60)))
+    ended = True
+    await working
+
+    refused = [text for text in responses if "too many requests: this service spends at most 20% of its time" in text]
+    assert 1 <= responses.count("")
+    assert len(refused) >= 30
+    assert "try again in" in refused[0]
+    assert world.bus.errors.total("refused_request") == len(refused)
+    assert len(turns) > 1
 
 
 async def test_publish_many_returns_how_many_were_stored(world: World) -> None:

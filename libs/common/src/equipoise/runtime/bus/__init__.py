@@ -85,6 +85,8 @@ class Endpoint(msgspec.Struct, Generic[T, Response], frozen=True, kw_only=True):
     subject: str
     request_type: type[T]
     handler: Callable[[T], Awaitable[Response]]
+    share: float = 0.2
+    """Share (0..1) of the service's time that requests may take; more are refused. NATS delivers one at a time."""
 
 
 class Bus(Protocol):

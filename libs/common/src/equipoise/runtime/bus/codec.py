@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
-from typing import Any, Generic
+from typing import Generic
 
 import msgspec
 
@@ -19,7 +19,7 @@ from equipoise.contracts.bus.channels import message_types
 from equipoise.contracts.bus.decoding import TolerantDecoder
 from equipoise.contracts.bus.subjects import matches
 from equipoise.contracts.messages.message import Message, type_name
-from equipoise.runtime.bus import Delivery, Endpoint, Handler, Redeliver, T, TooLarge, Worker
+from equipoise.runtime.bus import Delivery, Handler, Redeliver, T, TooLarge, Worker
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.process.clock import Clock
 
@@ -164,17 +164,3 @@ class MessageReader(Generic[T]):
         except Exception as error:
             self._errors.count("worker", subject, error)
             return Redeliver(after=RETRY_PAUSE)
-
-
-class UnreadableRequest(ValueError):
-    """The request cannot be decoded: an error of the caller."""
-
-
-async def respond(endpoint: Endpoint[Any, Any], payload: bytes) -> msgspec.Struct:
-    """The response of an endpoint. Raises UnreadableRequest, and what the endpoint raises."""
-    try:
-        request = TolerantDecoder(endpoint.request_type).decode(payload)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise UnreadableRequest(f"the request cannot be decoded: {error}") from error
-    response: msgspec.Struct = await endpoint.handler(request)
-    return response

@@ -35,13 +35,12 @@ from equipoise.runtime.bus.codec import (
     Envelope,
     Headers,
     MessageReader,
-    UnreadableRequest,
     continuing_trace,
     encode,
-    respond,
 )
 from equipoise.runtime.bus.connection import RECONNECT_PAUSE, RESPONSE_TIMEOUT, SETUP, NatsConnection
 from equipoise.runtime.bus.errors import BusErrors
+from equipoise.runtime.bus.responder import Responder, TooManyRequests, UnreadableRequest
 from equipoise.runtime.bus.subscriber import StreamSubscriber
 from equipoise.runtime.bus.work_queue import WorkQueue
 from equipoise.runtime.configuration import Nats
@@ -268,15 +267,23 @@ class NatsBus:
             task.cancel()
 
     def _responder(self, endpoint: Endpoint[Any, Any]) -> Callable[[Request], Awaitable[None]]:
+        responder = Responder(endpoint, self._clock)
+
         async def on_request(request: Request) -> None:
             try:
                 with continuing_trace(request.headers):
-                    response = await respond(endpoint, request.data)
+                    response = await responder.respond(request.data)
+                    if response is None:
+                        self.errors.count("dropped_request", endpoint.subject)
+                        return
                     headers = self._envelope.around(endpoint.subject, response)
                 payload = encode(endpoint.subject, response, self._link.client.max_payload)
             except UnreadableRequest as error:
                 self.errors.count("unreadable", endpoint.subject, error)
                 await request.respond_error("400", str(error))
+            except TooManyRequests as error:
+                self.errors.count("refused_request", endpoint.subject, str(error))
+                await request.respond_error("429", str(error))
             except Exception as error:
                 self.errors.count("endpoint", endpoint.subject, error)
                 await request.respond_error("500", f"{type(error).__name__}: {error}")

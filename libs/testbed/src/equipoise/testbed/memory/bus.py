@@ -34,12 +34,11 @@ from equipoise.runtime.bus.codec import (
     Envelope,
     Headers,
     MessageReader,
-    UnreadableRequest,
     continuing_trace,
     encode,
-    respond,
 )
 from equipoise.runtime.bus.errors import BusErrors
+from equipoise.runtime.bus.responder import Responder, TooManyRequests, UnreadableRequest
 from equipoise.runtime.process.clock import Clock
 from equipoise.testbed.memory.clock import settle
 
@@ -193,7 +192,7 @@ class MemoryBus:
         self._envelope = Envelope("memory", clock, chance or random.Random(0))
         self._streams = [MemoryStream(stream) for stream in streams]
         self._subscriptions: list[_Subscription] = []
-        self._endpoints: dict[str, Endpoint[Any, Any]] = {}
+        self._endpoints: dict[str, Responder] = {}
         self._history: deque[tuple[str, bytes, Headers]] = deque(maxlen=_HISTORY)
         self._work_arrived = asyncio.Event()
         self._wakers: set[asyncio.Task[None]] = set()
@@ -258,9 +257,11 @@ class MemoryBus:
     ) -> Response:
         payload = encode(subject, request)
         self._check_connected(subject)
-        if (endpoint := self._endpoints.get(subject)) is None:
+        if (responder := self._endpoints.get(subject)) is None:
             raise NoResponders(f"no service responds on {subject}")
-        responding = asyncio.create_task(self._respond(endpoint, payload, self._envelope.around(subject, request)))
+        responding = asyncio.create_task(
+            self._respond(subject, responder, payload, self._envelope.around(subject, request))
+        )
         expired = asyncio.create_task(self._clock.sleep(timeout))
         try:
             await asyncio.wait([responding, expired], return_when=asyncio.FIRST_COMPLETED)
@@ -272,7 +273,7 @@ class MemoryBus:
             expired.cancel()
 
     async def serve(self, name: str, endpoints: Sequence[Endpoint[Any, Any]]) -> Stop:
-        served = {endpoint.subject: endpoint for endpoint in endpoints}
+        served = {endpoint.subject: Responder(endpoint, self._clock) for endpoint in endpoints}
         self._endpoints.update(served)
 
         async def stop() -> None:
@@ -373,16 +374,22 @@ class MemoryBus:
             else:
                 self._redeliver(queue, taken, again.after)
 
-    async def _respond(self, endpoint: Endpoint[Any, Any], payload: bytes, headers: Headers) -> bytes:
+    async def _respond(self, subject: str, responder: Responder, payload: bytes, headers: Headers) -> bytes:
         try:
             with continuing_trace(headers):
-                return encode(endpoint.subject, await respond(endpoint, payload))
+                response = await responder.respond(payload)
+                while response is None:
+                    await asyncio.Event().wait()  # dropped: the request expires
+                return encode(subject, response)
         except UnreadableRequest as error:
-            self.errors.count("unreadable", endpoint.subject, error)
-            raise BusError(f"{endpoint.subject}: {error}") from error
+            self.errors.count("unreadable", subject, error)
+            raise BusError(f"{subject}: {error}") from error
+        except TooManyRequests as error:
+            self.errors.count("refused_request", subject, str(error))
+            raise BusError(f"{subject}: {error}") from error
         except Exception as error:
-            self.errors.count("endpoint", endpoint.subject, error)
-            raise BusError(f"{endpoint.subject}: {type(error).__name__}: {error}") from error
+            self.errors.count("endpoint", subject, error)
+            raise BusError(f"{subject}: {type(error).__name__}: {error}") from error
 
     def _redeliver(self, queue: MemoryStream, message: StoredMessage, after: float) -> None:
         if not queue.redeliver(message, self._clock.now() + after):

@@ -43,7 +43,8 @@ class PlanServer:
         async def respond(_: PlanRequest) -> PlanResponse:
             return await self.plan(epoch)
 
-        endpoint = Endpoint(subject=subjects.PLAN_PREVIEW, request_type=PlanRequest, handler=respond)
+        # A plan is made in another thread, and nobody waits for a descheduler within seconds.
+        endpoint = Endpoint(subject=subjects.PLAN_PREVIEW, request_type=PlanRequest, handler=respond, share=1.0)
         try:
             stop = await self.bus.serve("descheduler", [endpoint])
         except BusError as error:
