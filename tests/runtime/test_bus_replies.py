@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from equipoise.contracts.bus.streams import STREAMS, stream_of
 from equipoise.contracts.bus.subjects import ALL_SERVICES, SCORE_EXPLAIN, ServiceName, matches
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
-from equipoise.runtime.bus import Bus, Endpoint, NoResponders
+from equipoise.runtime.bus import Bus, BusUnavailable, Endpoint, NoResponders
 from equipoise.runtime.bus.nats_bus import NatsBus, open_bus
 from equipoise.runtime.bus.permissions import USERS, User, permission_file, permissions_of
 from equipoise.runtime.bus.setup import setup_streams
@@ -216,6 +216,107 @@ async def test_only_the_descheduler_can_bring_a_valid_intent_to_the_binder(serve
             await received.until(lambda deliveries: any(each.message.pod == "honest" for each in deliveries))
             assert [message.pod for message in received.messages] == ["honest"]
         working.cancel()
+
+
+async def messages_of_intents(server: Server) -> tuple[int, int]:
+    """Number and bytes of the messages in the work queue."""
+    async with await server.client("setup") as client:
+        info = await client.request("$JS.API.STREAM.INFO.EQUIPOISE_INTENT", timeout=PATIENCE)
+        state = msgspec.json.decode(info.data)["state"]
+        return state["messages"], state["bytes"]
+
+
+async def until_full(server: Server) -> None:
+    """Waits until no further message fits into the work queue."""
+    async with asyncio.timeout(PATIENCE):
+        while (await messages_of_intents(server))[1] < 31 * 2**20:
+            pass
+
+
+async def fill_with_redirected(client: Client, size: int, count: int, name: str) -> None:
+    """Store messages of this size as a collector may, and have JetStream deliver them all as intents by one pull."""
+    for number in range(count):
+        subject = subjects.utilization_cycle(f"{name}-{number}")
+        await client.request(subject, b"0" * size, timeout=PATIENCE)
+    await pull_as_intents(client, name)
+
+
+async def pull_as_intents(client: Client, name: str) -> None:
+    """One pull of everything that a collector may read, with an intent as the reply subject."""
+    stream, filtered = "EQUIPOISE_UTILIZATION", "equipoise.utilization.cycle.*"
+    config = {"name": name, "filter_subject": filtered, "ack_policy": "none", "deliver_policy": "all"}
+    request = msgspec.json.encode({"stream_name": stream, "config": config | {"mem_storage": True}})
+    await client.request(f"$JS.API.CONSUMER.CREATE.{stream}.{name}.{filtered}", request, timeout=PATIENCE)
+    reply = subjects.eviction_intent("shop", "forged")
+    await client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}", b"100000", reply=reply)
+    await flushed(client)
+
+
+async def test_redirected_messages_leave_room_for_intents(server: Server) -> None:
+    """A pull of another service fills the work queue with messages that no binder takes: they are removed."""
+    worked: Received[EvictionIntent] = Received()
+    async with (
+        server.bus("binder") as binder,
+        server.bus("descheduler") as descheduler,
+        await server.client("collector") as collector,
+    ):
+        await fill_with_redirected(collector, 8_000, 4_500, "fill")
+
+        await until_full(server)
+        working = asyncio.create_task(binder.work(EvictionIntent, worked))
+        for pod in (pods := [f"web-{number}" for number in range(20)]):
+            await descheduler.publish(subjects.eviction_intent("shop", pod), an_intent(pod))
+        await worked.until(lambda deliveries: {each.message.pod for each in deliveries} == set(pods))
+        working.cancel()
+    assert descheduler.errors.total("foreign_messages") == 1
+
+
+async def test_intents_are_taken_while_somebody_fills_the_work_queue(server: Server) -> None:
+    """A publication that fails is repeated by the next evaluation."""
+    async with server.bus("descheduler") as descheduler, await server.client("collector") as collector:
+        await fill_with_redirected(collector, 8_000, 4_500, "fill")
+        await until_full(server)
+        ended = False
+
+        async def attack() -> None:
+            number = 0
+            while not ended:
+                number += 1
+                await pull_as_intents(collector, f"again-{number}")
+
+        attacking = asyncio.create_task(attack())
+        published = 0
+        for number in range(8):
+            with suppress(BusUnavailable):
+                await descheduler.publish(subjects.eviction_intent("shop", f"web-{number}"), an_intent(f"web-{number}"))
+                published += 1
+        ended = True
+        await attacking
+    assert published >= 4
+
+
+async def test_responses_that_fill_the_work_queue_on_its_own_subjects_are_removed_too(server: Server) -> None:
+    """The acknowledgement of every publication can be delivered to the subject of an intent."""
+    async with server.bus("descheduler") as descheduler, await server.client("collector") as collector:
+        own, number = subjects.utilization_cycle("own"), 0
+        async with asyncio.timeout(PATIENCE):
+            while (await messages_of_intents(server))[1] < 32 * 2**20 - 2_000:
+                for _ in range(5_000):
+                    number += 1
+                    reply = subjects.eviction_intent("shop", f"forged-{number}-{500 * 'x'}")
+                    await collector.publish(own, b"{}", reply=reply)
+                await flushed(collector)
+        await descheduler.publish(subjects.eviction_intent("shop", "honest"), an_intent("honest"))
+
+    assert descheduler.errors.total("foreign_messages") == 1
+
+
+async def test_no_message_larger_than_an_intent_is_taken_as_one(server: Server) -> None:
+    async with await server.client("collector") as collector:
+        await fill_with_redirected(collector, 500_000, 10, "large")
+        await asyncio.sleep(REDIRECTED)
+
+    assert await messages_of_intents(server) == (0, 0)
 
 
 async def test_a_request_of_the_tap_to_a_service_that_is_away_fails_at_once(server: Server) -> None:

@@ -113,6 +113,8 @@ def _stream(stream: Stream) -> Document:
         described["maxAgeSeconds"] = stream.max_age
     if stream.max_bytes is not None:
         described["maxBytes"] = stream.max_bytes
+    if stream.max_message_bytes is not None:
+        described["maxMessageBytes"] = stream.max_message_bytes
     return described
 
 

@@ -30,6 +30,9 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int
     """Of all messages. A full work queue refuses new ones, every other stream removes the oldest."""
 
+    max_message_bytes: int | None = None
+    """Of one message, with its headers. None: what the server accepts."""
+
 
 STREAMS: tuple[Stream, ...] = (
     Stream(
@@ -62,6 +65,7 @@ STREAMS: tuple[Stream, ...] = (
         work_queue=True,
         max_age=180,
         max_bytes=32 * 2**20,
+        max_message_bytes=8 * 2**10,  # an intent has about one KiB
     ),
     Stream(
         name="EQUIPOISE_OUTCOME",
@@ -104,6 +108,14 @@ def with_max_ages(*, intent: float, utilization: float = UTILIZATION_MAX_AGE) ->
     """The streams with the configured maximum ages (seconds) of intents and of utilization."""
     ages = {"EQUIPOISE_INTENT": intent, "EQUIPOISE_UTILIZATION": utilization}
     return tuple(msgspec.structs.replace(stream, max_age=ages.get(stream.name, stream.max_age)) for stream in STREAMS)
+
+
+def foreign_subjects(queue: Stream) -> tuple[str, ...]:
+    """Patterns of the messages that do not belong into a work queue.
+
+    JetStream delivers messages to any reply subject: those of other streams may be stored here, on their own subjects.
+    """
+    return tuple(pattern for stream in STREAMS if stream.name != queue.name for pattern in stream.subjects)
 
 
 def stream_of(subject: str) -> Stream | None:

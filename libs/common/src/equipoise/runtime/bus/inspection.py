@@ -24,6 +24,7 @@ _COMPARED = (
     "max_msgs_per_subject",
     "discard",
     "max_bytes",
+    "max_msg_size",
     "allow_direct",
     "allow_msg_ttl",
     "num_replicas",

@@ -15,7 +15,7 @@ from nats.micro.request import Request
 from prometheus_client import CollectorRegistry
 
 from equipoise.contracts.bus.decoding import TolerantDecoder
-from equipoise.contracts.bus.streams import STREAMS, Stream, stream_of
+from equipoise.contracts.bus.streams import STREAMS, Stream, foreign_subjects, stream_of
 from equipoise.contracts.bus.subjects import micro_name
 from equipoise.runtime.bus import (
     AlreadyQueued,
@@ -67,9 +67,17 @@ class _Acknowledgement(msgspec.Struct, frozen=True, kw_only=True):
     error: _Error | None = None
 
 
+class _Purged(msgspec.Struct, frozen=True, kw_only=True):
+    purged: int = 0
+
+
 def acknowledgement_deadline() -> float:
     """Until when messages sent now must be acknowledged, on the event loop's clock."""
     return asyncio.get_running_loop().time() + RESPONSE_TIMEOUT
+
+
+class QueueFull(BusUnavailable):
+    """The work queue takes no more messages until some are processed, expire or are removed."""
 
 
 class Publisher:
@@ -133,6 +141,8 @@ class Publisher:
             return Receipt(sequence=reply.seq, duplicate=reply.duplicate)
         if reply.error.err_code == _STORE_FAILED and "per subject" in reply.error.description:
             raise AlreadyQueued(f"the stream still holds a message of {subject}")
+        if stream.work_queue and "maximum bytes" in reply.error.description:
+            raise QueueFull(f"{subject}: {reply.error.description}")
         raise BusUnavailable(f"{subject}: {reply.error.description}")
 
     async def _on_response(self, message: Msg) -> None:
@@ -171,8 +181,47 @@ class NatsBus:
             await self._link.wait_for(subject, self._link.client.publish(subject, payload, headers=headers))
             await self._link.permitted(subject)
             return Receipt()
+        try:
+            return await self._publish_stored(subject, payload, headers)
+        except QueueFull:
+            return await self._publish_after_removal(subject, payload, headers)
+
+    async def _publish_stored(self, subject: str, payload: bytes, headers: Headers) -> Receipt:
         sent = await self._publisher.send(subject, payload, headers)
         return await self._publisher.receipt(subject, sent, acknowledgement_deadline())
+
+    async def _publish_after_removal(self, subject: str, payload: bytes, headers: Headers) -> Receipt:
+        """Publish to a work queue that is full, which services never fill: the limit is thousands of messages.
+
+        Whoever has the password of another service can have JetStream store any number of messages in it. Those of
+        other subjects are removed first. If it is still full, everything is: these messages cannot be told from work
+        without reading them, and what is lost is proposed again. It may be full again at once, so this is tried until
+        a response would be late.
+        """
+        queue = stream_of(subject)
+        assert queue is not None, "only a stream is full"
+        self.errors.count("foreign_messages", queue.name, "the work queue is full: messages of others are removed")
+        deadline = acknowledgement_deadline()
+        while True:
+            removed = [await self._remove(queue, pattern) for pattern in foreign_subjects(queue)]
+            if not any(removed):
+                await self._remove(queue, ">")
+            try:
+                return await self._publish_stored(subject, payload, headers)
+            except QueueFull:
+                if asyncio.get_running_loop().time() > deadline:
+                    raise
+
+    async def _remove(self, queue: Stream, pattern: str) -> int:
+        """Remove the messages of a work queue on matching subjects; returns how many there were."""
+        subject = f"$JS.API.STREAM.PURGE.{queue.name}"
+        request = msgspec.json.encode({"filter": pattern})
+        sending = self._link.client.request(subject, request, timeout=RESPONSE_TIMEOUT)
+        response = await self._link.wait_for(subject, sending)
+        try:
+            return msgspec.json.decode(response.data, type=_Purged).purged
+        except msgspec.MsgspecError as error:
+            raise BusError(f"{subject}: the response cannot be decoded: {error}") from error
 
     async def publish_many(self, messages: Sequence[tuple[str, msgspec.Struct]]) -> int:
         failures: list[BusError] = []

@@ -159,6 +159,8 @@ def _publish_rights(channel: Channel, service: ServiceName) -> Iterable[str]:
     if service == channel.responder:
         yield _RESPONSES
     stream = stream_of(channel.pattern)
+    if service in channel.publishers and stream is not None and stream.work_queue:
+        yield f"$JS.API.STREAM.PURGE.{stream.name}"  # of what others had delivered there
     if service not in channel.subscribers or stream is None:
         return
     if stream.work_queue:

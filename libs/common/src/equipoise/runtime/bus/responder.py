@@ -68,7 +68,8 @@ class Responder:
         # Requests that have arrived are received without a pause: everything else must get its turn in between.
         await asyncio.sleep(0)
         if wait := self._budget.wait(self._clock.monotonic()):
-            return self._refuse(wait)
+            self._refuse(wait)
+            return None
         begun = self._clock.monotonic()
         try:
             response: msgspec.Struct = await self._endpoint.handler(self._decoded(payload))

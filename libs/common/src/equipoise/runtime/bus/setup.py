@@ -119,6 +119,7 @@ def stream_config(stream: Stream, replicas: int = 1) -> api.StreamConfig:
         discard_new_per_subject=stream.work_queue,
         max_age=stream.max_age,
         max_bytes=stream.max_bytes,
+        max_msg_size=stream.max_message_bytes,
         allow_direct=stream.open_to_users,
         allow_msg_ttl=stream.ages_differ,
         duplicate_window=min(_DUPLICATE_WINDOW, stream.max_age or _DUPLICATE_WINDOW),
