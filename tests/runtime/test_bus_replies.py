@@ -92,8 +92,10 @@ async def server(tmp_path: Path) -> AsyncIterator[Server]:
 
 
 def literal(pattern: str, name: str, service: str = "") -> str:
-    """A subject that the pattern matches; health is that of the service."""
-    return pattern.replace(".health.*", f".health.{service or name}").replace("*", name).replace(">", name)
+    """A subject that the pattern matches; health and configuration are those of the service."""
+    for own in ("health", "configuration"):
+        pattern = pattern.replace(f".{own}.*", f".{own}.{service or name}")
+    return pattern.replace("*", name).replace(">", name)
 
 
 async def redirect(client: Client, user: User, reply: str) -> None:
