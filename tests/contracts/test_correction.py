@@ -104,13 +104,6 @@ def test_a_pod_that_left_is_subtracted_in_part() -> None:
     assert corrected(Resources(cpu=5.0), [pod], sampled_at=NOW, length=900, load=LOAD).cpu == pytest.approx(4.0)
 
 
-def test_a_terminating_pod_is_subtracted() -> None:
-    """One that ran through the whole window counts as gone."""
-    pod = PodLifetime(placed_at=NOW - 5000, running_since=NOW - 5000, gone_at=math.inf, usage=Resources(cpu=3.0))
-
-    assert corrected(Resources(cpu=5.0), [pod], sampled_at=NOW, length=900, load=LOAD).cpu == pytest.approx(2.0)
-
-
 def test_a_pod_counts_as_started_after_the_start_timeout() -> None:
     """At most `podStartTimeout` after its placement, so that it is not added forever."""
     pod = PodLifetime(placed_at=NOW - 650, usage=Resources(cpu=1.0))
@@ -181,7 +174,7 @@ def test_each_pod_is_corrected_by_its_factor(
 
 
 def test_only_pods_that_ran_in_part_of_a_window_are_corrected() -> None:
-    """Those that arrived or left within the longest window, and those that are terminating."""
+    """Those that arrived or left within the longest window. A terminating pod runs on."""
     old = NOW - 2 * 86_400
     placement = a_placement(
         "node-a",
@@ -196,7 +189,20 @@ def test_only_pods_that_ran_in_part_of_a_window_are_corrected() -> None:
     utilization = a_node_utilization("node-a", pods={"uid-new": Resources(cpu=2.0)})
     found = partial_lifetimes(utilization, placement, pod_usage({}, load=LOAD, now=NOW), load=LOAD)
 
-    assert [pod.name for pod, _ in found] == ["new", "pending", "ending", "left"]
+    assert [pod.name for pod, _ in found] == ["new", "pending", "left"]
+
+
+@pytest.mark.parametrize(("measured", "cores"), [({"uid-ending": Resources(cpu=6.0)}, 7.0), ({}, 5.0)])
+def test_a_terminating_pod_counts_as_long_as_it_is_measured(measured: dict[str, Resources], cores: float) -> None:
+    """It started in the middle of the window: half of its usage is in the mean. What is not measured is not expected."""
+    pod = a_placed_pod("ending", placed_at=NOW - 150, running_since=NOW - 150, terminating=True)
+    utilization = a_node_utilization("node-a", cpu=5.0, pods=measured)
+    usage_of = pod_usage({}, load=LOAD, now=NOW)
+    lifetimes = [each for _, each in partial_lifetimes(utilization, a_placement(pods=[pod]), usage_of, load=LOAD)]
+
+    found = corrected(Resources(cpu=4.0 if measured else 5.0), lifetimes, sampled_at=NOW, length=300, load=LOAD)
+
+    assert found.cpu == pytest.approx(cores)
 
 
 def test_a_pods_own_measured_usage_comes_before_its_requests() -> None:

@@ -69,11 +69,22 @@ def test_a_pod_measured_in_one_resource_is_not_measured() -> None:
     assert nodes_with(utilization, a_pod(placed_at=LONG_AGO))["node-a"].pods[0].usage == Resources()
 
 
-def test_a_terminating_pod_is_subtracted() -> None:
-    """It is about to leave, and its share of the mean with it."""
+def test_a_terminating_pod_counts_except_for_what_else_has_to_leave() -> None:
+    """It may run for hours: its node is hot, and no target. Nothing is evicted to replace what leaves anyway."""
+    utilization = a_node_utilization(cpu=8.0, pods={"uid-web-1": Resources(cpu=6.0, memory=GIB)})
+    node = nodes_with(utilization, terminating(a_pod(placed_at=LONG_AGO), NOW))["node-a"]
+
+    assert node.load("5m").cpu == pytest.approx(0.8)
+    assert node.projected("5m").cpu == pytest.approx(2.0)
+    assert node.terminating == Resources(cpu=6.0, memory=GIB)
+
+
+def test_a_terminating_pod_that_is_not_measured_changes_nothing() -> None:
+    """Its containers may have ended: then the mean falls by itself."""
     node = nodes_of(terminating(a_pod(placed_at=LONG_AGO), NOW))["node-a"]
 
-    assert node.load("5m").cpu == pytest.approx(0.6)
+    assert node.load("5m").cpu == pytest.approx(0.8)
+    assert node.projected("5m").cpu == pytest.approx(8.0)
 
 
 def test_a_pod_that_left_is_subtracted() -> None:
@@ -209,7 +220,7 @@ def test_a_pending_move_counts_on_both_nodes() -> None:
 
 
 def test_a_pod_that_left_is_not_subtracted_twice() -> None:
-    """Once it is terminating or gone, the correction of the mean subtracts it."""
+    """Once it is terminating, as measured or as proposed; once it is gone, by the correction of the mean."""
     evicted = a_move(evicted_at=NOW)
     leaving = nodes_of(terminating(a_pod(placed_at=LONG_AGO), NOW), moves=[evicted])
     gone = nodes_of(moves=[evicted])

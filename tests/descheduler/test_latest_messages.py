@@ -28,7 +28,7 @@ def test_placements_keep_only_pods_that_correct_a_load() -> None:
     messages.on_placement(a_placement("node-a", pods=pods, epoch=2), begin=NOW - 300)
     messages.on_placement(a_placement("node-a", epoch=1), begin=NOW - 300)
 
-    assert [pod.name for pod in messages.placements["node-a"].pods] == ["recent", "waiting", "leaving"]
+    assert [pod.name for pod in messages.placements["node-a"].pods] == ["recent", "waiting"]
 
     messages.prune(nodes={"node-b"}, before=NOW)
     assert not messages.placements

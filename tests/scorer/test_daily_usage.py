@@ -65,9 +65,11 @@ def test_a_pod_without_a_profile_uses_its_measured_usage_all_day() -> None:
     assert np.allclose(cores_per_hour(["x", "y"], None), [1.5] * SLOTS)
 
 
-def test_a_terminating_pod_is_not_part_of_the_daily_load() -> None:
-    """It will run on another node."""
-    assert np.allclose(cores_per_hour(["x", "y"], None, terminating="y"), [1.0] * SLOTS)
+def test_a_terminating_pod_counts_as_it_is_measured() -> None:
+    """Not as its workload: half a core all day, because its end is not known."""
+    profile = a_profile([1.0] * 12 + [0.0] * 12)
+
+    assert np.allclose(cores_per_hour(["x", "y"], profile, terminating="y"), [2.0] * 12 + [1.0] * 12)
 
 
 def test_the_mean_is_that_of_known_nodes() -> None:

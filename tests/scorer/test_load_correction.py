@@ -89,12 +89,19 @@ def test_each_window_gets_the_share_that_its_mean_lacks() -> None:
     assert load[HOUR, 0] == pytest.approx((1.0 + 1.2 * 11 / 12) / 10)
 
 
-def test_a_terminating_pod_is_subtracted() -> None:
-    """It will be gone before the new pod is busy."""
-    pod = a_placed_pod(placed_at=NOW - 100_000, running_since=NOW - 99_000, terminating=True)
-    utilization = a_node_utilization(cpu=3.0, pods={pod.uid: Resources(cpu=2.0, memory=GIB)})
+def test_a_terminating_pod_counts_as_long_as_it_runs() -> None:
+    """In every window and statistic: it may need hours to end."""
+    pod = a_placed_pod(placed_at=NOW - 100_000, running_since=NOW - 99_000, terminating=True, priority_class="prod")
+    utilization = a_node_utilization(cpu=8.0, pods={pod.uid: Resources(cpu=6.0, memory=GIB)})
+    statistics: tuple[Statistic, ...] = ("production",)
+    usage_of = pod_usage({}, load=LOAD, now=NOW)
 
-    assert load_of(utilization, a_placement(pods=[pod]))[:, 0].tolist() == pytest.approx([0.1] * 4)
+    mean, production = corrected_load(utilization, a_placement(pods=[pod]), usage_of, load=LOAD, statistics=statistics)[
+        :, :, 0
+    ]
+
+    assert mean.tolist() == pytest.approx([0.8] * 4)
+    assert production.tolist() == pytest.approx([0.6] * 4)
 
 
 def test_a_gone_pod_is_subtracted_while_a_mean_includes_it() -> None:

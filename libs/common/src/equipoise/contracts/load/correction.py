@@ -81,7 +81,7 @@ class PodLifetime(msgspec.Struct, frozen=True, kw_only=True):
     placed_at: float
     running_since: float | None = None
     gone_at: float | None = None
-    """Set for a pod that left: its part of the mean is subtracted. Infinite for one that is terminating."""
+    """Set for a pod that left: its part of the mean is subtracted."""
 
     usage: Resources
 
@@ -154,10 +154,36 @@ UsageOf = Callable[[PlacedPod | GonePod, Resources], Resources]
 """The usage of a pod: as measured (the second argument), else as expected."""
 
 
+def usage_on_node(pod: PlacedPod, utilization: NodeUtilization, usage_of: UsageOf) -> Resources:
+    """The usage of a pod that is on the node. A terminating pod counts as long as it is measured, and only as measured.
+
+    It may run for hours more, or its containers may have ended although a finalizer keeps the object.
+    """
+    measured = utilization.pods.get(pod.uid, Resources())
+    return measured if pod.terminating else usage_of(pod, measured)
+
+
+def total_of(usages: Iterable[Resources]) -> Resources:
+    """Cores and bytes of pods together. What is not known adds nothing."""
+    total = Resources(cpu=0.0, memory=0.0)
+    for usage in usages:
+        total = plus(total, Resources(cpu=known(usage.cpu), memory=known(usage.memory)))
+    return total
+
+
+def lifetime_on_node(pod: PlacedPod, utilization: NodeUtilization, usage_of: UsageOf) -> PodLifetime:
+    """Since when a pod is on the node, and its usage there."""
+    return PodLifetime(
+        placed_at=pod.placed_at,
+        running_since=pod.running_since,
+        usage=usage_on_node(pod, utilization, usage_of),
+    )
+
+
 def partial_lifetimes(
     utilization: NodeUtilization, placement: NodePlacement, usage_of: UsageOf, *, load: LoadSettings
 ) -> Iterator[tuple[PlacedPod | GonePod, PodLifetime]]:
-    """The pods that ran in a part of some window only, or are terminating: the others need no correction."""
+    """The pods that ran in a part of some window only: the others need no correction."""
     begins = [
         value.sampled_at - window.length
         for window in load.windows
@@ -168,14 +194,8 @@ def partial_lifetimes(
     horizon = min(begins)
     for pod in placement.pods:
         start = pod.placed_at + load.pod_start_timeout if pod.running_since is None else pod.running_since
-        if pod.terminating or start > horizon:
-            lifetime = PodLifetime(
-                placed_at=pod.placed_at,
-                running_since=pod.running_since,
-                gone_at=math.inf if pod.terminating else None,
-                usage=usage_of(pod, utilization.pods.get(pod.uid, Resources())),
-            )
-            yield pod, lifetime
+        if start > horizon:
+            yield pod, lifetime_on_node(pod, utilization, usage_of)
     for gone in placement.gone:
         if gone.gone_at > horizon:
             lifetime = PodLifetime(

@@ -18,6 +18,7 @@ from equipoise.contracts.load.correction import (
     load_of,
     partial_lifetimes,
     plus,
+    total_of,
     usable_window,
 )
 from equipoise.contracts.load.demand import pod_usage
@@ -73,6 +74,15 @@ def predicted_load(node: NodeState, added: Resources, load: LoadSettings, now: f
     return None
 
 
+def _load_to_leave(node: NodeState, load: LoadSettings, now: float, skew: float) -> Resources | None:
+    """The load of the pod's node, for what else has to leave it: terminating pods do not count, they leave anyway."""
+    if node.utilization is None:
+        return None
+    measured = node.utilization.pods
+    ending = total_of(measured.get(pod.uid, Resources()) for pod in node.placement.pods if pod.terminating)
+    return predicted_load(node, Resources(cpu=-(ending.cpu or 0.0), memory=-(ending.memory or 0.0)), load, now, skew)
+
+
 def _too_hot(predicted: Resources | None, source: Resources | None, thresholds: Thresholds) -> str:
     """Above the high threshold, and not cooler than the node that the pod leaves.
 
@@ -120,7 +130,7 @@ def no_destination(
     """
     first_reason = ""
     source_node = next((node for node in nodes if node.placement.node == source), None)
-    source_load = predicted_load(source_node, Resources(), load, now, skew) if source_node is not None else None
+    source_load = _load_to_leave(source_node, load, now, skew) if source_node is not None else None
     for node in sorted(nodes, key=lambda node: node.placement.node != target):
         name = node.placement.node
         if name == source:

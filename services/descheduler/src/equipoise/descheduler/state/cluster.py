@@ -86,6 +86,12 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     coming: Resources = Resources(cpu=0.0, memory=0.0)
     """Cores and bytes that pending moves will add, minus what they will remove; may be negative."""
 
+    terminating: Resources = Resources(cpu=0.0, memory=0.0)
+    """Cores and bytes in `usage` of pods that are terminating. They count, except for what else has to leave."""
+
+    terminating_production: Resources = Resources(cpu=0.0, memory=0.0)
+    """The same of production pods, which `production` does not contain."""
+
     source_refusal: str = ""
     """Why no pod may be moved away from it."""
 
@@ -138,9 +144,13 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Time of the oldest of the newest samples in these windows; 0 when there is none."""
         return min((self.sampled_at[window] for window in windows if window in self.sampled_at), default=0.0)
 
+    def remaining(self, window: str) -> Resources:
+        """Cores and bytes without what terminating pods use."""
+        return plus(self.usage.get(window, Resources()), self.terminating, -1.0)
+
     def projected(self, window: str) -> Resources:
-        """Cores and bytes once the pending moves are done."""
-        return plus(self.usage.get(window, Resources()), self.coming)
+        """Cores and bytes once the pending moves are done and the terminating pods have ended."""
+        return plus(self.remaining(window), self.coming)
 
     def pod_count(self) -> int:
         """Number of pods once the pending moves are done."""

@@ -38,13 +38,13 @@ class LatestMessages:
         _keep_latest(self.nodes, message.node, message)
 
     def on_placement(self, message: NodePlacement, *, begin: float) -> None:
-        """Keeps only the pods that started after `begin`, left, or are terminating.
+        """Keeps only the pods that started after `begin`, or left.
 
         Every window contains the others wholly; their means need no correction.
         """
         if not supersedes(message, self.placements.get(message.node)):
             return
-        recent = [pod for pod in message.pods if pod.terminating or (pod.running_since or math.inf) > begin]
+        recent = [pod for pod in message.pods if (pod.running_since or math.inf) > begin]
         self.placements[message.node] = msgspec.structs.replace(message, pods=recent, labels={}, taints=[])
 
     def hint(self, node: str, namespace: str, pod: str) -> PlacedHint | None:

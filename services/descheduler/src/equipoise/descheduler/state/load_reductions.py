@@ -61,7 +61,7 @@ def completed(
         trial = trials.get(node.name)
         if trial is None or node.unknown or node.sampled_at.get(window, 0.0) < trial.since + length:
             continue
-        result = _result(node.name, trial, node.usage.get(window, Resources()))
+        result = _result(node.name, trial, node.remaining(window))
         if result is not None:
             found.append(result)
     return found

@@ -12,10 +12,10 @@ from equipoise.contracts.colocation.bands import OFFERED_BANDS
 from equipoise.contracts.configuration.settings import Window
 from equipoise.contracts.load.correction import (
     RESOURCES,
-    PodLifetime,
     age_of,
     amounts,
     correction_factor,
+    lifetime_on_node,
     partial_lifetimes,
     share_measured,
 )
@@ -41,7 +41,7 @@ from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.arrays import CandidateNodes, ClusterLoad, Demand, expected_load, resources
 from equipoise.scorer.state.band_rows import requested
 from equipoise.scorer.state.demand import demand_of_placed
-from equipoise.scorer.state.load_correction import base_of, included_usage, lifetime_of, weighted_pods
+from equipoise.scorer.state.load_correction import base_of, included_usage, weighted_pods
 from equipoise.scorer.state.node_table import UNCHANGED_BY_PODS
 
 _MAX_LISTED = 10
@@ -267,7 +267,7 @@ class _View:
         found = []
         for pod in () if placement is None else weighted_pods(placement):
             if pod.uid != self._own_uid:
-                lifetime = lifetime_of(pod, utilization, self._usage_of)
+                lifetime = lifetime_on_node(pod, utilization, self._usage_of)
                 used = included_usage(lifetime, sampled_at=sampled_at, length=window.length, load=self._state.load)
                 found.append((f"{pod.namespace}/{pod.name}", np.nan_to_num(amounts(used))))
         return found
@@ -344,10 +344,9 @@ class _View:
         _, placement = self._state.nodes.latest_messages(node)
         explained = self._placed if node == self._current_node else None
         if explained is not None:
-            usage = usage_of(explained, utilization.pods.get(explained.uid, Resources()))
-            lifetime = PodLifetime(placed_at=explained.placed_at, running_since=explained.running_since, usage=usage)
-            timeout = load.pod_start_timeout
-            change(explained, -share_measured(lifetime, sampled_at, window.length, pod_start_timeout=timeout), usage)
+            own = lifetime_on_node(explained, utilization, usage_of)
+            share = share_measured(own, sampled_at, window.length, pod_start_timeout=load.pod_start_timeout)
+            change(explained, -share, own.usage)
         for pod, lifetime in (
             () if placement is None else partial_lifetimes(utilization, placement, usage_of, load=load)
         ):

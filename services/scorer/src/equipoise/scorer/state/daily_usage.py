@@ -4,10 +4,9 @@ import msgspec
 
 from equipoise.contracts.configuration.settings import BatchWorkWeight
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.correction import RESOURCES, UsageOf, amounts
+from equipoise.contracts.load.correction import RESOURCES, UsageOf, amounts, usage_on_node
 from equipoise.contracts.load.daily_profile import SLOTS, system_usage, workload_profile
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
-from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.contracts.numeric import Array, Rows, np
 from equipoise.scorer.state.arrays import DailyLoads
@@ -89,11 +88,12 @@ class DailyUsage:
         """resources × slots. Pods without a profile, and the node outside its pods, use all day what they use now.
 
         The difference between a pod's current usage and its profile does not count: on a trace of 20 days (Bitbrains),
-        to carry a part of it over to the other hours made every figure worse. Terminating pods are left out.
+        to carry a part of it over to the other hours made every figure worse. Terminating pods count as measured: how
+        long they remain is not known.
         """
         constant = system_usage(utilization)
         for pod in pods.without_profile:
-            usage = np.nan_to_num(amounts(usage_of(pod, utilization.pods.get(pod.uid, Resources()))))
+            usage = np.nan_to_num(amounts(usage_on_node(pod, utilization, usage_of)))
             constant += usage * self._weight if is_weighted(pod) else usage
         share: Array = (pods.usage + constant[:, np.newaxis]) / base[:, np.newaxis]
         return share
@@ -102,9 +102,7 @@ class DailyUsage:
         usage = np.zeros((len(RESOURCES), SLOTS))
         without_profile = []
         for pod in placement.pods:
-            if pod.terminating:
-                continue
-            profile = self.profile_of(pod.workload)
+            profile = None if pod.terminating else self.profile_of(pod.workload)
             if profile is None:
                 without_profile.append(pod)
             else:

@@ -15,10 +15,12 @@ from equipoise.contracts.load.correction import (
     corrected,
     correction_factor,
     known,
+    lifetime_on_node,
     partial_lifetimes,
     plus,
     share_measured,
     uncounted_batch_work,
+    usage_on_node,
 )
 from equipoise.contracts.load.demand import requests_and_limits
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
@@ -49,7 +51,7 @@ def corrected_load(
     """
     lifetimes = tuple(lifetime for _, lifetime in partial_lifetimes(utilization, placement, usage_of, load=load))
     present = [lifetime for lifetime in lifetimes if lifetime.gone_at is None]
-    weighted = [lifetime_of(pod, utilization, usage_of) for pod in batch_work]
+    weighted = [lifetime_on_node(pod, utilization, usage_of) for pod in batch_work]
     production = _production(utilization, placement, usage_of) if "production" in statistics else Resources()
     rows = np.full((1 + len(statistics), len(load.windows), len(RESOURCES)), np.nan)
     for index, window in enumerate(load.windows):
@@ -61,8 +63,7 @@ def corrected_load(
             if pods:
                 usage = corrected(usage, pods, sampled_at=sampled_at, length=length, load=load)
             if weighted:
-                gone = pods is not present
-                uncounted = uncounted_part(weighted, sampled_at=sampled_at, length=length, load=load, gone=gone)
+                uncounted = uncounted_part(weighted, sampled_at=sampled_at, length=length, load=load)
                 usage = plus(usage, uncounted, -1.0)
             return amounts(usage)
 
@@ -94,34 +95,16 @@ def weighted_pods(placement: NodePlacement) -> tuple[PlacedPod, ...]:
     return tuple(pod for pod in placement.pods if is_weighted(pod))
 
 
-def lifetime_of(pod: PlacedPod, utilization: NodeUtilization, usage_of: UsageOf) -> PodLifetime:
-    """When a pod runs on the node, and its usage there."""
-    return PodLifetime(
-        placed_at=pod.placed_at,
-        running_since=pod.running_since,
-        gone_at=math.inf if pod.terminating else None,
-        usage=usage_of(pod, utilization.pods.get(pod.uid, Resources())),
-    )
-
-
-def uncounted_part(
-    pods: Sequence[PodLifetime], *, sampled_at: float, length: float, load: LoadSettings, gone: bool = True
-) -> Resources:
-    """Cores and bytes of a window's corrected value that batch work uses and that do not count.
-
-    `gone`: the correction subtracts terminating pods, as from the mean.
-    """
-    usages = [included_usage(pod, sampled_at=sampled_at, length=length, load=load, gone=gone) for pod in pods]
+def uncounted_part(pods: Sequence[PodLifetime], *, sampled_at: float, length: float, load: LoadSettings) -> Resources:
+    """Cores and bytes of a window's corrected value that batch work uses and that do not count."""
+    usages = [included_usage(pod, sampled_at=sampled_at, length=length, load=load) for pod in pods]
     return uncounted_batch_work(usages, load.batch_work_weight)
 
 
-def included_usage(
-    pod: PodLifetime, *, sampled_at: float, length: float, load: LoadSettings, gone: bool = True
-) -> Resources:
-    """The usage of a pod as far as a window's corrected value includes it. `gone` as in `uncounted_part`."""
+def included_usage(pod: PodLifetime, *, sampled_at: float, length: float, load: LoadSettings) -> Resources:
+    """The usage of a pod of the node as far as a window's corrected value includes it."""
     share = share_measured(pod, sampled_at, length, pod_start_timeout=load.pod_start_timeout)
-    if gone or pod.gone_at is None:
-        share += correction_factor(pod, sampled_at=sampled_at, length=length, load=load)
+    share += correction_factor(pod, sampled_at=sampled_at, length=length, load=load)
     cpu, memory = known(pod.usage.cpu), known(pod.usage.memory)
     return Resources(cpu=None if cpu is None else share * cpu, memory=None if memory is None else share * memory)
 
@@ -163,9 +146,8 @@ def measured_part(
 
     Estimated for p95 and maximum; 0 for statistics that are no measurement of the node as a whole.
     """
-    usage = usage_of(pod, utilization.pods.get(pod.uid, Resources()))
-    amount = np.nan_to_num(amounts(usage))
-    lifetime = PodLifetime(placed_at=pod.placed_at, running_since=pod.running_since, usage=usage)
+    lifetime = lifetime_on_node(pod, utilization, usage_of)
+    amount = np.nan_to_num(amounts(lifetime.usage))
     rows = np.zeros((1 + len(statistics), len(load.windows), len(RESOURCES)))
     for index, window in enumerate(load.windows):
         value = utilization.windows.get(window.name)
@@ -196,6 +178,6 @@ def _production(utilization: NodeUtilization, placement: NodePlacement, usage_of
     """The usage of the node's production pods together."""
     total = Resources(cpu=0.0, memory=0.0)
     for pod in placement.pods:
-        if not pod.terminating and pod.priority_class == "prod":
-            total = plus(total, usage_of(pod, utilization.pods.get(pod.uid, Resources())))
+        if pod.priority_class == "prod":
+            total = plus(total, usage_on_node(pod, utilization, usage_of))
     return total

@@ -12,7 +12,7 @@ from equipoise.contracts.eviction.protection import of_daemon_set, protection, s
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects import Node, Pod, PodDisruptionBudget, WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.correction import known, plus
+from equipoise.contracts.load.correction import known, plus, total_of
 from equipoise.contracts.load.daily_profile import workload_profile
 from equipoise.contracts.load.pod_priority import is_batch_work, priority_class_of, qos_of
 from equipoise.contracts.messages.resources import Resources
@@ -75,6 +75,9 @@ class ClusterBuilder:
         self._batch_work: dict[str, list[Pod]] = {}
         """By node: the pods that give way to others."""
 
+        self._terminating: dict[str, list[Pod]] = {}
+        """By node: the pods that still run until they end."""
+
         self._dry_runs = dry_runs(snapshot.pending)
         reader = PodReader()
         # The pods of a large cluster are far apart in memory: everything that concerns all of them is read in one pass.
@@ -87,6 +90,8 @@ class ClusterBuilder:
                 if uid in self._dry_runs:
                     node = self._simulated_node(pod)
                 self._pods.setdefault(node, []).append(pod)
+                if pod.metadata.deletion_timestamp is not None:
+                    self._terminating.setdefault(node, []).append(pod)
                 if self._is_batch_work(pod):
                     self._batch_work.setdefault(node, []).append(pod)
             else:
@@ -223,11 +228,17 @@ class ClusterBuilder:
             memory=known(move.expected_reduction.memory) if memory is None else memory,
         )
 
+    def _usage_while_terminating(self, pod: Pod) -> Resources:
+        """As measured, else as measured when its move was proposed."""
+        usage, move = self._usage_of(pod), self._moving.get(pod.metadata.uid)
+        return usage if move is None or usage != Resources() else move.expected_reduction
+
     def _node(self, node: Node) -> ClusterNode:
         name, now = node.metadata.name, self._now
         pods, measured = self._pods.get(name, []), self._measured_node(name)
         settling = self._settings.load.coverage.node_settling_period
         going = self._going(name, pods)
+        terminating = self._terminating.get(name, ())
         usage = measured.usage
         if name in self._moved_off or name in self._moved_to:
             usage = {window: self._with_dry_runs(name, mean) for window, mean in measured.usage.items()}
@@ -237,6 +248,10 @@ class ClusterBuilder:
             usage=usage,
             sampled_at=measured.sampled_at,
             coming=self._coming(name, going),
+            terminating=total_of(map(self._usage_while_terminating, terminating)),
+            terminating_production=total_of(
+                self._usage_while_terminating(pod) for pod in terminating if _is_production(pod)
+            ),
             source_refusal=source_refusal(node, now=now, settling=settling)
             or node_cooldown(self._snapshot.cooldowns, name, now),
             target_refusal=target_refusal(node, now=now, settling=settling),
@@ -263,9 +278,7 @@ class ClusterBuilder:
         staying = [
             self._usage_of(pod)
             for pod in pods
-            if pod.metadata.deletion_timestamp is None
-            and pod.metadata.uid not in self._moving
-            and priority_class_of(pod.metadata.labels, pod.spec.priority, qos_of(pod.status.qos_class)) == "prod"
+            if pod.metadata.deletion_timestamp is None and pod.metadata.uid not in self._moving and _is_production(pod)
         ]
         return staying + [move.expected_reduction for move in self._to.get(node, ())]
 
@@ -287,7 +300,7 @@ class ClusterBuilder:
     def _going(self, node: str, pods: Sequence[Pod]) -> list[TrackedMove]:
         """The pending moves away from a node whose pod is still running.
 
-        The correction of the window's mean already subtracts a pod that is terminating or gone.
+        One that is terminating is in `ClusterNode.terminating`; one that is gone is subtracted from the window's mean.
         """
         off = self._off.get(node, ())
         running = {pod.metadata.uid for pod in pods if pod.metadata.deletion_timestamp is None} if off else ()
@@ -360,6 +373,10 @@ class ClusterBuilder:
             claim is not None and is_fully_bound(claim) and claim.spec.volume_name in self._watched.volumes
             for claim in claims
         )
+
+
+def _is_production(pod: Pod) -> bool:
+    return priority_class_of(pod.metadata.labels, pod.spec.priority, qos_of(pod.status.qos_class)) == "prod"
 
 
 def _replacement(move: TrackedMove) -> PodInfo | None:

@@ -51,7 +51,7 @@ def proposals(
     # Nodes above a threshold: their load should be lower soon after an eviction. Others are relieved for later hours.
     over = {each.node: tuple(each.over) for each in result.classifications if each.over}
     shortest = result.cluster.windows[0]
-    usage = {node.name: node.usage.get(shortest, Resources()) for node in result.cluster.nodes if node.name in over}
+    usage = {node.name: node.remaining(shortest) for node in result.cluster.nodes if node.name in over}
     found = []
     for move in result.plan.moves:
         intent, workload = (

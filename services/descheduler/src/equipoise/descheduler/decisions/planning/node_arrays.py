@@ -32,7 +32,10 @@ def bases(nodes: Sequence[ClusterNode]) -> Array:
 
 
 def amounts(nodes: Sequence[ClusterNode], window: str, *, projected: bool) -> Array:
-    """Nodes × resources: cores, bytes and pods; NaN where unknown. `projected`: once the pending moves are done."""
+    """Nodes × resources: cores, bytes and pods; NaN where unknown.
+
+    `projected`: once the pending moves are done and the terminating pods have ended.
+    """
     nothing = Resources()
     known: list[tuple[float | None, float | None, float | None]] = []
     for node in nodes:
@@ -53,6 +56,13 @@ def production_amounts(nodes: Sequence[ClusterNode]) -> tuple[Array, Flags]:
         sums[position] = (*np.nansum(values, axis=0), len(usages))
         complete[position] = not node.unknown and not np.isnan(values).any()
     return sums, complete
+
+
+def terminating_amounts(nodes: Sequence[ClusterNode], *, production: bool = False) -> Array:
+    """Nodes × resources: what terminating pods still use. Their number is not counted: it is in no projection."""
+    usages = [node.terminating_production if production else node.terminating for node in nodes]
+    values = [(usage.cpu, usage.memory, 0.0) for usage in usages]
+    return np.nan_to_num(_known(np.array(values, dtype=np.float64).reshape(-1, len(MEASURED))))
 
 
 def batch_work_amount(node: ClusterNode) -> Array:

@@ -1,4 +1,4 @@
-"""The cluster once the pending moves and the moves planned so far are done."""
+"""The cluster once the pending moves and the moves planned so far are done, and the terminating pods have ended."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,7 @@ from equipoise.descheduler.decisions.planning.node_arrays import (
     bases,
     batch_work_amount,
     production_amounts,
+    terminating_amounts,
 )
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, Resource
 
@@ -37,6 +38,10 @@ class Projection:
         self.amounts = amounts(cluster.nodes, window, projected=True)
         """Nodes × resources: cores, bytes and pods; NaN where unknown."""
 
+        self.terminating = terminating_amounts(cluster.nodes)
+        """Nodes × resources: what terminating pods use, which is not in `amounts`. It is free when they have ended."""
+
+        self.terminating_production = terminating_amounts(cluster.nodes, production=True)
         if production:
             self.production, self.production_complete = production_amounts(cluster.nodes)
         else:

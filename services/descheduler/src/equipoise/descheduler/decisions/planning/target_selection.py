@@ -58,13 +58,13 @@ def target_nodes(
     target_threshold: float,
     leveling: bool = False,
 ) -> TargetNodes:
-    """The nodes of known load to which pods may be moved.
+    """The nodes of known load to which pods may be moved. What terminating pods use counts here.
 
     Idle ones may be filled up to the ceiling, the others only up to `target_threshold` (0..1) of the distance between
     the idle threshold and the ceiling. With `leveling`, the others may also be filled up to the ceiling if the source
     remains hotter than the target becomes.
     """
-    all_loads = projection.amounts / projection.base
+    all_loads = (projection.amounts + projection.terminating) / projection.base
     limited = [resource in applied.ceiling for resource in MEASURED]
     known = np.asarray(~np.isnan(all_loads[:, limited]).any(axis=1), dtype=np.bool_)
     chosen = [
@@ -78,7 +78,7 @@ def target_nodes(
     widest, _ = _limits(load, applied, 1.0) if leveling and target_threshold else (limits, idle)
     caps = np.full(load.shape, np.inf)
     if production is not None:
-        used = projection.production[rows] / projection.base[rows]
+        used = (projection.production + projection.terminating_production)[rows] / projection.base[rows]
         caps, prod_idle = _limits(used, production, target_threshold)
         caps[~projection.production_complete[rows]] = -np.inf
         if production.idle:  # without a low threshold of production no node counts as idle by its production
@@ -175,9 +175,11 @@ def _within_limits(
 ) -> tuple[Flags, Array, Array | None]:
     """Which targets, its own node included, stay within these limits with the pod; their loads and production loads."""
     amount = amount_of(pod)
-    base = projection.base[targets.rows]
-    after: Array = (projection.amounts[targets.rows] + amount) / base
-    used: Array | None = (projection.production[targets.rows] + amount) / base if pod.production else None
+    rows, base = targets.rows, projection.base[targets.rows]
+    after: Array = (projection.amounts[rows] + projection.terminating[rows] + amount) / base
+    used: Array | None = None
+    if pod.production:
+        used = (projection.production[rows] + projection.terminating_production[rows] + amount) / base
     candidates: Flags = np.ones(len(targets.nodes), dtype=np.bool_)
     elsewhere = targets.rows != here
     for mask, why in _above(after, used, limits, targets.production):

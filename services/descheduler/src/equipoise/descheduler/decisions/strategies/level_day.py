@@ -126,6 +126,9 @@ class _DayPool:
         self.slots = np.append(np.full(SLOTS, (1.0 - current) / SLOTS), current)
         self.resources = np.array([strategy.weights.cpu, strategy.weights.memory])
         base = projection.base[:, : len(RESOURCES)]
+        self.terminating: Array = projection.terminating[:, : len(RESOURCES)] / base
+        """nodes × resources: the load of terminating pods. It counts for targets, at all hours: its end is unknown."""
+
         used = self._used(projection)
         room = self._room(projection) if with_room else np.zeros((len(base), len(MEASURED)))
         self.table = DayGainTable(used, base, room, slots=self.slots, resources=self.resources)
@@ -395,7 +398,8 @@ class _DayPlanner:
 
     def _too_high(self, row: int, target: int, after: Array, highest: Array) -> bool:
         """Then the node is excluded."""
-        if not (after / self._table.base[target][:, np.newaxis] > highest).any():
+        load = after / self._table.base[target][:, np.newaxis] + self._pool.terminating[target][:, np.newaxis]
+        if not (load > highest).any():
             return False
         self._table.exclude(row, target)
         return True

@@ -1,0 +1,123 @@
+"""Pods that terminate for a long time: whatever still runs counts, and nothing is moved to its node."""
+
+from typing import Any
+
+import pytest
+from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement
+from descheduler.cluster_states import WINDOWS, a_cluster, a_loaded_node, a_node, names, no_utilization
+from descheduler.cluster_states import a_pod as a_movable_pod
+
+from equipoise.binder.decisions.destination_check import no_destination
+from equipoise.binder.state.cluster_state import NodeState
+from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds, Thresholds
+from equipoise.contracts.load.correction import amounts
+from equipoise.contracts.load.daily_profile import SLOTS
+from equipoise.contracts.load.demand import pod_usage
+from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.numeric import np
+from equipoise.descheduler.decisions.strategies import AnyStrategy
+from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
+from equipoise.descheduler.decisions.strategies.level_day import LevelDay
+from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
+from equipoise.descheduler.state.cluster import ClusterNode, ClusterView
+from equipoise.descheduler.state.daily_usage import UsageForecast
+from equipoise.scorer.state.load_correction import corrected_load
+
+LONG_AGO = NOW - 100_000
+LOAD = LoadSettings()
+NOTHING = Resources(cpu=0.0, memory=0.0)
+OLD, WEB = Resources(cpu=6.0, memory=8 * GIB), Resources(cpu=2.0, memory=8 * GIB)
+
+
+def placed_on_node_a(**fields: Any) -> list[PlacedPod]:
+    old = a_placed_pod("old-1", placed_at=LONG_AGO, running_since=LONG_AGO, terminating=True, **fields)
+    return [old, a_placed_pod("web-2", placed_at=LONG_AGO, running_since=LONG_AGO)]
+
+
+UTILIZATION = a_node_utilization("node-a", cpu=8.0, pods={"uid-old-1": OLD, "uid-web-2": WEB})
+
+
+def test_every_window_of_a_score_includes_a_terminating_pod() -> None:
+    placement = a_placement("node-a", placed_on_node_a())
+    found = corrected_load(UTILIZATION, placement, pod_usage({}, load=LOAD, now=NOW), load=LOAD)
+
+    assert found[0, :, 0].tolist() == pytest.approx([0.8] * len(LOAD.windows))
+
+
+def cluster_with(node: ClusterNode, source: ClusterNode, **fields: Any) -> ClusterView:
+    """The forecast of a day: every node uses what remains without terminating pods."""
+    flat = {each.name: np.repeat(np.array([amounts(each.remaining("5m"))]).T, SLOTS, axis=1) for each in (node, source)}
+    return a_cluster(node, source, days=UsageForecast({}.get, no_utilization, flat), **fields)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "source_load"),
+    [
+        (LowNodeLoad(), 0.9),
+        (LevelDay(min_gain=1.0, max_above_mean=0.0, current_load_weight=0.5), 0.7),
+        (BinPack(), 0.1),
+    ],
+)
+@pytest.mark.parametrize("ends", [True, False])
+def test_no_pod_is_moved_to_a_node_on_which_another_still_terminates(
+    strategy: AnyStrategy, source_load: float, ends: bool
+) -> None:
+    """Of 80 % of node-a, 60 points are of a terminating pod. Once it has ended, node-a is a target."""
+    load, terminating = (2.0, NOTHING) if ends else (8.0, OLD)
+    usage = Resources(cpu=load, memory=16 * GIB)
+    node_a = a_node("node-a", [a_movable_pod("web-1", cpu=2.0)], usage={"5m": usage}, terminating=terminating)
+    cluster = cluster_with(node_a, a_loaded_node("node-c", source_load), windows=("5m",))
+
+    plan = strategy.plan(cluster, {"node-c"})
+
+    assert {move.target for move in plan.moves} == ({"node-a"} if ends else set()), plan.why
+
+
+def test_a_hot_node_whose_load_leaves_with_a_terminating_pod_loses_no_other() -> None:
+    """As a source it counts without the pod: what has to leave does so."""
+    pods = [a_movable_pod(f"web-{number}", cpu=1.0) for number in range(2)]
+    usage = dict.fromkeys(WINDOWS, Resources(cpu=8.0, memory=16 * GIB))
+    cluster = a_cluster(a_node("node-a", pods, usage=usage, terminating=OLD), a_loaded_node("node-b", 0.1))
+    strategy = LowNodeLoad()
+
+    assert {each.node: each.state for each in strategy.classify(cluster)} == {"node-a": "hot", "node-b": "idle"}
+    assert not strategy.plan(cluster, names(cluster)).moves
+
+
+@pytest.mark.parametrize(("cores", "targets"), [(4.5, set[str]()), (0.0, {"node-b"})])
+def test_production_pods_that_terminate_count_for_targets(cores: float, targets: set[str]) -> None:
+    """Against the thresholds of production, which are lower than those of the node."""
+    production = Resources(cpu=cores, memory=GIB)
+    usage = dict.fromkeys(WINDOWS, Resources(cpu=4.5, memory=GIB))
+    target = a_node("node-b", usage=usage, terminating=production, terminating_production=production, production=[])
+    thresholds = Thresholds(
+        high=ResourceThresholds(cpu=90), low=ResourceThresholds(cpu=50), prod_high=ResourceThresholds(cpu=50)
+    )
+
+    plan = LowNodeLoad().plan(a_cluster(a_loaded_node("node-a", 0.95), target, thresholds=thresholds), {"node-a"})
+
+    assert {move.target for move in plan.moves} == targets
+
+
+def no_node(*nodes: NodeState) -> str:
+    return no_destination(
+        "node-c", "node-a", Resources(cpu=1.0, memory=GIB), nodes, {},
+        load=LOAD, thresholds=Thresholds(high=ResourceThresholds(cpu=65)), now=NOW, skew=0.0,
+    )  # fmt: skip
+
+
+def test_a_binder_refuses_a_target_on_which_a_pod_still_terminates() -> None:
+    target = NodeState(placement=a_placement("node-a", placed_on_node_a()), utilization=UTILIZATION)
+
+    assert "its cpu load would be 90%" in no_node(target)
+
+
+def test_what_terminates_on_the_source_is_no_reason_for_a_hotter_target() -> None:
+    """Above its threshold a target must be cooler than the source will be."""
+    placement = a_placement("node-c", placed_on_node_a())
+    utilization = a_node_utilization("node-c", cpu=8.0, pods=UTILIZATION.pods)
+    source = NodeState(placement=placement, utilization=utilization)
+    target = NodeState(placement=a_placement("node-a"), utilization=a_node_utilization("node-a", cpu=6.0))
+
+    assert "its cpu load would be 70%" in no_node(source, target)
