@@ -61,6 +61,10 @@ GRID = tuple(
 )
 
 
+LEVELING: tuple[Document, ...] = ({"name": "low_node_load"}, {"name": "level_day", "currentLoadWeight": 1.0})
+"""A run is too short for a measured day, and its load is constant."""
+
+
 class Contender(msgspec.Struct, frozen=True, kw_only=True):
     """One of the compared programs, with its configuration."""
 
@@ -68,8 +72,8 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
     services: tuple[ServiceName, ...] = ()
     """Services of Equipoise. With the scorer, kube-scheduler gets its extender entry."""
 
-    strategy: Document = {}
-    """Settings of `low_node_load`, the only strategy then; empty: all defaults, including the strategies."""
+    strategies: tuple[Document, ...] = ()
+    """The strategies of the descheduler; empty: the default."""
 
     descheduler: tuple[str, float, float, bool, int] | None = None
     """A row of GRID."""
@@ -84,8 +88,11 @@ def contenders() -> list[Contender]:
     """All contenders that do not depend on the results of others."""
     grid = [Contender(name=f"descheduler, {row[0]}, {row[4]} per node", descheduler=row) for row in GRID]
     return [
+        Contender(name="Equipoise, the current load leveled", services=SERVICES, strategies=LEVELING),
         Contender(name="Equipoise, defaults", services=SERVICES),
-        Contender(name="Equipoise, mean ± 8", services=SERVICES, strategy={"deviation": {}}),
+        Contender(
+            name="Equipoise, mean ± 8", services=SERVICES, strategies=({"name": "low_node_load", "deviation": {}},)
+        ),
         *grid,
     ]
 
@@ -311,8 +318,8 @@ class LevelingRun:
     def _document(self, ports: Mapping[str, int]) -> Document:
         """Addresses, `evict: true`, and the strategy unless it is the default; everything else is default."""
         health = {service: {"health": f"127.0.0.1:{ports[service]}"} for service in SERVICES}
-        strategy = self.contender.strategy
-        strategies = {"strategies": [{"name": "low_node_load", **strategy}]} if strategy else {}
+        chosen = self.contender.strategies
+        strategies = {"strategies": list(chosen)} if chosen else {}
         excluded = ["kube-system", "kube-public", "kube-node-lease", "equipoise-system", EXCLUDED_NAMESPACE]
         return {
             "apiVersion": "equipoise.dev/v1alpha1",

@@ -46,7 +46,6 @@ REFUSED = {
         + strategies("name: level_day, windows: [5m]"),
         ["descheduler.strategies[0].windows: 5m is not measured: load.windows has 10m"],
     ),
-    "packing beside the default strategies": (PACKING, ["scorer.policy: target_load_packing", "strategies[1] levels"]),
     "a pool's marks against the inherited ones": (
         strategies(f"name: low_node_load, {POOL}, high: {{cpu: 48}}}}]"),
         ["descheduler.strategies[0].pools[0]", "low.cpu (45", "high.cpu (48)"],
@@ -120,6 +119,7 @@ ACCEPTED = {
     "load_aware by the shared marks": scorer(FILTER, "policy: {name: load_aware}"),
     "load_aware without a filter": scorer("policy: {name: load_aware, usageThresholds: {cpu: 95}}"),
     "packing well below the threshold": PACKING + strategies("name: low_node_load"),
+    "packing beside the default strategy": PACKING,
     "packing in a pool that is not levelled": PACKING
     + strategies(
         f"name: low_node_load, deviation: {{high: {{memory: 8}}, low: {{memory: 8}}}}, {POOL}, deviation: off}}]"
@@ -203,4 +203,4 @@ def test_the_defaults_are_those_of_the_services() -> None:
     assert shared.thresholds
     assert own["scorer"].policy.__struct_config__.tag == "profile"
     tags = [strategy.__struct_config__.tag for strategy in own["descheduler"].strategies]
-    assert tags == ["low_node_load", "level_day"]
+    assert tags == ["low_node_load"]

@@ -3,7 +3,7 @@
 import msgspec
 from builders import GIB, NOW, a_node_utilization, a_workload
 
-from equipoise.contracts.load.daily_profile import MIN_SLOTS, SLOTS, system_usage, workload_profile
+from equipoise.contracts.load.daily_profile import MIN_SLOTS, SLOTS, daily_profile, system_usage, workload_profile
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage, WorkloadUtilization
 
@@ -32,6 +32,21 @@ def test_a_few_known_hours_are_no_profile() -> None:
     assert workload_profile(a_measured_workload([*known, 1.0])) is not None
     assert workload_profile(a_measured_workload([1.0] * SLOTS, [])) is None
     assert workload_profile(None) is None
+
+
+def test_an_hour_is_measured_if_both_resources_are() -> None:
+    """With and without a profile; an hour of NaN or a negative amount is not."""
+    cpu: list[float | None] = [1.0] * 12 + [None] * 11 + [float("nan")]
+    memory: list[float | None] = [None] + [GIB] * 22 + [-1.0]
+
+    partial = daily_profile(a_measured_workload(cpu, memory))
+    few = daily_profile(a_measured_workload([1.0] * 3))
+
+    assert partial.usage is not None
+    assert partial.measured.tolist() == [False] + [True] * 11 + [False] * 12
+    assert few.usage is None
+    assert few.measured.tolist() == [True] * 3 + [False] * 21
+    assert daily_profile(a_measured_workload([1.0] * SLOTS)).measured.all()
 
 
 def test_system_usage_is_published_or_the_rest_of_the_shortest_window() -> None:

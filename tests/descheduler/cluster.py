@@ -11,6 +11,7 @@ from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.message import converted
@@ -182,8 +183,8 @@ class Cluster:
         )
         await self.bus.publish(subjects.utilization_cycle("all"), cycle)
 
-    async def measure_app(self, app: str, cores: float) -> None:
-        """What a replica of the app is known to use."""
+    async def measure_app(self, app: str, cores: float, *, whole_day: bool = False) -> None:
+        """What a replica of the app is known to use; with `whole_day` in every hour of the past day."""
         now = self.clock.now()
         workload = a_workload(app)
         usage = WindowUsage(sampled_at=now, mean=Resources(cpu=cores, memory=GIB))
@@ -192,6 +193,7 @@ class Cluster:
             WorkloadUtilization(
                 workload=workload, replicas=1, sampled_at=now, queried_at=now,
                 windows={window.name: usage for window in LOAD.windows}, epoch=1, sequence=1,
+                profile={"cpu": [cores] * SLOTS, "memory": [float(GIB)] * SLOTS} if whole_day else {},
             ),
         )  # fmt: skip
 

@@ -22,10 +22,10 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.contracts.kubernetes.placed_objects import quantities
 from equipoise.contracts.load.correction import amounts, plus
-from equipoise.contracts.load.daily_profile import SLOTS
+from equipoise.contracts.load.daily_profile import SLOTS, DailyProfile
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod, PodMove
-from equipoise.descheduler.state.daily_usage import UsageForecast
+from equipoise.descheduler.state.daily_usage import NodeDay, UsageForecast
 from equipoise.descheduler.state.node_fit import NodeFit, placed_pods
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.replacement import ReplacementFilters
@@ -33,6 +33,8 @@ from equipoise.scheduling.replacement import ReplacementFilters
 THRESHOLDS = Thresholds(high=ResourceThresholds(cpu=65, memory=80), low=ResourceThresholds(cpu=45, memory=60))
 UNLIMITED = IntentLimits(per_evaluation=10_000, per_node=10_000, per_workload=10_000)
 WINDOWS = ("5m", "15m", "1h", "1d")
+EVERY_HOUR = np.ones(SLOTS, dtype=np.bool_)
+"""A day of which every hour is measured."""
 
 
 FILTERS = ReplacementFilters()
@@ -148,8 +150,17 @@ def a_loaded_node(name: str, cpu: float, memory: float = 0.2, pieces: int = 10, 
 
 
 def a_cluster(*nodes: ClusterNode, **fields: Any) -> ClusterView:
-    """Without `days` the forecast of every pod and node is constant."""
-    flat = {node.name: np.repeat(np.array([amounts(node.usage["5m"])]).T, SLOTS, axis=1) for node in nodes}
+    """Without `days` the forecast of every pod and node is constant, and measured."""
+    flat = {
+        node.name: NodeDay(np.repeat(np.array([amounts(node.usage["5m"])]).T, SLOTS, axis=1), EVERY_HOUR)
+        for node in nodes
+    }
+    constant = {
+        pod.workload: DailyProfile(usage=None, measured=EVERY_HOUR)
+        for node in nodes
+        for pod in node.pods
+        if pod.workload is not None
+    }
     defaults: dict[str, Any] = {
         "now": NOW,
         "nodes": nodes,
@@ -157,7 +168,7 @@ def a_cluster(*nodes: ClusterNode, **fields: Any) -> ClusterView:
         "windows": WINDOWS,
         "limits": UNLIMITED,
         "fit": node_fit,
-        "days": UsageForecast({}.get, no_utilization, flat),
+        "days": UsageForecast(constant.get, no_utilization, flat),
     }
     return ClusterView(**(defaults | fields))
 

@@ -1,18 +1,27 @@
 """The forecasts of many nodes are computed at once: each is the sum of its own pods."""
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
 from builders import GIB, a_node_utilization, a_workload
+from descheduler.cluster_states import EVERY_HOUR
 
 from equipoise.contracts.configuration.settings import BatchWorkWeight
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.daily_profile import SLOTS
+from equipoise.contracts.load.daily_profile import SLOTS, DailyProfile
 from equipoise.contracts.messages.resources import Resources
-from equipoise.descheduler.state.daily_usage import BatchWork, NodePods, RunningPod, node_days
+from equipoise.descheduler.state.daily_usage import (
+    BatchWork,
+    NodePods,
+    RunningPod,
+    UsageForecast,
+    node_days,
+)
 
 SYSTEM = Resources(cpu=0.5, memory=GIB)
+UNTIL_SIX = np.arange(SLOTS) < 6
 
 
 def test_the_forecast_of_a_node_is_the_sum_of_its_pods() -> None:
@@ -23,6 +32,7 @@ def test_the_forecast_of_a_node_is_the_sum_of_its_pods() -> None:
         workload: np.array([[chance.random() for _ in range(SLOTS)], [GIB * chance.random() for _ in range(SLOTS)]])
         for workload in workloads[:30]
     }
+    profiles = {workload: DailyProfile(usage=day, measured=EVERY_HOUR) for workload, day in days.items()}
     usages = {f"pod-{number}": Resources(cpu=chance.random(), memory=GIB) for number in range(50)}
     utilization = a_node_utilization(system=SYSTEM)
 
@@ -35,7 +45,12 @@ def test_the_forecast_of_a_node_is_the_sum_of_its_pods() -> None:
             (f"pod-{chance.randrange(60)}", chance.choice([None, *workloads])) for _ in range(chance.randrange(6))
         ]
         nodes.append(chance.choice([pods, pods, pods, [], None]))
-    found = node_days(days.get, [None if pods is None else NodePods(utilization, pods, usage_of) for pods in nodes])
+    found = [
+        day.usage
+        for day in node_days(
+            profiles.get, [None if pods is None else NodePods(utilization, pods, usage_of) for pods in nodes]
+        )
+    ]
 
     for place, expected in enumerate(nodes):
         if expected is None:
@@ -53,13 +68,105 @@ def test_the_forecast_of_a_node_is_the_sum_of_its_pods() -> None:
 def test_of_batch_work_only_its_weight_counts_in_a_forecast() -> None:
     """With and without a profile; other pods of its workload count in full."""
     profiled, constant = a_workload(name="profiled"), a_workload(name="constant")
-    days = {profiled: np.array([np.full(SLOTS, 2.0), np.full(SLOTS, 4 * GIB)])}
+    day = np.array([np.full(SLOTS, 2.0), np.full(SLOTS, 4 * GIB)])
+    profiles = {profiled: DailyProfile(usage=day, measured=EVERY_HOUR)}
     pods: list[RunningPod] = [("batch-1", profiled), ("batch-2", constant), ("other", profiled)]
     batch_work = BatchWork({"batch-1", "batch-2"}, BatchWorkWeight(cpu=0.25, memory=0.5))
     node = NodePods(
         a_node_utilization(system=Resources(cpu=0.5, memory=GIB)), pods, lambda *_: Resources(cpu=1.0, memory=2 * GIB)
     )
 
-    [found] = node_days(days.get, [node], batch_work)
+    [found] = node_days(profiles.get, [node], batch_work)
 
-    assert found[:, 0].tolist() == pytest.approx([0.5 + 0.5 + 0.25 + 2.0, GIB * (1 + 2 + 1 + 4)])
+    assert found.usage[:, 0].tolist() == pytest.approx([0.5 + 0.5 + 0.25 + 2.0, GIB * (1 + 2 + 1 + 4)])
+
+
+def measured_hours(
+    profiles: dict[Workload, DailyProfile],
+    pods: list[RunningPod],
+    usages: dict[str, Resources],
+    *,
+    batch_work: BatchWork | None = None,
+    system: Resources = SYSTEM,
+) -> list[int]:
+    """The measured hours of a node with these pods."""
+    node = NodePods(a_node_utilization(system=system), pods, lambda uid, _: usages.get(uid, Resources()))
+    [found] = node_days(profiles.get, [node], batch_work)
+    return list(np.flatnonzero(found.measured))
+
+
+def a_profile(cpu: float, measured: Any = EVERY_HOUR, memory: float = 1.0) -> DailyProfile:
+    """The same usage in every hour."""
+    return DailyProfile(usage=np.array([np.full(SLOTS, cpu), np.full(SLOTS, memory * GIB)]), measured=measured)
+
+
+OLD, NEW = a_workload(name="old"), a_workload(name="new")
+HOURS = list(range(SLOTS))
+
+
+@pytest.mark.parametrize(
+    ("new_cores", "hours"), [(0.9, HOURS), (1.0, HOURS), (1.1, [])], ids=["18 %", "exactly 20 %", "21 %"]
+)
+def test_an_hour_is_measured_if_80_percent_of_the_usage_of_the_pods_was(new_cores: float, hours: list[int]) -> None:
+    """The usage of a pod without a profile is an assumption; the system outside the pods does not count."""
+    usages = {"new": Resources(cpu=new_cores, memory=0.0)}
+
+    found = measured_hours(
+        {OLD: a_profile(4.0)}, [("old", OLD), ("new", NEW)], usages, system=Resources(cpu=10.0, memory=GIB)
+    )
+
+    assert found == hours
+
+
+def test_an_hour_is_measured_only_if_every_resource_was() -> None:
+    """One pod of the new workload has most of the memory and hardly any CPU."""
+    usages = {"new": Resources(cpu=0.01, memory=8 * GIB)}
+
+    assert measured_hours({OLD: a_profile(4.0)}, [("old", OLD), ("new", NEW)], usages) == []
+
+
+def test_the_hours_that_fill_a_partial_profile_are_not_measured() -> None:
+    """They have the mean of the known hours."""
+    partial = a_profile(4.0, measured=UNTIL_SIX)
+
+    assert measured_hours({OLD: partial}, [("old", OLD)], {}) == list(range(6))
+    assert measured_hours({OLD: partial, NEW: a_profile(40.0, memory=9.0)}, [("1", OLD), ("2", NEW)], {}) == HOURS
+
+
+def test_hours_count_as_measured_before_a_workload_has_a_profile() -> None:
+    """Five measured hours are too few for one."""
+    few = DailyProfile(usage=None, measured=np.arange(SLOTS) < 5)
+
+    assert measured_hours({NEW: few}, [("1", NEW)], {"1": Resources(cpu=1.0, memory=GIB)}) == list(range(5))
+
+
+def test_a_node_without_pods_is_measured() -> None:
+    """It is a target from its first hour."""
+    assert measured_hours({}, [], {}) == HOURS
+
+
+def test_a_pod_of_unknown_usage_may_be_all_that_a_node_uses_outside_its_known_pods() -> None:
+    """Its usage is part of that."""
+    pods: list[RunningPod] = [("old", OLD), ("unknown", NEW)]
+
+    assert measured_hours({OLD: a_profile(4.0, memory=8.0)}, pods, {}) == HOURS
+    assert measured_hours({OLD: a_profile(4.0, memory=8.0)}, pods, {}, system=Resources(cpu=2.0, memory=GIB)) == []
+
+
+def test_of_batch_work_only_its_weight_counts_as_unmeasured() -> None:
+    """As in the forecast."""
+    batch_work = BatchWork({"new"}, BatchWorkWeight(cpu=0.2, memory=0.0))
+    usages = {"new": Resources(cpu=4.0, memory=4 * GIB)}
+    pods: list[RunningPod] = [("old", OLD), ("new", NEW)]
+
+    assert measured_hours({OLD: a_profile(4.0)}, pods, usages, batch_work=batch_work) == HOURS
+    assert measured_hours({OLD: a_profile(4.0)}, pods, usages) == []
+
+
+def test_a_pod_is_measured_in_the_hours_of_its_workload() -> None:
+    """One without a workload in none."""
+    forecast = UsageForecast({OLD: a_profile(4.0, measured=UNTIL_SIX)}.get, lambda _: [])
+
+    assert list(np.flatnonzero(forecast.measured_hours_of_pod(OLD))) == list(range(6))
+    assert not forecast.measured_hours_of_pod(NEW).any()
+    assert not forecast.measured_hours_of_pod(None).any()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from builders import GIB, NOW, a_workload
 from descheduler.cluster_states import (
+    EVERY_HOUR,
     UNLIMITED,
     WINDOWS,
     a_batch_pod,
@@ -29,12 +30,12 @@ from hypothesis import strategies as st
 
 from equipoise.contracts.configuration.settings import ResourceThresholds, Thresholds
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.daily_profile import SLOTS, HourlyUsage
+from equipoise.contracts.load.daily_profile import SLOTS, DailyProfile, HourlyUsage
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.planning.pools import Requirement, Selector
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod
-from equipoise.descheduler.state.daily_usage import UsageForecast
+from equipoise.descheduler.state.daily_usage import NodeDay, UsageForecast
 
 HOURS = np.arange(SLOTS)
 BY_DAY = np.where((HOURS >= 8) & (HOURS < 20), 1.0, 0.0)
@@ -48,6 +49,12 @@ class World:
 
     def __init__(self) -> None:
         self.days: dict[Workload, HourlyUsage] = {}
+        self.measured: dict[str, Any] = {}
+        """By name of a node: the hours in which it was measured. Default: all."""
+
+        self.measured_pods: dict[str, Any] = {}
+        """By name of a pod: the hours in which it was measured. Default: all."""
+
         self._pods: dict[str, list[MovablePod]] = {}
         self._memory: dict[str, float] = {}
 
@@ -72,12 +79,19 @@ class World:
             nodes.append(changed_node(node, allocatable={"memory": self._memory[name]}))
         return a_cluster(*nodes, **({"days": self.usage(self.days)} | fields))
 
-    def usage(self, profiles: Mapping[Workload, HourlyUsage]) -> UsageForecast:
+    def usage(self, known: Mapping[Workload, HourlyUsage]) -> UsageForecast:
         """The forecast when these profiles are known."""
         nodes = {
-            name: np.sum([np.zeros((2, SLOTS)), *(self.days[pod.workload] for pod in pods if pod.workload)], axis=0)
+            name: NodeDay(
+                np.sum([np.zeros((2, SLOTS)), *(self.days[pod.workload] for pod in pods if pod.workload)], axis=0),
+                self.measured.get(name, EVERY_HOUR),
+            )
             for name, pods in self._pods.items()
         }
+        hours = {
+            pod.workload: self.measured_pods.get(pod.name, EVERY_HOUR) for pods in self._pods.values() for pod in pods
+        }
+        profiles = {workload: DailyProfile(usage=day, measured=hours[workload]) for workload, day in known.items()}
         return UsageForecast(profiles.get, no_utilization, nodes)
 
 
@@ -133,6 +147,119 @@ def test_a_reason_names_no_hour_if_all_are_alike() -> None:
 
     assert each.state == "hot"
     assert each.why.endswith("most in cpu: 80.0% against 40.0%")
+
+
+def hours(*unmeasured: int) -> Any:
+    """Every hour but these."""
+    return ~np.isin(HOURS, unmeasured)
+
+
+@pytest.mark.parametrize("count", [0, 5, 19])
+def test_nothing_is_planned_before_the_day_is_measured(count: int) -> None:
+    """As in a cluster that is 41 minutes old: nobody has measured the hours of the peak."""
+    world = day_and_night()
+    world.measured = dict.fromkeys(("day", "night"), HOURS < count)
+    why = f"day is not measured yet ({count} of 24 hours)"
+    plan = BY_PROFILES.plan(world.cluster(), {"day", "night"})
+
+    assert (plan.moves, plan.later, plan.why) == ((), (), f"not planned: the {why}")
+    assert {(each.state, each.why) for each in BY_PROFILES.classify(world.cluster())} == {("unknown", f"its {why}")}
+
+
+def test_an_hour_that_is_not_measured_is_no_reason() -> None:
+    """It is neither named, nor does it make a node hot or a move a gain."""
+    world = day_and_night()
+    world.node("third")
+    world.pod("midnight", "day", 10.0 * (HOURS == 0))
+    measured_at_midnight = BY_PROFILES.classify(world.cluster())[0]
+    world.measured = dict.fromkeys(("day", "night", "third"), hours(0))
+    each = BY_PROFILES.classify(world.cluster())[0]
+
+    assert "at 00:00 UTC" in measured_at_midnight.why
+    assert "at 08:00 UTC" in each.why
+
+    flat = World()
+    for node in ("one", "two"):
+        flat.node(node)
+        flat.pod(f"{node}-flat", node, np.ones(SLOTS))
+    flat.pod("midnight", "one", 9.0 * (HOURS == 0))
+    flat.pod("other", "one", np.full(SLOTS, 0.01))
+    flat.measured = dict.fromkeys(("one", "two"), hours(0))
+    assert {each.state for each in BY_PROFILES.classify(flat.cluster())} == {"between"}
+    assert not BY_PROFILES.plan(flat.cluster(), {"one", "two"}).moves
+
+
+def test_a_node_that_was_not_measured_in_a_counted_hour_takes_no_part() -> None:
+    """Neither as source nor as target, nor in the mean: it is the node with one large new pod."""
+    world = day_and_night()
+    for number in range(8):
+        world.node(f"other-{number}")
+        world.pod(f"other-{number}", f"other-{number}", np.full(SLOTS, 3.0))
+    world.node("new")
+    world.pod("large", "new", np.full(SLOTS, 9.0))
+    without = BY_PROFILES.classify(world.cluster())
+    world.measured = {"new": HOURS < 5}
+    cluster = world.cluster()
+    by_name = {each.node: each for each in BY_PROFILES.classify(cluster)}
+    plan = BY_PROFILES.plan(cluster, names(cluster))
+
+    assert {each.node: each.state for each in without}["new"] == "hot"
+    assert (by_name["new"].state, by_name["new"].why) == ("unknown", "its day is not measured yet (5 of 24 hours)")
+    assert plan.moves
+    assert "new" not in {name for move in (*plan.moves, *plan.later) for name in (move.pod.node, move.target)}
+
+
+def test_a_plan_without_hot_nodes_says_how_many_nodes_are_not_measured() -> None:
+    """An empty node has nothing to measure: the hours count, and still no other node has a day."""
+    world = World()
+    for number in range(9):
+        world.node(f"empty-{number}")
+    world.node("new")
+    world.pod("large", "new", np.full(SLOTS, 9.0))
+    world.measured = {"new": HOURS < 0}
+    plan = BY_PROFILES.plan(world.cluster(), {"new"})
+
+    assert plan.why == "no node's day is above the cluster's; the day of 1 node is not measured yet"
+
+
+def test_a_pod_that_was_not_measured_in_a_counted_hour_does_not_move() -> None:
+    """Its node was: most of the usage of its pods is known."""
+    world = day_and_night()
+    world.measured_pods = {"day-0": HOURS < 5}
+    plan = BY_PROFILES.plan(world.cluster(), {"day", "night"})
+
+    assert plan.moves
+    assert "day-0" not in {move.pod.name for move in (*plan.moves, *plan.later)}
+    assert ["its day is not measured yet (5 of 24 hours)"] == [
+        entry.why for entry in plan.refused if entry.pod == "shop/day-0"
+    ]
+
+
+def test_hours_that_few_nodes_lack_count() -> None:
+    """Only the nodes that lack them take no part."""
+    world = day_and_night()
+    for number in range(8):
+        world.node(f"other-{number}")
+    world.measured = {"other-0": hours(3), "other-1": hours(3)}
+    states = {each.node: each.state for each in BY_PROFILES.classify(world.cluster())}
+    assert {name for name, state in states.items() if state == "unknown"} == {"other-0", "other-1"}
+
+    world.measured["other-2"] = hours(3)
+    assert "unknown" not in {each.state for each in BY_PROFILES.classify(world.cluster())}
+
+
+def test_the_current_load_alone_needs_no_measured_day() -> None:
+    """Hours without weight need not be measured."""
+    world = World()
+    world.node("busy")
+    world.node("idle")
+    for number in range(4):
+        world.pod(f"busy-{number}", "busy", np.full(SLOTS, 2.0))
+    world.measured = dict.fromkeys(("busy", "idle"), HOURS < 0)
+    world.measured_pods = {f"busy-{number}": HOURS < 0 for number in range(4)}
+
+    assert LevelDay(current_load_weight=1.0).plan(world.cluster(), {"busy"}).moves
+    assert not LevelDay(current_load_weight=0.9).plan(world.cluster(), {"busy"}).moves
 
 
 def test_nodes_that_are_not_selected_do_not_count() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import msgspec
 import pytest
-from builders import GIB, NOW, a_node_utilization, a_workload
+from builders import GIB, NOW, a_node_utilization, a_workload, a_workload_utilization
 from descheduler.cluster import a_workload_object
 from descheduler.cluster_states import THRESHOLDS
 from descheduler.outcomes import an_outcome
@@ -14,6 +14,7 @@ from descheduler.snapshots import LONG_AGO, a_pod, a_snapshot, evaluation_settin
 
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
@@ -71,6 +72,30 @@ def hot_and_idle() -> Snapshot:
     }
     owners = owners_of(*(f"app{number}" for number in range(8)))
     return msgspec.structs.replace(a_snapshot(*pods, nodes=HOT_AND_IDLE, owners=owners), nodes=utilization)
+
+
+def with_a_measured_day(snapshot: Snapshot) -> Snapshot:
+    """Every pod uses the same in each hour of the past day."""
+    day: list[float | None] = [1.0] * SLOTS
+    memory: list[float | None] = [float(GIB)] * SLOTS
+    workloads = {
+        workload: a_workload_utilization(workload, profile={"cpu": day, "memory": memory})
+        for workload in snapshot.watched.workloads
+    }
+    return msgspec.structs.replace(snapshot, workloads=workloads)
+
+
+def test_nothing_is_planned_for_a_day_that_nobody_has_measured() -> None:
+    """The workloads have no profile, only their present usage: the plan has the reason, and no hot node."""
+    snapshot, settings = hot_and_idle(), evaluation_settings(strategies=(LevelDay(),))
+    evaluation = evaluate(snapshot, settings, needed=1)
+    response = plan_response(evaluation, snapshot, settings, evictions="real", leader=EPOCH)
+
+    assert (response.moves, response.nodes) == ([], [])
+    assert evaluate(with_a_measured_day(snapshot), settings, needed=1).results[0].plan.moves
+    by_name = {each.node: each for each in evaluation.results[0].classifications}
+    assert by_name["node-a"].why == "its day is not measured yet (0 of 24 hours)"
+    assert response.why == {"level_day": "not planned: the day is not measured yet (0 of 24 hours)"}
 
 
 def test_a_strategy_plans_with_the_moves_of_those_before_it_pending() -> None:
@@ -206,7 +231,10 @@ def test_a_pending_move_has_the_uids_of_pods_that_are_no_replacement() -> None:
 
 def test_a_plan_consists_of_the_moves_of_one_evaluation() -> None:
     """With all moves, the load of their nodes before and after, and the evaluations that are missing."""
-    snapshot, settings = hot_and_idle(), evaluation_settings()
+    snapshot, settings = (
+        with_a_measured_day(hot_and_idle()),
+        evaluation_settings(strategies=(LowNodeLoad(), LevelDay())),
+    )
     evaluation = evaluate(snapshot, settings, needed=1)
 
     response = plan_response(evaluation, snapshot, settings, evictions="real", leader=EPOCH)

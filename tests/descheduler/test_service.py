@@ -25,7 +25,7 @@ from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
-from equipoise.descheduler.settings import DeschedulerSettings
+from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.cooldowns import CooldownSettings
 from equipoise.runtime.bus import NoResponders
 from equipoise.runtime.kubernetes.client import BUDGETS, LEASES, NODES, PODS, KubeError
@@ -509,18 +509,20 @@ async def test_a_plan_without_coverage_has_the_reason(cluster: Cluster) -> None:
     assert plan.why == {"low_node_load": "the load of 3 of 4 nodes is known, 80% needed"}
 
 
-async def test_both_default_strategies_publish_decisions(cluster: Cluster) -> None:
+async def test_every_strategy_publishes_decisions(cluster: Cluster) -> None:
     """Of the current load and of the forecast day."""
     cluster.hot_and_idle()
-    async with running(cluster, strategies=DeschedulerSettings().strategies):
+    async with running(cluster, strategies=(LowNodeLoad(), LevelDay())):
         await cluster.pass_time(60)
 
     assert {decision.strategy for decision in cluster.decisions} == {"low_node_load", "level_day"}
 
 
 async def test_a_node_whose_day_is_above_the_clusters_is_relieved(cluster: Cluster) -> None:
-    """The forecast of pods without a profile is constant. After five evaluations intents are published."""
+    """After five evaluations intents are published."""
     cluster.hot_and_idle()
+    for number in range(8):
+        await cluster.measure_app(f"app{number}", 1.0, whole_day=True)
     async with running(cluster, strategies=(LevelDay(),)):
         await cluster.pass_time(FIVE_EVALUATIONS - 60)
         assert not cluster.intents

@@ -7,8 +7,14 @@ import pytest
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.descheduler.decisions.planning.thresholds import Deviation
+from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.configuration import compress
+
+
+def test_only_hot_nodes_are_relieved_by_default() -> None:
+    """Levelling the day is chosen in the configuration."""
+    assert DeschedulerSettings().strategies == (LowNodeLoad(),)
 
 
 def read(section: dict[str, Any]) -> DeschedulerSettings:

@@ -10,7 +10,7 @@ is not valid is reported by _rules.tpl before. Lists and mappings pass between t
 {{- $descheduler := .document.descheduler | default dict }}
 {{- $given := dict "constants" .constants "shared" $shared "scorer" $scorer "policies" (include "equipoise.policies" $scorer | fromJsonArray) }}
 {{- $strategies := list }}
-{{- range $place, $strategy := hasKey $descheduler "strategies" | ternary $descheduler.strategies (list (dict "name" "low_node_load") (dict "name" "level_day")) }}
+{{- range $place, $strategy := hasKey $descheduler "strategies" | ternary $descheduler.strategies (list (dict "name" "low_node_load")) }}
 {{- $strategies = append $strategies (dict "path" (printf "config.descheduler.strategies[%d]" $place) "settings" $strategy) }}
 {{- end }}
 {{- $emptyings := list }}

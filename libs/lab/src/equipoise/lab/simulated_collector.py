@@ -14,7 +14,6 @@ from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
-from equipoise.contracts.load.daily_profile import MIN_SLOTS
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage, WorkloadUtilization
@@ -266,17 +265,14 @@ class SimulatedCollector:
     def daily_profiles(self, *, since: float = -math.inf, now: float = 0.0) -> dict[Workload, Array]:
         """Daily profiles per replica: resources × hours of the day in UTC.
 
-        Hours that ended before `since` are unknown and replaced by the mean of the others. With fewer than six known
-        hours there are no profiles.
+        Hours that ended before `since` are unknown: NaN.
         """
         profiles = self._profiles
         starts = [now - (hour + 1) * _HOUR for hour in range(_HOURS)]
         unknown = [self._slot(start) for start in starts if start < since]
-        if len(unknown) > _HOURS - MIN_SLOTS:
-            return {}
         if unknown:
             profiles = profiles.copy()
-            profiles[:, unknown] = np.delete(profiles, unknown, axis=1).mean(axis=1, keepdims=True)
+            profiles[:, unknown] = np.nan
         return dict(zip(self.workloads, profiles.transpose(0, 2, 1), strict=True))
 
     def _slot(self, start: float) -> int:

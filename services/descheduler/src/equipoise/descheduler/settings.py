@@ -10,7 +10,6 @@ from equipoise.contracts.eviction.protection import REPLACING_KINDS, Rules
 from equipoise.contracts.messages.message import converted
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings
 from equipoise.descheduler.decisions.strategies import AnyStrategy, name_of
-from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.state.cluster import IntentLimits
 from equipoise.descheduler.state.cooldowns import CooldownSettings
@@ -80,8 +79,12 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
 
     cooldown: CooldownSettings = CooldownSettings()
 
-    strategies: tuple[AnyStrategy, ...] = (LowNodeLoad(), LevelDay())
-    """The strategies plan in this order, each on top of the moves of the earlier ones."""
+    strategies: tuple[AnyStrategy, ...] = (LowNodeLoad(),)
+    """The strategies plan in this order, each on top of the moves of the earlier ones.
+
+    low_node_load relieves nodes that are hot now. level_day also moves pods between nodes that are not hot, so that
+    the nodes have the same load in every hour of the day. bin_pack empties nodes that are used little.
+    """
 
     def __post_init__(self) -> None:
         if not self.strategies:

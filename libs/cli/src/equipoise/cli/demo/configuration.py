@@ -71,6 +71,15 @@ COMPRESSION = (
 )
 """Required by compression."""
 
+LEVELING = Difference(
+    settings="descheduler.strategies low_node_load, level_day with currentLoadWeight 1",
+    reason="all nodes get the same load, not only hot ones less, by the current load: no past day is measured",
+    document={
+        "descheduler": {"strategies": [{"name": "low_node_load"}, {"name": "level_day", "currentLoadWeight": 1.0}]}
+    },
+)
+"""What the demo shows. The defaults relieve hot nodes only, and level_day otherwise waits for a measured day."""
+
 BY_PLACEMENT: Mapping[Placement, Difference] = {
     "extender": Difference(
         settings=f"httpTimeout of the extender {EXTENDER_TIMEOUT}",
@@ -127,6 +136,7 @@ def differences(placement: Placement, *, sliced: bool, colocation: bool = False)
     """All settings that differ from their defaults. `sliced`: the trace is a slice of a recorded one."""
     return (
         *COMPRESSION,
+        LEVELING,
         BY_PLACEMENT[placement],
         *([SLICE] if sliced else []),
         *(COLOCATION if colocation else ()),

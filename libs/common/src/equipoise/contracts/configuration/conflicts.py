@@ -113,7 +113,7 @@ def _window_faults(load: Section, strategies: Sequence[tuple[str, Section]]) -> 
 
 
 def _strategies(descheduler: Section) -> list[tuple[str, Section]]:
-    value = descheduler.get("strategies", [{"name": "low_node_load"}, {"name": "level_day"}])
+    value = descheduler.get("strategies", [{"name": "low_node_load"}])
     listed = value if isinstance(value, list | tuple) else []
     return [
         (f"descheduler.strategies[{place}]", entry) for place, entry in enumerate(listed) if isinstance(entry, Mapping)

@@ -5,9 +5,11 @@ A profile has 24 hourly slots, so a 24-hour forecast consists of all of them, wh
 
 import math
 
+import msgspec
+
 from equipoise.contracts.load.correction import RESOURCES, amounts, known
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
-from equipoise.contracts.numeric import Array, np
+from equipoise.contracts.numeric import Array, Flags, np
 
 HourlyUsage = Array
 """resources × slots: cores and bytes, in the order of `RESOURCES`."""
@@ -19,25 +21,39 @@ MIN_SLOTS = 6
 """With fewer known hours a workload has no profile yet: its usage counts as constant."""
 
 
-def workload_profile(workload: WorkloadUtilization | None) -> HourlyUsage | None:
-    """Cores and bytes of one replica in each hour; None without a profile.
+class DailyProfile(msgspec.Struct, frozen=True, kw_only=True):
+    """The usage of one replica of a workload, and the hours in which it was measured."""
+
+    usage: HourlyUsage | None
+    """Cores and bytes; None with fewer than `MIN_SLOTS` measured hours of a resource.
 
     Unknown hours get the mean of the known ones, so that they neither add nor hide a peak.
     """
-    if workload is None:
-        return None
+
+    measured: Flags
+    """By slot: whether CPU and memory were measured in it. Usage in other hours is an assumption."""
+
+
+def daily_profile(workload: WorkloadUtilization) -> DailyProfile:
+    """The profile that the collector measured."""
     day = np.full((len(RESOURCES), SLOTS), np.nan)
     for row, resource in enumerate(RESOURCES):
         slots = workload.profile.get(resource, [])[:SLOTS]
         day[row, : len(slots)] = slots
     measured = (day >= 0) & np.isfinite(day)
-    if measured.all():
-        return day
+    both: Flags = measured.all(axis=0)
+    if both.all():
+        return DailyProfile(usage=day, measured=both)
     count = measured.sum(axis=1, keepdims=True)
     if count.min() < MIN_SLOTS:
-        return None
-    filled: HourlyUsage = np.where(measured, day, np.where(measured, day, 0.0).sum(axis=1, keepdims=True) / count)
-    return filled
+        return DailyProfile(usage=None, measured=both)
+    mean = np.where(measured, day, 0.0).sum(axis=1, keepdims=True) / count
+    return DailyProfile(usage=np.where(measured, day, mean), measured=both)
+
+
+def workload_profile(workload: WorkloadUtilization | None) -> HourlyUsage | None:
+    """Cores and bytes of one replica in each hour; None without a profile."""
+    return None if workload is None else daily_profile(workload).usage
 
 
 def system_usage(utilization: NodeUtilization) -> Array:

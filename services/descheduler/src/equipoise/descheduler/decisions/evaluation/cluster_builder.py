@@ -13,9 +13,10 @@ from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects import Node, Pod, PodDisruptionBudget, WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import known, plus, total_of
-from equipoise.contracts.load.daily_profile import workload_profile
+from equipoise.contracts.load.daily_profile import DailyProfile, daily_profile
 from equipoise.contracts.load.pod_priority import is_batch_work, priority_class_of, qos_of
 from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import WorkloadUtilization
 from equipoise.descheduler.decisions.evaluation.eligibility import eviction_obstacle, source_refusal, target_refusal
 from equipoise.descheduler.decisions.evaluation.node_usage import MeasuredNode, NodeUsageReader
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, occupies_node
@@ -107,7 +108,7 @@ class ClusterBuilder:
 
         self._set_pending(snapshot.pending)
         # A cluster has thousands of workloads: their profiles are converted on first use.
-        profile_of = cache(lambda workload: workload_profile(snapshot.workloads.get(workload)))
+        profile_of = cache(partial(_profile, snapshot.workloads))
         uids = frozenset(pod.metadata.uid for pods in self._batch_work.values() for pod in pods)
         batch_work = BatchWork(uids, settings.load.batch_work_weight)
         self._days = UsageForecast(profile_of, self._pods_after_moves, batch_work=batch_work)
@@ -377,6 +378,11 @@ class ClusterBuilder:
 
 def _is_production(pod: Pod) -> bool:
     return priority_class_of(pod.metadata.labels, pod.spec.priority, qos_of(pod.status.qos_class)) == "prod"
+
+
+def _profile(workloads: Mapping[Workload, WorkloadUtilization], workload: Workload) -> DailyProfile | None:
+    utilization = workloads.get(workload)
+    return None if utilization is None else daily_profile(utilization)
 
 
 def _replacement(move: TrackedMove) -> PodInfo | None:

@@ -147,8 +147,7 @@ def plan_response(
         moves += [_planned(result.strategy, move, preferred, later=move in result.plan.later) for move in wanted]
         nodes += _planned_nodes(result, wanted, snapshot, settings)
         if not wanted:
-            hot = any(each.abnormal for each in result.classifications)
-            why[result.strategy] = result.plan.why if hot or evaluation.problem else "no node is above its threshold"
+            why[result.strategy] = result.plan.why
     return PlanResponse(
         moves=moves[:MAX_ENTRIES],
         nodes=nodes[:MAX_ENTRIES],

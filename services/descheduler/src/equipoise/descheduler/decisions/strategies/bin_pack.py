@@ -75,7 +75,7 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
         nodes = self._pool(cluster)
         sources = [node for node in nodes if node.name in sparse and node.name in abnormal]
         if not sources:
-            return MovePlan(why="no node has been sparse for long enough")
+            return MovePlan(why=f"no node {'has been sparse for long enough' if sparse else 'is sparse'}")
         applied, production = self._applied(cluster.thresholds)
         draft = PlanDraft(cluster, self.windows_of(cluster), production=production is not None)
         if len(sparse) <= self.number_of_nodes:

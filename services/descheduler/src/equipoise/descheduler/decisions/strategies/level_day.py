@@ -2,7 +2,12 @@
 
 `low_node_load` relieves nodes that are hot now. This strategy uses the daily profiles of workloads, and the current
 load as far as profiles are not trusted. The gain of a move is by how much it reduces the sum of the squared distances
-between the nodes and the cluster. Of batch work only a part counts (`load.batchWorkWeight`), and it is not moved: it
+between the nodes and the cluster.
+
+An hour counts only if it was measured on most nodes; with fewer than 20 measured hours nothing is planned. A node or
+pod that was not measured in an hour that counts takes no part (docs/decisions/0048).
+
+Of batch work only a part counts (`load.batchWorkWeight`), and it is not moved: it
 ends within hours. Where memory is almost fully requested, single moves find no target. Then two moves
 are planned, one of which makes room for the other: the first is proposed at once, the second once the first is done.
 
@@ -21,7 +26,7 @@ from equipoise.contracts.configuration.settings import Percent, Section, Share
 from equipoise.contracts.load.correction import RESOURCES, amounts, uncounted_batch_work
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import NodeClassification
-from equipoise.contracts.numeric import Array, np
+from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.descheduler.decisions.planning.day_gain_table import DayGainTable, MovePair, SingleMove
 from equipoise.descheduler.decisions.planning.draft import PlanDraft, name_of_pod
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, row
@@ -40,6 +45,12 @@ _MAX_LOAD = 0.95
 """Load (0..1) up to which a node may be filled beyond its high threshold."""
 
 _BATCH_WORK = "it is batch work, which ends within hours"
+
+MEASURED_NODES = 0.8
+"""The least share of the nodes of known load on which an hour that counts was measured."""
+
+MEASURED_HOURS = 20
+"""The least number of hours that count."""
 
 _SAME_DISTANCE = 0.01
 """Differences between the hours of a day, in load (0..1), below which a reason names no hour."""
@@ -105,7 +116,12 @@ class LevelDay(Section, frozen=True, kw_only=True, tag_field="name", tag="level_
         cluster = msgspec.structs.replace(cluster, nodes=sorted(cluster.nodes, key=lambda node: node.name))
         draft = PlanDraft(cluster, self.windows_of(cluster))
         pool = _DayPool(self, cluster, draft.projection, with_room=True)
-        hot = [index for index in pool.hot() if cluster.nodes[index].name in abnormal]
+        if pool.unmeasured:
+            return MovePlan(why=f"not planned: {pool.unmeasured}")
+        above = pool.hot()
+        if not above:
+            return MovePlan(why=f"no node's day is above the cluster's{pool.not_measured_yet()}")
+        hot = [index for index in above if cluster.nodes[index].name in abnormal]
         if not hot:
             return MovePlan(why="no node's day has been above the cluster's for long enough")
         return _DayPlanner(self, draft, pool, hot).plan()
@@ -122,8 +138,19 @@ class _DayPool:
         self._strategy = strategy
         self.cluster = cluster
         self.window = strategy.windows_of(cluster)[0]
+        self._hours: dict[int, Flags] = {}
+        """By index of a selected node of known load: the hours in which it was measured."""
+
+        self._counted: Flags = np.zeros(SLOTS, dtype=np.bool_)
+        """The hours that count."""
+
+        self.unmeasured = ""
+        """Why no node has a forecast; "" when nodes may have one."""
+
+        self._read_measured_hours()
         current = strategy.current_load_weight
-        self.slots = np.append(np.full(SLOTS, (1.0 - current) / SLOTS), current)
+        hours = self._counted.sum()
+        self.slots = np.append(self._counted * ((1.0 - current) / hours if hours else 0.0), current)
         self.resources = np.array([strategy.weights.cpu, strategy.weights.memory])
         base = projection.base[:, : len(RESOURCES)]
         self.terminating: Array = projection.terminating[:, : len(RESOURCES)] / base
@@ -150,11 +177,34 @@ class _DayPool:
             room[:, column] = np.minimum(room[:, column], np.nan_to_num(allowed))
         return room
 
+    def _read_measured_hours(self) -> None:
+        nodes, days = self.cluster.nodes, self.cluster.days
+        known = [index for index, node in enumerate(nodes) if not node.unknown and self._strategy.selects(node)]
+        if not known or days is None:
+            return
+        hours = days.measured_hours_of_nodes([nodes[index].name for index in known])
+        self._hours = dict(zip(known, hours, strict=True))
+        if self._strategy.current_load_weight == 1.0:
+            return
+        self._counted = np.asarray(hours.mean(axis=0) >= MEASURED_NODES, dtype=np.bool_)
+        count = int(self._counted.sum())
+        if count < MEASURED_HOURS:
+            self.unmeasured = f"the day is not measured yet ({count} of {SLOTS} hours)"
+
+    def _covers(self, hours: Flags) -> bool:
+        """Whether all hours that count are among these."""
+        return bool(hours[self._counted].all())
+
+    def not_measured_yet(self) -> str:
+        """`; the day of 3 nodes is not measured yet`, or nothing."""
+        count = sum(not self._covers(hours) for hours in self._hours.values())
+        return f"; the day of {count} {'node' if count == 1 else 'nodes'} is not measured yet" if count else ""
+
     def _used(self, projection: Projection) -> Array:
         """nodes × resources × (hours and the current load)."""
         nodes = self.cluster.nodes
         used = np.full((len(nodes), len(RESOURCES), SLOTS + 1), np.nan)
-        known = [index for index, node in enumerate(nodes) if not node.unknown and self._strategy.selects(node)]
+        known = [] if self.unmeasured else [index for index, hours in self._hours.items() if self._covers(hours)]
         if known and self.cluster.days is not None:
             used[known, :, :SLOTS] = self.cluster.days.of_nodes([nodes[index].name for index in known])
             now = projection.amounts[known, : len(RESOURCES)]
@@ -168,12 +218,15 @@ class _DayPool:
             [amounts(uncounted_batch_work(nodes[index].batch_work_usages(), weight)) for index in indexes]
         ).reshape(-1, len(RESOURCES))
 
-    def day_of(self, pod: MovablePod) -> Array | None:
-        """resources × (hours and the current usage); None when the pod's usage is not known."""
-        day = None if self.cluster.days is None else self.cluster.days.of_pod(pod.workload, pod.usage)
-        now = np.array(amounts(pod.usage))
-        if day is None or np.isnan(now).any():
-            return None
+    def day_of(self, pod: MovablePod) -> Array | str:
+        """resources × (hours and the current usage); why it has none when the pod was not measured."""
+        days, now = self.cluster.days, np.array(amounts(pod.usage))
+        day = None if days is None else days.of_pod(pod.workload, pod.usage)
+        if days is None or day is None or np.isnan(now).any():
+            return "its usage is not known"
+        hours = days.measured_hours_of_pod(pod.workload)
+        if not self._covers(hours):
+            return _not_measured(hours)
         both: Array = np.empty((len(RESOURCES), SLOTS + 1))
         both[:, :SLOTS], both[:, SLOTS] = day, now
         return both
@@ -188,22 +241,29 @@ class _DayPool:
         load = node.load(self.window)
         if node.unknown or not self.table.known[index]:
             return NodeClassification(
-                node=node.name, state="unknown", load=load, why=node.unknown or "it has no forecast"
+                node=node.name, state="unknown", load=load, why=node.unknown or self._without_forecast(index)
             )
         if self.above[index] > self._strategy.threshold:
             return NodeClassification(node=node.name, state="hot", load=load, why=self.reason(index))
         idle = self._below[index] > self._strategy.threshold
         return NodeClassification(node=node.name, state="idle" if idle else "between", load=load)
 
+    def _without_forecast(self, index: int) -> str:
+        hours = self._hours.get(index)
+        measured = hours is None or (not self.unmeasured and self._covers(hours))
+        return "it has no forecast" if hours is None or measured else _not_measured(hours)
+
     def reason(self, index: int) -> str:
         """`its day is 12.3 points above the cluster's, most in cpu at 14:00 UTC: 78.1% against 51.0%`.
 
-        Without the time if all times have about the same distance, as where no hour of the past day is known.
+        Without the time if all times that count have about the same distance.
         """
-        weighted = self._distance[index] * self.resources[:, np.newaxis]
-        resource, slot = np.unravel_index(int(weighted.argmax()), weighted.shape)
+        times = np.flatnonzero(self.slots)
+        weighted = self._distance[index][:, times] * self.resources[:, np.newaxis]
+        resource, time = np.unravel_index(int(weighted.argmax()), weighted.shape)
+        slot = int(times[time])
         when = f" at {slot:02}:00 UTC" if slot < SLOTS else " now"
-        if np.ptp(self._distance[index, resource]) < _SAME_DISTANCE:
+        if np.ptp(self._distance[index, resource, times]) < _SAME_DISTANCE:
             when = ""
         mean = self.table.mean[resource, slot]
         load = mean + self._distance[index, resource, slot]
@@ -211,6 +271,10 @@ class _DayPool:
             f"its day is {self.above[index]:.1f} points above the cluster's, most in {RESOURCES[resource]}{when}: "
             f"{load:.1%} against {mean:.1%}"
         )
+
+
+def _not_measured(hours: Flags) -> str:
+    return f"its day is not measured yet ({int(hours.sum())} of {SLOTS} hours)"
 
 
 class _DayPlanner:
@@ -277,9 +341,9 @@ class _DayPlanner:
         pods, days = [], []
         for pod in sorted(node.pods, key=lambda pod: (pod.namespace, pod.name, pod.uid)):
             why = pod.protection or (_BATCH_WORK if pod.batch_work else "")
-            day = None if why else self._pool.day_of(pod)
-            if day is None:
-                self._draft.protect(pod, why or "its usage is not known")
+            day = why or self._pool.day_of(pod)
+            if isinstance(day, str):
+                self._draft.protect(pod, day)
             else:
                 pods.append(pod)
                 days.append(day)

@@ -103,7 +103,11 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
         """Moves away from the hot nodes among `abnormal`, hottest first, until each is below its threshold."""
         pools = self._pools(cluster)
         if not any(pool.sources(scope, abnormal) for pool in pools for scope in SCOPES):
-            return MovePlan(why="no node has been above its threshold for long enough")
+            names = {node.name for node in cluster.nodes}
+            hot = any(pool.sources(scope, names) for pool in pools for scope in SCOPES)
+            return MovePlan(
+                why=f"no node {'has been above its threshold for long enough' if hot else 'is above its threshold'}"
+            )
         production = any(pool.production is not None for pool in pools)
         draft = PlanDraft(cluster, self.windows_of(cluster), production=production)
         for pool in pools:
