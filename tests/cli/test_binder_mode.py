@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +14,6 @@ from cli.buses import Bus
 from cli.http_clusters import HttpCluster
 
 from equipoise.cli.status.binder_mode import binder_mode, read_binder_mode
-from equipoise.cli.status.run import with_configuration
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.kubernetes.objects import Lease, LeaseSpec, ObjectMeta
@@ -62,17 +60,6 @@ def test_heartbeats_of_another_cluster_are_not_of_this_one() -> None:
     assert mode(REAL, holders={"descheduler-2"}) == "unknown"
     assert mode(REAL, holders=None) == "unknown"
     assert mode(REAL, leader=a_heartbeat("descheduler", LEADER.id, leading=False)) == "unknown"
-
-
-def test_a_configuration_does_not_replace_what_binders_report() -> None:
-    """A file that is not the one in use must not turn real evictions into a dry run."""
-    file = Path("equipoise.yaml")
-    elsewhere = binder_mode([a_heartbeat("binder", "binder-1", evictions=REAL)], None, URL)
-    silent = binder_mode([LEADER], {LEADER.id}, URL)
-
-    assert with_configuration(elsewhere, file, evict=False).mode == "unknown"
-    assert with_configuration(elsewhere, file, evict=True).mode == "real"
-    assert with_configuration(silent, file, evict=False).mode == "dry run"
 
 
 def a_cluster(holder: str) -> MemoryKube:

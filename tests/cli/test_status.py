@@ -2,12 +2,15 @@
 
 import io
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from binder.ledgers import a_ledger, an_entry
 from builders import NOW, a_workload
+from cli.buses import Bus
 from cli.http_clusters import LEDGER_PATH, HttpCluster, a_kubeconfig
 from cli.narrow import assert_never_cut, printed
 from cli.programs import run, started
@@ -17,13 +20,19 @@ from rich.console import Console
 from equipoise.binder.decisions.limits import EvictionsPerCluster, Limits, Maintenance
 from equipoise.binder.decisions.limits.maintenance import WeeklyTimes
 from equipoise.binder.decisions.limits.rule import ProposedEviction
-from equipoise.binder.decisions.status import ledger_status, maximum_text
+from equipoise.binder.decisions.status import allowed_text, ledger_status, rule_text
 from equipoise.binder.shell.ledger_store import create_ledger
 from equipoise.binder.state.ledger import HourlyCount, Ledger, LedgerClosed
+from equipoise.cli.effective.running import RunningConfiguration
+from equipoise.cli.effective.settings import default_settings
 from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.status.binder_mode import BinderMode
 from equipoise.cli.status.run import ShownStatus, combined, count_pods, read_status, show
+from equipoise.contracts.bus import subjects
+from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.health import EffectiveConfiguration
+from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.kubernetes.client import PODS
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.clock import ManualClock
@@ -31,6 +40,9 @@ from equipoise.testbed.memory.kube import MemoryKube
 
 OWN = "equipoise-system"
 CASTLE = ClusterName(context="home", cluster="castle", server="https://castle:6443")
+BINDER = RunningConfiguration(
+    service="binder", processes=["binder-1"], version="1", published_at=NOW - 4, current=True, settings={}
+)
 
 
 def shown(ledger: Ledger | LedgerClosed, limits: Limits | None = None, now: float = NOW) -> str:
@@ -42,8 +54,10 @@ def shown(ledger: Ledger | LedgerClosed, limits: Limits | None = None, now: floa
 
 
 def text_of(status: ShownStatus) -> str:
+    """With limits that a binder has published."""
     text = io.StringIO()
-    show(status, Console(file=text, width=400), "the default limits")
+    known = msgspec.structs.replace(status, configurations=(BINDER,))
+    show(known, Console(file=text, width=400), now=NOW)
     return text.getvalue()
 
 
@@ -61,8 +75,10 @@ def test_an_open_ledger_shows_usage_pending_and_recent_evictions() -> None:
     assert "evictions: allowed" in lines
     assert "limits: in full" in lines
     assert "last 24 hours: 2 evictions, 0 dry runs" in lines
+    assert "configuration: of binder-1, published 4 s ago" in lines
     assert "evictionsPerNamespace namespace shop 2 5 10m" in lines
     assert "evictionsPerCluster the cluster 2 1% of the pods, at most 20 10m" in lines
+    assert "evictionsPerWorkload Deployment/shop/web 1 1 5m 08:04:34" in lines, "when it is free again"
     assert "migratingPerNode node node-a 1 2" in lines
     pending, settled = text.index("pending since"), text.index("finished")
     assert text[pending:settled].count("UTC") == 1
@@ -123,17 +139,19 @@ async def test_the_configured_limits_are_shown() -> None:
 @pytest.mark.parametrize(
     ("limit", "pods", "text"),
     [
-        (EvictionsPerCluster(), 640, "6 (1% of the pods, at most 20)"),
-        (EvictionsPerCluster(), 9_000, "20 (1% of the pods, at most 20)"),
-        (EvictionsPerCluster(), None, "1% of the pods, at most 20"),
-        (EvictionsPerCluster(max=7), None, "7 (7, at most 20)"),
+        (EvictionsPerCluster(), 640, ("6", "1% of the pods, at most 20")),
+        (EvictionsPerCluster(), 9_000, ("20", "1% of the pods, at most 20")),
+        (EvictionsPerCluster(), None, ("1% of the pods, at most 20", "")),
+        (EvictionsPerCluster(max=7), None, ("7", "7, at most 20")),
     ],
 )
-def test_a_limit_is_the_number_that_it_comes_to(limit: EvictionsPerCluster, pods: int | None, text: str) -> None:
-    """With the rule; the rule alone if the pods could not be counted."""
+def test_a_limit_is_the_number_that_it_comes_to(
+    limit: EvictionsPerCluster, pods: int | None, text: tuple[str, str]
+) -> None:
+    """The rule is beside it with -o wide, and in its place if the pods could not be counted."""
     ledger = a_ledger(an_entry(), created_at=NOW - 9_000, started_at=NOW - 9_000)
     found = ledger_status(ledger, Limits(evictions_per_cluster=limit), NOW, cluster_pods=pods)
-    assert text in {maximum_text(each, in_half=False) for each in found.usage}
+    assert text in {(allowed_text(each), rule_text(each, in_half=False)) for each in found.usage}
 
 
 def test_a_limit_is_what_a_rejection_names() -> None:
@@ -144,7 +162,8 @@ def test_a_limit_is_what_a_rejection_names() -> None:
     view = ledger.view(NOW, dry_run=False, migration_timeout=timeout, grace_period=grace)
     eviction = ProposedEviction(namespace="", node="", workload=None, replicas=1, unready=0, cluster_pods=9)
     assert "2 of 2 allowed, half of the limit" in limits.evictions_per_cluster.refusal(eviction, view)
-    assert "2 (half of 3" in shown(ledger, limits)
+    (usage,) = (each for each in ledger_status(ledger, limits, NOW, cluster_pods=9).usage if each.max.startswith("3,"))
+    assert (usage.counted, allowed_text(usage), rule_text(usage, in_half=True)) == (2, "2", "half of 3, at most 20")
 
 
 async def test_pods_are_counted_as_binders_count_them() -> None:
@@ -180,20 +199,26 @@ async def test_the_mode_of_binders_is_unknown_without_nats_and_configuration(clu
     assert code == 1
     assert (status["evictions"], status["mode"]) == ("unknown", "unknown")
     assert status["cluster"] == {"context": "home", "cluster": "castle", "server": cluster.url}
-    assert [entry["pod"] for entry in status["pending"]] == ["web-1"]
+    assert [entry["pod"] for entry in status["last"]] == ["web-1"]
+    assert status["usage"] == [], "limits are not known"
 
 
-@pytest.mark.parametrize(("evict", "shown"), [("false", "dry run"), ("true", "allowed")])
-async def test_without_nats_the_configuration_file_states_the_mode(
-    cluster: HttpCluster, tmp_path: Path, evict: str, shown: str
-) -> None:
-    """With its source."""
+@pytest.mark.parametrize("evict", ["false", "true"])
+async def test_a_file_is_no_promise_of_what_is_in_effect(cluster: HttpCluster, tmp_path: Path, evict: str) -> None:
+    """No binder has confirmed it: neither the mode nor a limit is taken from it, nor from the defaults."""
     a_stored_ledger(cluster)
     file = tmp_path / "equipoise.yaml"
-    file.write_text(f"apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\nbinder: {{evict: {evict}}}\n")
+    file.write_text(
+        "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
+        f"binder: {{evict: {evict}, limits: {{maintenance: {{never: [{{}}]}}}}}}\n"
+    )
     code, output = await cluster.run("status", "--config", str(file))
-    assert code == 0, output
-    assert f"\nevictions: {shown}\nbinders: binder.evict is {evict} in {file}, not confirmed by binders" in output
+    assert code == 1, output
+    assert "\nevictions: unknown (" in output
+    assert "\nconfiguration: not known: cannot connect to NATS at nats://127.0.0.1:1" in output
+    assert "\nlimits: not known\n" in output
+    for word in ("halved", "in full", "evictionsPer", "no evictions at this time", "dry run ("):
+        assert word not in output
 
 
 async def test_a_pause_is_known_without_nats(cluster: HttpCluster) -> None:
@@ -264,15 +289,6 @@ async def test_an_invalid_configuration_is_invalid_input(tmp_path: Path) -> None
     assert "binder.limits.rate.max" in output
 
 
-async def test_the_pods_of_the_cluster_are_counted_for_its_limit(cluster: HttpCluster) -> None:
-    a_stored_ledger(cluster, paused=True, pause_reason="release")
-    pod = {"metadata": {"name": "web-1"}, "spec": {"nodeName": "node-a"}, "status": {"phase": "Running"}}
-    cluster.objects["/api/v1/pods"] = {"kind": "PodList", "metadata": {}, "items": [pod] * 640}
-    _, output = await cluster.run("status")
-
-    assert "6 (1% of the pods, at most 20)" in " ".join(output.split())
-
-
 async def test_the_state_of_placement_hints_is_shown(cluster: HttpCluster) -> None:
     """`off` in a cluster without their kind; `-o json` has it too."""
     a_stored_ledger(cluster, paused=True, pause_reason="release")
@@ -296,6 +312,106 @@ def a_full_status() -> ShownStatus:
 def test_no_terminal_is_too_narrow_for_a_cell() -> None:
     """A cut `counted` column once made a limit of 5 read as five used."""
     status = a_full_status()
-    assert_never_cut(lambda to: show(status, to, "the default limits"))
-    narrow = printed(lambda to: show(status, to, "the default limits"), 40)
-    assert "scope  node node-a\nused   2\nmax    2\n" in narrow, narrow
+    assert_never_cut(lambda to: show(status, to, now=NOW))
+    narrow = printed(lambda to: show(status, to, now=NOW), 40)
+    assert "scope    node node-a\nused     2\nallowed  2\n" in narrow, narrow
+
+
+async def publish_configuration(bus: Bus, id: str, limits: dict[str, Any], *, evict: bool = True) -> None:
+    """As a binder that runs with these limits, whatever a file says."""
+    now = SystemClock().now()
+    defaults = default_settings()
+    binder = {**defaults["binder"], "evict": evict, "limits": {**defaults["binder"]["limits"], **limits}}
+    message = EffectiveConfiguration(
+        service="binder",
+        id=id,
+        version="1",
+        hash=id,
+        settings={"thresholds": defaults["thresholds"], "binder": binder},
+        evictions="real" if evict else "dry run",
+        started_at=now - 100,
+        at=now,
+    )
+    await publish_message(bus, "binder", message)
+
+
+async def publish_message(bus: Bus, service: ServiceName, message: EffectiveConfiguration) -> None:
+    async with open_bus(bus.settings(service), service, SystemClock(), None) as connection:
+        await connection.publish(subjects.configuration(service, message.id), message)
+
+
+async def publish_leader(bus: Bus, cluster: HttpCluster) -> None:
+    """It holds the Lease of the cluster, so the bus belongs to it."""
+    now = SystemClock().now()
+    renewed = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": "descheduler-1", "leaseDurationSeconds": 600, "renewTime": renewed}
+    cluster.leases = [{"metadata": {"name": "equipoise-descheduler", "namespace": OWN}, "spec": spec}]
+    leader = EffectiveConfiguration(
+        service="descheduler",
+        id="descheduler-1",
+        version="1",
+        hash="",
+        settings={},
+        leading=True,
+        started_at=now,
+        at=now,
+    )
+    await publish_message(bus, "descheduler", leader)
+
+
+async def end_configuration(bus: Bus, id: str) -> None:
+    ended = EffectiveConfiguration(
+        service="binder", id=id, version="1", hash="", settings={}, started_at=0, at=0, stopped=True
+    )
+    await publish_message(bus, "binder", ended)
+
+
+ALWAYS = {"maintenance": {"only": [], "never": [{}]}, "startupGracePeriod": "0s"}
+"""No evictions at any time, and no grace period."""
+
+
+async def test_what_binders_run_with_is_shown_at_once_and_not_a_file(
+    bus: Bus, cluster: HttpCluster, tmp_path: Path
+) -> None:
+    """Maintenance is in effect and the grace period is 0, whatever the defaults or an edited file say."""
+    a_stored_ledger(cluster, outage_ended_at=SystemClock().now() - 5)
+    await publish_leader(bus, cluster)
+    await publish_configuration(bus, "binder-1", ALWAYS)
+    file = tmp_path / "equipoise.yaml"
+    file.write_text("apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\nbinder: {evict: true}\n")
+    code, plain = await bus.run("status", KUBECONFIG=str(cluster.file))
+    _, with_file = await bus.run("status", "--config", str(file), KUBECONFIG=str(cluster.file))
+    await end_configuration(bus, "binder-1")
+
+    for output in (plain, with_file):
+        assert (
+            "\nevictions: allowed (no evictions at this time (Mon,Tue,Wed,Thu,Fri,Sat,Sun 00:00-00:00 UTC)" in output
+        ), output
+        assert "\nconfiguration: of binder-1, published " in output
+        assert "\nlimits: in full\n" in output
+    assert "\n  not the default in binder-1:\n    binder.evict: true\n" in plain
+    assert "    binder.limits.startupGracePeriod: 0s\n" in plain
+    assert f"\n  {file} differs from what binder-1 runs with:\n" in with_file
+    assert "    binder.limits.startupGracePeriod: 1h in the file, 0s\n" in with_file
+    assert "not the default" not in with_file
+    assert code == 0
+    assert "waiting" not in plain, "it is read, not listened for"
+
+
+async def test_binders_that_differ_are_both_shown(bus: Bus, cluster: HttpCluster) -> None:
+    """While a change of the limits is rolled out; also in JSON."""
+    a_stored_ledger(cluster)
+    await publish_leader(bus, cluster)
+    await publish_configuration(bus, "binder-1", {"maintenance": {"only": [], "never": [{}]}})
+    await publish_configuration(bus, "binder-2", {})
+    _, output = await bus.run("status", KUBECONFIG=str(cluster.file))
+    _, encoded = await bus.run("status", "-o", "json", KUBECONFIG=str(cluster.file))
+    for id in ("binder-1", "binder-2"):
+        await end_configuration(bus, id)
+
+    assert "by binder-1: no evictions at this time" in output, output
+    assert "by binder-2: no maintenance time forbids them" in output
+    assert "\n  binders differ (a change that is being rolled out?): binder-2 and binder-1\n" in output
+    assert "binder.limits.maintenance.never: [] in binder-2, [{}] in binder-1" in output
+    shown = json.loads(encoded[encoded.index("{") :].splitlines()[0])
+    assert [each["processes"] for each in shown["configurations"]] == [["binder-2"], ["binder-1"]]

@@ -3,8 +3,9 @@
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator
 from contextlib import aclosing, suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,13 +15,17 @@ from equipoise.binder.decisions.status import LedgerStatus, LimitUsage
 from equipoise.binder.settings import BinderSettings
 from equipoise.cli.bus import retained_messages
 from equipoise.cli.bus_cluster import BusCluster, bus_cluster, plan_cluster
+from equipoise.cli.effective.reading import read_effective
+from equipoise.cli.effective.running import Settings, not_known, running_configurations
+from equipoise.cli.effective.settings import file_settings
+from equipoise.cli.effective.text import strategies_line
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.live.history import MAX_REVIEW_AGE
 from equipoise.cli.live.moves import MAX_MOVES
 from equipoise.cli.live.rows import Connection, LimitsRow, PlanRow
-from equipoise.cli.live.state import LiveState
+from equipoise.cli.live.state import MAX_PROCESSES, LiveState
 from equipoise.cli.options import ClusterOptions
-from equipoise.cli.status.run import configured, read_status
+from equipoise.cli.status.run import configuration_lines, limits_of, read_status
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.channels import CHANNELS
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW, PREFIX
@@ -28,7 +33,7 @@ from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
-from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.health import EffectiveConfiguration, Heartbeat
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
@@ -46,7 +51,7 @@ log = structlog.get_logger()
 SHOWN = frozenset(
     {
         NodeUtilization, NodePlacement, UtilizationCycle, EvictionIntent, EvictionOutcome, DescheduleDecision,
-        Heartbeat, ClusterReview,
+        Heartbeat, ClusterReview, EffectiveConfiguration,
     }
 )  # fmt: skip
 """The messages that the view is made of."""
@@ -77,7 +82,9 @@ class LiveFeed:
     def __init__(self, server: Nats, options: ClusterOptions, clock: Clock) -> None:
         """Raises InvalidInput and ConfigurationError for invalid options."""
         self._server, self._options, self._clock = server, options, clock
-        self._limits = configured(options.configuration, os.environ).limits
+        file = options.configuration
+        self._file = None if file is None else file_settings(file, os.environ)
+        self._effective: dict[str, EffectiveConfiguration] = {}
         self._errors = BusErrors(clock)
         self._cluster: BusCluster = bus_cluster(options, server)
         self._lease_uid = ""
@@ -135,16 +142,28 @@ class LiveFeed:
                 await self._clock.sleep(TICK_SECONDS)
 
     async def _on_message(self, delivery: Delivery[Any]) -> None:
-        if self._early is None:
+        if isinstance(delivery.message, EffectiveConfiguration):
+            self._show_configuration(delivery.message)
+        elif self._early is None:
             self.state.apply(delivery.message, self._clock.now())
         elif len(self._early) < MAX_EARLY:
             self._early.append(delivery.message)
+
+    def _show_configuration(self, message: EffectiveConfiguration) -> None:
+        known = self._effective.get(message.id)
+        if known is not None and message.at < known.at:
+            return
+        if known is None and len(self._effective) >= MAX_PROCESSES:
+            self._effective.pop(min(self._effective.values(), key=lambda each: each.at).id)
+        self._effective[message.id] = message
 
     async def _read_back(self) -> None:
         """The state as it was in the last hours, in the order of time: it gets points and frames of then."""
         now = self._clock.now()
         try:
             async with asyncio.timeout(READ_BACK_SECONDS):
+                for effective in await read_effective(self._server, self._clock):
+                    self._show_configuration(effective)
                 async for message in self._retained(f"{PREFIX}.advice.cluster.*.*", now - MAX_REVIEW_AGE):
                     self.state.apply(message, now)
                 outcomes: deque[msgspec.Struct] = deque(maxlen=MAX_MOVES)
@@ -195,13 +214,30 @@ class LiveFeed:
                 async with connect_kube(connection, self._options.command, self._clock) as kube:
                     while True:
                         if watched():
-                            status = await read_status(kube, connection.namespace, self._limits, self._clock)
-                            self.state.show(limits_row(status))
+                            messages, now = self._effective.values(), self._clock.now()
+                            running = running_configurations(messages, "binder", now)
+                            limits = limits_of(running[0]) if running else None
+                            status = await read_status(kube, connection.namespace, limits, self._clock)
+                            lines = effective_lines(messages, self._file, self._options.configuration, now)
+                            self.state.show(msgspec.structs.replace(limits_row(status), configuration=list(lines)))
                             await self._clock.sleep(LEDGER_SECONDS)
                         await self._clock.sleep(TICK_SECONDS)
             except KubeError as error:
                 self.state.show(LimitsRow(problem=str(error)))
                 await self._clock.sleep(LEDGER_SECONDS)
+
+
+def effective_lines(
+    messages: Collection[EffectiveConfiguration], file: Settings | None, path: Path | None, now: float
+) -> Iterator[str]:
+    """What binders and deschedulers run with, and how they or the file differ."""
+    binders = running_configurations(messages, "binder", now)
+    if not binders:
+        yield f"limits: {not_known('binder')}"
+    for each in binders:
+        yield f"limits of {each.named}, {each.age_text(now)}"
+    yield from configuration_lines(binders, file, path)
+    yield from (strategies_line(each) for each in running_configurations(messages, "descheduler", now))
 
 
 def plan_row(plan: PlanResponse) -> PlanRow:

@@ -141,7 +141,7 @@ class PlanRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LimitsRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The eviction ledger: limits in use."""
+    """The eviction ledger: limits in use, by the configuration that binders run with."""
 
     problem: str = ""
     """Why the ledger is unknown; then the other fields are empty."""
@@ -155,6 +155,9 @@ class LimitsRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dry_runs_last_day: int | None = None
     usage: list[LimitUsage] = []
     """The fullest first, at most 100."""
+
+    configuration: list[str] = []
+    """What services run with, and how they or --config differ: a line each."""
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):

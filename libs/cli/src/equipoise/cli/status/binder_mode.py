@@ -1,15 +1,17 @@
 """Whether binders evict or only dry-run, by their heartbeats, if the bus is that of the cluster."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from typing import Literal
 
+import click
 import msgspec
 
 from equipoise.cli.bus_access import connect_problem
 from equipoise.cli.heartbeats import LISTEN_SECONDS, read_heartbeats
 from equipoise.cli.leases import held_leases
 from equipoise.contracts.bus.subjects import ServiceName
-from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
+from equipoise.contracts.messages.health import CONFIGURATION_LIFETIME, DRY_RUN, REAL, EffectiveConfiguration, Heartbeat
+from equipoise.contracts.messages.message import converted
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.bus.connection import ForwardedNats
 from equipoise.runtime.configuration import Nats
@@ -60,10 +62,28 @@ def binder_mode(
     return BinderMode(mode="unknown", why=reports, reported=modes)
 
 
+def as_heartbeats(messages: Iterable[EffectiveConfiguration], now: float) -> list[Heartbeat]:
+    """What running processes have published of themselves lately."""
+    return [
+        converted(each, Heartbeat, ready=True)
+        for each in messages
+        if not each.stopped and now - each.at <= CONFIGURATION_LIFETIME
+    ]
+
+
 async def read_binder_mode(
-    server: Nats, kube: Kube, namespace: str, clock: Clock, *, listen: float = LISTEN_SECONDS
+    server: Nats,
+    kube: Kube,
+    namespace: str,
+    clock: Clock,
+    published: Sequence[EffectiveConfiguration] = (),
+    *,
+    listen: float = LISTEN_SECONDS,
 ) -> BinderMode:
-    """Listens until a binder of this cluster reports real evictions, else for `listen` seconds."""
+    """By what binders have `published`; if that does not tell, listens for heartbeats of a binder for `listen` seconds.
+
+    A binder with real evictions ends that at once.
+    """
     holders: set[str] | None
     same_cluster = isinstance(server, ForwardedNats)
     try:
@@ -71,14 +91,21 @@ async def read_binder_mode(
         holders = {lease.spec.holder_identity for lease in held}
     except KubeError:
         holders = None
+    known = as_heartbeats(published, clock.now())
+
+    def mode_with(heartbeats: Iterable[Heartbeat]) -> BinderMode:
+        latest = {each.id: each for each in (*known, *heartbeats)}
+        return binder_mode(latest.values(), holders, server.shown_url, same_cluster=same_cluster)
+
+    at_once = mode_with(())
+    if at_once.mode != "unknown" or (at_once.reported and any(each.leading for each in known)):
+        return at_once
     if problem := await connect_problem(server):
         return BinderMode(mode="unknown", why=problem)
-
-    def is_real(heartbeats: Collection[Heartbeat]) -> bool:
-        return binder_mode(heartbeats, holders, server.shown_url, same_cluster=same_cluster).mode == "real"
+    click.echo(f"waiting up to {listen:.0f} s for the heartbeats of binders …", err=True)
 
     try:
-        heartbeats = await read_heartbeats(server, clock, is_real, listen=listen)
+        heartbeats = await read_heartbeats(server, clock, lambda found: mode_with(found).mode == "real", listen=listen)
     except BusError as error:
         return BinderMode(mode="unknown", why=str(error))
-    return binder_mode(heartbeats, holders, server.shown_url, same_cluster=same_cluster)
+    return mode_with(heartbeats)

@@ -23,13 +23,12 @@ from equipoise.cli.options import (
 def status(cluster: ClusterOptions, bus: BusOptions, watch: float | None, output: Output) -> None:
     """Show whether evictions are allowed, which are pending, and the usage of each limit.
 
-    Reads the eviction ledger from the API server. Whether allowed evictions are dry runs is read from the heartbeats of
-    the binders on the bus, for up to 11 seconds; without NATS from --config. Exit code 1 means that it is unknown
+    Reads the eviction ledger from the API server, and from the bus what binders run with: their limits, and whether
+    evictions are dry runs. --config FILE shows how the file differs from that. Exit code 1 means that it is unknown
     whether pods may be evicted.
     """
     import asyncio
 
-    from equipoise.cli.status.run import configured, run_status
+    from equipoise.cli.status.run import run_status
 
-    binder = configured(cluster.configuration, os.environ)
-    asyncio.run(run_status(cluster, binder, bus, os.environ, output=output, watch=watch))
+    asyncio.run(run_status(cluster, bus, os.environ, output=output, watch=watch))

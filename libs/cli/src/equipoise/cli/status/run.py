@@ -1,13 +1,14 @@
-"""Reads the ledger and the heartbeats of binders, and prints pause, usage of limits, pending and recent evictions."""
+"""Reads the ledger and what binders publish, and prints pause, usage of limits, pending and recent evictions."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import click
+import msgspec
 from msgspec import UNSET, UnsetType, structs
 from rich.console import Console
 from rich.table import Table
@@ -15,35 +16,34 @@ from rich.text import Text
 
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.evictions_per_cluster import EvictionsPerCluster
-from equipoise.binder.decisions.status import LedgerStatus, ledger_status, maximum_text, state_text
-from equipoise.binder.settings import BinderSettings
+from equipoise.binder.decisions.status import LedgerStatus, allowed_text, ledger_status, rule_text, state_text
 from equipoise.binder.shell.ledger_store import NotInstalled, read_installed
-from equipoise.binder.state.ledger import LedgerClosed, LedgerEntry
+from equipoise.binder.state.ledger import Ledger, LedgerClosed, LedgerEntry
 from equipoise.binder.state.ledger_json import clock_time
-from equipoise.cli.bus_access import reached
+from equipoise.cli.bus_access import with_bus
+from equipoise.cli.effective.comparison import default_lines, file_lines, several_lines, shortened
+from equipoise.cli.effective.reading import read_effective
+from equipoise.cli.effective.running import RunningConfiguration, Settings, not_known, running_configurations
+from equipoise.cli.effective.settings import binder_settings, default_settings, file_settings
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.hints.state import HintsState, read_hints_state
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.options import BusOptions, ClusterOptions, Output
 from equipoise.cli.reclaimed.state import ReclaimerState, has_reclaimer, read_reclaimer_state, reclaimer_lines
 from equipoise.cli.status.binder_mode import BinderMode, read_binder_mode
-from equipoise.cli.terminal import count, print_result, table
+from equipoise.cli.terminal import count, print_result, table, time_of_day
 from equipoise.collector.state.pod_times import FINISHED
-from equipoise.contracts.configuration.section_names import SectionName
-from equipoise.contracts.configuration.settings import Section
-from equipoise.contracts.messages.health import DRY_RUN, REAL
-from equipoise.runtime.configuration import Logging, read_document, read_sections
+from equipoise.contracts.messages.health import EffectiveConfiguration
+from equipoise.runtime.bus import BusError
+from equipoise.runtime.configuration import ConfigurationError, Logging, Nats
 from equipoise.runtime.kubernetes.client import PODS, Kube, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
-from equipoise.runtime.process.bounded_files import read_bounded_text
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
-_SETTINGS: Mapping[SectionName, type[Section]] = {"binder": BinderSettings}
-
 
 class ShownStatus(LedgerStatus, frozen=True, kw_only=True, rename="camel"):
-    """What the ledger, the binders and the configuration state, as far as they could be read."""
+    """What the ledger and the binders state, as far as they could be read."""
 
     cluster: ClusterName
     mode: Literal["real", "dry run", "unknown"] | None = None
@@ -52,6 +52,15 @@ class ShownStatus(LedgerStatus, frozen=True, kw_only=True, rename="camel"):
     mode_source: str = ""
     """Where that is from, or why it is unknown."""
 
+    configurations: tuple[RunningConfiguration, ...] = ()
+    """What binders run with; the limits above are those of the first one."""
+
+    configuration_problem: str = ""
+    """Why it is not known what they run with."""
+
+    configuration_lines: tuple[str, ...] = ()
+    """How binders differ from one another, from --config and from the defaults."""
+
     hints: HintsState | None = None
     """None: not read, because the ledger cannot be read."""
 
@@ -59,18 +68,21 @@ class ShownStatus(LedgerStatus, frozen=True, kw_only=True, rename="camel"):
     """Unset: the cluster has no reclaimer."""
 
 
-def configured(configuration: Path | None, environment: Mapping[str, str]) -> BinderSettings:
-    """The section `binder` of the file, else the defaults. Raises ConfigurationError."""
-    plain = {} if configuration is None else read_document(read_bounded_text(configuration))
-    _, own = read_sections(plain, _SETTINGS, environment)
-    binder = own["binder"]
-    assert isinstance(binder, BinderSettings)
-    return binder
+class OnBus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command learns from the bus about the binders."""
+
+    mode: BinderMode | None
+    """None: not read."""
+
+    configurations: tuple[RunningConfiguration, ...] = ()
+    problem: str = ""
+    """Why there are no configurations."""
+
+    reclaimer: ReclaimerState | UnsetType = UNSET
 
 
 async def run_status(
     options: ClusterOptions,
-    binder: BinderSettings,
     bus: BusOptions,
     environment: Mapping[str, str],
     *,
@@ -79,16 +91,15 @@ async def run_status(
 ) -> None:
     """Run the command; `watch`: seconds until it is repeated, without end.
 
-    Raises InvalidInput, and CommandFailed if it is unknown whether pods may be evicted.
+    Raises InvalidInput, ConfigurationError, and CommandFailed if it is unknown whether pods may be evicted.
     """
     configure_logging(Logging(level="error"), "status")
-    file = options.configuration
-    source = f"the limits of {file}" if file else "the default limits (use --config FILE for others)"
+    file = None if options.configuration is None else file_settings(options.configuration, environment)
     while True:
-        status = await _read(options, binder, bus, environment)
+        status = await _read(options, file, bus, environment)
         if watch is not None and output in ("text", "wide"):
             click.clear()
-        show_status = partial(show, limits_source=source, wide=output == "wide")
+        show_status = partial(show, now=SystemClock().now(), wide=output == "wide")
         print_result(status, show_status, output=output, watched=watch is not None)
         if watch is None:
             break
@@ -98,46 +109,119 @@ async def run_status(
 
 
 async def _read(
-    options: ClusterOptions, binder: BinderSettings, bus: BusOptions, environment: Mapping[str, str]
+    options: ClusterOptions, file: Settings | None, bus: BusOptions, environment: Mapping[str, str]
 ) -> ShownStatus:
-    clock, cluster, configuration = SystemClock(), options.connection(), options.configuration
-    mode: BinderMode | None = None
-    hints: HintsState | None = None
-    reclaimer: ReclaimerState | UnsetType = UNSET
+    clock, cluster = SystemClock(), options.connection()
+    name = cluster_name(cluster, environment)
     try:
         async with connect_kube(cluster, "status", clock) as kube:
-            pods = await count_pods(kube, binder.limits.evictions_per_cluster)
-            ledger = await read_status(kube, cluster.namespace, binder.limits, clock, cluster_pods=pods)
-            hints = await read_hints_state(kube, clock)
+            stored = await _stored_ledger(kube, cluster.namespace)
+            if isinstance(stored, LedgerStatus):
+                return combined(stored, None, name, await read_hints_state(kube, clock))
             reclaims = await has_reclaimer(kube, cluster.namespace)
-            if ledger.evictions == "allowed":
-                mode = await _read_mode(bus, options, kube, cluster.namespace, clock)
-        if reclaims:
-            reclaimer = await _read_reclaimer(bus, options, clock)
+            hints = await read_hints_state(kube, clock)
+            on_bus = await _read_bus(
+                bus, options, kube, cluster.namespace, clock, reclaims=reclaims, paused=stored.paused
+            )
+            ledger = await _with_limits(stored, on_bus.configurations, kube, clock)
     except KubeError as error:
-        ledger = LedgerStatus(evictions="unknown", why=str(error))
-    if mode is not None and configuration is not None:
-        mode = with_configuration(mode, configuration, evict=binder.evict)
-    status = combined(ledger, mode, cluster_name(cluster, environment), hints)
-    return structs.replace(status, reclaimer=reclaimer)
+        return combined(LedgerStatus(evictions="unknown", why=str(error)), None, name)
+    lines = configuration_lines(on_bus.configurations, file, options.configuration)
+    status = combined(ledger, None if ledger.evictions == "paused" else on_bus.mode, name, hints)
+    return structs.replace(
+        status,
+        configurations=on_bus.configurations,
+        configuration_problem=on_bus.problem,
+        configuration_lines=tuple(lines),
+        reclaimer=on_bus.reclaimer,
+    )
 
 
-async def _read_mode(bus: BusOptions, options: ClusterOptions, kube: Kube, namespace: str, clock: Clock) -> BinderMode:
-    """Unknown, with the reason, if NATS cannot be reached."""
+async def _stored_ledger(kube: Kube, namespace: str) -> Ledger | LedgerStatus:
+    """The ledger; the status if there is none that can be used. Raises KubeError."""
     try:
-        async with reached(bus, options) as server:
-            return await read_binder_mode(server, kube, namespace, clock)
-    except CommandFailed as error:
-        return BinderMode(mode="unknown", why=error.message)
+        stored = await read_installed(kube, namespace)
+    except NotInstalled as error:
+        return LedgerStatus(evictions="unknown", why=str(error))
+    return ledger_status(stored, None, 0.0) if isinstance(stored, LedgerClosed) else stored.ledger
 
 
-async def _read_reclaimer(bus: BusOptions, options: ClusterOptions, clock: Clock) -> ReclaimerState:
-    """Unknown, with the reason, if NATS cannot be reached."""
+async def _with_limits(
+    ledger: Ledger, configurations: Sequence[RunningConfiguration], kube: Kube, clock: Clock
+) -> LedgerStatus:
+    """With the limits of the first configuration; of each of them, whether it allows evictions now."""
+    now = kube.server_time(clock.now())
+    found = [(each, limits_of(each)) for each in configurations]
+    limits = found[0][1] if found else None
+    pods = None if limits is None else await count_pods(kube, limits.evictions_per_cluster)
+    status = ledger_status(ledger, limits, now, cluster_pods=pods)
+    if ledger.paused:
+        return status
+    reasons = {each.named: ledger_status(ledger, of_each, now).why for each, of_each in found}
+    if len(set(reasons.values())) < 2:
+        return status
+    why = "; ".join(f"by {named}: {reason or 'no maintenance time forbids them'}" for named, reason in reasons.items())
+    return structs.replace(status, why=why)
+
+
+def limits_of(running: RunningConfiguration) -> Limits | None:
+    """None if this version cannot read them."""
     try:
-        async with reached(bus, options) as server:
-            return await read_reclaimer_state(server, clock)
-    except CommandFailed as error:
-        return ReclaimerState(state="unknown", why=error.message)
+        return binder_settings(running.settings).limits
+    except ConfigurationError:
+        return None
+
+
+async def _read_bus(
+    bus: BusOptions,
+    options: ClusterOptions,
+    kube: Kube,
+    namespace: str,
+    clock: Clock,
+    *,
+    reclaims: bool,
+    paused: bool,
+) -> OnBus:
+    """Unknown, with the reason, if NATS cannot be reached. `paused`: it does not matter what binders do."""
+
+    async def read(server: Nats) -> OnBus:
+        messages, problem = await _published(server, clock)
+        mode = None if paused else await read_binder_mode(server, kube, namespace, clock, messages)
+        running = tuple(running_configurations(messages, "binder", clock.now()))
+        reclaimer = await read_reclaimer_state(server, clock) if reclaims else UNSET
+        return OnBus(
+            mode=mode,
+            configurations=running,
+            problem=problem or ("" if running else not_known("binder")),
+            reclaimer=reclaimer,
+        )
+
+    try:
+        return await with_bus(bus, options, read)
+    except (CommandFailed, BusError) as error:
+        why = error.message if isinstance(error, CommandFailed) else str(error)
+        reclaimer = ReclaimerState(state="unknown", why=why) if reclaims else UNSET
+        return OnBus(mode=BinderMode(mode="unknown", why=why), problem=f"not known: {why}", reclaimer=reclaimer)
+
+
+async def _published(server: Nats, clock: Clock) -> tuple[list[EffectiveConfiguration], str]:
+    """And why there is nothing: services of an earlier version publish only heartbeats."""
+    try:
+        return await read_effective(server, clock), ""
+    except BusError as error:
+        return [], f"not known: {error}"
+
+
+def configuration_lines(
+    running: Sequence[RunningConfiguration], file: Settings | None, path: Path | None
+) -> Iterator[str]:
+    """How binders differ from one another and from the file; without a file, from the defaults."""
+    yield from several_lines(running)
+    if file is not None and path is not None:
+        yield from file_lines(str(path), file, running)
+    elif running and (changed := default_lines(default_settings(), running[0])):
+        yield f"not the default in {running[0].named}:"
+        yield from shortened(changed)
 
 
 async def count_pods(kube: Kube, limit: EvictionsPerCluster) -> int | None:
@@ -153,26 +237,16 @@ async def count_pods(kube: Kube, limit: EvictionsPerCluster) -> int | None:
 
 
 async def read_status(
-    kube: Kube, namespace: str, limits: Limits, clock: Clock, *, cluster_pods: int | None = None
+    kube: Kube, namespace: str, limits: Limits | None, clock: Clock, *, cluster_pods: int | None = None
 ) -> LedgerStatus:
-    """By the ledger alone. `cluster_pods`: None if they were not counted. Raises KubeError."""
-    try:
-        stored = await read_installed(kube, namespace)
-    except NotInstalled as error:
-        return LedgerStatus(evictions="unknown", why=str(error))
-    ledger = stored if isinstance(stored, LedgerClosed) else stored.ledger
-    return ledger_status(ledger, limits, kube.server_time(clock.now()), cluster_pods=cluster_pods)
+    """By the ledger alone. `limits`: None if they are not known; `cluster_pods`: None if they were not counted.
 
-
-def with_configuration(mode: BinderMode, file: Path, *, evict: bool) -> BinderMode:
-    """What binders report; if that is unknown, what they do if they use this file.
-
-    Not if binders report something else, even if it is unknown whether they are of this cluster.
+    Raises KubeError.
     """
-    if mode.mode != "unknown" or not {REAL if evict else DRY_RUN}.issuperset(mode.reported):
-        return mode
-    why = f"binder.evict is {str(evict).lower()} in {file}, not confirmed by binders: {mode.why}"
-    return BinderMode(mode="real" if evict else "dry run", why=why)
+    stored = await _stored_ledger(kube, namespace)
+    if isinstance(stored, LedgerStatus):
+        return stored
+    return ledger_status(stored, limits, kube.server_time(clock.now()), cluster_pods=cluster_pods)
 
 
 def combined(
@@ -187,48 +261,67 @@ def combined(
         return status
     if mode.mode == "dry run":
         return structs.replace(status, evictions="dry run")
-    why = f"the ledger allows them; unknown whether binders evict or only dry-run: {mode.why}; use --nats or --config"
+    why = f"the ledger allows them; unknown whether binders evict or only dry-run: {mode.why}"
     return structs.replace(status, evictions="unknown", why=why)
 
 
-def show(status: ShownStatus, to: Console, limits_source: str, *, wide: bool = False) -> None:
-    """`limits_source`: where the limits come from."""
+def show(status: ShownStatus, to: Console, *, now: float, wide: bool = False) -> None:
+    """`now`: by which ages are shown."""
     styles = {"allowed": "bold red" if status.why else "bold green", "dry run": "bold yellow"}
     style = styles.get(status.evictions, "bold red")
     to.print(Text(f"cluster: {status.cluster}"))
     to.print(Text.assemble("evictions: ", (status.evictions, style), f" ({status.why})" if status.why else ""))
     if status.mode in ("real", "dry run"):
         to.print(Text(f"binders: {status.mode_source}"))
+    for line in _configuration(status, now):
+        to.print(line)
     if status.hints is not None:
         to.print(Text(f"placement hints: {status.hints}", "yellow" if status.hints.why else ""))
     if status.reclaimer is not UNSET:
-        for line in reclaimer_lines(status.reclaimer, SystemClock().now()):
-            to.print(Text(line, "" if status.reclaimer.state == "on" else "yellow"))
+        for text in reclaimer_lines(status.reclaimer, now):
+            to.print(Text(text, "" if status.reclaimer.state == "on" else "yellow"))
     if status.last_day is None:
         return
-    if status.halved_until is not None:
+    if not status.configurations:
+        to.print(Text("limits: not known", "yellow"))
+    elif status.halved_until is not None:
         to.print(Text(f"limits: halved until {clock_time(status.halved_until)} after {status.halved_by}"))
     else:
         to.print(Text("limits: in full"))
     dry_runs = count(status.dry_runs_last_day or 0, "dry run")
     to.print(Text(f"last 24 hours: {count(status.last_day, 'eviction')}, {dry_runs}"))
-    to.print(Text(f"usage is relative to {limits_source}"))
     for part in _parts(status, wide=wide):
         to.print()
         to.print(part)
 
 
-def _parts(status: LedgerStatus, *, wide: bool) -> Iterator[Table | Text]:
-    usage, in_half = table("limit", "scope", "used>", "max>", "window>"), status.halved_until is not None
-    for each in status.usage:
-        usage.add_row(each.limit, each.scope, str(each.counted), maximum_text(each, in_half=in_half), each.window)
-    yield usage
+def _configuration(status: ShownStatus, now: float) -> Iterator[Text]:
+    if status.configuration_problem:
+        yield Text(f"configuration: {status.configuration_problem}", "yellow")
+    for each in status.configurations:
+        yield Text(f"configuration: of {each.named}, {each.age_text(now)}", "" if each.current else "yellow")
+    yield from (Text(f"  {line}", "yellow") for line in status.configuration_lines)
+
+
+def _parts(status: ShownStatus, *, wide: bool) -> Iterator[Table | Text]:
+    if status.usage:
+        yield _usage(status, wide=wide)
     if not status.pending:
-        yield Text("no pending evictions")
+        yield Text("no pending evictions" if status.configurations else "no reserved evictions")
     else:
         yield _entries("pending since", status.pending, settled=False, wide=wide)
     if status.last:
         yield _entries("finished", status.last, settled=True, wide=wide)
+
+
+def _usage(status: LedgerStatus, *, wide: bool) -> Table:
+    rule = ("rule",) if wide else ()
+    made, in_half = table("limit", "scope", "used>", "allowed>", "window>", "free again", *rule), status.halved_until
+    for each in status.usage:
+        free = "" if each.free_at is None else time_of_day(each.free_at)
+        rules = (rule_text(each, in_half=in_half is not None),) if wide else ()
+        made.add_row(each.limit, each.scope, str(each.counted), allowed_text(each), each.window, free, *rules)
+    return made
 
 
 def _entries(title: str, entries: list[LedgerEntry], *, settled: bool, wide: bool) -> Table:

@@ -10,10 +10,11 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, TabPane
 
-from equipoise.binder.decisions.status import maximum_text
+from equipoise.binder.decisions.status import allowed_text, rule_text
 from equipoise.cli.live.explanations import Explained, Kind
 from equipoise.cli.live.rows import Changes, NodeRow
 from equipoise.cli.live.state import LiveState
+from equipoise.cli.terminal import time_of_day
 from equipoise.cli.top.text import bar, mode_line, move_cells, node_cells, sorted_rows, summary_line
 
 Run = Callable[[Callable[[], object]], Awaitable[None]]
@@ -213,11 +214,14 @@ def _limits(view: Changes) -> Text:
         lines.append(Text(f"unknown: {limits.problem}", style="yellow"))
     else:
         lines.append(Text(f"{limits.last_day} evictions, {limits.dry_runs_last_day} dry runs in 24 h"))
+        lines += [Text(line) for line in limits.configuration]
         in_half = limits.halved_until is not None
         for each in limits.usage:
             window = f" in {each.window}" if each.window else ""
-            maximum = maximum_text(each, in_half=in_half)
-            lines.append(Text(f"{each.limit}  {each.scope}  {each.counted} of {maximum}{window}"))
+            rule = rule_text(each, in_half=in_half)
+            allowed = f"{allowed_text(each)}{f' ({rule})' if rule else ''}"
+            free = "" if each.free_at is None else f", free again at {time_of_day(each.free_at)}"
+            lines.append(Text(f"{each.limit}  {each.scope}  {each.counted} of {allowed}{window}{free}"))
     return Text("\n").join(lines)
 
 

@@ -74,9 +74,10 @@ def summary_line(summary: ClusterSummary) -> str:
 
 def mode_line(summary: ClusterSummary, limits: LimitsRow | None) -> str:
     """Whether pods are evicted."""
+    why = f" ({limits.why})" if limits is not None and limits.why else ""
     if limits is not None and limits.evictions in ("paused", "closed"):
-        return f"evictions: {limits.evictions}{f' ({limits.why})' if limits.why else ''}"
-    return f"evictions: {summary.evictions or 'unknown, no heartbeat of a binder'}"
+        return f"evictions: {limits.evictions}{why}"
+    return f"evictions: {summary.evictions or 'unknown, no heartbeat of a binder'}{why}"
 
 
 def move_cells(move: Move) -> Sequence[str]:
@@ -111,6 +112,8 @@ def show(view: Changes, to: Console) -> None:
     if view.summary is not None:
         to.print(Text(summary_line(view.summary)))
         to.print(Text(mode_line(view.summary, view.limits)))
+    for line in () if view.limits is None else view.limits.configuration:
+        to.print(Text(line))
     to.print()
     made = table(*NODE_COLUMNS)
     for row in sorted_rows(view.nodes, "cpu"):

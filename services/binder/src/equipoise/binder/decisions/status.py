@@ -9,8 +9,8 @@ import msgspec
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.evictions_per_cluster import EvictionsPerCluster
 from equipoise.binder.decisions.limits.maintenance import Maintenance
-from equipoise.binder.decisions.limits.rule import CountingLimit, Limit, ProposedEviction, halved
-from equipoise.binder.state.ledger import DAY, Ledger, LedgerClosed, LedgerEntry, LedgerView
+from equipoise.binder.decisions.limits.rule import CountingLimit, Limit, ProposedEviction, WindowedLimit, halved
+from equipoise.binder.state.ledger import DAY, Ledger, LedgerClosed, LedgerEntry, LedgerView, clock_tolerance
 from equipoise.binder.state.ledger_json import clock_time
 
 LAST = 20
@@ -30,6 +30,9 @@ class LimitUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     allowed: int | None = None
     """What that comes to now, halved if limits are; None: unlimited, or it depends on the workload, or is not known."""
+
+    free_at: float | None = None
+    """Of a full limit that counts a window: when it allows one more, if nothing else is counted until then."""
 
     window: str = ""
 
@@ -62,31 +65,44 @@ class LedgerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def ledger_status(
-    ledger: Ledger | LedgerClosed, limits: Limits, now: float, *, cluster_pods: int | None = None
+    ledger: Ledger | LedgerClosed, limits: Limits | None, now: float, *, cluster_pods: int | None = None
 ) -> LedgerStatus:
-    """The status at API server time `now`, with these limits. `cluster_pods`: None if they were not counted."""
+    """The status at API server time `now`, with these limits. `cluster_pods`: None if they were not counted.
+
+    `limits`: those that binders use; None if these are not known: then nothing is stated that depends on them.
+    """
     if isinstance(ledger, LedgerClosed):
         return LedgerStatus(evictions="unknown" if ledger.unreadable or ledger.newer else "closed", why=ledger.why)
+    settled = [entry for entry in ledger.entries if entry.outcome is not None]
+    status = LedgerStatus(
+        evictions="paused" if ledger.paused else "allowed",
+        why=ledger.pause_reason if ledger.paused else "",
+        last_day=round(ledger.mean_rate(now, dry_run=False) * DAY),
+        dry_runs_last_day=round(ledger.mean_rate(now, dry_run=True) * DAY),
+        pending=[entry for entry in ledger.entries if entry.outcome is None],
+        last=sorted(settled, key=lambda entry: entry.settled_at or 0.0, reverse=True)[:LAST],
+    )
+    return status if limits is None else _with_limits(status, ledger, limits, now, cluster_pods)
+
+
+def _with_limits(
+    status: LedgerStatus, ledger: Ledger, limits: Limits, now: float, cluster_pods: int | None
+) -> LedgerStatus:
     timeout, grace = limits.migration_timeout, limits.startup_grace_period
     real, dry = (
         ledger.view(now, dry_run=dry_run, migration_timeout=timeout, grace_period=grace) for dry_run in (False, True)
     )
     grace_ends_at = ledger.grace_ends_at(grace)
     after_outage = ledger.outage_ended_at is not None and ledger.outage_ended_at > ledger.started_at
-    settled = [entry for entry in ledger.entries if entry.outcome is not None]
     shown = real if real.within(limits.retention) or not dry.within(limits.retention) else dry
-    pending = [entry for entry in ledger.entries if entry.outcome is None]
-    pending += [entry for entry in real.pending_replacements() if entry.outcome is not None]
-    return LedgerStatus(
-        evictions="paused" if ledger.paused else "allowed",
-        why=ledger.pause_reason if ledger.paused else _maintenance_refusal(limits.maintenance, now),
+    migrating = [entry for entry in real.pending_replacements() if entry.outcome is not None]
+    return msgspec.structs.replace(
+        status,
+        why=status.why if ledger.paused else _maintenance_refusal(limits.maintenance, now),
         halved_until=grace_ends_at if now < grace_ends_at else None,
         halved_by=ledger.outage if after_outage else "setup or `equipoise resume`",
-        last_day=round(ledger.mean_rate(now, dry_run=False) * DAY),
-        dry_runs_last_day=round(ledger.mean_rate(now, dry_run=True) * DAY),
         usage=list(_usage(limits, shown, cluster_pods)),
-        pending=pending,
-        last=sorted(settled, key=lambda entry: entry.settled_at or 0.0, reverse=True)[:LAST],
+        pending=[*status.pending, *migrating],
     )
 
 
@@ -101,14 +117,22 @@ def _usage(limits: Limits, view: LedgerView, cluster_pods: int | None) -> Iterat
         window, allowed = str(getattr(limit, "window", "")), _allowed(limit, view, cluster_pods)
         for scope, counted in sorted(limit.usage(view).items()):
             yield LimitUsage(
-                limit=name, scope=scope, counted=counted, max=limit.maximum_text, allowed=allowed, window=window
+                limit=name,
+                scope=scope,
+                counted=counted,
+                max=limit.maximum_text,
+                allowed=allowed,
+                free_at=_free_at(limit, view, scope, counted, allowed),
+                window=window,
             )
 
 
 def _allowed(limit: Limit, view: LedgerView, cluster_pods: int | None) -> int | None:
     """As the limit itself computes it for an eviction, of whatever pod."""
-    if not isinstance(limit, CountingLimit) or limit.per == "workload":
+    if not isinstance(limit, CountingLimit):
         return None
+    if limit.per == "workload" and type(limit).maximum is not CountingLimit.maximum:
+        return None  # it depends on the replicas
     if isinstance(limit, EvictionsPerCluster) and cluster_pods is None and not limit.enough_pods(0):
         return None
     any_pod = ProposedEviction(
@@ -118,11 +142,25 @@ def _allowed(limit: Limit, view: LedgerView, cluster_pods: int | None) -> int | 
     return None if maximum == math.inf else math.floor(halved(maximum) if view.halved else maximum)
 
 
-def maximum_text(usage: LimitUsage, *, in_half: bool) -> str:
-    """For people: `5`, `3 (half of 5)`, `6 (1% of the pods, at most 20)`."""
+def _free_at(limit: Limit, view: LedgerView, scope: str, counted: int, allowed: int | None) -> float | None:
+    if not isinstance(limit, WindowedLimit) or not allowed or counted < allowed:
+        return None
+    after = limit.window + clock_tolerance(limit.window)
+    ends = sorted(entry.latest + after for entry in limit.entries(view) if str(limit.key(entry)) == scope)
+    index = len(ends) - allowed
+    return ends[index] if 0 <= index < len(ends) else None
+
+
+def allowed_text(usage: LimitUsage) -> str:
+    """For people: the number, or the rule where the number depends on the workload: `6`, `10%`."""
+    return usage.max if usage.allowed is None else str(usage.allowed)
+
+
+def rule_text(usage: LimitUsage, *, in_half: bool) -> str:
+    """For people: how the number is found, where it is not the setting itself: `half of 5`."""
     if usage.allowed is None or str(usage.allowed) == usage.max:
-        return usage.max
-    return f"{usage.allowed} ({'half of ' if in_half else ''}{usage.max})"
+        return ""
+    return f"half of {usage.max}" if in_half else usage.max
 
 
 def state_text(entry: LedgerEntry) -> str:

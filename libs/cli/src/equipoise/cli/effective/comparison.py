@@ -1,0 +1,90 @@
+"""Settings that differ between a file, the defaults and what services run with. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from equipoise.cli.effective.running import RunningConfiguration, Settings, decisive
+from equipoise.contracts.configuration.redaction import redacted
+
+MAX_VALUE = 60
+"""Characters of a value."""
+
+MAX_LINES = 8
+"""Settings that are shown."""
+
+
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting with two values."""
+
+    setting: str
+    """Its path: `binder.limits.startupGracePeriod`."""
+
+    one: Any
+    other: Any
+
+
+def differences(one: Settings, other: Settings) -> list[Difference]:
+    """Settings that both have, with different values. Others are of another version, or of another service."""
+    return list(_differences(decisive(redacted(dict(one))), decisive(redacted(dict(other))), ""))
+
+
+def _differences(one: Mapping[str, Any], other: Mapping[str, Any], path: str) -> Iterator[Difference]:
+    for name in one:
+        if name not in other:
+            continue
+        at, left, right = f"{path}{name}", one[name], other[name]
+        if isinstance(left, Mapping) and isinstance(right, Mapping) and left.keys() & right.keys():
+            yield from _differences(left, right, f"{at}.")
+        elif left != right:
+            yield Difference(setting=at, one=left, other=right)
+
+
+def value_text(value: Any) -> str:
+    """As in YAML's flow style, shortened."""
+    text = value if isinstance(value, str) and value else msgspec.json.encode(value).decode()
+    text = "none" if value is None else text
+    return text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE - 1]}…"
+
+
+def file_lines(name: str, file: Settings, running: Sequence[RunningConfiguration]) -> Iterator[str]:
+    """How a configuration file differs from what services run with; nothing if it does not."""
+    for each in running:
+        found = differences(file, each.settings)
+        if found:
+            yield f"{name} differs from what {each.named} {_runs(each)} with:"
+            yield from shortened(
+                [f"{d.setting}: {value_text(d.one)} in the file, {value_text(d.other)}" for d in found]
+            )
+
+
+def default_lines(defaults: Settings, running: RunningConfiguration) -> list[str]:
+    """The settings in effect that are not the defaults, `setting: value`."""
+    return [f"{each.setting}: {value_text(each.other)}" for each in differences(defaults, running.settings)]
+
+
+def several_lines(running: Sequence[RunningConfiguration]) -> Iterator[str]:
+    """How processes of one service differ, as while a change is rolled out; nothing if they do not."""
+    first = running[0] if running else None
+    for other in running[1:]:
+        assert first is not None
+        yield f"{first.service}s differ (a change that is being rolled out?): {first.named} and {other.named}"
+        yield from shortened(
+            [
+                f"{each.setting}: {value_text(each.one)} in {first.named}, {value_text(each.other)} in {other.named}"
+                for each in differences(first.settings, other.settings)
+            ]
+        )
+
+
+def shortened(lines: Sequence[str]) -> Iterator[str]:
+    """Indented, and the number of those that are left out."""
+    yield from (f"  {line}" for line in lines[:MAX_LINES])
+    if len(lines) > MAX_LINES:
+        yield f"  and {len(lines) - MAX_LINES} more"
+
+
+def _runs(running: RunningConfiguration) -> str:
+    one = len(running.processes) == 1
+    return ("runs" if one else "run") if running.current else "ran"
