@@ -194,7 +194,7 @@ def test_only_pods_that_ran_in_part_of_a_window_are_corrected() -> None:
 
 @pytest.mark.parametrize(("measured", "cores"), [({"uid-ending": Resources(cpu=6.0)}, 7.0), ({}, 5.0)])
 def test_a_terminating_pod_counts_as_long_as_it_is_measured(measured: dict[str, Resources], cores: float) -> None:
-    """It started in the middle of the window: half of its usage is in the mean. It is never expected to use anything."""
+    """Half of its usage is in the mean: it started in the middle of the window. Unmeasured, it adds nothing."""
     pod = a_placed_pod("ending", placed_at=NOW - 150, running_since=NOW - 150, terminating=True)
     utilization = a_node_utilization("node-a", cpu=5.0, pods=measured)
     usage_of = pod_usage({}, load=LOAD, now=NOW)

@@ -4,6 +4,7 @@ The descheduler checks them before it proposes a pod, and the binder again with 
 Annotations only protect: none of them requests an eviction.
 """
 
+import math
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -19,6 +20,9 @@ DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 MIRROR = "kubernetes.io/config.mirror"
 CONFIG_SOURCE = "kubernetes.io/config.source"
 EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
+REVISION = "controller-revision-hash"
+"""Label of the pods of StatefulSets and CloneSets."""
+
 
 _MAX_EVICTION_COST = str(2**31 - 1)
 """With this cost Koordinator never evicts a pod. Source: koordinator, FilterPodWithMaxEvictionCost."""
@@ -260,21 +264,64 @@ def rolling_out(candidate: Candidate, rules: Rules, now: float) -> str:
     if workload is None:
         return ""
     status = workload.status
-    if workload.spec.paused:
-        return f"{candidate.workload} is paused"
     if status.observed_generation < workload.metadata.generation:
         return f"{candidate.workload} was changed and its controller has not processed it yet"
-    if status.update_revision and status.current_revision and status.update_revision != status.current_revision:
-        return f"{candidate.workload} is rolling out {status.update_revision}"
-    # Only these two report the pods of the newest template in this way. Missing pods alone are no rollout.
+    # Only these two report the pods of the newest template without revisions. Missing pods alone are no rollout.
     counts_updated = candidate.workload is not None and candidate.workload.kind in ("Deployment", "Rollout")
-    if counts_updated and status.replicas > status.updated_replicas:
-        return f"{candidate.workload} is rolling out: {status.updated_replicas} of {status.replicas} pods are new"
-    if status.replicas > candidate.replicas:
+    revises = status.current_revision != "" and status.update_revision not in ("", status.current_revision)
+    if (counts_updated or revises) and (why := _unfinished_rollout(candidate, workload)):
+        return f"{candidate.workload} {why}"
+    if status.replicas > candidate.replicas and not is_paused(workload):
         return f"{candidate.workload} is being scaled down: {candidate.replicas} of {status.replicas} pods will remain"
     if status.ready_replicas == 0:
         return f"{candidate.workload} has no ready replica"
     return ""
+
+
+def _unfinished_rollout(candidate: Candidate, workload: WorkloadObject) -> str:
+    """ "" if the controller replaces no pods of its own accord, and an evicted pod would get the revision that it has.
+
+    A difference of revisions alone is no rollout: it remains with OnDelete, with a partition, and while pods are not
+    ready. The partition of a StatefulSet keeps its first pods, that of a CloneSet any pods, on the previous revision.
+    """
+    status, strategy = workload.status, workload.spec.update_strategy
+    earlier = status.replicas - status.updated_replicas
+    if earlier <= 0 or is_paused(workload):
+        return ""
+    if strategy.type == "OnDelete":
+        revision = candidate.pod.metadata.labels.get(REVISION, "")
+        if revision and f"-{status.update_revision}".endswith(f"-{revision}"):  # some CloneSets write the hash only
+            return ""
+        return f"updates a pod when it is deleted (OnDelete): the replacement would be of {status.update_revision}"
+    if earlier <= _kept_by_partition(workload, candidate.replicas):
+        return ""
+    new = f"{status.update_revision}: " if status.update_revision else ""
+    return f"is rolling out {new}{status.updated_replicas} of {status.replicas} pods are new"
+
+
+def is_paused(workload: WorkloadObject) -> bool:
+    """Whether its controller has stopped to update pods: by the user, by a step of a canary, or after a failed one."""
+    spec, status = workload.spec, workload.status
+    return spec.paused or spec.update_strategy.paused or bool(status.pause_conditions) or status.abort
+
+
+def _kept_by_partition(workload: WorkloadObject, replicas: int) -> int:
+    """How many of these pods stay on the previous revision. Source: kruise, `CalculatePartitionReplicas`."""
+    strategy, expected = workload.spec.update_strategy, workload.status.expected_updated_replicas
+    if expected is not None:
+        return max(0, replicas - expected)
+    partition = strategy.partition
+    if partition is None and strategy.rolling_update is not None:
+        partition = strategy.rolling_update.partition
+    if isinstance(partition, str):
+        number = partition.removesuffix("%")
+        if not number.isdecimal():
+            return 0
+        if not partition.endswith("%"):
+            return int(number)
+        kept = math.ceil(replicas * int(number) / 100)
+        return kept - 1 if kept == replicas and int(number) < 100 else kept
+    return partition or 0
 
 
 PROTECTIONS: Mapping[str, Rule] = {

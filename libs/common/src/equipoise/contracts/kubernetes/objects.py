@@ -327,10 +327,31 @@ class Pod(Object, frozen=True, kw_only=True):
     status: PodStatus = PodStatus()
 
 
+class RollingUpdate(ApiValue, frozen=True, kw_only=True):
+    """The part of the update strategy of a StatefulSet."""
+
+    partition: int | None = None
+
+
+class UpdateStrategy(ApiValue, frozen=True, kw_only=True):
+    """Of a StatefulSet, DaemonSet or CloneSet. Deployments and Rollouts have other fields, which nothing reads."""
+
+    type: str = ""
+    rolling_update: RollingUpdate | None = None
+    partition: int | str | None = None
+    """Of a CloneSet: how many pods keep the previous revision, as a number or a percentage."""
+
+    paused: bool = False
+    """Of a CloneSet."""
+
+
 class WorkloadSpec(ApiValue, frozen=True, kw_only=True):
     replicas: int | None = None
     selector: LabelSelector | None = None
     paused: bool = False
+    """Of a Deployment or Rollout."""
+
+    update_strategy: UpdateStrategy = UpdateStrategy()
 
 
 class WorkloadStatus(ApiValue, frozen=True, kw_only=True):
@@ -341,6 +362,15 @@ class WorkloadStatus(ApiValue, frozen=True, kw_only=True):
     observed_generation: int = 0
     current_revision: str = ""
     update_revision: str = ""
+    expected_updated_replicas: int | None = None
+    """Of a CloneSet: how many pods its partition updates."""
+
+    pause_conditions: list[dict[str, Any]] = []
+    """Of a Rollout: why it waits."""
+
+    abort: bool = False
+    """Of a Rollout: its pods are those of the previous template again."""
+
     conditions: list[Condition] = []
 
 
