@@ -1,9 +1,11 @@
 """`equipoise config`."""
 
 import json
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 import click
+
+from equipoise.cli.options import json_option
 
 
 @click.group()
@@ -48,3 +50,21 @@ def validate(file: TextIO) -> None:
     for finding in [*encryption_findings(settings.shared.nats), *client_findings(settings.scorer)]:
         click.echo(f"warning: {finding.subject}: {finding.message}\n         → {finding.fix}", err=True)
     click.echo("valid")
+
+
+@config.command("from")
+@click.argument("file", type=click.File("rb"))
+@json_option
+def from_other(file: BinaryIO, as_json: bool) -> None:
+    """Translate the configuration of another descheduler; - reads standard input.
+
+    Reads a DeschedulerConfiguration (koord-descheduler, v1alpha2) or a DeschedulerPolicy (sigs.k8s.io/descheduler,
+    v1alpha1 and v1alpha2), by itself, in a ConfigMap, or among other manifests. Prints a configuration of Equipoise to
+    stdout, and to stderr what it does not have of the source, with the reasons. Evictions are dry runs in it.
+
+    The exit code is 0 if nothing is lost, 3 if something was changed or not translated, and 2, without a
+    configuration, if the file cannot be read or has a setting that the source does not have either.
+    """
+    from equipoise.cli.config.foreign.run import run_translation
+
+    run_translation(file, as_json=as_json)

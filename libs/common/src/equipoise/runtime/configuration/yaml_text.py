@@ -6,6 +6,7 @@ Scalars are those of YAML 1.2: `off` and `yes` are text, `1:30` and `0o17` are n
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -20,11 +21,21 @@ class UnreadableYaml(Exception):
 
 def read_yaml(text: str) -> Any:
     """The document as dicts, lists and scalars; None for an empty one. Raises UnreadableYaml."""
+    return _read(text, lambda: yaml.load(text, Loader=_Loader))  # noqa: S506  a SafeLoader
+
+
+def read_yaml_documents(text: str) -> list[Any]:
+    """The documents of a stream. Raises UnreadableYaml."""
+    documents: list[Any] = _read(text, lambda: list(yaml.load_all(text, Loader=_Loader)))
+    return documents
+
+
+def _read(text: str, load: Callable[[], Any]) -> Any:
     size = len(text.encode(errors="replace"))
     if size > LIMIT:
         raise UnreadableYaml(f"the document has {size} bytes, more than {LIMIT}")
     try:
-        return yaml.load(text, Loader=_Loader)  # noqa: S506  a SafeLoader
+        return load()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
@@ -57,6 +68,14 @@ class _Loader(yaml.SafeLoader):
             values[key] = self.construct_object(value_node, deep=True)
         return values
 
+    def text(self, node: yaml.ScalarNode) -> str:
+        """Two escapes of a pair of surrogates are one character, as in JSON."""
+        value = str(node.value)
+        try:
+            return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            raise _wrong(node, "the text has half of a surrogate pair, which is no character") from None
+
     def integer(self, node: yaml.ScalarNode) -> int:
         try:
             return int(node.value)
@@ -88,6 +107,7 @@ _SCALARS = {
 for _name, (_pattern, _first) in _SCALARS.items():
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", _pattern, _first)
 _Loader.add_constructor("tag:yaml.org,2002:map", _Loader.mapping)
+_Loader.add_constructor("tag:yaml.org,2002:str", _Loader.text)
 _Loader.add_constructor("tag:yaml.org,2002:int", _Loader.integer)
 _Loader.add_constructor("tag:yaml.org,2002:float", _Loader.number)
 _Loader.add_constructor(None, _Loader.foreign)

@@ -1,0 +1,1 @@
+"""Configurations of other deschedulers as a configuration of Equipoise."""

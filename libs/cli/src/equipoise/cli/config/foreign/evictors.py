@@ -1,0 +1,307 @@
+"""The plugins that decide which pods may be evicted and how many: MigrationController and DefaultEvictor."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from equipoise.cli.config.foreign.schema import (
+    DefaultEvictorArgs,
+    GoDuration,
+    MigrationControllerArgs,
+    ObjectLimit,
+    PodProtections,
+    PriorityThreshold,
+    ShareOrCount,
+)
+from equipoise.cli.config.foreign.strategies import STAYS_DRY_RUN, namespaces, per_node, selector_settings
+from equipoise.cli.config.foreign.translation import Setting, Translation, member
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.descheduler.decisions.planning.pools import Selector
+
+_NEVER = "such pods are never evicted: nothing would replace them, or they would return to the same node"
+_CRITICAL = "system-critical pods are never evicted"
+_FIT = "a pod is moved only if a node has room for it, and this cannot be turned off"
+_CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+"""The PriorityClasses that every cluster has."""
+
+_VOLUMES = (
+    "pods with PersistentVolumeClaims were evicted; here they are protected unless protection.persistentVolumes is set"
+)
+
+
+def migration_controller(to: Translation, args: MigrationControllerArgs, path: str) -> None:
+    """MigrationController of Koordinator."""
+    if args.dry_run is False:
+        to.remark("note", f"{path}.dryRun", False, STAYS_DRY_RUN)
+    for name, value in (
+        ("evictFailedBarePods", args.evict_failed_bare_pods),
+        ("evictAllBarePods", args.evict_all_bare_pods),
+    ):
+        if value:
+            to.lost(f"{path}.{name}", True, _NEVER)
+    if args.evict_system_critical_pods:
+        to.lost(f"{path}.evictSystemCriticalPods", True, _CRITICAL)
+    _storage(to, args.evict_local_storage_pods, args.ignore_pvc_pods, path)
+    if args.node_fit is False:
+        to.lost(f"{path}.nodeFit", False, _FIT)
+    if args.node_selector:
+        to.lost(
+            f"{path}.nodeSelector", args.node_selector, "targets are the nodes of the strategy: set its nodeSelector"
+        )
+    priority(to, args.priority_threshold, f"{path}.priorityThreshold")
+    pod_labels(to, args.label_selector, f"{path}.labelSelector")
+    namespaces(to, args.namespaces, f"{path}.namespaces")
+    for index, gate in enumerate(args.skip_eviction_gates or ()):
+        to.lost(f"{path}.skipEvictionGates[{index}]", gate, "no protection and no limit can be skipped")
+    _migration_limits(to, args, path)
+    _object_limits(to, args.object_limiters or {}, f"{path}.objectLimiters")
+    _rate(to, args, path)
+    _jobs(to, args, path)
+
+
+def _storage(to: Translation, local: bool | None, ignored: bool | None, path: str) -> None:
+    if local is not None:
+        to.set("protection.localStorage", local, f"{path}.evictLocalStoragePods")
+    if ignored is not None:
+        to.set("protection.persistentVolumes", not ignored, f"{path}.ignorePvcPods")
+    else:
+        to.remark("note", f"{path}.ignorePvcPods", None, _VOLUMES)
+
+
+def priority(to: Translation, threshold: PriorityThreshold | None, path: str) -> None:
+    """From which priority on pods are protected."""
+    if threshold is None:
+        return
+    value, name = threshold.value, threshold.name
+    if value is not None:
+        to.set("protection.priorityThreshold", value, f"{path}.value")
+        if name:
+            to.lost(f"{path}.name", name, "a value is given, too")
+    elif name in _CLASSES:
+        to.set("protection.priorityThreshold", _CLASSES[name], f"{path}.name")
+    elif name:
+        reason = "the value is in the cluster: set protection.priorityThreshold to that of `kubectl get priorityclass`"
+        to.lost(f"{path}.name", name, reason)
+
+
+def pod_labels(to: Translation, selector: Selector | None, path: str) -> None:
+    """Pods outside the selector are not evicted."""
+    chosen = {} if selector is None else selector_settings(selector)
+    if not chosen:
+        return
+    strategy = to.strategy("low_node_load")
+    if strategy is None:
+        to.lost(path, chosen, "only low_node_load selects pods by label (podSelectors)")
+        return
+    known = strategy.get("podSelectors")
+    groups: list[dict[str, Any]] = [{"name": "all", "selector": {}}] if known is None else known.value
+    origin = path if known is None else f"{known.origin} and {path}"
+    both = [{"name": each["name"], "selector": all_of(each["selector"], chosen)} for each in groups]
+    strategy["podSelectors"] = Setting(value=both, origin=origin)
+
+
+def all_of(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
+    """A selector of what both select."""
+    labels, others = left.get("matchLabels", {}), right.get("matchLabels", {})
+    rules = [*left.get("matchExpressions", ()), *right.get("matchExpressions", ())]
+    rules += [
+        {"key": key, "operator": "In", "values": [value]}
+        for key, value in others.items()
+        if labels.get(key, value) != value
+    ]
+    merged = {**others, **labels}
+    return {**({"matchLabels": merged} if merged else {}), **({"matchExpressions": rules} if rules else {})}
+
+
+def _migration_limits(to: Translation, args: MigrationControllerArgs, path: str) -> None:
+    if args.max_migrating_globally is not None:
+        most, where = args.max_migrating_globally, f"{path}.maxMigratingGlobally"
+        if most >= 1:
+            to.set_lowest("descheduler.maxIntentsPerEvaluation", most, where)
+            reason = f"{most} pending moves (maxIntentsPerEvaluation): replacements that are not ready yet do not count"
+            to.remark("changed", where, most, reason)
+        else:
+            to.lost(where, most, "no eviction at all: set binder.limits.evictionsPerCluster.max to 0")
+    if args.max_migrating_per_node is not None:
+        most, where = max(args.max_migrating_per_node, 0), f"{path}.maxMigratingPerNode"
+        to.set_lowest("binder.limits.migratingPerNode.max", most, where)
+        per_node(to, most, where)
+    if args.max_migrating_per_namespace is not None:
+        where = f"{path}.maxMigratingPerNamespace"
+        reason = "binder.limits.evictionsPerNamespace limits evictions in a time, not pods that migrate"
+        to.lost(where, args.max_migrating_per_namespace, reason)
+    for name, limit, value in (
+        ("maxMigratingPerWorkload", "migratingPerWorkload", args.max_migrating_per_workload),
+        ("maxUnavailablePerWorkload", "unavailablePerWorkload", args.max_unavailable_per_workload),
+    ):
+        if value is not None:
+            to.set(f"binder.limits.{limit}.max", replicas(to, value, f"{path}.{name}"), f"{path}.{name}")
+    if args.skip_check_expected_replicas:
+        to.set("protection.minReplicas", 1, f"{path}.skipCheckExpectedReplicas")
+
+
+def replicas(to: Translation, value: ShareOrCount, path: str) -> int | str:
+    """A number or a percentage of replicas. Koordinator takes at least 1 and at most all."""
+    share = isinstance(value, str)
+    amount = int(value.removesuffix("%")) if isinstance(value, str) else value
+    if amount < 1:
+        to.remark("changed", path, value, "1, as there: here 0 would mean that no pod may be evicted")
+        return 1
+    if share and amount > 100:
+        to.remark("changed", path, value, '"100%": a workload has no more replicas')
+        return "100%"
+    return value
+
+
+def _object_limits(to: Translation, limits: dict[str, ObjectLimit], path: str) -> None:
+    names = {"workload": "evictionsPerWorkload", "namespace": "evictionsPerNamespace"}
+    for scope, limit in limits.items():
+        where = member(path, scope)
+        if scope not in names:
+            to.lost(where, limit, "only workload and namespace have such a limit")
+            continue
+        most, window = limit.max_migrating, limit.duration
+        if isinstance(most, str):
+            to.lost(f"{where}.maxMigrating", most, f"binder.limits.{names[scope]}.max is a number")
+        elif most is not None:
+            to.set(f"binder.limits.{names[scope]}.max", max(most, 0), f"{where}.maxMigrating")
+        if window:
+            to.set(f"binder.limits.{names[scope]}.window", str(Duration(window)), f"{where}.duration")
+        elif window is not None:
+            to.lost(f"{where}.duration", "0s", f"binder.limits.{names[scope]}.window must be longer")
+        if limit.burst is not None:
+            to.lost(f"{where}.burst", limit.burst, "in any window there are at most so many evictions, without a burst")
+
+
+def _rate(to: Translation, args: MigrationControllerArgs, path: str) -> None:
+    where = f"{path}.evictQPS"
+    if args.evict_qps is not None:
+        try:
+            rate = float(args.evict_qps)
+        except ValueError:
+            rate = math.nan
+        if not 0.001 <= rate <= 1_000:
+            to.lost(where, args.evict_qps, "binder.limits.rate keeps its default, 1 in 1s: 0.001 to 1000 can be set")
+        elif rate >= 1:
+            to.set("binder.limits.rate.max", math.floor(rate), where)
+            to.set("binder.limits.rate.window", "1s", where)
+        else:
+            to.set("binder.limits.rate.max", 1, where)
+            to.set("binder.limits.rate.window", str(Duration(round(1 / rate, 3))), where)
+    if args.evict_burst is not None and args.evict_burst > 1:
+        to.lost(
+            f"{path}.evictBurst", args.evict_burst, "in any window there are at most so many evictions, without a burst"
+        )
+
+
+def _jobs(to: Translation, args: MigrationControllerArgs, path: str) -> None:
+    if args.default_job_mode == "ReservationFirst":
+        reason = "no room is reserved: scores or placement hints lead the replacement to the target of the eviction"
+        to.lost(f"{path}.defaultJobMode", args.default_job_mode, reason)
+    if args.default_job_ttl is not None:
+        reason = "an intent lives for descheduler.intentLifetime, and is decided anew"
+        to.lost(f"{path}.defaultJobTTL", str(args.default_job_ttl), reason)
+    if args.eviction_policy not in (None, "", "Eviction"):
+        to.lost(
+            f"{path}.evictionPolicy", args.eviction_policy, "evictions use the API that respects disruption budgets"
+        )
+    if args.default_delete_options:
+        to.lost(f"{path}.defaultDeleteOptions", args.default_delete_options, "each pod has its own grace period")
+    if args.scheduler_names:
+        to.lost(f"{path}.schedulerNames", list(args.scheduler_names), "pods of every scheduler may be evicted")
+    if args.max_concurrent_reconciles is not None:
+        most = args.max_concurrent_reconciles
+        if 1 <= most <= 32:
+            to.set("binder.concurrency", most, f"{path}.maxConcurrentReconciles")
+        else:
+            to.lost(f"{path}.maxConcurrentReconciles", most, "binder.concurrency is 1 to 32")
+    if args.arbitration_args:
+        to.lost(f"{path}.arbitrationArgs", args.arbitration_args, "the ledger decides about evictions one by one")
+
+
+def default_evictor(to: Translation, args: DefaultEvictorArgs, path: str) -> None:
+    """DefaultEvictor of sigs.k8s.io/descheduler."""
+    if args.node_selector:
+        to.lost(
+            f"{path}.nodeSelector", args.node_selector, "targets are the nodes of the strategy: set its nodeSelector"
+        )
+    if args.pod_protections is None:
+        _storage(to, args.evict_local_storage_pods, args.ignore_pvc_pods, path)
+    else:
+        _protections(to, args.pod_protections, f"{path}.podProtections")
+    for name, value, reason in (
+        ("evictDaemonSetPods", args.evict_daemon_set_pods, _NEVER),
+        ("evictFailedBarePods", args.evict_failed_bare_pods, _NEVER),
+        ("evictSystemCriticalPods", args.evict_system_critical_pods, _CRITICAL),
+        ("ignorePodsWithoutPDB", args.ignore_pods_without_pdb, "pods without a PodDisruptionBudget may be evicted"),
+    ):
+        if value:
+            to.lost(f"{path}.{name}", True, reason)
+    priority(to, args.priority_threshold, f"{path}.priorityThreshold")
+    pod_labels(to, args.label_selector, f"{path}.labelSelector")
+    if args.namespace_label_selector is not None:
+        reason = "namespaces are chosen by name (namespaces.include or .exclude)"
+        to.lost(f"{path}.namespaceLabelSelector", selector_settings(args.namespace_label_selector), reason)
+    if args.node_fit is False:
+        to.lost(f"{path}.nodeFit", False, _FIT)
+    if args.min_replicas is None:
+        reason = "workloads with one replica were evicted; here they are protected (protection.minReplicas: 2)"
+        to.remark("note", f"{path}.minReplicas", None, reason)
+    else:
+        to.set("protection.minReplicas", max(args.min_replicas, 1), f"{path}.minReplicas")
+    min_age(to, args.min_pod_age, f"{path}.minPodAge")
+    if args.no_eviction_policy == "Preferred":
+        reason = "descheduler.alpha.kubernetes.io/prefer-no-eviction protects always, as with Mandatory"
+        to.remark("note", f"{path}.noEvictionPolicy", args.no_eviction_policy, reason)
+    elif args.no_eviction_policy not in (None, "", "Mandatory"):
+        to.lost(f"{path}.noEvictionPolicy", args.no_eviction_policy, "there are Preferred and Mandatory")
+
+
+def min_age(to: Translation, age: GoDuration | None, path: str) -> None:
+    """Since when a pod must run before it may be evicted."""
+    if age:
+        reason = "a pod may move when it is measured; replicasSettlingPeriod and cooldowns protect what is new"
+        to.lost(path, str(Duration(age)), reason)
+
+
+def _protections(to: Translation, protections: PodProtections, path: str) -> None:
+    for index, name in enumerate(protections.default_disabled or ()):
+        where = f"{path}.defaultDisabled[{index}]"
+        if name == "PodsWithLocalStorage":
+            to.set("protection.localStorage", True, where)
+        else:
+            to.lost(where, name, _CRITICAL if name == "SystemCriticalPods" else _NEVER)
+    enabled = protections.extra_enabled or ()
+    for index, name in enumerate(enabled):
+        where = f"{path}.extraEnabled[{index}]"
+        if name == "PodsWithPVC":
+            to.set("protection.persistentVolumes", False, where)
+        elif name == "PodsWithResourceClaims":
+            to.remark("note", where, name, "always so here")
+        else:
+            to.lost(where, name, _protection_reason(name))
+    if "PodsWithPVC" not in enabled:
+        to.remark("note", f"{path}.extraEnabled", list(enabled), _VOLUMES)
+    if protections.config:
+        to.lost(f"{path}.config", protections.config, "protection.persistentVolumes is for all volumes")
+
+
+def _protection_reason(name: str) -> str:
+    known = name == "PodsWithoutPDB"
+    return "pods without a PodDisruptionBudget may be evicted" if known else "there is no such protection"
+
+
+def eviction_counts(to: Translation, counts: Iterable[tuple[str, int | None]], interval: Duration) -> None:
+    """How many pods one pass may evict. `counts`: by field of the source, from the root."""
+    for name, most in counts:
+        if most is None:
+            continue
+        if name.endswith("PerNode"):
+            per_node(to, most, name)
+        elif name.endswith("PerNamespace"):
+            to.set("binder.limits.evictionsPerNamespace.max", most, name)
+            to.set("binder.limits.evictionsPerNamespace.window", str(interval), name)
+        elif most >= 1:
+            to.set_lowest("descheduler.maxIntentsPerEvaluation", most, name)
+        else:
+            to.set("binder.limits.evictionsPerCluster.max", 0, name)

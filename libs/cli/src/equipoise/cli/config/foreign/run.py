@@ -1,0 +1,59 @@
+"""Reads the file, prints the translation, and ends with an exit code."""
+
+import json
+import sys
+from typing import Any, BinaryIO
+
+import click
+from rich.console import Console
+
+from equipoise.cli.config.foreign.documents import find_document
+from equipoise.cli.config.foreign.rendering import document_text, print_remarks
+from equipoise.cli.config.foreign.sources import translate
+from equipoise.cli.config.foreign.translation import Translation
+from equipoise.cli.exit_codes import InvalidInput
+from equipoise.cli.service_settings import SERVICE_SETTINGS
+from equipoise.cli.terminal import PIPE_WIDTH, plain
+from equipoise.runtime.configuration import ConfigurationError, validate_document
+from equipoise.runtime.configuration.yaml_text import LIMIT, read_yaml
+
+INCOMPLETE = 3
+"""The exit code of a translation in which something is lost."""
+
+
+def run_translation(file: BinaryIO, *, as_json: bool) -> None:
+    """Raises SystemExit with INCOMPLETE, and InvalidInput."""
+    content = file.read(LIMIT + 1)
+    if len(content) > LIMIT:
+        raise InvalidInput(f"the file has more than {LIMIT} bytes")
+    try:
+        text, translation = translated(content.decode())
+    except ConfigurationError as error:
+        raise InvalidInput(_printable(str(error))) from None
+    if as_json:
+        found: dict[str, Any] = {"configuration": read_yaml(text), "remarks": plain(translation.remarks)}
+        click.echo(json.dumps(found))
+    else:
+        click.echo(text, nl=False)
+        width = None if sys.stderr.isatty() else PIPE_WIDTH
+        print_remarks(translation.remarks, Console(stderr=True, highlight=False, markup=False, width=width))
+    if not translation.complete:
+        raise SystemExit(INCOMPLETE)
+
+
+def translated(text: str) -> tuple[str, Translation]:
+    """The configuration as YAML, and its remarks. Raises ConfigurationError."""
+    translation = translate(find_document(text))
+    document = document_text(translation)
+    try:
+        validate_document(document, SERVICE_SETTINGS)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"these settings contradict each other in Equipoise:\n{error}") from None
+    return document, translation
+
+
+def _printable(text: str) -> str:
+    """Characters that a terminal would interpret, escaped."""
+    return "".join(
+        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode() for each in text
+    )

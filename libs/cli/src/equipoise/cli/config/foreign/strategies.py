@@ -1,0 +1,326 @@
+"""The plugins that choose pods by load, as strategies of Equipoise."""
+
+from typing import Any
+
+import msgspec
+
+from equipoise.cli.config.foreign.schema import (
+    AnomalyCondition,
+    HighNodeUtilizationArgs,
+    LowNodeLoadArgs,
+    LowNodeUtilizationArgs,
+    MetricsUtilization,
+    NamespaceLists,
+    PoolArgs,
+)
+from equipoise.cli.config.foreign.thresholds import Pair, deviation_pair, limit_production, threshold_pair
+from equipoise.cli.config.foreign.translation import Setting, Translation, member, number
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import MIN_GAP, THRESHOLD_RESOURCES, Thresholds
+from equipoise.descheduler.decisions.planning.pools import Selector
+from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
+
+_FIT = "a pod is moved only if a node has room for it, and this cannot be turned off"
+_ONE = {
+    True: "one strategy of a kind is possible: give its nodes a pool of the first one (low_node_load.pools)",
+    False: "bin_pack would empty the nodes that low_node_load fills: give each a nodeSelector with another value",
+}
+"""By whether there is a strategy of the kind already."""
+
+
+def _added(to: Translation, name: str, path: str) -> dict[str, Any] | None:
+    """A new strategy; None, with a remark, if it excludes one that is there already."""
+    if to.strategies:
+        to.lost(path, None, _ONE[to.strategy(name) is not None])
+        return None
+    strategy: dict[str, Any] = {"name": name}
+    to.strategies.append(strategy)
+    return strategy
+
+
+def selector_settings(selector: Selector) -> dict[str, Any]:
+    """As in the configuration."""
+    found: dict[str, Any] = {}
+    if selector.match_labels:
+        found["matchLabels"] = selector.match_labels
+    if selector.match_expressions:
+        found["matchExpressions"] = [
+            {"key": each.key, "operator": each.operator, **({"values": list(each.values)} if each.values else {})}
+            for each in selector.match_expressions
+        ]
+    return found
+
+
+def low_node_load(to: Translation, args: LowNodeLoadArgs, path: str) -> None:
+    """LowNodeLoad of Koordinator."""
+    strategy = _added(to, "low_node_load", path)
+    if strategy is None:
+        return
+    if args.paused:
+        to.lost(f"{path}.paused", True, "leave the strategy out, or run `equipoise pause`")
+    _dry_run(to, args.dry_run, path)
+    if args.node_selector is not None:
+        strategy["nodeSelector"] = Setting(value=selector_settings(args.node_selector), origin=f"{path}.nodeSelector")
+    _thresholds(to, args, path, strategy, whole=True)
+    if args.number_of_nodes is not None or args.use_deviation_thresholds:
+        idle = max(args.number_of_nodes or 0, 0)
+        strategy["numberOfNodes"] = Setting(value=idle, origin=f"{path}.numberOfNodes")
+    if args.pod_selectors:
+        strategy["podSelectors"] = Setting(
+            value=[
+                {
+                    "name": each.name or f"podSelectors[{index}]",
+                    "selector": selector_settings(each.selector or Selector()),
+                }
+                for index, each in enumerate(args.pod_selectors)
+            ],
+            origin=f"{path}.podSelectors",
+        )
+    _weights(to, args, path, strategy)
+    _anomaly(to, args.anomaly_condition, path, whole=True)
+    if args.node_fit is False:
+        to.lost(f"{path}.nodeFit", False, _FIT)
+    if args.detector_cache_timeout is not None:
+        reason = "a count of hot evaluations is kept for 5 minutes, or 2.5 intervals if that is longer"
+        to.lost(f"{path}.detectorCacheTimeout", str(args.detector_cache_timeout), reason)
+    if args.node_metric_expiration_seconds is not None:
+        seconds = args.node_metric_expiration_seconds
+        if 0 < seconds <= 86_400:
+            to.set("load.freshness.eviction", str(Duration(seconds)), f"{path}.nodeMetricExpirationSeconds")
+        else:
+            to.lost(f"{path}.nodeMetricExpirationSeconds", seconds, "load.freshness.eviction keeps its default")
+    namespaces(to, args.evictable_namespaces, f"{path}.evictableNamespaces")
+    _pools(to, args, path, strategy)
+
+
+def _pools(to: Translation, args: LowNodeLoadArgs, path: str, strategy: dict[str, Any]) -> None:
+    pools: list[dict[str, Any]] = []
+    names: set[str] = set()
+    for index, pool in enumerate(args.node_pools or ()):
+        where = f"{path}.nodePools[{index}]"
+        name = pool.name or f"pool-{index + 1}"
+        if name in names:
+            to.lost(f"{where}.name", name, "a pool before it has this name")
+            continue
+        names.add(name)
+        selector = selector_settings(pool.node_selector or Selector())
+        found: dict[str, Any] = {
+            "name": Setting(value=name, origin=f"{where}.name"),
+            "nodeSelector": Setting(value=selector, origin=f"{where}.nodeSelector"),
+        }
+        _thresholds(to, _inheriting(pool, args), where, found, whole=False)
+        if (
+            not pool.use_deviation_thresholds
+            and args.use_deviation_thresholds
+            and pool.use_deviation_thresholds is False
+        ):
+            found["deviation"] = Setting(value="off", origin=f"{where}.useDeviationThresholds")
+        _weights(to, pool, where, found)
+        _anomaly(to, pool.anomaly_condition, where, whole=False)
+        pools.append(found)
+    if pools:
+        strategy["pools"] = pools
+        reason = (
+            "a node belongs to the first pool that selects it, and only the nodes of no pool to the strategy itself"
+        )
+        to.remark("note", f"{path}.nodePools", len(pools), reason)
+
+
+def _inheriting(pool: PoolArgs, whole: LowNodeLoadArgs) -> PoolArgs:
+    """Null thresholds of a pool are those of the strategy. Nothing is set if all of them are."""
+    names = ("high_thresholds", "low_thresholds", "prod_high_thresholds", "prod_low_thresholds")
+    if all(getattr(pool, name) is None for name in names):
+        return pool
+    inherited = {name: getattr(whole, name) for name in (*names, "use_deviation_thresholds")}
+    own = {name: value for name in inherited if (value := getattr(pool, name)) is not None}
+    changed: PoolArgs = msgspec.structs.replace(pool, **(inherited | own))
+    return changed
+
+
+def _thresholds(to: Translation, args: PoolArgs, path: str, strategy: dict[str, Any], *, whole: bool) -> None:
+    node = Pair(
+        low=args.low_thresholds or {},
+        low_path=f"{path}.lowThresholds",
+        high=args.high_thresholds or {},
+        high_path=f"{path}.highThresholds",
+    )
+    production = Pair(
+        low=args.prod_low_thresholds or {},
+        low_path=f"{path}.prodLowThresholds",
+        high=args.prod_high_thresholds or {},
+        high_path=f"{path}.prodHighThresholds",
+    )
+    if args.use_deviation_thresholds:
+        low, high = deviation_pair(to, node)
+        prod_low, prod_high = deviation_pair(to, production)
+        deviation: dict[str, Any] = {"high": high, "low": low} if high else {}
+        if prod_high:
+            deviation |= {"prodHigh": prod_high, "prodLow": prod_low}
+        if deviation:
+            floor = Setting(value=0, origin=f"{path}.useDeviationThresholds")
+            strategy["deviation"] = {"high": {}, "low": {}} | deviation | {"floor": floor}
+            reason = "a resource without a distance has the threshold of the section `thresholds`"
+            to.remark("note", f"{path}.useDeviationThresholds", True, reason)
+        return
+    low, high = threshold_pair(to, node)
+    prod_low, prod_high = threshold_pair(to, production)
+    limit_production(to, high, prod_high, prod_low)
+    found = {"low": low, "high": high} if high else {}
+    found |= {"prodLow": prod_low, "prodHigh": prod_high} if prod_high else {}
+    if whole and found:
+        to.settings.setdefault("thresholds", {}).update(found)
+    else:
+        strategy.update(found)
+
+
+def _weights(to: Translation, args: PoolArgs, path: str, strategy: dict[str, Any]) -> None:
+    weights: dict[str, Any] = {}
+    for resource, weight in (args.resource_weights or {}).items():
+        where = member(f"{path}.resourceWeights", resource)
+        if resource in THRESHOLD_RESOURCES:
+            weights[resource] = Setting(value=max(weight, 1), origin=where)
+        else:
+            to.lost(where, weight, "only cpu, memory and pods are compared")
+    if weights:
+        strategy["weights"] = weights
+
+
+def _anomaly(to: Translation, condition: AnomalyCondition | None, path: str, *, whole: bool) -> None:
+    if condition is None:
+        return
+    where, count = f"{path}.anomalyCondition", condition.consecutive_abnormalities
+    if count and whole:
+        to.set("descheduler.consecutiveAbnormalities", count, f"{where}.consecutiveAbnormalities")
+    elif count:
+        to.lost(f"{where}.consecutiveAbnormalities", count, "descheduler.consecutiveAbnormalities is one for all pools")
+    if condition.timeout is not None:
+        reason = "a node counts as hot until an evaluation finds it below its thresholds"
+        to.lost(f"{where}.timeout", str(condition.timeout), reason)
+    if condition.consecutive_normalities is not None:
+        reason = "one normal evaluation ends the count"
+        to.lost(f"{where}.consecutiveNormalities", condition.consecutive_normalities, reason)
+
+
+def low_node_utilization(to: Translation, args: LowNodeUtilizationArgs, path: str) -> None:
+    """LowNodeUtilization of sigs.k8s.io/descheduler."""
+    strategy = _added(to, "low_node_load", path)
+    if strategy is None:
+        return
+    pair = Pair(
+        low=args.thresholds or {},
+        low_path=f"{path}.thresholds",
+        high=args.target_thresholds or {},
+        high_path=f"{path}.targetThresholds",
+    )
+    if args.use_deviation_thresholds:
+        low, high = deviation_pair(to, pair)
+        if high:
+            floor = Setting(value=0, origin=f"{path}.useDeviationThresholds")
+            strategy["deviation"] = {"high": high, "low": low, "floor": floor}
+            reason = "a resource without a distance has the threshold of the section `thresholds`"
+            to.remark("note", f"{path}.useDeviationThresholds", True, reason)
+    else:
+        low, high = threshold_pair(to, pair)
+        if high:
+            to.settings.setdefault("thresholds", {}).update({"low": low, "high": high})
+    if args.number_of_nodes is not None or args.use_deviation_thresholds:
+        idle = max(args.number_of_nodes or 0, 0)
+        strategy["numberOfNodes"] = Setting(value=idle, origin=f"{path}.numberOfNodes")
+    _metrics(to, args.metrics_utilization, f"{path}.metricsUtilization")
+    namespaces(to, args.evictable_namespaces, f"{path}.evictableNamespaces")
+    limits = args.eviction_limits
+    if limits is not None and limits.node is not None:
+        per_node(to, limits.node, f"{path}.evictionLimits.node")
+    if limits is not None and limits.namespace is not None:
+        to.lost(f"{path}.evictionLimits.namespace", limits.namespace, "see binder.limits.evictionsPerNamespace")
+
+
+def _metrics(to: Translation, metrics: MetricsUtilization | None, path: str) -> None:
+    source = None if metrics is None else metrics.source or ("KubernetesMetrics" if metrics.metrics_server else None)
+    if source is None:
+        reason = "the thresholds were compared with what pods request; Equipoise compares what they use"
+        to.remark("note", path, None, reason)
+    elif source == "KubernetesMetrics":
+        origin = f"{path}.{'source' if metrics is not None and metrics.source else 'metricsServer'}"
+        to.set("collector.source", "metrics-server", origin)
+    elif source == "Prometheus":
+        to.set("collector.source", "prometheus", f"{path}.source")
+    else:
+        to.lost(f"{path}.source", source, "collector.source is prometheus, metrics-server or load-watcher")
+    if metrics is not None and metrics.prometheus is not None and metrics.prometheus.query:
+        reason = (
+            "usage of nodes and pods is measured with the queries of collector.prometheus.profile (docs/metrics.md)"
+        )
+        to.lost(f"{path}.prometheus.query", metrics.prometheus.query, reason)
+
+
+def high_node_utilization(to: Translation, args: HighNodeUtilizationArgs, path: str) -> None:
+    """HighNodeUtilization of sigs.k8s.io/descheduler."""
+    strategy = _added(to, "bin_pack", path)
+    if strategy is None:
+        return
+    thresholds: dict[str, Any] = {}
+    high = Thresholds().high
+    for resource, value in (args.thresholds or {}).items():
+        where = member(f"{path}.thresholds", resource)
+        if resource not in THRESHOLD_RESOURCES:
+            to.lost(where, value, "only cpu, memory and pods have thresholds")
+            continue
+        filled = getattr(high, resource)
+        most = 100.0 if filled is None else filled - BinPack().headroom - MIN_GAP
+        if value > most:
+            reason = f"{most:g}: a node is filled up to thresholds.high less the headroom, and must not be sparse then"
+            to.remark("changed", where, value, reason)
+        thresholds[resource] = Setting(value=number(min(value, most)), origin=where)
+    if thresholds:
+        strategy["thresholds"] = thresholds
+    else:
+        to.lost(f"{path}.thresholds", args.thresholds, "bin_pack has its default thresholds")
+    if args.number_of_nodes is not None:
+        idle = max(args.number_of_nodes, 0)
+        strategy["numberOfNodes"] = Setting(value=idle, origin=f"{path}.numberOfNodes")
+    to.set("scorer.neutral", True, path)
+    reason = "as there, it needs kube-scheduler's MostAllocated, or new pods fill the emptied nodes again"
+    to.remark("note", path, "HighNodeUtilization", reason)
+    if args.eviction_modes:
+        to.lost(
+            f"{path}.evictionModes", list(args.eviction_modes), "a node is emptied only if all of its pods can move"
+        )
+    namespaces(to, args.evictable_namespaces, f"{path}.evictableNamespaces")
+
+
+def namespaces(to: Translation, lists: NamespaceLists | None, path: str) -> None:
+    """The namespaces whose pods may be evicted. Those of a strategy and of an evictor both apply."""
+    if lists is None:
+        return
+    if lists.include is not None and lists.exclude is not None and lists.include and lists.exclude:
+        to.lost(f"{path}.exclude", list(lists.exclude), "include and exclude exclude each other")
+    name = "include" if lists.include else "exclude"
+    listed = list(getattr(lists, name) or ())
+    if not listed:
+        return
+    own = {name: Setting(value=listed, origin=f"{path}.{name}")}
+    known = to.settings.setdefault("namespaces", own)
+    strategy = to.strategy("low_node_load")
+    if name in known and known[name].value == listed:
+        return
+    if strategy is not None and "namespaces" not in strategy:
+        strategy["namespaces"] = own
+    else:
+        to.lost(f"{path}.{name}", listed, "namespaces are given already, by another plugin")
+
+
+def per_node(to: Translation, most: int, path: str) -> None:
+    """How many pods may leave a node."""
+    if most >= 1:
+        to.set_lowest("descheduler.maxIntentsPerNode", most, path)
+    else:
+        to.set_lowest("binder.limits.migratingPerNode.max", 0, path)
+
+
+def _dry_run(to: Translation, dry_run: bool | None, path: str) -> None:
+    if dry_run is False:
+        to.remark("note", f"{path}.dryRun", False, STAYS_DRY_RUN)
+
+
+STAYS_DRY_RUN = "evictions stay dry runs: set binder.evict to true when the plan is what you want"

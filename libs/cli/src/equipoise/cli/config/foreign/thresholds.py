@@ -1,0 +1,93 @@
+"""Thresholds of other deschedulers as thresholds of Equipoise, which must be 5 points apart."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from equipoise.cli.config.foreign.translation import Setting, Translation, member, number
+from equipoise.contracts.configuration.settings import MIN_GAP, THRESHOLD_RESOURCES
+
+Percentages = Mapping[str, float]
+
+_GAP = f"at least {MIN_GAP:g} points must lie between both, or what one move fills the next one empties"
+
+
+class Pair(msgspec.Struct, frozen=True, kw_only=True):
+    """Two thresholds of a source, with their paths."""
+
+    low: Percentages
+    low_path: str
+    high: Percentages
+    high_path: str
+
+
+def threshold_pair(to: Translation, pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Low and high thresholds by resource, as `Setting`. A resource that the source ignores is in neither."""
+    return _translated(to, pair, deviation=False)
+
+
+def deviation_pair(to: Translation, pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The same of distances from the mean."""
+    return _translated(to, pair, deviation=True)
+
+
+def _translated(to: Translation, pair: Pair, *, deviation: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    lows: dict[str, Any] = {}
+    highs: dict[str, Any] = {}
+    for resource in dict.fromkeys((*pair.low, *pair.high)):
+        low, high = pair.low.get(resource), pair.high.get(resource)
+        low_path, high_path = member(pair.low_path, resource), member(pair.high_path, resource)
+        if resource not in THRESHOLD_RESOURCES:
+            to.lost(low_path, low if high is None else high, "only cpu, memory and pods have thresholds")
+        elif low is None:
+            to.remark("note", high_path, high, "ignored there without a low threshold: left out")
+        elif high is None:
+            to.lost(low_path, low, "without a high threshold it has no meaning here")
+        elif not deviation and low >= 100 and high >= 100:
+            to.remark("note", high_path, high, f"100 and 100 ignore {resource}: left out")
+        elif deviation and low == 0:
+            to.remark("note", low_path, low, f"a deviation of 0 ignores {resource}: left out")
+        else:
+            low, high = _apart(to, low, high, low_path, high_path, deviation=deviation)
+            lows[resource] = Setting(value=number(low), origin=low_path)
+            highs[resource] = Setting(value=number(high), origin=high_path)
+    return lows, highs
+
+
+def _apart(
+    to: Translation, low: float, high: float, low_path: str, high_path: str, *, deviation: bool
+) -> tuple[float, float]:
+    for path, value in ((low_path, low), (high_path, high)):
+        if value > 100:
+            to.remark("changed", path, value, "a load above 100% of a node is not planned: 100")
+    low, high = min(low, 100.0), min(high, 100.0)
+    if deviation:
+        if low + high < MIN_GAP:
+            to.remark("changed", high_path, high, f"{MIN_GAP - low:g}: {_GAP}")
+            high = MIN_GAP - low
+    elif low + MIN_GAP > high:
+        if high < MIN_GAP:
+            to.remark("changed", high_path, high, f"{MIN_GAP:g}: {_GAP}")
+            high = MIN_GAP
+        to.remark("changed", low_path, low, f"{high - MIN_GAP:g}: {_GAP}")
+        low = high - MIN_GAP
+    return low, high
+
+
+def limit_production(
+    to: Translation, whole: Mapping[str, Any], production: dict[str, Any], low: dict[str, Any]
+) -> None:
+    """Lower thresholds of production pods (`production`, `low`) that are above those of the whole node."""
+    for resource, setting in list(production.items()):
+        most = whole.get(resource)
+        if most is None or setting.value <= most.value:
+            continue
+        to.remark(
+            "changed", setting.origin, setting.value, f"{most.value:g}, as the whole node: it could not be reached"
+        )
+        production[resource] = Setting(value=most.value, origin=setting.origin)
+        if low[resource].value + MIN_GAP > most.value:
+            lowered = number(most.value - MIN_GAP)
+            to.remark("changed", low[resource].origin, low[resource].value, f"{lowered:g}: {_GAP}")
+            low[resource] = Setting(value=lowered, origin=low[resource].origin)

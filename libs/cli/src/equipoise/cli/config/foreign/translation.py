@@ -1,0 +1,110 @@
+"""A configuration under construction: its settings with their origins, and what of the source it does not have."""
+
+import json
+from typing import Any, Literal
+
+import msgspec
+
+_LONGEST = 80
+
+
+class Remark(msgspec.Struct, frozen=True, kw_only=True):
+    """A setting of the source that the configuration does not have, has with another value, or has in another sense."""
+
+    result: Literal["not translated", "changed", "note"]
+    """note: nothing is lost."""
+
+    setting: str
+    """Its path in the source."""
+
+    value: str
+    """As JSON, in ASCII and shortened."""
+
+    reason: str
+
+
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
+    """A value of the configuration."""
+
+    value: Any
+    origin: str
+    """The path in the source."""
+
+
+class Translation:
+    """Settings by path, strategies in order, remarks in order."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, Any] = {}
+        """Nested by name; the leaves are `Setting`."""
+
+        self.strategies: list[dict[str, Any]] = []
+        """As `settings`; each has a `name`, which is plain."""
+
+        self.remarks: list[Remark] = []
+
+    def set(self, path: str, value: Any, origin: str) -> None:
+        """`path`: names with dots. A value that is set twice keeps the first one, with a remark if they differ."""
+        *sections, name = path.split(".")
+        section = self.settings
+        for each in sections:
+            section = section.setdefault(each, {})
+        known = section.setdefault(name, Setting(value=value, origin=origin))
+        if known.value != value:
+            self.remark(
+                "not translated", origin, value, f"{known.origin} has set {path} to {shown(known.value)} already"
+            )
+
+    def set_lowest(self, path: str, value: int, origin: str) -> None:
+        """As `set`; of several values, all of which the source applies, the lowest."""
+        section = self.settings
+        *sections, name = path.split(".")
+        for each in sections:
+            section = section.setdefault(each, {})
+        known = section.get(name)
+        if known is None or value < known.value:
+            section[name] = Setting(value=value, origin=origin)
+
+    def remark(
+        self, result: Literal["not translated", "changed", "note"], setting: str, value: Any, reason: str
+    ) -> None:
+        """One more row of the list."""
+        self.remarks.append(Remark(result=result, setting=setting, value=shown(value), reason=reason))
+
+    def lost(self, setting: str, value: Any, reason: str) -> None:
+        """The configuration has no such setting."""
+        self.remark("not translated", setting, value, reason)
+
+    def strategy(self, name: str) -> dict[str, Any] | None:
+        """The strategy of this name; None: there is none yet."""
+        return next((each for each in self.strategies if each["name"] == name), None)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The settings with their origins, the strategies included."""
+        found = dict(self.settings)
+        if self.strategies:
+            found["descheduler"] = {**found.get("descheduler", {}), "strategies": self.strategies}
+        return found
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is lost."""
+        return all(remark.result == "note" for remark in self.remarks)
+
+
+def shown(value: Any) -> str:
+    """A value as JSON in ASCII, at most 80 characters."""
+    value = number(value) if isinstance(value, float) else value
+    text = json.dumps(msgspec.to_builtins(value, enc_hook=str), ensure_ascii=True)
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
+
+
+def member(path: str, name: str) -> str:
+    """The path of a member whose name the author of the source has chosen."""
+    return f"{path}.{name}" if name.isascii() and name.replace("_", "a").isalnum() else f"{path}[{shown(name)}]"
+
+
+def number(value: float) -> int | float:
+    """20.0 as 20."""
+    return int(value) if float(value).is_integer() else value
