@@ -21,7 +21,7 @@ OUTSIDE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANG
 
 SECTIONS = {
     "Use": ("operations", "runbooks", "upgrading", "metrics", "lab", "traces", "security", "reliability"),
-    "Understand": ("architecture", "glossary", "events", "peers", "benchmarks"),
+    "Understand": ("architecture", "others", "glossary", "events", "peers", "benchmarks"),
     "Change": ("extending", "contributing", "changelog"),
 }
 """Names of pages, in order."""

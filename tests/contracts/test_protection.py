@@ -97,6 +97,46 @@ def test_a_pod_is_protected_by_its_own_fields(name: str) -> None:
     assert expected in why(a_candidate(pod))
 
 
+SIGS = "descheduler.alpha.kubernetes.io"
+PROTECTING = [
+    *((f"{SIGS}/prefer-no-eviction", value) for value in ("", "true", "false", "anything")),
+    *((f"{SIGS}/evict", value) for value in ("false", "False", " no ", "0")),
+    *(("karpenter.sh/do-not-evict", value) for value in ("true", "", "yes")),
+    *(("karpenter.sh/do-not-disrupt", value) for value in ("true", "", "always")),
+    *(("cluster-autoscaler.kubernetes.io/safe-to-evict", value) for value in ("false", "False")),
+]
+ASKING = [
+    *((f"{SIGS}/evict", value) for value in ("true", "", "yes")),
+    *(("karpenter.sh/do-not-evict", value) for value in ("false", "False")),
+    *(("karpenter.sh/do-not-disrupt", value) for value in ("false", "False")),
+    ("cluster-autoscaler.kubernetes.io/safe-to-evict", "true"),
+    ("scheduling.koordinator.sh/soft-eviction", '{"reason": "x"}'),
+    ("descheduler.koordinator.sh/passed-arbitration", "true"),
+]
+
+
+@pytest.mark.parametrize(("annotation", "value"), PROTECTING)
+def test_annotations_for_other_programs_protect(annotation: str, value: str) -> None:
+    """Where the owner does not want an eviction, whatever program was to read it."""
+    assert f'annotation {annotation}="{value}"' == why(a_candidate(_meta(annotations={annotation: value})))
+
+
+@pytest.mark.parametrize(("annotation", "value"), ASKING)
+def test_annotations_that_ask_for_an_eviction_have_no_effect(annotation: str, value: str) -> None:
+    """They neither protect a pod nor take a protection away."""
+    wanted = {annotation: value}
+
+    assert why(a_candidate(_meta(annotations=wanted))) == ""
+    assert "equipoise.dev/evict" in why(a_candidate(_meta(annotations=wanted | {"equipoise.dev/evict": "false"})))
+    assert "bare" in why(a_candidate(_meta(annotations=wanted, owner_references=[])))
+
+
+@pytest.mark.parametrize(("value", "protected"), [("false", True), ("true", False), ("", False)])
+def test_pods_that_koordlet_may_not_evict_are_protected(value: str, protected: bool) -> None:
+    """By a label of the pod."""
+    assert protected == bool(why(a_candidate(_meta(labels={"koordinator.sh/eviction-enabled": value}))))
+
+
 @pytest.mark.parametrize("cost", ["0", "-5", "2147483646", "+2147483647", "many", ""])
 def test_an_ordinary_eviction_cost_does_not_protect(cost: str) -> None:
     """Only the maximum does, as in Koordinator."""

@@ -51,6 +51,10 @@ def test_low_above_high_is_refused() -> None:
         ({"low": ResourceThresholds(cpu=61)}, r"low\.cpu \(61\) must be at least 5 points below high\.cpu \(65\)"),
         ({"high": ResourceThresholds(pods=50), "low": ResourceThresholds(pods=50)}, r"low\.pods"),
         (
+            {"high": ResourceThresholds(pods=100), "low": ResourceThresholds(pods=100)},
+            r"low\.pods and high\.pods are 100: to ignore pods, leave pods out of both",
+        ),
+        (
             {"prod_high": ResourceThresholds(cpu=40), "prod_low": ResourceThresholds(cpu=36)},
             r"prodLow\.cpu \(36\).*prodHigh\.cpu",
         ),

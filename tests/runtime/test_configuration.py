@@ -361,3 +361,14 @@ def test_no_text_makes_the_reader_fail(text: str) -> None:
 def test_others_may_read_what_is_sent_without_tls(url: str, tls: Tls | None, readable: list[str]) -> None:
     """On the loopback interface there are no others."""
     assert list(Nats(url=url, tls=tls).readable_urls) == readable
+
+
+@pytest.mark.parametrize(("text", "word"), [('"\\ud83d\\ude00"', "😀"), ('"\\ud800"', None), ('"a\\udfff"', None)])
+def test_half_of_a_surrogate_pair_is_no_text(text: str, word: str | None) -> None:
+    """A whole pair is one character, as in JSON."""
+    document = f"{HEADER}scorer: {{name: {text}}}"
+    if word is None:
+        with pytest.raises(ConfigurationError, match=r"line 3, column 16: the text has half of a surrogate pair"):
+            read_document(document)
+    else:
+        assert read_document(document) == {"scorer": {"name": word}}

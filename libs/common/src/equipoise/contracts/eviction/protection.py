@@ -17,6 +17,14 @@ from equipoise.contracts.kubernetes.workload import Workload
 OPT_OUT = "equipoise.dev/evict"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+DO_NOT_EVICT = "karpenter.sh/do-not-evict"
+"""Of older versions of Karpenter."""
+
+PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
+DESCHEDULER_EVICT = "descheduler.alpha.kubernetes.io/evict"
+EVICTION_ENABLED = "koordinator.sh/eviction-enabled"
+"""A label."""
+
 MIRROR = "kubernetes.io/config.mirror"
 CONFIG_SOURCE = "kubernetes.io/config.source"
 EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
@@ -125,15 +133,37 @@ def has_invalid_opt_out(metadata: ObjectMeta) -> bool:
     return metadata.annotations.get(OPT_OUT, "false") != "false"
 
 
+_NO = frozenset({"false", "f", "0", "no", "n", "off", "never"})
+
+
+def _denies(value: str) -> bool:
+    return value.strip().lower() in _NO
+
+
+_PROTECTING: Mapping[str, Callable[[str], bool]] = {
+    SAFE_TO_EVICT: _denies,
+    DESCHEDULER_EVICT: _denies,
+    PREFER_NO_EVICTION: lambda value: True,
+    DO_NOT_EVICT: lambda value: not _denies(value),
+    EVICTION_COST: lambda value: value == _MAX_EVICTION_COST,
+}
+"""Annotations of pods for other programs, and with which values their owner does not want an eviction.
+
+With other values some ask for one, such as `descheduler.alpha.kubernetes.io/evict: "true"`: these are ignored.
+"""
+
+
 def opted_out_for_others(candidate: Candidate, rules: Rules, now: float) -> str:
-    """Annotations for cluster-autoscaler, Koordinator and karpenter are respected."""
-    annotations = candidate.pod.metadata.annotations
-    if annotations.get(SAFE_TO_EVICT) == "false":
-        return f'annotation {SAFE_TO_EVICT}="false"'
-    if annotations.get(EVICTION_COST) == _MAX_EVICTION_COST:
-        return f'annotation {EVICTION_COST}="{_MAX_EVICTION_COST}"'
-    value = annotations.get(DO_NOT_DISRUPT, "false")
-    if value == "false":
+    """Annotations for cluster-autoscaler, Karpenter, Koordinator and sigs.k8s.io/descheduler protect here, too."""
+    metadata = candidate.pod.metadata
+    for name, protects in _PROTECTING.items():
+        value = metadata.annotations.get(name)
+        if value is not None and protects(value):
+            return f'annotation {name}="{value}"'
+    if _denies(enabled := metadata.labels.get(EVICTION_ENABLED, "")):
+        return f'label {EVICTION_ENABLED}="{enabled}"'
+    value = metadata.annotations.get(DO_NOT_DISRUPT, "false")
+    if _denies(value):
         return ""
     started = candidate.pod.status.start_time
     try:

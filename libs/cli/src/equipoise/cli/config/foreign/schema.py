@@ -239,7 +239,7 @@ class PluginName(Section, frozen=True, kw_only=True):
     name: str
 
 
-class PluginSet(Section, frozen=True, kw_only=True):
+class EnabledPlugins(Section, frozen=True, kw_only=True):
     """The plugins of an extension point: objects in koord-descheduler, names in the other."""
 
     enabled: tuple[PluginName | str, ...] | None = None
@@ -256,24 +256,24 @@ class PluginConfig(Section, frozen=True, kw_only=True):
 class KoordinatorPlugins(Section, frozen=True, kw_only=True):
     """By extension point."""
 
-    deschedule: PluginSet | None = None
-    balance: PluginSet | None = None
-    evict: PluginSet | None = None
-    filter: PluginSet | None = None
-    evictor: PluginSet | None = None
+    deschedule: EnabledPlugins | None = None
+    balance: EnabledPlugins | None = None
+    evict: EnabledPlugins | None = None
+    filter: EnabledPlugins | None = None
+    evictor: EnabledPlugins | None = None
 
 
 class SigsPlugins(Section, frozen=True, kw_only=True):
     """By extension point."""
 
-    presort: PluginSet | None = None
-    pre_sort: PluginSet | None = None
-    sort: PluginSet | None = None
-    deschedule: PluginSet | None = None
-    balance: PluginSet | None = None
-    filter: PluginSet | None = None
-    preevictionfilter: PluginSet | None = None
-    pre_eviction_filter: PluginSet | None = None
+    presort: EnabledPlugins | None = None
+    pre_sort: EnabledPlugins | None = None
+    sort: EnabledPlugins | None = None
+    deschedule: EnabledPlugins | None = None
+    balance: EnabledPlugins | None = None
+    filter: EnabledPlugins | None = None
+    preevictionfilter: EnabledPlugins | None = None
+    pre_eviction_filter: EnabledPlugins | None = None
 
 
 class KoordinatorProfile(Section, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from equipoise.cli.config.foreign import evictors, strategies
 from equipoise.cli.config.foreign.documents import SourceDocument
 from equipoise.cli.config.foreign.schema import (
     DefaultEvictorArgs,
+    EnabledPlugins,
     EvictionCounts,
     HighNodeUtilizationArgs,
     Int32,
@@ -18,7 +19,6 @@ from equipoise.cli.config.foreign.schema import (
     LowNodeUtilizationArgs,
     MigrationControllerArgs,
     NamespaceLists,
-    PluginSet,
     PriorityThreshold,
     SigsPolicy,
     SigsProfile,
@@ -169,7 +169,7 @@ def _profiles(to: Translation, profiles: Sequence[Profile]) -> None:
 def _enabled(profile: Profile) -> set[str]:
     """The plugins that are enabled at some extension point."""
     plugins = profile.plugins
-    sets: Iterable[PluginSet | None] = () if plugins is None else msgspec.structs.astuple(plugins)
+    sets: Iterable[EnabledPlugins | None] = () if plugins is None else msgspec.structs.astuple(plugins)
     listed = (plugin for each in sets if each is not None for plugin in each.enabled or ())
     return {plugin if isinstance(plugin, str) else plugin.name for plugin in listed}
 
