@@ -1,9 +1,11 @@
 """The format of the GPU cluster openb: requests, GPUs and priorities, without usage and placement."""
 
+import gzip
 from pathlib import Path
 
+import msgspec
 import pytest
-from lab.trace_folders import OPENB, by_name, write_folder
+from lab.trace_folders import OPENB, OPENB_PUBLISHED, assert_same, by_name, write_folder
 
 from equipoise.lab.formats import TraceError, load_trace
 from equipoise.lab.model.trace import TraceNode, TracePod, TraceWorkload
@@ -85,3 +87,50 @@ def test_a_latency_sensitive_pod_preempts_a_best_effort_one(tmp_path: Path) -> N
     runs = [Replay(trace, ReplayPlan(scenario="fresh", policy="stock", seed=seed)).run() for seed in range(6)]
 
     assert {(0, 1), (1, 1)} == {(run.figures.preempted, run.figures.unplaced) for run in runs}
+
+
+NODES, PODS = OPENB_PUBLISHED.values()
+
+
+@pytest.mark.parametrize("compressed", [True, False])
+@pytest.mark.parametrize(
+    "tables",
+    [
+        OPENB_PUBLISHED,
+        {"openb_node_list_all_node": NODES, "openb_pod_list_cpu050": PODS},
+        OPENB_PUBLISHED | {"openb_pod_list_cpu050": "name\n", "openb_node_list_all_node": "sn\n"},
+        {"openb_node_list_gpu_node": "\ufeff" + NODES, "openb_pod_list_default": PODS.replace("\n", "\r\n")},
+    ],
+    ids=["default", "other lists", "several lists", "byte order mark"],
+)
+def test_the_published_files_are_read_as_published(tmp_path: Path, tables: dict[str, str], compressed: bool) -> None:
+    """With their columns and names; of several lists the default one."""
+    folder = write_folder(tmp_path / "published", tables)
+    if not compressed:
+        for path in list(folder.iterdir()):
+            path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
+            path.unlink()
+    same = write_folder(tmp_path / "openb", OPENB)
+
+    assert_same(msgspec.structs.replace(load_trace(same), name="published"), load_trace(folder))
+
+
+@pytest.mark.parametrize(
+    ("tables", "error"),
+    [
+        ({"openb_node_list_gpu_node": NODES}, "format openb-published, but openb_pod_list_default.csv.gz is missing"),
+        (
+            {"openb_node_list_gpu_node": NODES, "openb_pod_list_a": PODS, "openb_pod_list_b": PODS},
+            "has openb_pod_list_a, openb_pod_list_b; keep one of them, or add openb_pod_list_default.csv.gz",
+        ),
+        (
+            OPENB_PUBLISHED | {"openb_pod_list_default": PODS.replace("6000", "6e3")},
+            "line 2: cpu_request_milli is '6e3'",
+        ),
+        (OPENB_PUBLISHED | {"openb_node_list_gpu_node": "cpu_milli\n1\n"}, "missing column node_id, memory_mib, gpu"),
+    ],
+)
+def test_published_files_that_cannot_be_read_are_named(tmp_path: Path, tables: dict[str, str], error: str) -> None:
+    """With the fix."""
+    with pytest.raises(TraceError, match=error):
+        load_trace(write_folder(tmp_path, tables))

@@ -33,6 +33,15 @@ OPENB = {
     "p3,500,512,0,0,Burstable,Running\np4,250,0,0,0,Guaranteed,Running\n",
 }
 
+OPENB_PUBLISHED = {
+    "openb_node_list_gpu_node": "sn,cpu_milli,memory_mib,gpu,model\nn1,8000,16384,2,T4\nn2,4000,8192,0,\n",
+    "openb_pod_list_default": "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,"
+    "deletion_time,scheduled_time\n"
+    "p1,6000,2048,2,1000,,LS,Running,0,12537496,0\np2,1000,1024,1,500,T4|P100,BE,Pending,5,9,\n"
+    "p3,500,512,0,0,,Burstable,Running,1,2,1\np4,250,0,0,0,,Guaranteed,Running,1,2,1\n",
+}
+"""The same cluster as `OPENB`, in the columns of the published files."""
+
 OWN = {
     "nodes": "name,cpu_milli,memory_mib\nn1,4000,8192\nn2,4000,8192\n",
     "workloads": "name,request_cpu_milli,request_memory_mib\nweb,100,200\njob,0,0\n",

@@ -6,8 +6,8 @@ A format is a module with `FILES`, the required files, and `read(folder, *, node
 from pathlib import Path
 from typing import Protocol
 
-from equipoise.lab.formats import alibaba, bitbrains, folder, openb
-from equipoise.lab.formats.tables import TraceError
+from equipoise.lab.formats import alibaba, bitbrains, folder, openb, openb_published
+from equipoise.lab.formats.tables import PLAIN_SUFFIX, SUFFIX, TraceError
 from equipoise.lab.model.trace import Trace
 
 __all__ = ["FORMATS", "Format", "TraceError", "load_trace"]
@@ -26,6 +26,7 @@ FORMATS: dict[str, Format] = {
     "alibaba": alibaba,
     "bitbrains": bitbrains,
     "openb": openb,
+    "openb-published": openb_published,
 }
 
 
@@ -34,7 +35,7 @@ def load_trace(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trac
 
     `nodes`: size of the slice, drawn with `seed`; None or 0: all. Raises TraceError with the fix.
     """
-    present = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    present = {_required(path.name) for path in folder.iterdir()} if folder.is_dir() else set()
     # The format with the most present and the fewest missing files.
     nearest = max(FORMATS, key=lambda name: sum(1 if file in present else -1 for file in FORMATS[name].FILES))
     missing = [file for file in FORMATS[nearest].FILES if file not in present]
@@ -46,3 +47,9 @@ def load_trace(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trac
             f"{folder} looks like a trace of format {nearest}, but {', '.join(missing)} is missing; add it"
         )
     return FORMATS[nearest].read(folder, nodes=nodes, seed=seed)
+
+
+def _required(file: str) -> str:
+    """The name under which a format requires a file: an uncompressed one will do."""
+    compressed = f"{file.removesuffix(PLAIN_SUFFIX)}{SUFFIX}" if file.endswith(PLAIN_SUFFIX) else file
+    return openb_published.required(compressed)

@@ -35,9 +35,23 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
 
     A slice of `nodes` nodes has the same share of the pods, both sampled with `seed`.
     """
-    all_nodes, all_pods = _nodes(folder), _workloads(folder)
+    return read_tables(folder, "openb_nodes", "openb_pods", nodes=nodes, seed=seed)
+
+
+def read_tables(
+    folder: Path,
+    node_table: str,
+    pod_table: str,
+    *,
+    node_names: Mapping[str, str] | None = None,
+    pod_names: Mapping[str, str] | None = None,
+    nodes: int | None = None,
+    seed: int = 1,
+) -> Trace:
+    """As `read`, of tables with these names. `node_names` and `pod_names`: as `other_names` of `read_rows`."""
+    all_nodes, all_pods = _nodes(folder, node_table, node_names), _workloads(folder, pod_table, pod_names)
     if not all_nodes:
-        raise TraceError(f"{path_of(folder, 'openb_nodes')} has no nodes; add at least one")
+        raise TraceError(f"{path_of(folder, node_table)} has no nodes; add at least one")
     chosen, workloads = list(all_nodes), list(all_pods)
     if nodes and nodes < len(all_nodes):
         if nodes < 0:
@@ -53,12 +67,13 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
         seconds_per_step=SECONDS_PER_STEP,
         notes=_notes(chosen, workloads, len(all_nodes), seed),
     ).trace(
-        _constant(folder, {each.name: each.request_cpu_milli for each in workloads}),
-        _constant(folder, {each.name: each.request_memory_mib for each in workloads}),
+        _constant(path_of(folder, pod_table), {each.name: each.request_cpu_milli for each in workloads}),
+        _constant(path_of(folder, pod_table), {each.name: each.request_memory_mib for each in workloads}),
     )
 
 
-def _nodes(folder: Path) -> list[TraceNode]:
+def _nodes(folder: Path, table: str, names: Mapping[str, str] | None) -> list[TraceNode]:
+    columns = ("node_id", "cpu_milli", "memory_mib", "gpu")
     seen: set[str] = set()
     return [
         TraceNode(
@@ -67,11 +82,11 @@ def _nodes(folder: Path) -> list[TraceNode]:
             memory_mib=row.integer("memory_mib", least=1),
             extended_resources=_gpus(row.integer("gpu") * 1_000),
         )
-        for row in read_rows(folder, "openb_nodes", ("node_id", "cpu_milli", "memory_mib", "gpu"), ignore_others=True)
+        for row in read_rows(folder, table, columns, ignore_others=True, other_names=names)
     ]
 
 
-def _workloads(folder: Path) -> list[TraceWorkload]:
+def _workloads(folder: Path, table: str, names: Mapping[str, str] | None) -> list[TraceWorkload]:
     seen: set[str] = set()
     columns = ("pod_id", "cpu_request_milli", "memory_request_mib", "num_gpu", "gpu_milli", "qos")
     return [
@@ -82,7 +97,7 @@ def _workloads(folder: Path) -> list[TraceWorkload]:
             priority=_priority(row),
             extended_resources=_gpus(row.integer("num_gpu") * row.integer("gpu_milli")),
         )
-        for row in read_rows(folder, "openb_pods", columns, ignore_others=True)
+        for row in read_rows(folder, table, columns, ignore_others=True, other_names=names)
     ]
 
 
@@ -102,9 +117,9 @@ def _sampled(items: Sequence[Item], count: int, generator: random.Random) -> lis
     return [each for each in items if each.name in names]
 
 
-def _constant(folder: Path, amounts: Mapping[str, int]) -> CurveTable:
+def _constant(path: Path, amounts: Mapping[str, int]) -> CurveTable:
     rows = {name: np.full(STEPS, float(amount)) for name, amount in amounts.items()}
-    return CurveTable(path=path_of(folder, "openb_pods"), steps=STEPS, rows=rows)
+    return CurveTable(path=path, steps=STEPS, rows=rows)
 
 
 def _notes(nodes: Sequence[TraceNode], pods: Sequence[TraceWorkload], total: int, seed: int) -> list[str]:

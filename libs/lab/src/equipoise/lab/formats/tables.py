@@ -74,6 +74,7 @@ MAX_DIGITS = 18
 """Of an integer: larger ones have no meaning for any column."""
 
 SUFFIX = ".csv.gz"
+PLAIN_SUFFIX = ".csv"
 
 
 def is_valid_name(text: str) -> bool:
@@ -82,7 +83,10 @@ def is_valid_name(text: str) -> bool:
 
 
 def path_of(folder: Path, table: str) -> Path:
-    return folder / f"{table}{SUFFIX}"
+    """The compressed file of a table; the uncompressed one if only that exists."""
+    compressed = folder / f"{table}{SUFFIX}"
+    plain = folder / f"{table}{PLAIN_SUFFIX}"
+    return plain if plain.exists() and not compressed.exists() else compressed
 
 
 class RowLines:
@@ -117,11 +121,11 @@ class RowLines:
 def read_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
     """All lines, the header first, each with its position for error messages. All have the same number of cells.
 
-    Raises TraceError for a file that is missing, empty, truncated, or not gzip-compressed CSV.
+    Raises TraceError for a file that is missing, empty, truncated, or not CSV, gzip-compressed if its name says so.
     """
     width = None
     try:
-        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        with _opened(path) as file:
             lines = RowLines(file)
             reader = csv.reader(lines, strict=True)
             for cells in reader:
@@ -136,17 +140,35 @@ def read_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
     except FileNotFoundError as error:
         raise TraceError(f"{path} is missing; docs/traces.md lists the files of a trace folder") from error
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
-        raise TraceError(f"{path} is not a complete gzip-compressed CSV file ({error}); write it again") from error
+        kind = "gzip-compressed CSV" if path.suffix == ".gz" else "CSV"
+        raise TraceError(f"{path} is not a complete {kind} file ({error}); write it again") from error
     if width is None:
         raise TraceError(f"{path}, line 1: the header is missing; write one, even without rows")
 
 
+def _opened(path: Path) -> TextIO:
+    """Raises OSError. A byte order mark is no part of the text."""
+    if path.suffix == ".gz":
+        return io.TextIOWrapper(gzip.open(path, "rb"), encoding="utf-8-sig", newline="")
+    return path.open(encoding="utf-8-sig", newline="")
+
+
 def read_rows(
-    folder: Path, table: str, columns: Sequence[str], *, optional: Sequence[str] = (), ignore_others: bool = False
+    folder: Path,
+    table: str,
+    columns: Sequence[str],
+    *,
+    optional: Sequence[str] = (),
+    ignore_others: bool = False,
+    other_names: Mapping[str, str] | None = None,
 ) -> Iterator[Row]:
-    """Rows of a table with these columns in any order; `ignore_others`: other columns are ignored."""
+    """Rows of a table with these columns in any order; `ignore_others`: other columns are ignored.
+
+    `other_names`: by name in the file, the column that it stands for.
+    """
     body = read_lines(path_of(folder, table))
     place, header = next(body)
+    header = [(other_names or {}).get(name, name) for name in header]
     if missing := [column for column in columns if column not in header]:
         raise TraceError(f"{place}: missing column {', '.join(missing)}; the header is {','.join(header)}")
     unknown = [column for column in header if column not in columns and column not in optional]
