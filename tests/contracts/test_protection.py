@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from kube_objects import a_deployment, a_pod, a_replica_set, owned_by
 
 from equipoise.contracts.configuration.settings import Namespaces, Protection
-from equipoise.contracts.eviction.protection import PROTECTIONS, Candidate, Rules, protection
+from equipoise.contracts.eviction.protection import PROTECTIONS, REASON_LIMIT, Candidate, Rules, protection
 from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.plain_text import plain_text
 
 OWN = "equipoise-system"
 DELETED = datetime.fromtimestamp(NOW - 5, UTC)
@@ -135,6 +136,59 @@ def test_annotations_that_ask_for_an_eviction_have_no_effect(annotation: str, va
 def test_pods_that_koordlet_may_not_evict_are_protected(value: str, protected: bool) -> None:
     """By a label of the pod."""
     assert protected == bool(why(a_candidate(_meta(labels={"koordinator.sh/eviction-enabled": value}))))
+
+
+HOSTILE = "\x1b]52;c;ZXZpbA==\x07\x9b2J\u202e\n" + "x" * 250_000
+
+
+@pytest.mark.parametrize(
+    "candidate",
+    [
+        a_candidate(_meta(annotations={"equipoise.dev/evict": HOSTILE})),
+        a_candidate(_meta(annotations={"karpenter.sh/do-not-disrupt": HOSTILE})),
+        a_candidate(_meta(annotations={"karpenter.sh/do-not-evict": HOSTILE})),
+        a_candidate(_meta(annotations={"descheduler.alpha.kubernetes.io/prefer-no-eviction": HOSTILE})),
+        a_candidate(_meta(namespace=HOSTILE), namespace=None),
+        a_candidate(
+            _meta(),
+            namespace=objects.Namespace(metadata=objects.ObjectMeta(annotations={"equipoise.dev/evict": HOSTILE})),
+        ),
+        a_candidate(
+            _meta(), owners=_top(metadata=objects.ObjectMeta(name=HOSTILE, annotations={"equipoise.dev/evict": "no"}))
+        ),
+        a_candidate(a_pod(status={"phase": HOSTILE})),
+        a_candidate(unreadable=HOSTILE),
+        a_candidate(
+            owners=_top(
+                status=objects.WorkloadStatus(
+                    conditions=[objects.Condition(type="ReplicaFailure", status="True", reason=HOSTILE)]
+                )
+            )
+        ),
+        a_candidate(
+            owners=_top(status=objects.WorkloadStatus(ready_replicas=3, update_revision=HOSTILE, current_revision="x"))
+        ),
+    ],
+    ids=[
+        "opt-out",
+        "karpenter",
+        "karpenter before",
+        "sigs",
+        "namespace",
+        "annotation of the namespace",
+        "owner",
+        "phase",
+        "unreadable",
+        "condition",
+        "revision",
+    ],
+)
+def test_a_reason_is_short_and_has_no_control_character(candidate: Candidate) -> None:
+    """Whoever wrote the text: it reaches terminals, and messages whose size is limited."""
+    reason = why(candidate)
+
+    assert 0 < len(reason) <= REASON_LIMIT
+    assert plain_text(reason, REASON_LIMIT) == reason
 
 
 @pytest.mark.parametrize("cost", ["0", "-5", "2147483646", "+2147483647", "many", ""])

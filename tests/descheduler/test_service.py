@@ -509,6 +509,23 @@ async def test_a_plan_without_coverage_has_the_reason(cluster: Cluster) -> None:
     assert plan.why == {"low_node_load": "the load of 3 of 4 nodes is known, 80% needed"}
 
 
+async def test_texts_of_tenants_neither_hide_a_decision_nor_a_plan(cluster: Cluster) -> None:
+    """Each annotation may have a quarter of a megabyte, and the bus takes one per message."""
+    cluster.hot_and_idle()
+    for pod in cluster.kube.stored(PODS):
+        annotations = {"equipoise.dev/evict": "\x1b]0;x\x07" + "x" * 250_000}
+        metadata = msgspec.structs.replace(pod.metadata, annotations=annotations)
+        cluster.kube.put(PODS, msgspec.structs.replace(pod, metadata=metadata))
+    async with running(cluster):
+        await cluster.pass_time(FIVE_EVALUATIONS)
+        plan = await shown(cluster)
+
+    for refused in (cluster.last_decision.refused, plan.refused):
+        assert {each.why[:40] for each in refused} == {'annotation equipoise.dev/evict=" ]0;x xx'}
+        assert len(refused) == 8
+    assert len(msgspec.json.encode(plan)) < 20_000
+
+
 async def test_every_strategy_publishes_decisions(cluster: Cluster) -> None:
     """Of the current load and of the forecast day."""
     cluster.hot_and_idle()

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from equipoise.cli.exit_codes import CommandFailed, exit_codes
+from equipoise.runtime.process.visible_stream import make_output_visible
 
 COMMANDS = (
     "annotations",
@@ -88,6 +89,10 @@ class Program(click.Group):
 
     def make_context(self, info_name: str | None, *args: Any, **extra: Any) -> click.Context:
         return super().make_context("kubectl equipoise" if info_name == PLUGIN else info_name, *args, **extra)
+
+    def main(self, *args: Any, **extra: Any) -> Any:
+        make_output_visible()  # whatever the command prints, and its errors
+        return super().main(*args, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         with exit_codes():

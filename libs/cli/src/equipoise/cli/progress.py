@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from equipoise.cli.terminal import VisibleConsole
 
 _LINE_SECONDS = 15.0
 
@@ -16,9 +17,14 @@ Report = Callable[[str], None]
 @contextmanager
 def progress(total: int, verb: str = "replaying", items: str = "replays") -> Iterator[Report]:
     """`total`: number of items."""
-    console = Console(stderr=True)
+    console = VisibleConsole(stderr=True)
     if console.is_terminal:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
         with Progress(*columns, console=console, transient=True) as bar:
             task = bar.add_task(verb, total=total)
             yield lambda name: bar.update(task, advance=1, description=name)

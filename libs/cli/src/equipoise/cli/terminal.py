@@ -3,18 +3,20 @@
 import datetime
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 import yaml
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
+from rich.segment import Segment
 from rich.table import Column, Table
 from rich.text import Text
 
 from equipoise.cli.options import Output
 from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.plain_text import safe_json, visible
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -45,15 +47,26 @@ def print_result(
     at once.
     """
     if as_json or output == "json":
-        print(msgspec.json.encode(plain(value)).decode())
+        print(json_line(plain(value)))
     elif output == "yaml":
         if watched:
             print("---")
-        print(yaml.safe_dump(plain(value), sort_keys=False, allow_unicode=True), end="")
+        print(yaml_text(plain(value)), end="")
     else:
         show(value, result_console())
     if watched:
         sys.stdout.flush()
+
+
+def json_line(value: object) -> str:
+    """JSON on one line, of which nothing controls a terminal. Values that JSON does not have are texts."""
+    return safe_json(msgspec.json.encode(value, enc_hook=str).decode())
+
+
+def yaml_text(value: object) -> str:
+    """YAML with every letter as it is, unless a text has control characters: then all others are escaped, too."""
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    return text if visible(text) == text else yaml.safe_dump(value, sort_keys=False, allow_unicode=False)
 
 
 def plain(value: object, name: str = "") -> Any:
@@ -79,9 +92,31 @@ def rfc3339(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
+class VisibleConsole(Console):
+    """Control characters in text are made visible, and text is no markup: `[/x]` is printed as it is."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**({"highlight": False, "markup": False, "emoji": False} | options))
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        return visible_segments(super().render(renderable, options))
+
+
+def visible_segments(segments: Iterable[Segment]) -> Iterable[Segment]:
+    """Segments with `control` move the cursor: rich made them. No text is a link."""
+    for segment in segments:
+        if segment.control:
+            yield segment
+            continue
+        style = segment.style
+        if style is not None and style.link:
+            style = style.update_link(None)
+        yield Segment(visible(segment.text), style)
+
+
 def result_console() -> Console:
     """stdout, with colors on a terminal, and unfolded elsewhere."""
-    return Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH)
+    return VisibleConsole(width=None if sys.stdout.isatty() else PIPE_WIDTH)
 
 
 class FittedTable(Table):
@@ -90,6 +125,10 @@ class FittedTable(Table):
     Cells are folded between words, those of the widest column first. Where even the longest words do not fit side by
     side, each row becomes a block with a line per column.
     """
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        """Text is made visible before it is measured."""
+        super().add_row(*map(_visible, cells), **options)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         room = options.max_width - self.padding[1] * (len(self.columns) - 1)
@@ -120,6 +159,12 @@ class FittedTable(Table):
             first = False
         if self.caption:
             yield _text(self.caption)
+
+
+def _visible(cell: RenderableType | None) -> RenderableType | None:
+    if isinstance(cell, Text) and visible(cell.plain) != cell.plain:
+        return Text(visible(cell.plain), cell.style)
+    return Text(visible(cell)) if isinstance(cell, str) else cell
 
 
 def table(*columns: str) -> FittedTable:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 import msgspec
-from rich.console import Console
 
 from equipoise.cli.cluster_now.reading import ClusterNow, ClusterSources, connected, read_cluster
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
@@ -16,6 +15,7 @@ from equipoise.cli.options import ClusterOptions
 from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.prometheus.profiles import configured_profile
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
+from equipoise.cli.terminal import VisibleConsole
 from equipoise.contracts.configuration.settings import Window
 from equipoise.runtime.configuration import Kubernetes, Logging
 from equipoise.runtime.kubernetes.connection import connect_kube
@@ -95,7 +95,7 @@ async def reading(options: NowOptions, profile: str | None = None) -> AsyncItera
     # What fails is in the result: client libraries need not log it too.
     configure_logging(Logging(level="error"), options.cluster.command)
     settings, configured = options.settings()
-    clock, console = SystemClock(), Console(stderr=True, highlight=False)
+    clock, console = SystemClock(), VisibleConsole(stderr=True)
     with console.status("connecting") as status:
         async with connect_kube(settings.shared.kubernetes, options.cluster.command, clock) as kube:
             in_pod = not settings.shared.kubernetes.kubeconfig

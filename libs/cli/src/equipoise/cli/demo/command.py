@@ -33,18 +33,17 @@ def demo(trace_folder: Path | None, seed: int, placement: "Placement", colocatio
     """
     import asyncio
 
-    from rich.console import Console
-
     from equipoise.cli.demo.figures import DemoResult
     from equipoise.cli.demo.live_view import Screen
     from equipoise.cli.demo.run import DemoOptions, run_demo
     from equipoise.cli.exit_codes import cancel_on_signals, exit_on_signals
+    from equipoise.cli.terminal import VisibleConsole
     from equipoise.runtime.configuration import Logging
     from equipoise.runtime.process.logging import configure_logging
     from equipoise.testbed.binaries.build import build
 
     configure_logging(Logging(format="console", level="warning"), "demo")
-    screen = Screen(Console(stderr=True))
+    screen = Screen(VisibleConsole(stderr=True))
     options = DemoOptions(trace_folder=trace_folder, seed=seed, placement=placement, colocation=colocation, keep=keep)
 
     async def run() -> DemoResult:

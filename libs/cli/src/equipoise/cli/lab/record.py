@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 import msgspec
-from rich.console import Console
 
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.kubeconfig import cluster_connection
 from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.service_settings import all_settings, read_file
+from equipoise.cli.terminal import VisibleConsole, json_line
 from equipoise.lab.record import RecordError, RecordOptions, Summary, record
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
@@ -45,7 +45,7 @@ def run_record(
     except RecordError as error:
         raise CommandFailed(str(error)) from error
     if as_json:
-        click.echo(msgspec.json.encode(summary, enc_hook=str))
+        click.echo(json_line(summary))
     else:
         click.echo(f"{summary}\nnext: {next_step(summary)}")
 
@@ -59,7 +59,7 @@ def next_step(summary: Summary) -> str:
 
 
 async def _record(options: RecordOptions) -> Summary:
-    console, in_pod = Console(stderr=True, highlight=False), not options.kubernetes.kubeconfig
+    console, in_pod = VisibleConsole(stderr=True), not options.kubernetes.kubeconfig
     note = partial(console.print, soft_wrap=True)
     async with (
         connect_kube(options.kubernetes, "lab", SystemClock()) as api,

@@ -10,13 +10,12 @@ from typing import Any
 import click
 import msgspec
 import yaml
-from rich.console import Console
 from rich.text import Text
 
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.progress import progress
 from equipoise.cli.service_settings import all_settings
-from equipoise.cli.terminal import FittedTable, result_console
+from equipoise.cli.terminal import FittedTable, VisibleConsole, result_console
 from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.lab.capacity.answers import CapacityAnswers
 from equipoise.lab.capacity.batch_work import BatchCapacity, BatchRequest, BatchSimulation
@@ -97,7 +96,7 @@ def run_compare(
         raise InvalidInput(f"--plugin: {error}") from error
     except ValueError as error:
         raise InvalidInput(f"--policy: {error}") from None
-    stderr = Console(stderr=True, highlight=False)
+    stderr = VisibleConsole(stderr=True)
     stderr.print(describe(trace), soft_wrap=True)
     runs = []
     with progress(len(replays)) as report:

@@ -15,6 +15,7 @@ from equipoise.cli.explain.scores import pod_name, pod_request
 from equipoise.cli.explain.scores import show as show_scores
 from equipoise.cli.live.rows import NodeRow, PodRow
 from equipoise.cli.live.state import LiveState
+from equipoise.cli.terminal import VisibleConsole
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.runtime.bus import Bus, BusError, NoResponders
@@ -116,7 +117,7 @@ def kind_of(text: str) -> Kind:
 
 def _text(show: Callable[[Console], object]) -> str:
     file = io.StringIO()
-    show(Console(file=file, width=WIDTH, highlight=False, force_terminal=True, color_system="standard"))
+    show(VisibleConsole(file=file, width=WIDTH, force_terminal=True, color_system="standard"))
     return file.getvalue()
 
 

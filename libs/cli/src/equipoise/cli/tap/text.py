@@ -6,7 +6,7 @@ from functools import singledispatch
 
 import msgspec
 
-from equipoise.cli.terminal import amounts, percentages
+from equipoise.cli.terminal import amounts, json_line, percentages
 from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice
 from equipoise.contracts.messages.annotation import AnnotationWritten
@@ -29,7 +29,7 @@ def json_printer() -> Printer:
     """One JSON object per line."""
 
     def show(subject: str, message: msgspec.Struct) -> None:
-        print(msgspec.json.encode({"subject": subject, "message": message}).decode(), flush=True)
+        print(json_line({"subject": subject, "message": message}), flush=True)
 
     return show
 
@@ -50,11 +50,12 @@ def text_printer() -> Printer:
     if not sys.stdout.isatty():
         return plain
 
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False)
+    from equipoise.cli.terminal import VisibleConsole
+
+    console = VisibleConsole()
 
     def folded(subject: str, message: msgspec.Struct) -> None:
         name = short_name(subject)

@@ -3,10 +3,13 @@
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import ClassVar
 
+from rich.segment import Segment
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
+from textual.color import Color
 from textual.containers import VerticalScroll
+from textual.filter import LineFilter
 from textual.screen import ModalScreen
 from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, TabPane
 
@@ -14,7 +17,7 @@ from equipoise.binder.decisions.status import allowed_text, rule_text
 from equipoise.cli.live.explanations import Explained, Kind
 from equipoise.cli.live.rows import Changes, NodeRow
 from equipoise.cli.live.state import LiveState
-from equipoise.cli.terminal import time_of_day
+from equipoise.cli.terminal import time_of_day, visible_segments
 from equipoise.cli.top.text import bar, mode_line, move_cells, node_cells, sorted_rows, summary_line
 
 Run = Callable[[Callable[[], object]], Awaitable[None]]
@@ -26,6 +29,16 @@ MAX_ROWS = 300
 """Nodes in the table: of more the first ones in the chosen order, and those of the filter."""
 
 MAX_MOVES = 100
+
+
+class VisibleText(LineFilter):
+    """Text of others is only text, in every widget."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return list(visible_segments(segments))
+
+
+_VISIBLE = VisibleText()
 
 
 class ExplanationScreen(ModalScreen[None]):
@@ -100,6 +113,9 @@ class TopApp(App[None]):
             with TabPane("Unknown", id="unknown"), VerticalScroll():
                 yield Static(id="unknown-text")
         yield Footer()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return [*super().get_line_filters(), _VISIBLE]
 
     def on_mount(self) -> None:
         nodes = self._table("node-table")

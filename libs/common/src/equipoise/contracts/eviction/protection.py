@@ -13,6 +13,7 @@ from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import SYSTEM_CRITICAL, Namespaces, Protection
 from equipoise.contracts.kubernetes.objects import Namespace, ObjectMeta, Pod, WorkloadObject, is_ready
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.plain_text import plain_text
 
 OPT_OUT = "equipoise.dev/evict"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
@@ -31,6 +32,12 @@ EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
 REVISION = "controller-revision-hash"
 """Label of the pods of StatefulSets and CloneSets."""
 
+
+REASON_LIMIT = 600
+"""Characters of a reason: it contains what tenants wrote, and is part of messages, Events and logs."""
+
+VALUE_LIMIT = 60
+"""Characters of an annotation that a reason quotes."""
 
 _MAX_EVICTION_COST = str(2**31 - 1)
 """With this cost Koordinator never evicts a pod. Source: koordinator, FilterPodWithMaxEvictionCost."""
@@ -124,7 +131,7 @@ def opted_out(candidate: Candidate, rules: Rules, now: float) -> str:
         value = metadata.annotations.get(OPT_OUT)
         if value is not None:
             note = '; any value protects, "false" is the documented one' if has_invalid_opt_out(metadata) else ""
-            return f'annotation {OPT_OUT}="{value}" of {kind} {metadata.name}{note}'
+            return f'annotation {OPT_OUT}="{plain_text(value, VALUE_LIMIT)}" of {kind} {metadata.name}{note}'
     return ""
 
 
@@ -170,7 +177,7 @@ def opted_out_for_others(candidate: Candidate, rules: Rules, now: float) -> str:
         protected = started is None or now - started.timestamp() < Duration.parse(value)
     except ValueError:
         protected = True
-    return f'annotation {DO_NOT_DISRUPT}="{value}"' if protected else ""
+    return f'annotation {DO_NOT_DISRUPT}="{plain_text(value, VALUE_LIMIT)}"' if protected else ""
 
 
 def static(candidate: Candidate, rules: Rules, now: float) -> str:
@@ -376,5 +383,6 @@ PROTECTIONS: Mapping[str, Rule] = {
 
 
 def protection(candidate: Candidate, rules: Rules, now: float) -> str:
-    """ "" when the pod may be evicted, else the first reason why not."""
-    return next((why for rule in PROTECTIONS.values() if (why := rule(candidate, rules, now))), "")
+    """ "" when the pod may be evicted, else the first reason why not: one line of at most `REASON_LIMIT` characters."""
+    reason = next((why for rule in PROTECTIONS.values() if (why := rule(candidate, rules, now))), "")
+    return plain_text(reason, REASON_LIMIT) if reason else ""

@@ -168,6 +168,9 @@ class DescheduleDecision(Message, frozen=True, kw_only=True):
     cooldowns: list[NodeCooldown] = []
     """Nodes whose load did not fall after evictions."""
 
+    shortened: str = ""
+    """What it lacks because it would be larger than a message of the bus may be; empty: nothing."""
+
 
 DESCHEDULE_DECISION = DescheduleDecision(
     strategy="low_node_load",

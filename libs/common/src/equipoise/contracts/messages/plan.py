@@ -104,6 +104,8 @@ class PlanResponse(Message, frozen=True, kw_only=True):
 
     leader: LeaseEpoch
     planned_at: float
+    shortened: str = ""
+    """What it lacks because it would be larger than a message of the bus may be; empty: nothing."""
 
 
 PLAN_REQUEST = PlanRequest()

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.plain_text import plain_text
 from equipoise.runtime.kubernetes.client import Change, EvictionResult, KubeError, Resource, error_for_status
 
 T = TypeVar("T", bound=objects.Object)
@@ -264,9 +265,11 @@ def _with_text_times(value: Any) -> Any:
 def _status_of(body: bytes) -> Status:
     try:
         status = _status.decode(body)
-        return msgspec.structs.replace(status, message=status.message[:TEXT_LIMIT])
+        return msgspec.structs.replace(
+            status, message=plain_text(status.message, TEXT_LIMIT), reason=plain_text(status.reason, TEXT_LIMIT)
+        )
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return Status(message=body[:TEXT_LIMIT].decode(errors="replace").strip())
+        return Status(message=plain_text(body[:TEXT_LIMIT].decode(errors="replace").strip(), TEXT_LIMIT))
 
 
 def _retry_after(headers: Mapping[str, str], reply: Status) -> float | None:

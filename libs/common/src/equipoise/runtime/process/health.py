@@ -13,6 +13,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Met
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from equipoise.contracts.plain_text import plain_text
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.connections import limited
 from equipoise.runtime.process.unreadable import UnreadableThings
@@ -27,6 +28,10 @@ _MAX_CONNECTIONS_PER_ADDRESS = 16
 
 _SHUTDOWN_SECONDS = 2.0
 """Seconds that a running request may take at the end."""
+
+
+PROBLEM_LIMIT = 2_000
+"""Characters of a problem: it may quote what tenants or other programs wrote, and is part of each heartbeat."""
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +89,7 @@ class Health:
         the problem, not the object, because it is the label of a metric.
         """
         before = self._problems.get(key)
+        text = None if text is None else plain_text(text, PROBLEM_LIMIT)
         if text is None:
             if before is not None:
                 del self._problems[key]

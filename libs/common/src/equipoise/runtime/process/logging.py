@@ -1,21 +1,24 @@
 """How a process logs: one line an event, on stderr, as JSON for machines or in color for people."""
 
+import io
 import logging
 import sys
 from typing import Any, TextIO
 
 import msgspec
 import structlog
-from structlog.typing import EventDict, Processor, WrappedLogger
+from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 
+from equipoise.contracts.plain_text import safe_json, visible
 from equipoise.runtime.configuration import Logging
+from equipoise.runtime.process.visible_stream import raw_stream
 
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 
 def configure_logging(settings: Logging, service: str, stream: TextIO | None = None) -> None:
     """Once per process, by its program. Other libraries' warnings come out in the same shape."""
-    stream = stream or sys.stderr
+    stream = raw_stream(stream or sys.stderr)
     console = settings.format == "console" or (settings.format == "auto" and stream.isatty())
     level = _LEVELS[settings.level]
     shared: list[Processor] = [
@@ -26,12 +29,13 @@ def configure_logging(settings: Logging, service: str, stream: TextIO | None = N
     ]
     last: list[Processor] = (
         [
+            _visible_values,
             structlog.dev.ConsoleRenderer(
                 colors=stream.isatty(),
                 timestamp_key="time",
                 # The default renders every frame's variables: secrets, and half a second in which nothing else runs.
-                exception_formatter=structlog.dev.plain_traceback,
-            )
+                exception_formatter=_visible_traceback,
+            ),
         ]
         if console
         else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(serializer=_json)]
@@ -54,6 +58,19 @@ def configure_logging(settings: Logging, service: str, stream: TextIO | None = N
     root.setLevel(max(level, logging.WARNING))
 
 
+def _visible_values(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """A line of the console: what a value quotes of others must not control the terminal, nor begin another line."""
+    return {
+        name: visible(value).replace("\n", "\\n") if isinstance(value, str) else value for name, value in event.items()
+    }
+
+
+def _visible_traceback(to: TextIO, error: ExcInfo) -> None:
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, error)
+    to.write(visible(text.getvalue()))
+
+
 def _naming(service: str) -> Processor:
     def name(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         event["service"] = service
@@ -64,4 +81,4 @@ def _naming(service: str) -> Processor:
 
 def _json(event: EventDict, **_options: Any) -> str:
     first = {key: event[key] for key in ("time", "level", "event") if key in event}
-    return msgspec.json.encode({**first, **event}, enc_hook=str).decode()
+    return safe_json(msgspec.json.encode({**first, **event}, enc_hook=str).decode())

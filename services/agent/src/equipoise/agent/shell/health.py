@@ -10,6 +10,7 @@ import msgspec
 
 from equipoise.agent.shell.log import Log
 from equipoise.agent.shell.metrics import CONTENT_TYPE, Metrics, process_usage
+from equipoise.contracts.plain_text import plain_text
 
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
@@ -24,6 +25,10 @@ MOST_CONNECTIONS = 16
 
 TEXT, JSON = "text/plain", "application/json"
 REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 503: "Service Unavailable"}
+
+
+PROBLEM_LIMIT = 2_000
+"""Characters of a problem: it may quote what other programs wrote."""
 
 
 class AgentReadiness(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +70,7 @@ class AgentHealth:
                 del self._problems[key]
                 self._log.info("problem resolved", key=key, was=before)
         else:
+            text = plain_text(text, PROBLEM_LIMIT)
             self._problems[key] = text
             if before is None or _NUMBER.sub("", text) != _NUMBER.sub("", before):
                 self._log.warning("problem", key=key, text=text)

@@ -10,6 +10,8 @@ from typing import Any, TextIO
 
 import msgspec
 
+from equipoise.contracts.plain_text import safe_json
+
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -42,5 +44,5 @@ class Log:
             text = " ".join([time, f"[{level}]", event, *(f"{name}={value!r}" for name, value in facts.items())])
         else:
             line = {"time": time, "level": level, "event": event, "service": "agent", **facts}
-            text = msgspec.json.encode(line, enc_hook=str).decode()
+            text = safe_json(msgspec.json.encode(line, enc_hook=str).decode())
         print(text, file=self._stream, flush=True)

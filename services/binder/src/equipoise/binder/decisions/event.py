@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 from equipoise.contracts.kubernetes.objects import Event, ObjectMeta, ObjectReference, WorkloadObject
 from equipoise.contracts.messages.eviction import EvictionIntent
+from equipoise.contracts.plain_text import plain_text
 
 CONTROLLER = "equipoise.dev/binder"
 
@@ -58,7 +59,7 @@ def intent_event(
         type="Warning" if refusal else "Normal",
         reason="EvictionRefused" if refusal else "Descheduled",
         action="Migrating",
-        note=note.encode()[:_NOTE_BYTES].decode(errors="ignore"),
+        note=plain_text(note, _NOTE_BYTES).encode()[:_NOTE_BYTES].decode(errors="ignore"),
         regarding=regarding,
         reporting_controller=CONTROLLER,
         reporting_instance=instance[:_INSTANCE_LENGTH] or "binder",

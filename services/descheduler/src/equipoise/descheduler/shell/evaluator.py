@@ -9,6 +9,7 @@ import msgspec
 import structlog
 
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.bus.message_size import shortened
 from equipoise.contracts.eviction.protection import Rules
 from equipoise.contracts.messages.descheduling import DescheduleDecision, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionIntent
@@ -33,6 +34,9 @@ from equipoise.runtime.process.lifecycle import Runtime
 
 MAX_PODS_INLINE = 2_000
 """In a larger cluster decisions run in a thread: they take seconds, and the event loop has to send heartbeats."""
+
+MAX_MESSAGE = 900_000
+"""Bytes of a decision or plan. The bus takes 1 MiB, and more only where NATS is configured for it."""
 
 MAX_NAMED_NODES = 5
 """Nodes in cooldown that /readyz names."""
@@ -125,9 +129,11 @@ class Evaluator:
         evaluation = await self._compute(evaluate, snapshot, self._settings, needed=1)
         preferred = await self._compute(preferred_nodes, evaluation)
         evictions = self.messages.evictions(now)
-        return plan_response(
+        plan = plan_response(
             evaluation, snapshot, self._settings, evictions=evictions, leader=epoch, preferred=preferred
         )
+        plan, lacking = shortened(plan, MAX_MESSAGE)
+        return msgspec.structs.replace(plan, shortened=lacking) if lacking else plan
 
     def _snapshot(self, watched: WatchedObjects, now: float) -> Snapshot:
         return Snapshot(
@@ -228,6 +234,11 @@ class Evaluator:
 
     async def _publish_decision(self, decision: DescheduleDecision) -> None:
         """For people and records: no service depends on it."""
+        decision, lacking = shortened(decision, MAX_MESSAGE)
+        if lacking:
+            decision = msgspec.structs.replace(decision, shortened=lacking)
+        problem = f"the decision of {decision.strategy} was too large for the bus: it was published {lacking}"
+        self._health.set_problem("decision size", problem if lacking else None)
         try:
             await self._bus.publish(subjects.decision("descheduler", decision.strategy), decision)
         except BusError as error:

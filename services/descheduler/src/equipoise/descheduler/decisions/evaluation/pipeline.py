@@ -4,11 +4,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from equipoise.contracts.eviction.protection import OPT_OUT, has_invalid_opt_out
-from equipoise.contracts.kubernetes.objects import Object, Pod, is_ready
+from equipoise.contracts.eviction.protection import OPT_OUT, VALUE_LIMIT, has_invalid_opt_out
+from equipoise.contracts.kubernetes.objects import Object, ObjectMeta, Pod, is_ready
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.coverage import coverage_problem, readiness_problem
 from equipoise.contracts.messages.descheduling import NodeClassification
+from equipoise.contracts.plain_text import plain_text
 from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
 from equipoise.descheduler.decisions.strategies import Strategy, name_of
@@ -132,7 +133,7 @@ def unexpected_annotations(watched: WatchedObjects) -> str:
         "namespace": watched.namespaces.values(), "workload": watched.workloads.values(), "pod": watched.pods
     }  # fmt: skip
     found = [
-        f'{kind} {metadata.namespace}/{metadata.name} ("{metadata.annotations[OPT_OUT]}")'.replace(" /", " ")
+        f'{kind} {metadata.namespace}/{metadata.name} ("{_value(metadata)}")'.replace(" /", " ")
         for kind, values in objects.items()
         for value in values
         if has_invalid_opt_out(metadata := value.metadata)
@@ -142,6 +143,10 @@ def unexpected_annotations(watched: WatchedObjects) -> str:
     more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
     named = ", ".join(found[:MAX_NAMED])
     return f'annotation {OPT_OUT} protects whatever its value, only "false" is expected: {named}{more}'
+
+
+def _value(metadata: ObjectMeta) -> str:
+    return plain_text(metadata.annotations[OPT_OUT], VALUE_LIMIT)
 
 
 def _problem(cluster: ClusterView, snapshot: Snapshot, settings: EvaluationSettings) -> str:
