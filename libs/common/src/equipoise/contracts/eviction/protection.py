@@ -166,7 +166,7 @@ def opted_out_for_others(candidate: Candidate, rules: Rules, now: float) -> str:
     for name, protects in _PROTECTING.items():
         value = metadata.annotations.get(name)
         if value is not None and protects(value):
-            return f'annotation {name}="{value}"'
+            return f'annotation {name}="{plain_text(value, VALUE_LIMIT)}"'
     if _denies(enabled := metadata.labels.get(EVICTION_ENABLED, "")):
         return f'label {EVICTION_ENABLED}="{enabled}"'
     value = metadata.annotations.get(DO_NOT_DISRUPT, "false")
