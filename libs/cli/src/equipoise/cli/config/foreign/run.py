@@ -5,7 +5,6 @@ import sys
 from typing import Any, BinaryIO
 
 import click
-from rich.console import Console
 
 from equipoise.cli.config.foreign.documents import find_document
 from equipoise.cli.config.foreign.rendering import document_text, print_remarks
@@ -13,7 +12,7 @@ from equipoise.cli.config.foreign.sources import translate
 from equipoise.cli.config.foreign.translation import Translation
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.service_settings import SERVICE_SETTINGS
-from equipoise.cli.terminal import PIPE_WIDTH, plain
+from equipoise.cli.terminal import PIPE_WIDTH, VisibleConsole, plain
 from equipoise.runtime.configuration import ConfigurationError, validate_document
 from equipoise.runtime.configuration.yaml_text import LIMIT, read_yaml
 
@@ -36,7 +35,7 @@ def run_translation(file: BinaryIO, *, as_json: bool) -> None:
     else:
         click.echo(text, nl=False)
         width = None if sys.stderr.isatty() else PIPE_WIDTH
-        print_remarks(translation.remarks, Console(stderr=True, highlight=False, markup=False, width=width))
+        print_remarks(translation.remarks, VisibleConsole(stderr=True, width=width))
     if not translation.complete:
         raise SystemExit(INCOMPLETE)
 
