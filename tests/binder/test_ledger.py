@@ -7,8 +7,18 @@ import pytest
 from binder.ledgers import a_ledger, an_entry
 from builders import NOW, a_workload, an_intent
 
-from equipoise.binder.state.ledger import MAX_REFUSALS, Ledger, ReplacementStatus, new_entry
+from equipoise.binder.state.ledger import (
+    DAY,
+    MAX_PAST,
+    MAX_REASON,
+    MAX_REFUSALS,
+    Ledger,
+    LedgerEntry,
+    ReplacementStatus,
+    new_entry,
+)
 from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.example import LEASE_EPOCH
 
 
 def test_a_reservation_counts_at_once() -> None:
@@ -150,3 +160,46 @@ def test_a_failing_replacement_is_never_pruned() -> None:
     view = ledger.view(NOW + 9_000, dry_run=False, migration_timeout=600)
     assert [entry.pod for entry in view.pending_replacements()] == ["a"]
     assert ledger.resume(NOW).pruned(NOW + 9_000).entries == ()
+
+
+def reserved(pod: str, at: float, **fields: Any) -> LedgerEntry:
+    defaults: dict[str, Any] = {"reason": "cpu 91% is above 65%", "strategy": "low_node_load", "reserved_at": at}
+    return an_entry(pod, settled_at=None, outcome=None, **(defaults | fields))
+
+
+def carried_out(ledger: Ledger, pod: str, at: float, outcome: Outcome = Outcome.EVICTED, **fields: Any) -> Ledger:
+    entry = reserved(pod, at, dry_run=outcome is Outcome.DRY_RUN, **fields)
+    return ledger.reserve(entry, epoch=LEASE_EPOCH).settle(entry.intent_id, outcome, at + 1)
+
+
+def test_the_reason_of_an_eviction_is_kept_for_a_day() -> None:
+    """Longer than its entry, which only limits need; a dry run too. What was refused has no reason to keep."""
+    ledger = carried_out(a_ledger(), "web-1", NOW)
+    ledger = carried_out(ledger, "web-2", NOW, Outcome.DRY_RUN)
+    ledger = carried_out(ledger, "web-3", NOW, Outcome.BLOCKED_PDB).retaining(600, NOW)
+    later = ledger.pruned(NOW + DAY - 10)
+    assert later.entries == ()
+    assert [(each.pod, each.reason, each.strategy, each.dry_run) for each in later.past] == [
+        ("web-1", "cpu 91% is above 65%", "low_node_load", False),
+        ("web-2", "cpu 91% is above 65%", "low_node_load", True),
+    ]
+    assert [each.pod for each in carried_out(later, "web-4", NOW + DAY + 60).past] == ["web-4"]
+
+
+def test_the_reasons_that_are_kept_are_bounded() -> None:
+    """In number, and each in its length: the document has a limit."""
+    ledger = a_ledger()
+    for number in range(MAX_PAST + 20):
+        ledger = carried_out(ledger, f"web-{number}", NOW + number)
+    assert [ledger.past[0].pod, ledger.past[-1].pod] == ["web-20", f"web-{MAX_PAST + 19}"]
+    entry = new_entry(an_intent(reason="x" * 9_999), NOW, workload=None, expires_at=NOW + 9, dry_run=False)
+    assert len(entry.reason) == MAX_REASON
+    assert ledger.without_refusals().past == (), "the first thing to leave a document that is too large"
+
+
+def test_no_limit_reads_the_reasons_that_are_kept() -> None:
+    ledger = carried_out(a_ledger(), "web-1", NOW)
+    without = msgspec.structs.replace(ledger, past=())
+    for dry_run in (False, True):
+        views = [each.view(NOW + 5, dry_run=dry_run, migration_timeout=600) for each in (ledger, without)]
+        assert views[0] == views[1]

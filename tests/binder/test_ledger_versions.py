@@ -11,9 +11,10 @@ from builders import NOW
 from contracts.documents import LATER_FIELD, LATER_VALUE, differences, recorded
 
 from equipoise.binder.shell.ledger_store import NAME, pause, resume
-from equipoise.binder.state.ledger import HourlyCount
+from equipoise.binder.state.ledger import HourlyCount, PastEviction
 from equipoise.binder.state.ledger_json import decode, encode
 from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.messages.message import converted
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS
 
 CLOSED = frozenset({"workload", "epoch"})
@@ -45,7 +46,8 @@ async def test_all_that_a_later_version_has_added_survives_every_write(world: Wo
     """A reservation, its settlement, a pause and a resume keep fields of the document, its hours and entries, and other
     keys, labels and annotations of the ConfigMap."""
     hours = (HourlyCount(begin=NOW - 7_200, evictions=2),)
-    document = of_a_later_version(json.loads(encode(a_ledger(an_entry("web-9"), hours=hours))))
+    past = (converted(an_entry("web-8"), PastEviction, settled_at=NOW - 60),)
+    document = of_a_later_version(json.loads(encode(a_ledger(an_entry("web-9"), hours=hours, past=past))))
     assert document["hours"][0][LATER_FIELD] == document["entries"][0][LATER_FIELD] == LATER_VALUE
     metadata = objects.ObjectMeta(name=NAME, namespace=OWN, labels={"later": "label"}, annotations={"later": "note"})
     data = {"ledger": json.dumps(document), "later": "key"}
@@ -59,5 +61,7 @@ async def test_all_that_a_later_version_has_added_survives_every_write(world: Wo
     assert (config_map.metadata.labels, config_map.metadata.annotations) == ({"later": "label"}, {"later": "note"})
     assert differences(document["entries"][0], written["entries"][0]) == []
     assert differences(document["hours"][0], written["hours"][0]) == []
+    assert differences(document["past"][0], written["past"][0]) == []
+    assert [each["pod"] for each in written["past"]] == ["web-8", "web-1"]
     assert written[LATER_FIELD] == LATER_VALUE
     assert [entry["pod"] for entry in written["entries"]] == ["web-9", "web-1"]

@@ -34,7 +34,7 @@ async def run_dashboard(listen: str, hosts: Sequence[str], server: Nats, options
     app = application(
         feed.state,
         viewers,
-        Explanations(feed.state, server, lambda: feed.bus),
+        Explanations(feed.state, server, lambda: feed.bus, options),
         hosts=allowed_hosts(host, hosts),
         ready=lambda: feed.ready,
     )

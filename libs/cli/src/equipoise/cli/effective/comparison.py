@@ -15,7 +15,7 @@ MAX_LINES = 8
 """Settings that are shown."""
 
 
-class Difference(msgspec.Struct, frozen=True, kw_only=True):
+class DifferingSetting(msgspec.Struct, frozen=True, kw_only=True):
     """One setting with two values."""
 
     setting: str
@@ -25,12 +25,12 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     other: Any
 
 
-def differences(one: Settings, other: Settings) -> list[Difference]:
+def differences(one: Settings, other: Settings) -> list[DifferingSetting]:
     """Settings that both have, with different values. Others are of another version, or of another service."""
     return list(_differences(decisive(redacted(dict(one))), decisive(redacted(dict(other))), ""))
 
 
-def _differences(one: Mapping[str, Any], other: Mapping[str, Any], path: str) -> Iterator[Difference]:
+def _differences(one: Mapping[str, Any], other: Mapping[str, Any], path: str) -> Iterator[DifferingSetting]:
     for name in one:
         if name not in other:
             continue
@@ -38,7 +38,7 @@ def _differences(one: Mapping[str, Any], other: Mapping[str, Any], path: str) ->
         if isinstance(left, Mapping) and isinstance(right, Mapping) and left.keys() & right.keys():
             yield from _differences(left, right, f"{at}.")
         elif left != right:
-            yield Difference(setting=at, one=left, other=right)
+            yield DifferingSetting(setting=at, one=left, other=right)
 
 
 def value_text(value: Any) -> str:

@@ -61,13 +61,13 @@ def node(name: str, bus: BusOptions, cluster: ClusterOptions, output: Output) ->
 def eviction(name: str, bus: BusOptions, cluster: ClusterOptions, output: Output) -> None:
     """Explain why a pod was evicted, or why it was not.
 
-    From the samples to the replacement of the pod. Outcomes are retained for 24 hours.
+    From the samples to the replacement of the pod, from messages that are retained for 24 hours. What the bus does not
+    have, as after a restart of `equipoise up`, is read from the ledger and from Events.
     """
     import asyncio
 
-    from equipoise.cli.bus_access import with_bus
     from equipoise.cli.explain.eviction import run_explain_eviction
     from equipoise.cli.explain.scores import pod_name
 
     pod_name(name)  # reports an invalid name first
-    asyncio.run(with_bus(bus, cluster, lambda server: run_explain_eviction(name, server, cluster, output=output)))
+    asyncio.run(run_explain_eviction(name, bus, cluster, output=output))

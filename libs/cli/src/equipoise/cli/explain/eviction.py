@@ -9,12 +9,20 @@ from rich.padding import Padding
 from rich.text import Text
 
 from equipoise.cli.bus import retained_messages
+from equipoise.cli.bus_access import with_bus
 from equipoise.cli.bus_cluster import BusCluster, bus_cluster
-from equipoise.cli.exit_codes import CommandFailed
-from equipoise.cli.explain.eviction_history import EvictionHistory, EvictionRecord, NodeEvaluation, eviction_history
+from equipoise.cli.exit_codes import CommandFailed, InvalidInput
+from equipoise.cli.explain.eviction_history import (
+    EvictionHistory,
+    EvictionRecord,
+    NodeEvaluation,
+    eviction_history,
+    with_recorded,
+)
 from equipoise.cli.explain.pod_hint import placed_hint_text
+from equipoise.cli.explain.recorded_evictions import RecordedEvictions, read_recorded
 from equipoise.cli.explain.scores import pod_name
-from equipoise.cli.options import ClusterOptions, Output
+from equipoise.cli.options import BusOptions, ClusterOptions, Output
 from equipoise.cli.terminal import (
     GIB,
     RESOURCES,
@@ -33,7 +41,10 @@ from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.descheduling import DescheduleDecision, LoadReduction, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.resources import Resources
+from equipoise.runtime.bus import BusError
 from equipoise.runtime.configuration import Logging, Nats
+from equipoise.runtime.kubernetes.client import KubeError
+from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
@@ -55,39 +66,86 @@ Not a whole day: in a large cluster the decisions of a day have hundreds of MiB.
 MAX_OUTCOMES = 10
 """Maximum number of outcomes shown, the newest: a name that is reused every few seconds may have thousands."""
 
+NOT_ON_BUS = "the bus has none of the last 24 hours, nor an evaluation of the last hour that considered it"
+
 DECISIONS = subjects.decision("descheduler", "*")
 
 
 class ShownHistory(EvictionHistory, frozen=True, kw_only=True):
     """The history, and the cluster of the kubeconfig."""
 
-    cluster: BusCluster
+    cluster: BusCluster | None
+    """None: the bus was not reached."""
+
+    bus_problem: str = ""
+    """Why nothing is from the bus."""
 
 
-async def run_explain_eviction(name: str, server: Nats, options: ClusterOptions, *, output: Output) -> None:
-    """Run the command. Raises InvalidInput and BusError.
+async def run_explain_eviction(name: str, bus: BusOptions, options: ClusterOptions, *, output: Output) -> None:
+    """Run the command. Raises InvalidInput.
 
-    Raises CommandFailed if no retained message mentions the pod, or if an intent has expired without an outcome.
+    Raises CommandFailed if nothing mentions the pod, or if an intent has expired without an outcome.
     """
     namespace, pod = pod_name(name)
     configure_logging(Logging(level="error"), "explain")
-    cluster = bus_cluster(options, server)
-    found = await read_history(namespace, pod, server)
+    problem, cluster = "", None
+    found = EvictionHistory(namespace=namespace, pod=pod, evictions=[], not_moved=[])
+
+    async def read(server: Nats) -> None:
+        nonlocal found, cluster
+        cluster = bus_cluster(options, server)  # reports invalid options first
+        found = await read_history(namespace, pod, server)
+
+    try:
+        await with_bus(bus, options, read)
+    except InvalidInput:
+        raise
+    except (BusError, CommandFailed) as error:
+        problem = error.message if isinstance(error, CommandFailed) else str(error)
+    recorded = await read_recorded_of(options, namespace, pod)
+    found = with_recorded(found, recorded.evictions)
     if found.empty:
-        raise CommandFailed(
-            f"no eviction of {name} found in the last 24 hours, and no evaluation in the last hour that considered "
-            f"moving it. Check the name, `kubectl -n {namespace} get events`, and that a descheduler leads; "
-            "`equipoise plan` shows what would move now and what would not"
-        )
+        raise CommandFailed(not_found(name, [problem or NOT_ON_BUS, *recorded.searched]))
 
     def show_all(history: ShownHistory, to: Console) -> None:
-        to.print(Text(str(cluster)))
+        if cluster is not None:
+            to.print(Text(str(cluster)))
+        if problem:
+            to.print(Text(f"not from the bus: {problem}", style="yellow"))
         show(history, to)
 
-    print_result(ShownHistory(cluster=cluster, **msgspec.structs.asdict(found)), show_all, output=output)
+    print_result(
+        ShownHistory(cluster=cluster, bus_problem=problem, **msgspec.structs.asdict(found)), show_all, output=output
+    )
     now = SystemClock().now()
-    if any(each.outcome is None and (each.expires_at or now) < now for each in found.evictions):
+    if any(each.outcome is None and each.expires_at is not None and each.expires_at < now for each in found.evictions):
         raise CommandFailed("an intent has expired, and its outcome is unknown")
+
+
+def not_found(name: str, searched: Sequence[str]) -> str:
+    """What was searched without finding the pod, and what to do."""
+    namespace, _, _ = name.partition("/")
+    return (
+        f"no eviction of {name} found: {'; '.join(searched)}. Check the name, `kubectl -n {namespace} get events`, and "
+        "that a descheduler leads; `equipoise plan` shows what would move now and what would not"
+    )
+
+
+async def read_recorded_of(options: ClusterOptions, namespace: str, pod: str) -> RecordedEvictions:
+    """What the API server has of the pod; without a kubeconfig nothing is searched. Raises InvalidInput."""
+    clock = SystemClock()
+    try:
+        connection = options.connection()
+    except InvalidInput as error:
+        if options.kubeconfig or options.context:
+            raise
+        return RecordedEvictions(searched=[f"the ledger was not read: {error.message}"])
+    try:
+        async with connect_kube(connection, options.command, clock) as kube:
+            now = kube.server_time(clock.now())
+            return await read_recorded(kube, connection.namespace, namespace, pod, now)
+    except KubeError as error:
+        return RecordedEvictions(searched=[f"the ledger cannot be read: {error}"])
 
 
 async def read_history(namespace: str, pod: str, server: Nats) -> EvictionHistory:
@@ -176,7 +234,9 @@ def _title(eviction: EvictionRecord) -> Text:
     result = "proposed, no outcome yet" if eviction.outcome is None else _result(eviction.outcome)
     style = "bold red" if eviction.outcome is not None and eviction.outcome.outcome is Outcome.EVICTED else "bold"
     return Text.assemble(
-        (f"{eviction.namespace}/{eviction.pod}", "bold"), f"{of} on {eviction.node}: ", (result, style)
+        (f"{eviction.namespace}/{eviction.pod}", "bold"),
+        f"{of}{f' on {eviction.node}' if eviction.node else ''}: ",
+        (result, style),
     )
 
 
@@ -194,13 +254,19 @@ def _lines(eviction: EvictionRecord) -> Iterator[tuple[str, str]]:
         first, last = eviction.evaluations[0], eviction.evaluations[-1]
         count, period = last.abnormal_evaluations, duration(last.evaluated_at - first.evaluated_at)
         yield "evaluations", f"{eviction.node} was above its threshold {count} times in a row within {period}"
-    by = f" by {eviction.strategy}" if eviction.strategy else " (its evaluations are no longer retained)"
+    by = f" by {eviction.strategy}" if eviction.strategy else ""
+    by = by or ("" if eviction.source else " (its evaluations are no longer retained)")
     yield "decision", f"{day_and_time(eviction.decided_at)}{by}: {eviction.reason}"
     load = f" (load {percentages(eviction.target_load)})" if eviction.target_load != Resources() else ""
     expiry = f", expires at {time_of_day(eviction.expires_at)}" if eviction.expires_at is not None else ""
-    reduction = f"expected reduction {amounts(eviction.expected_reduction)}"
-    yield "intent", f"{eviction.intent_id}: target {eviction.target}{load}, {reduction}{expiry}"
+    known = eviction.expected_reduction != Resources()
+    reduction = f", expected reduction {amounts(eviction.expected_reduction)}" if known else ""
+    if eviction.intent_id:
+        yield "intent", f"{eviction.intent_id}: target {eviction.target or 'any'}{load}{reduction}{expiry}"
     yield "outcome", _outcome(eviction.outcome)
+    if eviction.source:
+        yield "source", f"{eviction.source}; the bus has no message of it, so no evaluation and no replacement"
+        return
     if eviction.outcome is not None and eviction.outcome.outcome is Outcome.EVICTED:
         yield "replacement", _replacement(eviction.replacement)
         yield "load reduction", _load_reduction(eviction.load_reduction)

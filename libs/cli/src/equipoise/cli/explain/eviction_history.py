@@ -55,6 +55,8 @@ class EvictionRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     replacement: ReplacementPlaced | None
     load_reduction: LoadReduction | None
+    source: str = ""
+    """Where it is from, if not from the bus; then evaluations, amounts and the replacement are not known."""
 
 
 _OF_BOTH = [name for name in ProposedMove.__struct_fields__ if name in EvictionOutcome.__struct_fields__]
@@ -106,6 +108,14 @@ def eviction_history(
         evictions=sorted(evictions, key=lambda each: each.decided_at),
         not_moved=_not_moved(f"{namespace}/{pod}", decisions),
     )
+
+
+def with_recorded(history: EvictionHistory, recorded: Sequence[EvictionRecord]) -> EvictionHistory:
+    """With the evictions that the API server has and the bus has not."""
+    known = {each.intent_id for each in history.evictions}
+    added = [each for each in recorded if each.intent_id not in known]
+    evictions = sorted([*history.evictions, *added], key=lambda each: each.decided_at)
+    return msgspec.structs.replace(history, evictions=evictions)
 
 
 def _record(

@@ -9,12 +9,14 @@ import msgspec
 from rich.console import Console
 
 from equipoise.cli.exit_codes import InvalidInput
-from equipoise.cli.explain.eviction import read_history
+from equipoise.cli.explain.eviction import NOT_ON_BUS, not_found, read_history, read_recorded_of
 from equipoise.cli.explain.eviction import show as show_history
+from equipoise.cli.explain.eviction_history import with_recorded
 from equipoise.cli.explain.scores import pod_name, pod_request
 from equipoise.cli.explain.scores import show as show_scores
 from equipoise.cli.live.rows import NodeRow, PodRow
 from equipoise.cli.live.state import LiveState
+from equipoise.cli.options import ClusterOptions
 from equipoise.cli.terminal import VisibleConsole
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
@@ -55,9 +57,11 @@ class Explained(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Explanations:
     """Only a few at once; the others wait."""
 
-    def __init__(self, state: LiveState, server: Nats, bus: Callable[[], Bus | None]) -> None:
-        """`bus`: None while it is not connected."""
-        self._state, self._server, self._bus = state, server, bus
+    def __init__(
+        self, state: LiveState, server: Nats, bus: Callable[[], Bus | None], options: ClusterOptions | None = None
+    ) -> None:
+        """`bus`: None while it is not connected. `options`: the cluster whose ledger and Events are read."""
+        self._state, self._server, self._bus, self._options = state, server, bus, options
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     async def of(self, kind: Kind, name: str) -> Explained:
@@ -99,11 +103,13 @@ class Explanations:
         return {"text": _text(lambda to: show_scores(explanation, to, request.node))}
 
     async def _history(self, name: str) -> dict[str, str]:
-        found = await read_history(*pod_name(name), self._server)
+        namespace, pod = pod_name(name)
+        found, searched = await read_history(namespace, pod, self._server), [NOT_ON_BUS]
+        if self._options is not None:
+            recorded = await read_recorded_of(self._options, namespace, pod)
+            found, searched = with_recorded(found, recorded.evictions), [NOT_ON_BUS, *recorded.searched]
         if found.empty:
-            return {
-                "problem": f"no eviction of {name} found in the last 24 hours, and no evaluation that considered it"
-            }
+            return {"problem": not_found(name, searched)}
         return {"text": _text(lambda to: show_history(found, to))}
 
 

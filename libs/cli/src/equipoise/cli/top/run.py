@@ -18,7 +18,7 @@ async def run_top(server: Nats, options: ClusterOptions) -> None:
     """Until the user ends it. Raises InvalidInput, ConfigurationError and BusError."""
     configure_logging(Logging(level="error"), "top")
     feed = LiveFeed(server, options, SystemClock())
-    explanations = Explanations(feed.state, server, lambda: feed.bus)
+    explanations = Explanations(feed.state, server, lambda: feed.bus, options)
     app = TopApp(feed.state, lambda on_tick: feed.run(on_tick, watched=lambda: True), explanations.of)
     await app.run_async()
     if app.failure is not None:

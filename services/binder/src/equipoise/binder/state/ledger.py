@@ -33,6 +33,12 @@ MIN_CLOCK_TOLERANCE, MAX_CLOCK_TOLERANCE = 0.05, 4.0
 """Seconds by which the clocks of several API servers may differ: of two synchronized ones, and of one that is two
 seconds ahead and one that is two seconds behind. Binders may use different ones, and one binder both in turn."""
 
+MAX_PAST = 200
+"""Evictions and dry runs of the last day whose reasons are kept, the latest ones: the document is limited."""
+
+MAX_REASON = 300
+"""Characters of a reason: the document is limited."""
+
 MAX_REFUSALS = 100
 """Entries that do not count and are kept for redeliveries. Another one gets its outcome from the bus."""
 
@@ -71,6 +77,10 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     node: str
     workload: Workload | None = None
     target: str = ""
+    strategy: str = ""
+    reason: str = ""
+    """Why, in words, shortened. Empty: an earlier version reserved it."""
+
     dry_run: bool = False
     reserved_at: Time
     """When it was decided."""
@@ -117,6 +127,24 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
         if self.settled_at is not None and self.outcome in CERTAIN:
             return self.settled_at
         return max(self.settled_at or self.reserved_at, self.expires_at + TRANSIT_TIME)
+
+
+class PastEviction(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """What was carried out and why, for people: no limit reads it. It outlives the entry, the bus and every process."""
+
+    intent_id: str
+    namespace: str
+    pod: str
+    node: str
+    workload: Workload | None = None
+    target: str = ""
+    strategy: str = ""
+    reason: str = ""
+    dry_run: bool = False
+    reserved_at: Time
+    settled_at: Time
+    unknown_fields: dict[str, Any] = {}
+    """As in an entry."""
 
 
 class LedgerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,6 +228,9 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     hours: tuple[HourlyCount, ...] = ()
     """Each hour of the last day, oldest first; hours without evictions are left out."""
 
+    past: tuple[PastEviction, ...] = ()
+    """The latest evictions and dry runs of the last day, oldest first."""
+
     entries: tuple[LedgerEntry, ...] = ()
 
     def entry(self, intent_id: str) -> LedgerEntry | None:
@@ -243,7 +274,13 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         settled = self._update(intent_id, outcome=outcome, detail=detail, settled_at=now, counted=counts)
         if not counts or outcome not in CERTAIN:
             return settled
-        return settled._counting(now, dry_run=outcome == Outcome.DRY_RUN)
+        return settled._counting(now, dry_run=outcome == Outcome.DRY_RUN)._remembering(entry, now)
+
+    def _remembering(self, entry: LedgerEntry, now: float) -> "Ledger":
+        """With the reason of one more; what is older than a day is dropped."""
+        one = converted(entry, PastEviction, settled_at=now, unknown_fields={})
+        kept = [each for each in self.past if each.settled_at > now - DAY and each.intent_id != entry.intent_id]
+        return _replace(self, past=(*kept, one)[-MAX_PAST:])
 
     def _counting(self, now: float, *, dry_run: bool) -> "Ledger":
         """One more in its hour; hours older than a day are dropped."""
@@ -321,8 +358,8 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return ""
 
     def without_refusals(self) -> "Ledger":
-        """Without the entries that only a redelivery needs."""
-        return self._keeping(lambda entry: entry.counted)
+        """Without the entries that only a redelivery needs, and without the reasons that only people read."""
+        return _replace(self._keeping(lambda entry: entry.counted), past=())
 
     def pause(self, reason: str) -> "Ledger":
         return _replace(self, paused=True, pause_reason=reason)
@@ -365,6 +402,8 @@ def new_entry(
         LedgerEntry,
         intent_id=intent.id,
         workload=workload,
+        reason=intent.reason[:MAX_REASON],
+        strategy=intent.strategy[:MAX_REASON],
         dry_run=dry_run,
         reserved_at=now,
         expires_at=expires_at,

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from equipoise.binder.state.ledger import FORMAT_VERSION, HourlyCount, Ledger, LedgerEntry
+from equipoise.binder.state.ledger import FORMAT_VERSION, HourlyCount, Ledger, LedgerEntry, PastEviction
 from equipoise.contracts.messages.eviction import Outcome
 
 _SUMMARY_ENTRIES = 20
@@ -23,11 +23,15 @@ def encode(ledger: Ledger) -> str:
     """JSON, one line per field and per entry. No line ends in a space, or YAML could not show it as a block."""
     document = _with_unknown(msgspec.to_builtins(ledger))
     document["hours"] = [_with_unknown(hour) for hour in document["hours"]]
-    entries = document.pop("entries")
+    rows = {name: document.pop(name) for name in ("past", "entries")}
     lines = [f'  "{name}": {_json(value)}' for name, value in document.items()]
-    listed = ",\n".join(f"    {_json(_with_unknown(entry))}" for entry in entries)
-    lines.append(f'  "entries": [\n{listed}\n  ]' if entries else '  "entries": []')
+    lines += [_listed(name, entries) for name, entries in rows.items()]
     return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _listed(name: str, rows: Sequence[dict[str, Any]]) -> str:
+    listed = ",\n".join(f"    {_json(_with_unknown(row))}" for row in rows)
+    return f'  "{name}": [\n{listed}\n  ]' if rows else f'  "{name}": []'
 
 
 class NewerFormat(Exception):
@@ -47,9 +51,10 @@ def decode(text: str) -> Ledger:
         raise NewerFormat(f"it has format {version}, this version reads formats up to {FORMAT_VERSION}")
     if isinstance(entries := document.get("entries"), list):
         document["entries"] = [_entry(entry) if isinstance(entry, dict) else entry for entry in entries]
-    if isinstance(hours := document.get("hours"), list):
-        known = HourlyCount.__struct_encode_fields__
-        document["hours"] = [_with_known(hour, known) if isinstance(hour, dict) else hour for hour in hours]
+    for name, kind in (("hours", HourlyCount), ("past", PastEviction)):
+        if isinstance(rows := document.get(name), list):
+            known = kind.__struct_encode_fields__
+            document[name] = [_with_known(row, known) if isinstance(row, dict) else row for row in rows]
     return msgspec.convert(_with_known(document, Ledger.__struct_encode_fields__), Ledger)
 
 
