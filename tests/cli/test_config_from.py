@@ -195,7 +195,7 @@ def test_the_arguments_of_low_node_load(args: dict[str, Any], path: str, value: 
         ({"maxMigratingPerWorkload": "20%"}, "binder.limits.migratingPerWorkload.max", "20%"),
         ({"maxMigratingPerWorkload": 0}, "binder.limits.migratingPerWorkload.max", 1),
         ({"maxUnavailablePerWorkload": "150%"}, "binder.limits.unavailablePerWorkload.max", "100%"),
-        ({"maxMigratingPerNode": 0}, "binder.limits.migratingPerNode.max", 0),
+        ({"maxMigratingPerNode": 0}, "binder.limits.migratingPerNode.max", "unlimited"),
         ({"maxMigratingPerNode": 0}, "descheduler.maxIntentsPerNode", None),
         ({"maxMigratingGlobally": 7}, "descheduler.maxIntentsPerEvaluation", 7),
         (

@@ -1,11 +1,12 @@
 """Koordinator's limits of migrations: unavailable and migrating replicas of a workload, eviction cost."""
 
+import msgspec
 from binder.ledgers import an_entry, an_eviction
 from builders import NOW, a_workload
 from kube_objects import a_deployment, a_pod
 from peers.cases import Case, peer_cases
 
-from equipoise.binder.decisions.limits import Limits, MigratingPerWorkload, UnavailablePerWorkload
+from equipoise.binder.decisions.limits import Limits, MigratingPerNode, MigratingPerWorkload, UnavailablePerWorkload
 from equipoise.binder.decisions.limits.rule import replicas_amount
 from equipoise.binder.state.ledger import LedgerView
 from equipoise.contracts.configuration.settings import Namespaces, Protection
@@ -25,7 +26,21 @@ def a_view(*names: str, others: int = 0) -> LedgerView:
 @peer_cases("migration.max_unavailable")
 def test_the_most_unavailable_replicas(case: Case) -> None:
     """A number or a share of the replicas."""
-    case.check(max_unavailable=replicas_amount(case.inputs["configured"], case.inputs["replicas"]))
+    try:
+        limit = msgspec.convert({"max": case.inputs["configured"]}, UnavailablePerWorkload)
+    except msgspec.ValidationError:
+        case.check(max_unavailable="refused")
+    else:
+        case.check(max_unavailable=replicas_amount(limit.max, case.inputs["replicas"]))
+
+
+@peer_cases("migration.per_node")
+def test_pods_migrating_from_one_node(case: Case) -> None:
+    """As many as the limit, and none at 0."""
+    limit = MigratingPerNode(max=case.inputs["max_migrating_per_node"])
+    entries = [f"mine-{number}" for number in range(case.inputs["migrating"])]
+
+    case.check(allowed=not limit.refusal(an_eviction(), a_view(*entries)))
 
 
 @peer_cases("migration.unavailable_filter")

@@ -2,6 +2,8 @@
 
 from peers.cases import Case, peer_cases
 
+from equipoise.agent.decisions.cpu_sets import choose_cpus
+from equipoise.agent.decisions.evictions import MemoryEviction, memory_to_release
 from equipoise.agent.decisions.suppression import LEAST_CHANGE, MIN_QUOTA, STEP, cpu_allowance, next_quota
 
 
@@ -38,3 +40,22 @@ def test_cfs_quota(case: Case) -> None:
     )
 
     case.check(new_quota_us=quota, unchanged=quota is None)
+
+
+@peer_cases("node_agent.memory_release")
+def test_memory_release(case: Case) -> None:
+    """Down to the lower percentage."""
+    inputs = case.inputs
+    threshold, lower = inputs["threshold_percent"], inputs["lower_percent"]
+    rules = MemoryEviction(threshold=threshold, release=threshold - lower)
+
+    case.check(release_b=memory_to_release(rules, inputs["used_b"], inputs["capacity_b"]))
+
+
+@peer_cases("node_agent.cpuset")
+def test_cpus_of_best_effort_pods(case: Case) -> None:
+    """Whole cores."""
+    cores = [frozenset(core) for core in case.inputs["cores"]]
+    every = frozenset[int]().union(*cores)
+
+    case.check(cpus=sorted(choose_cpus(every, cores, case.inputs["cpus"])))

@@ -120,13 +120,16 @@ def _migration_limits(to: Translation, args: MigrationControllerArgs, path: str)
             to.set_lowest("descheduler.maxIntentsPerEvaluation", most, where)
             reason = f"{most} pending moves (maxIntentsPerEvaluation): replacements that are not ready yet do not count"
             to.remark("changed", where, most, reason)
-        else:
-            to.lost(where, most, "no eviction at all: set binder.limits.evictionsPerCluster.max to 0")
     if args.max_migrating_per_node is not None:
-        most, where = max(args.max_migrating_per_node, 0), f"{path}.maxMigratingPerNode"
-        to.set_lowest("binder.limits.migratingPerNode.max", most, where)
-        per_node(to, most, where)
-    if args.max_migrating_per_namespace is not None:
+        most, where = args.max_migrating_per_node, f"{path}.maxMigratingPerNode"
+        if most >= 1:
+            to.set_lowest("binder.limits.migratingPerNode.max", most, where)
+            per_node(to, most, where)
+        else:
+            to.set("binder.limits.migratingPerNode.max", "unlimited", where)
+            reason = "unlimited, as there; descheduler.maxIntentsPerNode still limits what is proposed at once"
+            to.remark("note", where, most, reason)
+    if args.max_migrating_per_namespace is not None and args.max_migrating_per_namespace >= 1:
         where = f"{path}.maxMigratingPerNamespace"
         reason = "binder.limits.evictionsPerNamespace limits evictions in a time, not pods that migrate"
         to.lost(where, args.max_migrating_per_namespace, reason)
