@@ -65,6 +65,9 @@ class PlacedPod(Value, frozen=True, kw_only=True):
     running_since: float | None = None
     """Since when it is Ready, or has its start time; None: it does not run yet."""
 
+    has_been_ready: bool = False
+    """It is Ready, or was at some time: its images run on the platform of its node."""
+
     terminating: bool = False
     preempted_at: float | None = None
     """When kube-scheduler preempted it for a pod of higher priority."""

@@ -4,11 +4,12 @@ Rules between pods (affinity, topology spread, host ports) are checked by the de
 placement on the bus has requests only, and only those of cpu, memory and the bands of reclaimed resources.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from equipoise.binder.state.cluster_state import NodeState
 from equipoise.contracts.configuration.settings import LoadSettings, Thresholds
 from equipoise.contracts.kubernetes.placed_objects import REPORTED
+from equipoise.contracts.kubernetes.platforms import OTHER_PLATFORM, Platform, platform_of, runs_on
 from equipoise.contracts.kubernetes.taints import being_removed, may_be_removed
 from equipoise.contracts.load.correction import (
     RESOURCES,
@@ -111,6 +112,18 @@ def refused_nodes(pod: PodInfo, snapshot: ClusterSnapshot, volumes: Volumes) -> 
     return {snapshot.name(row): "; ".join(status.reasons) for row, status in diagnosis.by_node().items()}
 
 
+def other_platforms(pod: PodInfo, nodes: Sequence[NodeState], proven: Collection[Platform]) -> Mapping[str, str]:
+    """By node: why the images of the replacement may not run there. `proven`: empty if all nodes are alike."""
+    if not proven:
+        return {}
+    required = pod.required_nodes
+    return {
+        node.placement.node: OTHER_PLATFORM
+        for node in nodes
+        if not runs_on(platform_of(node.placement.labels), proven, required)
+    }
+
+
 def no_destination(
     source: str,
     target: str,
@@ -126,7 +139,7 @@ def no_destination(
     """ "" when the pod fits on another node than `source` without making it too hot, else why on none.
 
     `reduction`: the load that moves with the pod. The intended `target` is checked first, and its reason is returned.
-    `refused`: see `refused_nodes`.
+    `refused`: see `refused_nodes` and `other_platforms`.
     """
     first_reason = ""
     source_node = next((node for node in nodes if node.placement.node == source), None)

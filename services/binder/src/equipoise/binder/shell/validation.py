@@ -5,7 +5,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from equipoise.binder.decisions.destination_check import no_destination, refused_nodes, unsettled_reason
+from equipoise.binder.decisions.destination_check import (
+    no_destination,
+    other_platforms,
+    refused_nodes,
+    unsettled_reason,
+)
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.result import Finish, Proceed
 from equipoise.binder.decisions.staleness import check_age, check_coverage, check_epoch, check_readiness
@@ -14,6 +19,7 @@ from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger
 from equipoise.contracts.eviction.protection import Candidate, Rules, protection
 from equipoise.contracts.kubernetes.objects import Lease, Pod
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.configuration import Shared
 from equipoise.runtime.kubernetes.client import LEASES, PODS, Kube
@@ -73,7 +79,7 @@ class Validation:
         why = protection(candidate, self._rules, self.clock.now())
         if why:
             return Finish(outcome=Outcome.REJECTED_POLICY, detail=why)
-        why = await self._check_fit(intent, pod)
+        why = await self._check_fit(intent, pod, candidate.workload)
         if why:
             return Finish(outcome=Outcome.REJECTED_FIT, detail=why)
         eviction = ProposedEviction(
@@ -120,15 +126,20 @@ class Validation:
             pods_before=self.cluster.pods_before(workload, now - self._rules.protection.replicas_settling_period),
         )
 
-    async def _check_fit(self, intent: EvictionIntent, pod: Pod) -> str:
+    async def _check_fit(self, intent: EvictionIntent, pod: Pod, workload: Workload | None) -> str:
         source = self.cluster.node(intent.node)
         now = self.clock.now()
         if source is None:
             return f"node {intent.node} is unknown"
         if why := unsettled_reason(source, self._load, now):
             return f"node {intent.node}: {why}"
+        platforms = self.cluster.ready_platforms(workload, intent.node)
         try:
-            refused = refused_nodes(PodInfo(pod), self.cluster.snapshot, await read_volumes(self.kube, pod))
+            info = PodInfo(pod)
+            refused = {
+                **other_platforms(info, self.cluster.nodes, platforms),
+                **refused_nodes(info, self.cluster.snapshot, await read_volumes(self.kube, pod)),
+            }
         except (Unreadable, ValueError) as error:
             return str(error)
         return no_destination(

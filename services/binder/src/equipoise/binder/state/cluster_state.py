@@ -6,6 +6,7 @@ import msgspec
 
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.placed_objects import node_object, requested_amounts
+from equipoise.contracts.kubernetes.platforms import Platform, platform_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import is_fresh, skew_of
 from equipoise.contracts.load.latest import supersedes, supersedes_measurement
@@ -111,6 +112,20 @@ class ClusterState:
         """How many pods of a workload are on nodes, without terminating ones."""
         return sum(
             pod.workload == workload and not pod.terminating for placement in self._placements for pod in placement.pods
+        )
+
+    def ready_platforms(self, workload: Workload | None, node: str) -> frozenset[Platform]:
+        """The platforms on which pods of the workload have been ready, and that of `node`, where one of them is.
+
+        Empty if all nodes have the same platform.
+        """
+        by_node = {placement.node: platform_of(placement.labels) for placement in self._placements}
+        if len({*by_node.values()}) < 2:
+            return frozenset()
+        return frozenset(
+            by_node[placement.node]
+            for placement in self._placements
+            if placement.node == node or any(pod.workload == workload and pod.has_been_ready for pod in placement.pods)
         )
 
     def pods_before(self, workload: Workload, at: float) -> tuple[int, int]:

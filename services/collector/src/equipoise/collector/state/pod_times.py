@@ -25,6 +25,7 @@ from equipoise.contracts.kubernetes.objects import (
     PreferredNodes,
     Toleration,
     WorkloadObject,
+    is_ready,
 )
 from equipoise.contracts.kubernetes.requests import Amounts, pod_limit, pod_requests, with_actual_resources
 from equipoise.contracts.kubernetes.taints import DEFAULT_TOLERATIONS
@@ -184,6 +185,7 @@ def placed_pod(
         name=meta.name,
         placed_at=before.placed_at if before else precise_time(placed_at, now),
         running_since=(before.running_since if before else None) or _running_since(pod, now, start_timeout),
+        has_been_ready=(before is not None and before.has_been_ready) or is_ready(status.conditions),
         terminating=meta.deletion_timestamp is not None,
         preempted_at=_since(status, _DISRUPTED, _PREEMPTED),
         qos=qos_of(status.qos_class),

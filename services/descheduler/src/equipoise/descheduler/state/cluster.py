@@ -9,6 +9,7 @@ import msgspec
 from equipoise.contracts.colocation.bands import requests_reclaimed
 from equipoise.contracts.configuration.settings import BatchWorkWeight, Thresholds
 from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.kubernetes.platforms import Platform
 from equipoise.contracts.kubernetes.requests import Amounts, amounts_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, load_of, plus
@@ -47,6 +48,9 @@ class MovablePod(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float = 0.0
     protection: str = ""
     """Why it must not be moved; empty when it may be."""
+
+    platforms: frozenset[Platform] = frozenset()
+    """Those of the nodes on which pods of its workload are ready. Empty: all nodes have the same one."""
 
     belongs_to_node: bool = False
     """A pod of a DaemonSet or a static pod: it is removed together with its node."""

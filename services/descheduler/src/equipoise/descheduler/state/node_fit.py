@@ -5,14 +5,17 @@ It needs numpy: modules that the program `equipoise` imports with the settings m
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 import msgspec
 import numpy as np
 
 from equipoise.contracts.kubernetes.objects import Namespace
+from equipoise.contracts.kubernetes.platforms import OTHER_PLATFORM, Platform, runs_on
 from equipoise.contracts.numeric import Array, Flags, Indexes
 from equipoise.descheduler.state.cluster import ClusterNode, MovablePod
 from equipoise.scheduling.framework.diagnosis import FilterDiagnosis
+from equipoise.scheduling.framework.plugin import Refusal
 from equipoise.scheduling.model.amounts import CPU, MEMORY, PODS
 from equipoise.scheduling.model.arrays import Ints
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
@@ -44,14 +47,25 @@ class NodeFit:
     """A working copy. Nodes are given by their position in `names`."""
 
     def __init__(
-        self, snapshot: ClusterSnapshot, names: Sequence[str], filters: ReplacementFilters, *, target_points: int
+        self,
+        snapshot: ClusterSnapshot,
+        names: Sequence[str],
+        filters: ReplacementFilters,
+        *,
+        target_points: int,
+        platforms: Sequence[Platform] = (),
     ) -> None:
-        """`snapshot`: is changed by `move`. `target_points`: see `DeschedulerSettings`."""
+        """`snapshot`: is changed by `move`. `target_points`: see `DeschedulerSettings`.
+
+        `platforms`: those of the nodes; without them no node is refused because of its platform.
+        """
         self._snapshot = snapshot
         self._filters = filters
         self._target_points = target_points
         self._positions = {name: position for position, name in enumerate(names)}
         self._rows = np.array([snapshot.row(name) for name in names], dtype=np.intp)
+        self._everywhere = np.arange(len(names))
+        self._platforms = platforms
         self._moved: dict[str, int] = {}
         """By uid: position of the node to which the pod was moved."""
 
@@ -74,15 +88,15 @@ class NodeFit:
 
     def refusals(self, pod: MovablePod) -> RefusedNodes:
         """By any filter. The pod itself occupies nothing."""
-        return RefusedNodes(diagnosis=self._refusals(pod, self._rows))
+        return RefusedNodes(diagnosis=self._refusals(pod, self._everywhere))
 
     def constraint_refusals(self, pod: MovablePod) -> Flags:
         """Per node: whether it refuses the pod for other reasons than requests and host ports."""
-        return ~self._refusals(pod, self._rows, constraints=True).passed
+        return ~self._refusals(pod, self._everywhere, constraints=True).passed
 
     def refuses(self, pod: MovablePod, position: int, *, constraints: bool = False) -> bool:
         """Whether one node refuses the pod. `constraints`: for other reasons than requests and host ports."""
-        return not self._refusals(pod, self._rows[[position]], constraints=constraints).passed[0]
+        return not self._refusals(pod, np.array([position]), constraints=constraints).passed[0]
 
     def preferred(self, pod: MovablePod) -> Indexes:
         """The nodes that kube-scheduler's own scores prefer, without those of Equipoise; none: no node is feasible."""
@@ -112,10 +126,16 @@ class NodeFit:
         self._snapshot.add_pod(pod.info, int(self._rows[target]))
         self._moved[pod.uid] = target
 
-    def _refusals(self, pod: MovablePod, rows: Indexes, *, constraints: bool = False) -> FilterDiagnosis:
-        return self._filters.refusals(
-            pod.info, self._snapshot, rows, current=self._current(pod), constraints=constraints
+    def _refusals(self, pod: MovablePod, positions: Indexes, *, constraints: bool = False) -> FilterDiagnosis:
+        """Those of kube-scheduler's filters, and of the platforms on which the pod's images are not known to run."""
+        diagnosis = self._filters.refusals(
+            pod.info, self._snapshot, self._rows[positions], current=self._current(pod), constraints=constraints
         )
+        if pod.platforms and self._platforms:
+            runs = cache(lambda platform: runs_on(platform, pod.platforms, pod.info.required_nodes))
+            others = [not runs(self._platforms[position]) for position in positions.tolist()]
+            diagnosis.add("Platform", [Refusal(nodes=np.array(others, dtype=np.bool_), reason=OTHER_PLATFORM)])
+        return diagnosis
 
     def _totals(self, pod: MovablePod) -> tuple[Indexes, Ints]:
         """Feasible nodes, and the total of kube-scheduler's own scores of each."""

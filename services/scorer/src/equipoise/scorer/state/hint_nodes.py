@@ -6,6 +6,7 @@ import msgspec
 
 from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.platforms import Platform, platform_of
 from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS, being_removed, may_be_removed
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.numeric import Array, np
@@ -29,11 +30,19 @@ class HintNode(msgspec.Struct, frozen=True, kw_only=True):
     """Those that keep pods away."""
 
     labels: Mapping[str, str]
+    platform: Platform
 
 
 def unknown_node() -> HintNode:
     """A node without a placement: no pod fits there."""
-    return HintNode(hostname="", remains=False, headroom=np.full(3, -np.inf), taints=frozenset(), labels={})
+    return HintNode(
+        hostname="",
+        remains=False,
+        headroom=np.full(3, -np.inf),
+        taints=frozenset(),
+        labels={},
+        platform=platform_of({}),
+    )
 
 
 def hint_node(placement: NodePlacement) -> HintNode:
@@ -45,4 +54,5 @@ def hint_node(placement: NodePlacement) -> HintNode:
         headroom=headroom(without_taints, sums_of_requests_and_limits(placement)[0]),
         taints=frozenset(taint for taint in placement.taints if taint.effect in BLOCKING_EFFECTS),
         labels=placement.labels,
+        platform=platform_of(placement.labels),
     )

@@ -1,8 +1,9 @@
 """The placed pods of each workload: how many there are, the latest one, and new ones."""
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from equipoise.contracts.kubernetes.platforms import Platform
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 
@@ -18,12 +19,18 @@ class WorkloadPods:
         """By workload: the pod that was placed last, also if it is gone since."""
 
         self._on_node: dict[str, Counter[Workload]] = {}
+        self._ready_on_node: dict[str, frozenset[Workload]] = {}
+        """By node: the workloads with a pod there that has been ready."""
+
         self._recent: deque[tuple[float, Workload]] = deque()
 
     def on_placement(self, message: NodePlacement, placed: Iterable[PlacedPod], now: float) -> None:
         """Use a node's placement; `placed` are the pods that are new on it."""
         self._add(self._on_node.pop(message.node, Counter()), -1)
+        self._ready_on_node.pop(message.node, None)
         if not message.removed:
+            ready = (pod.workload for pod in message.pods if pod.has_been_ready and pod.workload is not None)
+            self._ready_on_node[message.node] = frozenset(ready)
             counts = Counter(pod.workload for pod in message.pods if pod.workload is not None and not pod.terminating)
             self._on_node[message.node] = counts
             self._add(counts, 1)
@@ -48,6 +55,15 @@ class WorkloadPods:
     def on_nodes(self, workload: Workload) -> Counter[str]:
         """By node: pods of the workload there."""
         return Counter({node: pods[workload] for node, pods in self._on_node.items() if workload in pods})
+
+    def ready_platforms(self, platforms: Mapping[str, Platform]) -> Mapping[Workload, frozenset[Platform]]:
+        """By workload: the platforms on which its pods have been ready. `platforms`: those of the nodes, by name."""
+        found: dict[Workload, set[Platform]] = {}
+        for node, workloads in self._ready_on_node.items():
+            if node in platforms:
+                for workload in workloads:
+                    found.setdefault(workload, set()).add(platforms[node])
+        return {workload: frozenset(ready) for workload, ready in found.items()}
 
     def retain(self, known: Iterable[Workload]) -> None:
         """Remove what is kept of workloads that have no pod and are not among `known`."""

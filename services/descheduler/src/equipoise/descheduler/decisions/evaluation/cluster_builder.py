@@ -11,6 +11,7 @@ from equipoise.contracts.colocation.bands import requests_reclaimed
 from equipoise.contracts.eviction.protection import of_daemon_set, protection, static
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects import Node, Pod, PodDisruptionBudget, WorkloadObject
+from equipoise.contracts.kubernetes.platforms import platform_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import known, plus, total_of
 from equipoise.contracts.load.daily_profile import DailyProfile, daily_profile
@@ -106,6 +107,7 @@ class ClusterBuilder:
         self._placed: ClusterSnapshot | None = None
         """All nodes with their pods, once a plan needs it."""
 
+        self._ready_platforms = cache(watched.ready_platforms)
         self._set_pending(snapshot.pending)
         # A cluster has thousands of workloads: their profiles are converted on first use.
         profile_of = cache(partial(_profile, snapshot.workloads))
@@ -160,8 +162,13 @@ class ClusterBuilder:
     def _fit(self, nodes: Sequence[ClusterNode]) -> NodeFit:
         if self._placed is None:
             self._placed = placed_pods(self._nodes.values(), self._watched.namespaces.values())
-        names, points = [node.name for node in nodes], self._settings.target_points
-        return NodeFit(self._placed.clone(), names, self._filters, target_points=points)
+        return NodeFit(
+            self._placed.clone(),
+            [node.name for node in nodes],
+            self._filters,
+            target_points=self._settings.target_points,
+            platforms=[platform_of(node.labels) for node in nodes],
+        )
 
     def _simulated_node(self, pod: Pod) -> str:
         """The node on which a pod counts that was moved in a dry run: its own if that move is outdated."""
@@ -339,6 +346,7 @@ class ClusterBuilder:
             eviction_cost=cost_of(meta.annotations, EVICTION_COST),
             created_at=created_at(pod),
             protection=self._protection(pod, workload, node),
+            platforms=self._ready_platforms().get(workload, frozenset()) if workload is not None else frozenset(),
             belongs_to_node=bool(static(candidate, rules, now) or of_daemon_set(candidate, rules, now)),
             info=self._infos[meta.uid],
         )

@@ -16,8 +16,10 @@ from equipoise.contracts.kubernetes.objects import (
     Pod,
     PodDisruptionBudget,
     WorkloadObject,
+    is_ready,
 )
 from equipoise.contracts.kubernetes.owners import controller_of, workload_of
+from equipoise.contracts.kubernetes.platforms import Platform, platform_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
@@ -65,6 +67,20 @@ class WatchedObjects(msgspec.Struct, frozen=True, kw_only=True):
             return workload_of(pod, self.owner_of)
         except KeyError:
             return None
+
+    def ready_platforms(self) -> Mapping[Workload, frozenset[Platform]]:
+        """By workload: the platforms on which its pods are ready. Empty if all nodes have the same platform."""
+        by_node = {node.metadata.name: platform_of(node.metadata.labels) for node in self.nodes}
+        if len({*by_node.values()}) < 2:
+            return {}
+        found: dict[Workload, set[Platform]] = {}
+        for pod in self.pods:
+            platform = by_node.get(pod.spec.node_name)
+            if platform is not None and occupies_node(pod) and is_ready(pod.status.conditions):
+                workload = self.workload_of(pod)
+                if workload is not None:
+                    found.setdefault(workload, set()).add(platform)
+        return {workload: frozenset(platforms) for workload, platforms in found.items()}
 
     def candidate(self, pod: Pod, workload: Workload | None) -> Candidate:
         """The pod with its namespace and owners. `workload`: the pod's own."""

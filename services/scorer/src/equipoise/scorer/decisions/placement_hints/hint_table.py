@@ -10,6 +10,7 @@ from functools import partial
 
 import msgspec
 
+from equipoise.contracts.kubernetes.platforms import Platform
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.placement import MAX_HOSTNAMES, NodePlacement, PlacedPod, WorkloadHint
@@ -167,6 +168,9 @@ class HintTable:
         expected = dict(zip(workloads, counts.tolist(), strict=True))
         constraints = NodeConstraints(snapshot)
         yield from constraints.prepare(tuple(self._pods.latest.values()))
+        platforms = dict(zip(snapshot.nodes.names, snapshot.platforms, strict=True))
+        ready_platforms = self._pods.ready_platforms(platforms) if len({*snapshot.platforms}) > 1 else {}
+        yield
         before = {block: self._choices[block] for block in self._scores.blocks if block in self._choices}
         self._choices = {}
         sent = np.zeros((len(snapshot.hostnames), len(RESOURCES)))
@@ -177,7 +181,9 @@ class HintTable:
             pods = np.array([expected[each] for each in block.workloads])
             known = before.get(block) or _no_choice(len(pods), self._settings.preferred_nodes)
             usage = block.demands.usage[:, 0] * pods[:, np.newaxis]
-            self._choices[block] = self._choose(block, known, usage, _parts(pods), snapshot, constraints, sent)
+            self._choices[block] = self._choose(
+                block, known, usage, _parts(pods), snapshot, constraints, ready_platforms, sent
+            )
             yield
         found = {
             workload: hint
@@ -196,6 +202,7 @@ class HintTable:
         parts: Sequence[slice],
         snapshot: NodeSnapshot,
         constraints: NodeConstraints,
+        ready_platforms: Mapping[Workload, Collection[Platform]],
         sent: Array,
     ) -> _Choice:
         """Each part chooses with what the others send. A hint remains unless other nodes are better by `min_change`.
@@ -204,7 +211,12 @@ class HintTable:
         """
         settings = self._settings
         candidates = snapshot.usable & _fit(block.demands, snapshot.headroom)
-        candidates &= np.array([constraints.allowed(self._pods.latest.get(each)) for each in block.workloads])
+        candidates &= np.array(
+            [
+                constraints.allowed(self._pods.latest.get(workload), ready_platforms.get(workload, frozenset()))
+                for workload in block.workloads
+            ]
+        )
         level = spread(block.points, candidates) < self._scoring.settings.min_spread
         selections, hints = [], before.hints.copy()
         for part in parts:

@@ -1,11 +1,12 @@
-"""Which nodes pods can use: by the taints that they tolerate, and the labels that they require."""
+"""Which nodes pods can use: by the taints they tolerate, the labels they require, and where their images have run."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
 from equipoise.contracts.kubernetes.labels import selects_node
 from equipoise.contracts.kubernetes.objects import NodeSelector, Toleration
+from equipoise.contracts.kubernetes.platforms import Platform, runs_on
 from equipoise.contracts.kubernetes.taints import tolerates
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.numeric import Flags, np
@@ -21,6 +22,12 @@ class NodeConstraints:
         self._selected: dict[bytes, Flags] = {}
         """By the selector as JSON."""
 
+        self._platforms = tuple({*snapshot.platforms})
+        """The different ones; nearly always one."""
+
+        self._platform = np.array([self._platforms.index(each) for each in snapshot.platforms], np.intp)
+        """Per node: its platform, an index of `_platforms`."""
+
     def prepare(self, pods: Iterable[PlacedPod]) -> Iterator[None]:
         """Evaluate the node selectors of these pods, in steps."""
         for pod in pods:
@@ -30,8 +37,20 @@ class NodeConstraints:
             if len(self._selected) > known:
                 yield
 
-    def allowed(self, pod: PlacedPod | None) -> Flags:
-        """Per node. None: nothing is known of the pod, so it tolerates no taint."""
+    def allowed(self, pod: PlacedPod | None, platforms: Collection[Platform]) -> Flags:
+        """Per node. None: nothing is known of the pod, so it tolerates no taint.
+
+        `platforms`: on which pods of its workload have been ready.
+        """
+        allowed = self._allowed(pod)
+        if len(self._platforms) < 2:
+            return allowed
+        required = None if pod is None else pod.node_selector
+        runs = np.array([runs_on(platform, platforms, required) for platform in self._platforms], np.bool_)
+        found: Flags = allowed & runs[self._platform]
+        return found
+
+    def _allowed(self, pod: PlacedPod | None) -> Flags:
         tolerations = () if pod is None else pod.tolerations
         if tolerations not in self._tolerated:
             self._tolerated[tolerations] = _tolerated(tolerations, self._snapshot)

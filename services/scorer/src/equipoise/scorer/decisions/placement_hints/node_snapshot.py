@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import msgspec
 
 from equipoise.contracts.kubernetes.objects import Taint
+from equipoise.contracts.kubernetes.platforms import Platform
 from equipoise.contracts.numeric import Array, Flags, Rows, np
 from equipoise.scorer.decisions.scoring_state import ScoringState
 from equipoise.scorer.state.arrays import CandidateNodes
@@ -31,6 +32,7 @@ class NodeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Per node: its set of taints, an index of `taints`."""
 
     labels: tuple[Mapping[str, str], ...]
+    platforms: tuple[Platform, ...]
 
     inputs: Array
     """(nodes, then the cluster) × numbers: what points are computed from."""
@@ -59,6 +61,7 @@ def node_snapshot(scoring: ScoringState, known: Mapping[str, HintNode], now: flo
         taints=tuple(sets),
         taint_set=np.array(taint_set, np.intp),
         labels=tuple(each.labels for each in found),
+        platforms=tuple(each.platform for each in found),
         inputs=_inputs(nodes),
     )
 
