@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kube_objects import a_deployment, a_pod, a_replica_set, owned_by
 
 from equipoise.contracts.configuration.settings import Namespaces, Protection
+from equipoise.contracts.eviction.gangs import GANG_KEYS, gang_of
 from equipoise.contracts.eviction.protection import PROTECTIONS, REASON_LIMIT, Candidate, Rules, protection
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.plain_text import plain_text
@@ -63,6 +64,18 @@ PODS: dict[str, tuple[objects.Pod, str]] = {
     ),
     "daemon": (_meta(owner_references=owned_by("DaemonSet", "logs")), "DaemonSet"),
     "job": (_meta(owner_references=owned_by("Job", "sum", "batch")), "Job"),
+    "PodGroup of Kubernetes": (
+        a_pod(spec={"scheduling_group": objects.SchedulingGroup(pod_group_name="training-0")}),
+        "pod of a gang (PodGroup training-0)",
+    ),
+    "Workload of Kubernetes 1.35": (
+        a_pod(spec={"workload_ref": objects.WorkloadReference(name="training", pod_group="workers")}),
+        "pod of a gang (Workload training)",
+    ),
+    "Volcano": (
+        _meta(annotations={"scheduling.k8s.io/group-name": "podgroup-1"}),
+        "pod of a gang (PodGroup of Volcano podgroup-1)",
+    ),
     "runs to an end": (a_pod(spec={"restart_policy": "OnFailure"}), "OnFailure"),
     "critical": (a_pod(spec={"priority": 2_000_000_000}), "system-critical"),
     "critical by name": (a_pod(spec={"priority_class_name": "system-node-critical"}), "system-critical"),
@@ -89,6 +102,24 @@ PODS: dict[str, tuple[objects.Pod, str]] = {
     "excluded namespace": (_meta(namespace="kube-system"), "excluded"),
     "our own": (_meta(namespace=OWN), "itself"),
 }
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+@pytest.mark.parametrize("key", GANG_KEYS)
+def test_a_pod_of_a_gang_is_protected(key: str, field: str) -> None:
+    """Its label or annotation names the gang, and the reason says so. Without a name it belongs to none."""
+    assert f"pod of a gang ({GANG_KEYS[key]} train)" in why(a_candidate(_meta(**{field: {key: "train"}})))
+    assert why(a_candidate(_meta(**{field: {key: ""}}))) == ""
+
+
+def test_the_group_of_a_pod_is_read_as_kubernetes_writes_it() -> None:
+    """Since 1.36 its PodGroup, in 1.35 its Workload."""
+    document = b'{"spec": {"containers": [], "schedulingGroup": {"podGroupName": "a"}}}'
+    older = b'{"spec": {"containers": [], "workloadRef": {"name": "b", "podGroup": "workers"}}}'
+
+    assert [gang_of(msgspec.json.decode(text, type=objects.Pod)) for text in (document, older)] == [
+        "PodGroup a", "Workload b"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PODS)

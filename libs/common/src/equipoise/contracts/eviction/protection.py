@@ -11,6 +11,7 @@ import msgspec
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import SYSTEM_CRITICAL, Namespaces, Protection
+from equipoise.contracts.eviction.gangs import gang_of
 from equipoise.contracts.kubernetes.objects import Namespace, ObjectMeta, Pod, WorkloadObject, is_ready
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.plain_text import plain_text
@@ -206,6 +207,11 @@ def of_job(candidate: Candidate, rules: Rules, now: float) -> str:
     return "" if policy == "Always" else f"it runs to completion (restartPolicy {policy}): its progress would be lost"
 
 
+def of_gang(candidate: Candidate, rules: Rules, now: float) -> str:
+    gang = gang_of(candidate.pod)
+    return f"pod of a gang ({gang}): the other pods cannot work without it" if gang else ""
+
+
 def high_priority(candidate: Candidate, rules: Rules, now: float) -> str:
     priority, threshold = candidate.pod.spec.priority, rules.protection.priority_threshold
     if priority >= SYSTEM_CRITICAL or candidate.pod.spec.priority_class_name.startswith("system-"):
@@ -371,6 +377,7 @@ PROTECTIONS: Mapping[str, Rule] = {
     "opted out for other programs": opted_out_for_others,
     "not running": not_running,
     "job": of_job,
+    "gang": of_gang,
     "volumes and devices": with_storage,
     "terminating namespace": terminating_namespace,
     "unknown owner": unknown_owner,

@@ -273,6 +273,19 @@ class SchedulingGate(ApiValue, frozen=True, kw_only=True):
     name: str = ""
 
 
+class SchedulingGroup(ApiValue, frozen=True, kw_only=True):
+    """The PodGroup of a pod, since Kubernetes 1.36."""
+
+    pod_group_name: str = ""
+
+
+class WorkloadReference(ApiValue, frozen=True, kw_only=True):
+    """The group of a pod in an object of the kind Workload, in Kubernetes 1.35."""
+
+    name: str = ""
+    pod_group: str = ""
+
+
 class PodSpec(ApiValue, frozen=True, kw_only=True):
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
@@ -295,6 +308,8 @@ class PodSpec(ApiValue, frozen=True, kw_only=True):
     volumes: list[Volume] = []
     restart_policy: str = "Always"
     resource_claims: list[dict[str, Any]] = []
+    scheduling_group: SchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
 
 
 class ContainerStatus(ApiValue, frozen=True, kw_only=True):

@@ -1,0 +1,41 @@
+"""Gangs: pods that are scheduled together because none of them can work without the others."""
+
+from collections.abc import Mapping
+
+from equipoise.contracts.kubernetes.objects import Pod
+
+GANG_KEYS: Mapping[str, str] = {
+    "scheduling.k8s.io/group-name": "PodGroup of Volcano",
+    "scheduling.volcano.sh/group-name": "PodGroup of Volcano",
+    "volcano.sh/job-name": "job of Volcano",
+    "scheduling.x-k8s.io/pod-group": "PodGroup of scheduler-plugins",
+    "pod-group.scheduling.sigs.k8s.io": "PodGroup of scheduler-plugins",
+    "pod-group.scheduling.sigs.k8s.io/name": "PodGroup of scheduler-plugins",
+    "gang.scheduling.koordinator.sh/name": "gang of Koordinator",
+    "leaderworkerset.sigs.k8s.io/name": "LeaderWorkerSet",
+    "jobset.sigs.k8s.io/jobset-name": "JobSet",
+    "kueue.x-k8s.io/pod-group-name": "pod group of Kueue",
+    "yunikorn.apache.org/task-group-name": "task group of YuniKorn",
+    "pod-group-name": "PodGroup of KAI",
+    "grove.io/podgang": "PodGang of Grove",
+}
+"""Labels or annotations of pods, and what their value names: some of these programs accept both."""
+
+_MAX_NAME = 63
+"""Characters of a name that are shown: values of annotations may have any length."""
+
+
+def gang_of(pod: Pod) -> str:
+    """What the pod belongs to, such as `LeaderWorkerSet vllm`; empty: to no gang that is known.
+
+    Whether a group needs all of its pods is not read: some may work with fewer.
+    """
+    spec, meta = pod.spec, pod.metadata
+    if spec.scheduling_group is not None and spec.scheduling_group.pod_group_name:
+        return f"PodGroup {spec.scheduling_group.pod_group_name}"
+    if spec.workload_ref is not None and spec.workload_ref.name:
+        return f"Workload {spec.workload_ref.name}"
+    for key, kind in GANG_KEYS.items():
+        if name := meta.labels.get(key) or meta.annotations.get(key):
+            return f"{kind} {name[:_MAX_NAME]}"
+    return ""
