@@ -20,7 +20,7 @@ from builders import GIB, a_placed_pod, a_workload, an_intent
 from cli.browsers import chromium
 
 from equipoise.binder.decisions.status import LimitUsage
-from equipoise.cli.dashboard.run import LOCAL, serving
+from equipoise.cli.dashboard.run import LIMITS, LOCAL, serving
 from equipoise.cli.dashboard.server import application
 from equipoise.cli.dashboard.viewers import Viewers
 from equipoise.cli.live.explanations import Explanations
@@ -205,8 +205,9 @@ async def shown_page(cluster: ShownCluster, **settings: Any) -> AsyncIterator[tu
     viewers = Viewers("run", lambda: msgspec.json.encode(cluster.state.everything()))
     explanations = Explanations(cluster.state, Nats(url="nats://127.0.0.1:1"), lambda: bus)
     port = settings.pop("port", 0)
+    limits = settings.pop("limits", LIMITS)
     app = application(cluster.state, viewers, explanations, hosts=LOCAL, ready=lambda: True, **settings)
-    async with serving(app, "127.0.0.1", port) as address:
+    async with serving(app, "127.0.0.1", port, limits) as address:
         yield f"http://{address}/", viewers
         viewers.close_all()
     await stop()

@@ -21,7 +21,7 @@ from cli.test_live_state import a_decision, an_outcome
 
 from equipoise.cli.dashboard.run import allowed_hosts, is_local
 from equipoise.cli.dashboard.server import CONTENT_SECURITY_POLICY, FILES, host_of
-from equipoise.cli.dashboard.viewers import MAX_KEPT, MAX_VIEWERS, MAX_WAITING, Viewers
+from equipoise.cli.dashboard.viewers import MAX_KEPT, MAX_VIEWERS, MAX_VIEWERS_PER_ADDRESS, MAX_WAITING, Viewers
 from equipoise.cli.exit_codes import TERMINATED
 from equipoise.runtime.bus import connect
 from equipoise.runtime.process.clock import SystemClock
@@ -238,7 +238,7 @@ async def test_a_browser_that_does_not_read_is_dropped() -> None:
 def test_a_viewer_with_too_many_waiting_changes_is_dropped() -> None:
     """It costs a bounded amount of memory."""
     viewers = Viewers("run", lambda: b"{}")
-    viewer = viewers.open("")
+    viewer = viewers.open("", "127.0.0.1")
     assert viewer is not None
 
     for _ in range(MAX_WAITING):
@@ -270,11 +270,23 @@ async def test_a_hundred_browsers_watch_at_once() -> None:
 async def test_too_many_browsers_are_sent_away_for_a_while() -> None:
     """Memory is bounded."""
     async with a_page() as page:
-        for _ in range(MAX_VIEWERS):
-            page.viewers.open("")
+        for number in range(MAX_VIEWERS):
+            page.viewers.open("", f"10.0.0.{number}")
         status, _, headers = await page.get("events")
 
     assert (503, "30") == (status, headers["Retry-After"])
+
+
+def test_the_browsers_of_one_address_leave_places_to_others() -> None:
+    """Of 250 places an address gets 125."""
+    viewers = Viewers("run", lambda: b"{}")
+    opened = [viewers.open("", "10.0.0.1") for _ in range(MAX_VIEWERS)]
+
+    assert sum(viewer is not None for viewer in opened) == MAX_VIEWERS_PER_ADDRESS
+    assert viewers.open("", "10.0.0.2") is not None
+    assert opened[0] is not None
+    viewers.close(opened[0])
+    assert viewers.open("", "10.0.0.1") is not None
 
 
 async def test_the_loads_of_before_are_those_of_that_time() -> None:

@@ -1,6 +1,6 @@
 """Which connection is closed for a new one."""
 
-from equipoise.runtime.process.connections import ConnectionPool
+from equipoise.contracts.connection_limits import ConnectionPool
 
 
 def test_below_the_limits_no_connection_is_displaced() -> None:

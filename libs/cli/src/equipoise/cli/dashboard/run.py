@@ -14,20 +14,25 @@ from equipoise.cli.exit_codes import CommandFailed, cancel_on_signals
 from equipoise.cli.live.explanations import Explanations
 from equipoise.cli.live.feed import LiveFeed
 from equipoise.cli.options import ClusterOptions
+from equipoise.contracts.connection_limits import ConnectionLimits
 from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.connections import listen
 from equipoise.runtime.process.health import split_address
 from equipoise.runtime.process.logging import configure_logging
 
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 SHUTDOWN_SECONDS = 1.0
 
+LIMITS = ConnectionLimits(total=512, per_address=256)
+"""A browser opens up to six connections and keeps one for the stream; streams have limits of their own."""
 
-async def run_dashboard(listen: str, hosts: Sequence[str], server: Nats, options: ClusterOptions) -> None:
+
+async def run_dashboard(address: str, hosts: Sequence[str], server: Nats, options: ClusterOptions) -> None:
     """Run the command until it is interrupted. Raises ConfigurationError, InvalidInput, CommandFailed and BusError."""
     configure_logging(Logging(level="warning"), "dashboard")
     cancel_on_signals()  # the first process of a container does not end at a signal that it does not handle
-    host, port = split_address(listen)
+    host, port = split_address(address)
     clock = SystemClock()
     feed = LiveFeed(server, options, clock)
     viewers = Viewers(f"{clock.now():.0f}", lambda: msgspec.json.encode(feed.state.everything()))
@@ -44,10 +49,10 @@ async def run_dashboard(listen: str, hosts: Sequence[str], server: Nats, options
         if changes is not None:
             viewers.publish(msgspec.json.encode(changes))
 
-    async with serving(app, host, port) as address:
-        click.echo(f"live page: http://{address}/")
+    async with serving(app, host, port) as bound:
+        click.echo(f"live page: http://{bound}/")
         if not is_local(host):
-            click.echo(f"{listen} can be reached from other machines, and the page has no login", err=True)
+            click.echo(f"{address} can be reached from other machines, and the page has no login", err=True)
         try:
             await feed.run(publish, watched=lambda: len(viewers) > 0)
         finally:
@@ -67,19 +72,21 @@ def is_local(host: str) -> bool:
 
 
 @asynccontextmanager
-async def serving(app: web.Application, host: str, port: int) -> AsyncIterator[str]:
+async def serving(app: web.Application, host: str, port: int, limits: ConnectionLimits = LIMITS) -> AsyncIterator[str]:
     """Serve while the block runs; gives the address in use, HOST:PORT. Raises CommandFailed if it is taken."""
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_SECONDS)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, host or None, port)
         try:
-            await site.start()
+            server = await listen(runner, host, port, limits)
         except OSError as error:
             raise CommandFailed(
                 f"{host}:{port} cannot be listened on: {error.strerror or error}; use --listen HOST:PORT"
             ) from None
-        name, bound = runner.addresses[0][:2]
-        yield f"[{name}]:{bound}" if ":" in name else f"{name}:{bound}"
+        name, bound = server.sockets[0].getsockname()[:2]
+        try:
+            yield f"[{name}]:{bound}" if ":" in name else f"{name}:{bound}"
+        finally:
+            server.close()
     finally:
         await runner.cleanup()

@@ -71,7 +71,8 @@ def application(
 
     async def on_events(request: web.Request) -> web.StreamResponse:
         # A browser sends the header when it connects again by itself, the page the parameter when it does so.
-        viewer = viewers.open(request.headers.get("Last-Event-ID") or request.query.get("last", ""))
+        last = request.headers.get("Last-Event-ID") or request.query.get("last", "")
+        viewer = viewers.open(last, request.remote or "")
         if viewer is None:
             return web.Response(status=503, text="too many browsers watch\n", headers={"Retry-After": "30"})
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})

@@ -4,7 +4,9 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-MAX_VIEWERS = 250
+MAX_VIEWERS, MAX_VIEWERS_PER_ADDRESS = 250, 125
+"""A proxy or a port-forward is one address for everybody behind it."""
+
 MAX_WAITING = 30
 """Changes that wait for one viewer, about one a second; above that it is dropped, and its browser connects again."""
 
@@ -15,7 +17,8 @@ MAX_KEPT, MAX_KEPT_BYTES = 120, 8 * 2**20
 class Viewer:
     """One open stream."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str) -> None:
+        self.address = address
         self._events: asyncio.Queue[bytes] = asyncio.Queue()
         self.dropped = False
         """It is too slow, or the server stops: close its connection."""
@@ -68,11 +71,12 @@ class Viewers:
         for viewer in self._viewers:
             viewer.add(event)
 
-    def open(self, last_event_id: str) -> Viewer | None:
-        """None: there are too many. `last_event_id`: as the browser sends it; may be empty or anything."""
-        if len(self._viewers) >= MAX_VIEWERS:
+    def open(self, last_event_id: str, address: str) -> Viewer | None:
+        """None: there are too many, in all or of this address. `last_event_id`: whatever the browser sends."""
+        own = sum(viewer.address == address for viewer in self._viewers)
+        if len(self._viewers) >= MAX_VIEWERS or own >= MAX_VIEWERS_PER_ADDRESS:
             return None
-        viewer = Viewer()
+        viewer = Viewer(address)
         for event in self._missed(last_event_id):
             viewer.add(event)
         self._viewers.add(viewer)

@@ -25,6 +25,10 @@ ANNOUNCE_SECONDS = 10.0
 """Until the kubelet announces the port."""
 
 
+MAX_CONNECTIONS = 64
+"""At the same time, each with a WebSocket of its own."""
+
+
 class PortForward:
     """One WebSocket for each connection to `port` of 127.0.0.1. The protocol cannot end only one direction."""
 
@@ -75,6 +79,10 @@ class PortForward:
         return websocket
 
     async def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= MAX_CONNECTIONS:
+            _reset(writer)  # of another user of this machine: a command needs a few
+            writer.close()
+            return
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)

@@ -1,68 +1,14 @@
-"""Connections of a server, limited in total and per address of the client: each costs a file descriptor."""
+"""Connections of a server, limited in number and time: `ConnectionLimits` has the numbers."""
 
 import asyncio
-from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar, cast
+from collections.abc import Callable
+from typing import cast
 
-C = TypeVar("C", bound=Hashable)
+from aiohttp import web
 
+from equipoise.contracts.connection_limits import ConnectionLimits, ConnectionPool
 
-class ConnectionPool(Generic[C]):
-    """A new connection is always added. Above a limit it takes the place of the one that waits longest.
-
-    So a client that opens many connections displaces its own, and the only connection of another client remains.
-    """
-
-    def __init__(self, total: int, per_address: int) -> None:
-        self._total = total
-        self._per_address = per_address
-        self._sequence = 0
-        self._addresses: dict[C, str] = {}
-        self._by_address: dict[str, dict[C, int]] = {}
-        """The connections of each address; the one that waits longest is first."""
-
-    def __len__(self) -> int:
-        return len(self._addresses)
-
-    def __contains__(self, connection: C) -> bool:
-        return connection in self._addresses
-
-    def add(self, connection: C, address: str) -> C | None:
-        """The connection that was removed for it: of the same address, else of the address that has the most."""
-        self._addresses[connection] = address
-        own = self._by_address.setdefault(address, {})
-        own[connection] = self._next()
-        if len(own) <= self._per_address:
-            if len(self._addresses) <= self._total:
-                return None
-            own = max(self._by_address.values(), key=_size_and_wait)
-        displaced = next(iter(own))
-        self.remove(displaced)
-        return displaced
-
-    def renew(self, connection: C) -> None:
-        """It has been used: of all connections it now waits shortest."""
-        if connection in self._addresses:
-            own = self._by_address[self._addresses[connection]]
-            del own[connection]
-            own[connection] = self._next()
-
-    def remove(self, connection: C) -> None:
-        """No effect if it is not in the pool."""
-        address = self._addresses.pop(connection, None)
-        if address is not None:
-            own = self._by_address[address]
-            del own[connection]
-            if not own:
-                del self._by_address[address]
-
-    def _next(self) -> int:
-        self._sequence += 1
-        return self._sequence
-
-
-def _size_and_wait(own: dict[C, int]) -> tuple[int, int]:
-    return len(own), -next(iter(own.values()))
+HEAD_END = b"\r\n\r\n"
 
 
 class RelayedConnection(asyncio.Protocol):
@@ -92,28 +38,80 @@ class RelayedConnection(asyncio.Protocol):
 
 
 class _LimitedConnection(RelayedConnection):
-    def __init__(self, handler: asyncio.Protocol, pool: ConnectionPool["_LimitedConnection"]) -> None:
+    """Of a client that sends requests without bodies."""
+
+    def __init__(self, handler: asyncio.Protocol, server: "LimitedConnections") -> None:
         self.handler = handler
-        self._pool = pool
+        self._server = server
+        self._head_deadline: asyncio.TimerHandle | None = None
+        self._write_deadline: asyncio.TimerHandle | None = None
+        self._received = b""
+        """The end of what was received of a head."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        displaced = self._pool.add(self, transport.get_extra_info("peername")[0])
+        self._server.opened(self, transport)
         super().connection_made(transport)
-        if displaced is not None and displaced.transport is not None:
-            displaced.transport.abort()
+        self._head_deadline = self._after(self._server.limits.request_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._pool.remove(self)
+        self._server.pool.remove(self)
+        self._head_deadline = _cancelled(self._head_deadline)
+        self._write_deadline = _cancelled(self._write_deadline)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        self._pool.renew(self)
+        self._server.pool.renew(self)
+        head = self._received + data
+        complete, _, begun = head.rpartition(HEAD_END)
+        if complete or head.startswith(HEAD_END):
+            self._head_deadline = _cancelled(self._head_deadline)
+        self._received = begun[-len(HEAD_END) + 1 :]
+        if begun and self._head_deadline is None:
+            self._head_deadline = self._after(self._server.limits.request_seconds)
         super().data_received(data)
 
+    def pause_writing(self) -> None:
+        self._write_deadline = self._write_deadline or self._after(self._server.limits.response_seconds)
+        super().pause_writing()
 
-def limited(
-    create_handler: Callable[[], asyncio.Protocol], *, total: int, per_address: int
-) -> Callable[[], asyncio.Protocol]:
+    def resume_writing(self) -> None:
+        self._write_deadline = _cancelled(self._write_deadline)
+        super().resume_writing()
+
+    def abort(self) -> None:
+        if self.transport is not None:
+            self.transport.abort()
+
+    def _after(self, seconds: float) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(seconds, self.abort)
+
+
+def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
+    """None, which replaces the timer."""
+    if timer is not None:
+        timer.cancel()
+    return None
+
+
+class LimitedConnections:
     """A factory of protocols for `create_server`, of which so many have a connection at the same time."""
-    pool = ConnectionPool[_LimitedConnection](total, per_address)
-    return lambda: _LimitedConnection(create_handler(), pool)
+
+    def __init__(self, create_handler: Callable[[], asyncio.Protocol], limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self.pool = ConnectionPool[_LimitedConnection](limits.total, limits.per_address)
+        self._create_handler = create_handler
+
+    def __call__(self) -> asyncio.Protocol:
+        return _LimitedConnection(self._create_handler(), self)
+
+    def opened(self, connection: _LimitedConnection, transport: asyncio.BaseTransport) -> None:
+        displaced = self.pool.add(connection, transport.get_extra_info("peername")[0])
+        if displaced is not None:
+            displaced.abort()
+
+
+async def listen(runner: web.AppRunner, host: str, port: int, limits: ConnectionLimits) -> asyncio.Server:
+    """A server for the application of a runner that is set up. Without a host, on every interface. Raises OSError."""
+    assert runner.server is not None
+    connections = LimitedConnections(runner.server, limits)
+    return await asyncio.get_running_loop().create_server(connections, host or None, port)

@@ -13,18 +13,15 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Met
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from equipoise.contracts.connection_limits import ConnectionLimits
 from equipoise.contracts.plain_text import plain_text
 from equipoise.runtime.configuration import ConfigurationError
-from equipoise.runtime.process.connections import limited
+from equipoise.runtime.process.connections import listen
 from equipoise.runtime.process.unreadable import UnreadableThings
 
 log = structlog.get_logger()
 
 _NUMBER = re.compile(r"\d+(\.\d+)?")
-
-_MAX_CONNECTIONS = 64
-_MAX_CONNECTIONS_PER_ADDRESS = 16
-"""Above it a new connection takes the place of the one of the same client that has been unused for the longest time."""
 
 _SHUTDOWN_SECONDS = 2.0
 """Seconds that a running request may take at the end."""
@@ -32,6 +29,9 @@ _SHUTDOWN_SECONDS = 2.0
 
 PROBLEM_LIMIT = 2_000
 """Characters of a problem: it may quote what tenants or other programs wrote, and is part of each heartbeat."""
+
+
+LIMITS = ConnectionLimits()
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,7 +182,9 @@ def _unreadable_family() -> GaugeMetricFamily:
 
 
 @asynccontextmanager
-async def serving_health(address: str, health: Health, metrics: CollectorRegistry, version: str) -> AsyncIterator[str]:
+async def serving_health(
+    address: str, health: Health, metrics: CollectorRegistry, version: str, limits: ConnectionLimits = LIMITS
+) -> AsyncIterator[str]:
     """Serve while the block runs; gives the address in use, `host:port`.
 
     Raises ConfigurationError when the address is none or is taken.
@@ -214,10 +216,8 @@ async def serving_health(address: str, health: Health, metrics: CollectorRegistr
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
     try:
-        assert runner.server is not None
-        connections = limited(runner.server, total=_MAX_CONNECTIONS, per_address=_MAX_CONNECTIONS_PER_ADDRESS)
         try:
-            server = await asyncio.get_running_loop().create_server(connections, host or None, port)
+            server = await listen(runner, host, port, limits)
         except OSError as error:
             raise ConfigurationError(f"health: {address} cannot be listened on: {error.strerror or error}") from error
         name, bound = server.sockets[0].getsockname()[:2]

@@ -2,26 +2,30 @@
 
 import re
 import socket
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from threading import BoundedSemaphore, Thread
+from threading import Lock, Thread
 
 import msgspec
 
 from equipoise.agent.shell.log import Log
 from equipoise.agent.shell.metrics import CONTENT_TYPE, Metrics, process_usage
+from equipoise.contracts.connection_limits import ConnectionLimits, ConnectionPool
 from equipoise.contracts.plain_text import plain_text
 
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
-REQUEST_SECONDS = 5.0
-"""Seconds without a byte after which a connection ends."""
-
 LONGEST_REQUEST = 16_384
 """Bytes."""
 
-MOST_CONNECTIONS = 16
-"""At once. Others wait."""
+BACKLOG = 128
+"""Connections that the kernel holds until they are accepted."""
+
+RETRY_SECONDS = 0.1
+"""Until the next connection is accepted, after an error such as too many open files."""
+
+LIMITS = ConnectionLimits()
 
 TEXT, JSON = "text/plain", "application/json"
 REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 503: "Service Unavailable"}
@@ -101,7 +105,15 @@ class AgentHealth:
 class HealthServer:
     """HTTP/1.0, a request per connection. The server of the standard library takes 1.3 MB more."""
 
-    def __init__(self, address: str, health: AgentHealth, metrics: Metrics, version: str, proc: str = "/proc") -> None:
+    def __init__(
+        self,
+        address: str,
+        health: AgentHealth,
+        metrics: Metrics,
+        version: str,
+        proc: str = "/proc",
+        limits: ConnectionLimits = LIMITS,
+    ) -> None:
         """Raises ValueError if the address cannot be used."""
         self._health = health
         self._metrics = metrics
@@ -111,32 +123,57 @@ class HealthServer:
         host = host.removeprefix("[").removesuffix("]")
         try:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            self._socket = socket.create_server((host, int(port)), family=family, backlog=16)
+            self._socket = socket.create_server((host, int(port)), family=family, backlog=BACKLOG)
         except (OSError, ValueError, OverflowError) as error:
             raise ValueError(f"agent.health: {address} cannot be listened on: {error}") from error
-        self._free = BoundedSemaphore(MOST_CONNECTIONS)
+        self.port: int = self._socket.getsockname()[1]
+        self._limits = limits
+        self._pool = ConnectionPool[socket.socket](limits.total, limits.per_address)
+        self._lock = Lock()
+        self._closed = False
         Thread(target=self._serve, name="health", daemon=True).start()
 
     def close(self) -> None:
         """New connections are refused from now on."""
+        self._closed = True
         self._socket.shutdown(socket.SHUT_RDWR)  # ends the wait for a connection
         self._socket.close()
 
     def _serve(self) -> None:
-        with suppress(OSError):  # of `close`
-            while True:
-                connection, _ = self._socket.accept()
-                self._free.acquire()
-                Thread(target=self._handle, args=(connection,), name="request", daemon=True).start()
+        while not self._closed:
+            try:
+                connection, address = self._socket.accept()
+                self._open(connection, address[0])
+            except (OSError, RuntimeError):  # of `close`; too many open files; no further thread
+                if not self._closed:
+                    time.sleep(RETRY_SECONDS)
+
+    def _open(self, connection: socket.socket, address: str) -> None:
+        """A thread for each, so that a client that sends nothing delays neither a round nor another client."""
+        with self._lock:
+            displaced = self._pool.add(connection, address)
+        if displaced is not None:
+            with suppress(OSError):
+                displaced.shutdown(socket.SHUT_RDWR)  # ends the wait of its thread
+        try:
+            Thread(target=self._handle, args=(connection,), name="request", daemon=True).start()
+        except RuntimeError:
+            self._end(connection)
+            raise
 
     def _handle(self, connection: socket.socket) -> None:
-        """A thread for each, so that a client that sends nothing delays neither a round nor another client."""
         try:
-            with connection, suppress(OSError):
-                connection.settimeout(REQUEST_SECONDS)
-                connection.sendall(self._answer(_request_line(connection)))
+            with suppress(OSError):
+                line = _request_line(connection, time.monotonic() + self._limits.request_seconds)
+                connection.settimeout(self._limits.response_seconds)  # of the whole response
+                connection.sendall(self._answer(line))
         finally:
-            self._free.release()
+            self._end(connection)
+
+    def _end(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._pool.remove(connection)
+        connection.close()
 
     def _answer(self, line: str) -> bytes:
         match line.split():
@@ -167,9 +204,14 @@ class HealthServer:
         return 404, TEXT, "not found\n"
 
 
-def _request_line(connection: socket.socket) -> str:
-    """The first line, when the whole head of the request was received: otherwise the end would be a reset."""
-    received = b""
-    while b"\r\n\r\n" not in received and len(received) < LONGEST_REQUEST and (part := connection.recv(4_096)):
+def _request_line(connection: socket.socket, until: float) -> str:
+    """The first line, when the whole head of the request was received: otherwise the end would be a reset.
+
+    `until`: monotonic. Raises TimeoutError.
+    """
+    received, part = b"", b"-"
+    while part and b"\r\n\r\n" not in received and len(received) < LONGEST_REQUEST:
+        connection.settimeout(max(until - time.monotonic(), 0.001))
+        part = connection.recv(4_096)
         received += part
     return received.partition(b"\r\n")[0].decode("ascii", "replace")

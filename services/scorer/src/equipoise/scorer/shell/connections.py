@@ -15,8 +15,9 @@ from typing import Any, cast
 
 import structlog
 
+from equipoise.contracts.connection_limits import ConnectionPool
 from equipoise.runtime.configuration import ConfigurationError
-from equipoise.runtime.process.connections import ConnectionPool, RelayedConnection
+from equipoise.runtime.process.connections import RelayedConnection
 from equipoise.scorer.settings import ExtenderSettings
 from equipoise.scorer.shell.direct_requests import DirectRequests, Responder
 from equipoise.scorer.shell.metrics import ScorerMetrics

@@ -1,0 +1,80 @@
+"""How many connections a port accepts, and for how long: each costs a file descriptor and memory."""
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+import msgspec
+
+C = TypeVar("C", bound=Hashable)
+
+
+class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Of one port. Nothing waits: what is above a limit or late is closed."""
+
+    total: int = 64
+    per_address: int = 16
+    """Above it a new connection takes the place of the one of the same client that was unused for the longest time."""
+
+    request_seconds: float = 5.0
+    """For the head of a request, from its first byte, or from the connection on for the first one."""
+
+    response_seconds: float = 10.0
+    """Without a byte of a response that the client reads."""
+
+
+class ConnectionPool(Generic[C]):
+    """A new connection is always added. Above a limit it takes the place of the one that waits longest.
+
+    So a client that opens many connections displaces its own, and the only connection of another client remains.
+    """
+
+    def __init__(self, total: int, per_address: int) -> None:
+        self._total = total
+        self._per_address = per_address
+        self._sequence = 0
+        self._addresses: dict[C, str] = {}
+        self._by_address: dict[str, dict[C, int]] = {}
+        """The connections of each address; the one that waits longest is first."""
+
+    def __len__(self) -> int:
+        return len(self._addresses)
+
+    def __contains__(self, connection: C) -> bool:
+        return connection in self._addresses
+
+    def add(self, connection: C, address: str) -> C | None:
+        """The connection that was removed for it: of the same address, else of the address that has the most."""
+        self._addresses[connection] = address
+        own = self._by_address.setdefault(address, {})
+        own[connection] = self._next()
+        if len(own) <= self._per_address:
+            if len(self._addresses) <= self._total:
+                return None
+            own = max(self._by_address.values(), key=_size_and_wait)
+        displaced = next(iter(own))
+        self.remove(displaced)
+        return displaced
+
+    def renew(self, connection: C) -> None:
+        """It has been used: of all connections it now waits shortest."""
+        if connection in self._addresses:
+            own = self._by_address[self._addresses[connection]]
+            del own[connection]
+            own[connection] = self._next()
+
+    def remove(self, connection: C) -> None:
+        """No effect if it is not in the pool."""
+        address = self._addresses.pop(connection, None)
+        if address is not None:
+            own = self._by_address[address]
+            del own[connection]
+            if not own:
+                del self._by_address[address]
+
+    def _next(self) -> int:
+        self._sequence += 1
+        return self._sequence
+
+
+def _size_and_wait(own: dict[C, int]) -> tuple[int, int]:
+    return len(own), -next(iter(own.values()))
