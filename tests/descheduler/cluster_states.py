@@ -150,9 +150,9 @@ def a_loaded_node(name: str, cpu: float, memory: float = 0.2, pieces: int = 10, 
 
 
 def a_cluster(*nodes: ClusterNode, **fields: Any) -> ClusterView:
-    """Without `days` the forecast of every pod and node is constant, and measured."""
+    """Without `days` the forecast of every pod and node is constant, and measured. Terminating pods are not in it."""
     flat = {
-        node.name: NodeDay(np.repeat(np.array([amounts(node.usage["5m"])]).T, SLOTS, axis=1), EVERY_HOUR)
+        node.name: NodeDay(np.repeat(np.array([amounts(node.remaining("5m"))]).T, SLOTS, axis=1), EVERY_HOUR)
         for node in nodes
     }
     constant = {

@@ -4,24 +4,19 @@ from typing import Any
 
 import pytest
 from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement
-from descheduler.cluster_states import WINDOWS, a_cluster, a_loaded_node, a_node, names, no_utilization
+from descheduler.cluster_states import WINDOWS, a_cluster, a_loaded_node, a_node, names
 from descheduler.cluster_states import a_pod as a_movable_pod
 
 from equipoise.binder.decisions.destination_check import no_destination
 from equipoise.binder.state.cluster_state import NodeState
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds, Thresholds
-from equipoise.contracts.load.correction import amounts
-from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.load.demand import pod_usage
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.numeric import np
 from equipoise.descheduler.decisions.strategies import AnyStrategy
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
-from equipoise.descheduler.state.cluster import ClusterNode, ClusterView
-from equipoise.descheduler.state.daily_usage import UsageForecast
 from equipoise.scorer.state.load_correction import corrected_load
 
 LONG_AGO = NOW - 100_000
@@ -45,12 +40,6 @@ def test_every_window_of_a_score_includes_a_terminating_pod() -> None:
     assert found[0, :, 0].tolist() == pytest.approx([0.8] * len(LOAD.windows))
 
 
-def cluster_with(node: ClusterNode, source: ClusterNode, **fields: Any) -> ClusterView:
-    """The forecast of a day: every node uses what remains without terminating pods."""
-    flat = {each.name: np.repeat(np.array([amounts(each.remaining("5m"))]).T, SLOTS, axis=1) for each in (node, source)}
-    return a_cluster(node, source, days=UsageForecast({}.get, no_utilization, flat), **fields)
-
-
 @pytest.mark.parametrize(
     ("strategy", "source_load"),
     [
@@ -67,7 +56,7 @@ def test_no_pod_is_moved_to_a_node_on_which_another_still_terminates(
     load, terminating = (2.0, NOTHING) if ends else (8.0, OLD)
     usage = Resources(cpu=load, memory=16 * GIB)
     node_a = a_node("node-a", [a_movable_pod("web-1", cpu=2.0)], usage={"5m": usage}, terminating=terminating)
-    cluster = cluster_with(node_a, a_loaded_node("node-c", source_load), windows=("5m",))
+    cluster = a_cluster(node_a, a_loaded_node("node-c", source_load), windows=("5m",))
 
     plan = strategy.plan(cluster, {"node-c"})
 
