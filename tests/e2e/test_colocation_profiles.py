@@ -470,6 +470,31 @@ async def test_defaults_of_a_limit_range_become_batch_amounts(cluster: Cluster, 
     }
 
 
+async def test_defaults_of_a_limit_range_do_not_replace_what_a_pod_asks_for(cluster: Cluster, pods: Namespaces) -> None:
+    """koordinator#1344: the container limit of 2 cores beside a pod of 1 core of the band did not start."""
+    limits = [
+        {
+            "type": "Container",
+            "default": {"cpu": "2", "memory": "2Gi"},
+            "defaultRequest": {"cpu": "100m", "memory": "500Mi"},
+        }
+    ]
+    place = {"name": "others", "namespace": "offline"}
+    await cluster.apply([{"apiVersion": "v1", "kind": "LimitRange", "metadata": place, "spec": {"limits": limits}}])
+    body, bare = a_pod(), a_pod()
+    asked = {"cpu": "1", "memory": "1Gi"}
+    body["spec"]["containers"][0]["resources"] = {"requests": asked, "limits": asked}
+    del bare["spec"]["containers"][0]["resources"]
+    for _ in range(600):  # until the API server uses the LimitRange
+        if (await pods.create(bare)).resources():
+            break
+    created = await pods.create(body)
+    await cluster.request("DELETE", "/api/v1/namespaces/offline/limitranges/others")
+
+    amounts = {"kubernetes.io/batch-cpu": "1k", "kubernetes.io/batch-memory": str(2**30)}
+    assert created.resources() == {"requests": amounts, "limits": amounts}
+
+
 # Placement
 
 
