@@ -449,6 +449,25 @@ def test_what_cannot_be_read_is_a_named_error(tmp_path: Path, content: str | byt
     assert error in result.stderr
 
 
+def test_null_is_an_absent_field_and_numbers_may_be_text() -> None:
+    """As in Kubernetes, whatever the name of the field is."""
+    text = koordinator(
+        {"lowThresholds": {"cpu": "40"}, "highThresholds": {"cpu": "70%"}, "podSelectors": None}, other=None
+    )
+
+    assert {"low": {"cpu": 40}, "high": {"cpu": 70}} == at(text, "thresholds")
+
+
+def test_the_values_of_a_chart_contain_a_policy() -> None:
+    """Without kind and apiVersion."""
+    policy = json.loads(sigs("LowNodeUtilization", UTILIZATION))
+    text = json.dumps(
+        {"schedule": "@hourly", "deschedulerPolicy": {"profiles": policy["profiles"], "nodeSelector": None}}
+    )
+
+    assert translated(text)[0] == translated(json.dumps(policy))[0]
+
+
 def test_the_configuration_is_found_among_other_manifests() -> None:
     """In a stream of documents, and in a List."""
     policy = json.loads(sigs("LowNodeUtilization", UTILIZATION))

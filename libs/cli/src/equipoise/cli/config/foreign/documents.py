@@ -19,7 +19,7 @@ API_VERSIONS: dict[SourceKind, tuple[str, ...]] = {
 
 _EXPECTED = (
     "expected a DeschedulerConfiguration (koord-descheduler) or a DeschedulerPolicy (sigs.k8s.io/descheduler), by "
-    "itself or in a ConfigMap"
+    "itself, in a ConfigMap, or as deschedulerPolicy in the values of a chart"
 )
 
 
@@ -61,6 +61,9 @@ def _within(document: Any, place: str, kinds: list[str]) -> Iterator[SourceDocum
     source = next((each for each in API_VERSIONS if each == kind), None)
     if source is not None:
         yield _source(source, version, document, place)
+    elif "kind" not in document and isinstance(policy := document.get("deschedulerPolicy"), dict):
+        version = document.get("deschedulerPolicyAPIVersion", "descheduler/v1alpha2")
+        yield _source("DeschedulerPolicy", version, policy, f"{place} deschedulerPolicy".strip())
     elif kind == "ConfigMap" and isinstance(document.get("data"), dict):
         yield from _of_config_map(document["data"], place, kinds)
     elif kind == "List" and isinstance(document.get("items"), list):
@@ -94,4 +97,11 @@ def _source(kind: SourceKind, version: Any, document: dict[str, Any], place: str
         expected = " or ".join(API_VERSIONS[kind])
         raise ConfigurationError(f"{prefix}apiVersion: {show(version)} of a {kind} is not allowed: expected {expected}")
     content = {name: value for name, value in document.items() if name not in ("kind", "apiVersion", "metadata")}
-    return SourceDocument(kind=kind, api_version=version, place=place, content=content)
+    return SourceDocument(kind=kind, api_version=version, place=place, content=_without_nulls(content))
+
+
+def _without_nulls(value: Any) -> Any:
+    """A field that is null is an absent one, whatever its name."""
+    if isinstance(value, dict):
+        return {name: _without_nulls(each) for name, each in value.items() if each is not None}
+    return [_without_nulls(each) for each in value] if isinstance(value, list) else value

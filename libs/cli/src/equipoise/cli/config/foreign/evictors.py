@@ -177,24 +177,25 @@ def _object_limits(to: Translation, limits: dict[str, ObjectLimit], path: str) -
 
 
 def _rate(to: Translation, args: MigrationControllerArgs, path: str) -> None:
-    where = f"{path}.evictQPS"
-    if args.evict_qps is not None:
+    given = args.flow_control_qps if args.evict_qps is None else args.evict_qps
+    where = f"{path}.{'flowControlQPS' if args.evict_qps is None else 'evictQPS'}"
+    if given is not None:
         try:
-            rate = float(args.evict_qps)
+            rate = float(given)
         except ValueError:
             rate = math.nan
         if not 0.001 <= rate <= 1_000:
-            to.lost(where, args.evict_qps, "binder.limits.rate keeps its default, 1 in 1s: 0.001 to 1000 can be set")
+            to.lost(where, given, "binder.limits.rate keeps its default, 1 in 1s: 0.001 to 1000 can be set")
         elif rate >= 1:
             to.set("binder.limits.rate.max", math.floor(rate), where)
             to.set("binder.limits.rate.window", "1s", where)
         else:
             to.set("binder.limits.rate.max", 1, where)
             to.set("binder.limits.rate.window", str(Duration(round(1 / rate, 3))), where)
-    if args.evict_burst is not None and args.evict_burst > 1:
-        to.lost(
-            f"{path}.evictBurst", args.evict_burst, "in any window there are at most so many evictions, without a burst"
-        )
+    for name, burst in (("evictBurst", args.evict_burst), ("flowControlBurst", args.flow_control_burst)):
+        if burst is not None and burst > 1:
+            reason = "in any window there are at most so many evictions, without a burst"
+            to.lost(f"{path}.{name}", burst, reason)
 
 
 def _jobs(to: Translation, args: MigrationControllerArgs, path: str) -> None:
@@ -223,7 +224,14 @@ def _jobs(to: Translation, args: MigrationControllerArgs, path: str) -> None:
 
 
 def default_evictor(to: Translation, args: DefaultEvictorArgs, path: str) -> None:
-    """DefaultEvictor of sigs.k8s.io/descheduler."""
+    """DefaultEvictor of sigs.k8s.io/descheduler and of koord-descheduler."""
+    if args.dry_run is False:
+        to.remark("note", f"{path}.dryRun", False, STAYS_DRY_RUN)
+    if args.max_no_of_pods_to_evict_per_node is not None:
+        per_node(to, args.max_no_of_pods_to_evict_per_node, f"{path}.maxNoOfPodsToEvictPerNode")
+    if args.max_no_of_pods_to_evict_per_namespace is not None:
+        most, where = args.max_no_of_pods_to_evict_per_namespace, f"{path}.maxNoOfPodsToEvictPerNamespace"
+        to.set_lowest("binder.limits.evictionsPerNamespace.max", most, where)
     if args.node_selector:
         to.lost(
             f"{path}.nodeSelector", args.node_selector, "targets are the nodes of the strategy: set its nodeSelector"
@@ -302,7 +310,7 @@ def eviction_counts(to: Translation, counts: Iterable[tuple[str, int | None]], i
         if name.endswith("PerNode"):
             per_node(to, most, name)
         elif name.endswith("PerNamespace"):
-            to.set("binder.limits.evictionsPerNamespace.max", most, name)
+            to.set_lowest("binder.limits.evictionsPerNamespace.max", most, name)
             to.set("binder.limits.evictionsPerNamespace.window", str(interval), name)
         elif most >= 1:
             to.set_lowest("descheduler.maxIntentsPerEvaluation", most, name)

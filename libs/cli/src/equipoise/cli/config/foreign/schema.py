@@ -19,8 +19,12 @@ Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 ShareOrCount = (
     Int32 | Annotated[str, Meta(pattern=r"^[0-9]{1,9}%$", description="a number or a percentage such as 10%")]
 )
-Percentages = dict[str, Annotated[float, Meta(ge=0, le=1e9)]]
-"""By resource."""
+Percentage = (
+    Annotated[float, Meta(ge=0, le=1e9)]
+    | Annotated[str, Meta(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?%?$", description="a number such as 20")]
+)
+Percentages = dict[str, Percentage]
+"""By resource. koord-descheduler also accepts text."""
 
 
 class GoDuration(Duration):
@@ -151,6 +155,10 @@ class MigrationControllerArgs(Args, frozen=True, kw_only=True):
     default_job_ttl: GoDuration | None = field(default=None, name="defaultJobTTL")
     evict_qps: float | str | None = field(default=None, name="evictQPS")
     evict_burst: Int32 | None = None
+    flow_control_qps: float | str | None = field(default=None, name="flowControlQPS")
+    """The name of evictQPS in older versions."""
+
+    flow_control_burst: Int32 | None = None
     eviction_policy: str | None = None
     default_delete_options: dict[str, Any] | None = None
     scheduler_names: tuple[str, ...] | None = None
@@ -199,6 +207,7 @@ class HighNodeUtilizationArgs(Args, frozen=True, kw_only=True):
     thresholds: Percentages | None = None
     number_of_nodes: Int32 | None = None
     eviction_modes: tuple[str, ...] | None = None
+    metrics_utilization: MetricsUtilization | None = None
     evictable_namespaces: NamespaceLists | None = None
 
 
@@ -211,8 +220,11 @@ class PodProtections(Section, frozen=True, kw_only=True):
 
 
 class DefaultEvictorArgs(Args, frozen=True, kw_only=True):
-    """DefaultEvictor."""
+    """DefaultEvictor; the first three only of koord-descheduler."""
 
+    dry_run: bool | None = None
+    max_no_of_pods_to_evict_per_node: Unsigned | None = None
+    max_no_of_pods_to_evict_per_namespace: Unsigned | None = None
     node_selector: str | None = None
     evict_local_storage_pods: bool | None = None
     evict_daemon_set_pods: bool | None = None
@@ -271,6 +283,7 @@ class SigsPlugins(Section, frozen=True, kw_only=True):
     sort: EnabledPlugins | None = None
     deschedule: EnabledPlugins | None = None
     balance: EnabledPlugins | None = None
+    evict: EnabledPlugins | None = None
     filter: EnabledPlugins | None = None
     preevictionfilter: EnabledPlugins | None = None
     pre_eviction_filter: EnabledPlugins | None = None

@@ -13,7 +13,7 @@ from equipoise.cli.config.foreign.schema import (
     NamespaceLists,
     PoolArgs,
 )
-from equipoise.cli.config.foreign.thresholds import Pair, deviation_pair, limit_production, threshold_pair
+from equipoise.cli.config.foreign.thresholds import Pair, deviation_pair, limit_production, percentage, threshold_pair
 from equipoise.cli.config.foreign.translation import Setting, Translation, member, number
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import MIN_GAP, THRESHOLD_RESOURCES, Thresholds
@@ -261,9 +261,9 @@ def high_node_utilization(to: Translation, args: HighNodeUtilizationArgs, path: 
         return
     thresholds: dict[str, Any] = {}
     high = Thresholds().high
-    for resource, value in (args.thresholds or {}).items():
-        where = member(f"{path}.thresholds", resource)
-        if resource not in THRESHOLD_RESOURCES:
+    for resource, given in (args.thresholds or {}).items():
+        where, value = member(f"{path}.thresholds", resource), percentage(given)
+        if value is None or resource not in THRESHOLD_RESOURCES:
             to.lost(where, value, "only cpu, memory and pods have thresholds")
             continue
         filled = getattr(high, resource)
@@ -286,6 +286,8 @@ def high_node_utilization(to: Translation, args: HighNodeUtilizationArgs, path: 
         to.lost(
             f"{path}.evictionModes", list(args.eviction_modes), "a node is emptied only if all of its pods can move"
         )
+    if args.metrics_utilization is not None:
+        _metrics(to, args.metrics_utilization, f"{path}.metricsUtilization")
     namespaces(to, args.evictable_namespaces, f"{path}.evictableNamespaces")
 
 

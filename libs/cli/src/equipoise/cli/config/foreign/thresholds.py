@@ -8,7 +8,7 @@ import msgspec
 from equipoise.cli.config.foreign.translation import Setting, Translation, member, number
 from equipoise.contracts.configuration.settings import MIN_GAP, THRESHOLD_RESOURCES
 
-Percentages = Mapping[str, float]
+Percentages = Mapping[str, float | str]
 
 _GAP = f"at least {MIN_GAP:g} points must lie between both, or what one move fills the next one empties"
 
@@ -20,6 +20,11 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     low_path: str
     high: Percentages
     high_path: str
+
+
+def percentage(value: float | str | None) -> float | None:
+    """20, "20" and "20%" as 20."""
+    return float(value.removesuffix("%")) if isinstance(value, str) else value
 
 
 def threshold_pair(to: Translation, pair: Pair) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -36,7 +41,7 @@ def _translated(to: Translation, pair: Pair, *, deviation: bool) -> tuple[dict[s
     lows: dict[str, Any] = {}
     highs: dict[str, Any] = {}
     for resource in dict.fromkeys((*pair.low, *pair.high)):
-        low, high = pair.low.get(resource), pair.high.get(resource)
+        low, high = percentage(pair.low.get(resource)), percentage(pair.high.get(resource))
         low_path, high_path = member(pair.low_path, resource), member(pair.high_path, resource)
         if resource not in THRESHOLD_RESOURCES:
             to.lost(low_path, low if high is None else high, "only cpu, memory and pods have thresholds")
