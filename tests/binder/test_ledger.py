@@ -30,7 +30,15 @@ def test_a_reservation_counts_at_once() -> None:
     assert entry.workload == live
     assert entry.outcome is None
     assert ledger.epoch == an_intent().epoch
-    assert ledger.view(NOW, dry_run=True, migration_timeout=600).entries == ()
+
+
+def test_a_dry_run_takes_nothing_from_evictions_and_is_limited_by_both() -> None:
+    """As a real eviction would be, had the earlier dry runs been real ones."""
+    real, dry = an_entry("web-1"), an_entry("web-2", dry_run=True, outcome=Outcome.DRY_RUN)
+    ledger = a_ledger(real, dry)
+
+    assert ledger.view(NOW, dry_run=False, migration_timeout=600).entries == (real,)
+    assert ledger.view(NOW, dry_run=True, migration_timeout=600).entries == (real, dry)
 
 
 def test_an_intent_is_reserved_once() -> None:
@@ -118,7 +126,8 @@ def test_evictions_are_counted_by_the_hour() -> None:
         ledger = ledger.settle(f"intent-{name}", outcome, at).settle(f"intent-{name}", outcome, at)
     assert [(hour.evictions, hour.dry_runs) for hour in ledger.hours] == [(1, 1), (2, 0), (2, 0)]
     assert ledger.mean_rate(NOW + 9_000, dry_run=False) == 5 / 86_400
-    assert ledger.mean_rate(NOW + 9_000, dry_run=True) == 1 / 86_400
+    assert ledger.mean_rate(NOW + 9_000, dry_run=True) == 6 / 86_400
+    assert (ledger.last_day(NOW + 9_000).evictions, ledger.last_day(NOW + 9_000).dry_runs) == (5, 1)
     assert ledger.mean_rate(NOW + 86_400 + 3_601, dry_run=False) == 2 / 86_400
     later = msgspec.structs.replace(ledger, entries=(an_entry("last", settled_at=None, outcome=None),))
     later = later.settle("intent-last", Outcome.EVICTED, NOW + 10 * 86_400)

@@ -1,5 +1,7 @@
 """Reservations by compare-and-swap: what is read before them, and when one is returned."""
 
+from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -7,7 +9,7 @@ import pytest
 from binder.ledgers import a_ledger, an_entry
 from binder.worlds import GENEROUS, LEADER, OWN, World
 from builders import NOW, a_workload, an_intent
-from kube_objects import a_deployment
+from kube_objects import a_deployment, a_pod
 
 from equipoise.binder.decisions.limits import (
     EvictionRate,
@@ -15,17 +17,19 @@ from equipoise.binder.decisions.limits import (
     FailingReplacements,
 )
 from equipoise.binder.decisions.result import Finish
+from equipoise.binder.decisions.status import LimitUsage, ledger_status
 from equipoise.binder.shell.ledger_store import (
     resume,
 )
 from equipoise.binder.shell.ledger_writer import HandledByAnotherBinder, LedgerWriter
+from equipoise.binder.shell.live_reads import read_replacement
 from equipoise.binder.state.ledger import clock_tolerance
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.runtime.bus import Delivery
-from equipoise.runtime.kubernetes.client import DEPLOYMENTS, PODS
+from equipoise.runtime.kubernetes.client import DEPLOYMENTS, PODS, STATEFUL_SETS
 
 ONE_PER_WORKLOAD = msgspec.structs.replace(GENEROUS, evictions_per_workload=EvictionsPerWorkload(max=1))
 
@@ -139,6 +143,108 @@ async def test_a_status_right_after_an_eviction_is_not_trusted(world: World) -> 
     await world.propose("web-3")
     outcomes = [outcome.outcome for outcome in world.outcomes]
     assert outcomes == [Outcome.EVICTED, Outcome.REJECTED_LIMIT, Outcome.EVICTED]
+
+
+async def test_a_replacement_ends_when_the_workload_is_complete(world: World) -> None:
+    """Within seconds, although no other pod is proposed: an eviction, the Deployment incomplete, and complete again."""
+    await world.start(world.binder())
+    await world.propose("web-1")
+    world.kube.put(DEPLOYMENTS, a_deployment(ready_replicas=9))
+    await world.clock.advance(330)
+    limits = {usage.limit: usage.counted for usage in usage_of(world)}
+    assert limits["lateReplacements"] == 1
+
+    world.kube.put(DEPLOYMENTS, a_deployment())
+    await world.clock.advance(10)
+    assert world.ledger.entries[0].recovered_at is not None
+    assert {usage.limit: usage.counted for usage in usage_of(world)}["lateReplacements"] == 0
+
+
+COMPLETE: dict[str, tuple[Callable[[World], object], bool]] = {
+    "nothing has changed": (lambda world: world.kube.put(DEPLOYMENTS, a_deployment(ready_replicas=9)), False),
+    "scaled down": (lambda world: world.kube.put(DEPLOYMENTS, a_deployment(replicas=3)), True),
+    "scaled to 0": (lambda world: world.kube.put(DEPLOYMENTS, a_deployment(replicas=0)), True),
+    "scaled up, new pods are not ready": (
+        lambda world: world.kube.put(DEPLOYMENTS, a_deployment(replicas=30, ready_replicas=10)),
+        True,
+    ),
+    "scaled up, and the replacement is not ready": (
+        lambda world: world.kube.put(DEPLOYMENTS, a_deployment(replicas=30, ready_replicas=9)),
+        False,
+    ),
+    "a rollout with a surge": (
+        lambda world: world.kube.put(DEPLOYMENTS, a_deployment(replicas=13, spec_replicas=10, ready_replicas=11)),
+        True,
+    ),
+    "a rollout that lacks a replica": (
+        lambda world: world.kube.put(DEPLOYMENTS, a_deployment(replicas=13, spec_replicas=10, ready_replicas=8)),
+        False,
+    ),
+    "deleted": (lambda world: world.kube.remove(DEPLOYMENTS, "web", "shop"), True),
+}
+
+
+@pytest.mark.parametrize("change", COMPLETE)
+async def test_a_workload_that_changes_meanwhile_is_complete_with_its_replicas(change: str, world: World) -> None:
+    """With those that it had when the pod was evicted, or that it should have now if these are fewer."""
+    apply, complete = COMPLETE[change]
+    await world.start(world.binder())
+    await world.propose("web-1")
+    apply(world)
+    await world.clock.advance(30)
+
+    assert (world.ledger.entries[0].recovered_at is not None) == complete
+
+
+async def test_a_pod_that_terminates_for_hours_is_not_late_once_it_was_replaced(world: World) -> None:
+    """A ReplicaSet creates the replacement at once. For a minute, its status is not trusted."""
+    world.kube.terminating_first = True
+    await world.start(world.binder())
+    await world.propose("web-1")
+    await world.clock.advance(40)
+    assert world.ledger.entries[0].recovered_at is None
+    await world.clock.advance(40)
+    assert world.ledger.entries[0].recovered_at is not None
+
+
+async def test_a_stateful_set_waits_for_the_pod_of_the_same_name(world: World) -> None:
+    """While the old one terminates it is not complete, whatever its status shows, nor before the new one is ready."""
+    status = objects.WorkloadStatus(replicas=3, ready_replicas=3, updated_replicas=3)
+    stateful_set = objects.WorkloadObject(
+        kind="StatefulSet",
+        metadata=objects.ObjectMeta(name="web", namespace="shop", uid="uid-stateful"),
+        spec=objects.WorkloadSpec(replicas=3),
+        status=status,
+    )
+    world.kube.put(STATEFUL_SETS, stateful_set)
+    entry = an_entry("web-1", workload=a_workload("web", kind="StatefulSet"), replicas=3)
+    old = a_pod("web-1", metadata={"deletion_timestamp": datetime.fromtimestamp(NOW, UTC)})
+
+    async def state() -> str:
+        return (await read_replacement(world.kube, entry, settled=True, long_settled=True)).state
+
+    world.kube.put(PODS, old)
+    assert await state() == "pending"
+    world.kube.put(PODS, a_pod("web-1", metadata={"uid": "uid-new"}))
+    assert await state() == "ready"
+    lacking = msgspec.structs.replace(status, ready_replicas=2)
+    world.kube.put(STATEFUL_SETS, msgspec.structs.replace(stateful_set, status=lacking))
+    assert await state() == "pending"
+
+
+@pytest.mark.parametrize("kind", ["Job", "CronJob"])
+async def test_a_preempted_pod_of_a_job_is_not_waited_for(kind: str, world: World) -> None:
+    """Its owner has no ready replicas to compare with."""
+    entry = an_entry("run-1", workload=a_workload("run", kind=kind, group="batch"))
+    world.kube.put(PODS, a_pod("run-1"))
+    assert (await read_replacement(world.kube, entry, settled=True)).state == "pending"
+    world.kube.remove(PODS, "run-1", "shop")
+    assert (await read_replacement(world.kube, entry, settled=True)).state == "ready"
+
+
+def usage_of(world: World) -> list[LimitUsage]:
+    """As `equipoise status` shows it now."""
+    return ledger_status(world.ledger, GENEROUS, world.clock.now()).usage
 
 
 async def test_a_terminating_pod_is_still_migrating(world: World) -> None:

@@ -76,6 +76,36 @@ async def test_dry_runs_do_not_count_against_evictions(world: World) -> None:
     assert [outcome.outcome for outcome in world.outcomes] == [Outcome.DRY_RUN, Outcome.EVICTED]
 
 
+async def test_outcomes_of_dry_runs_are_marked(world: World) -> None:
+    """Refusals too: they are none of evictions."""
+    limits = Limits(evictions_per_workload=EvictionsPerWorkload(max=1))
+    task = await world.start(world.binder(evict=False, limits=limits))
+    await world.propose("web-1", id="first")
+    await world.propose("web-2", id="second")
+    task.cancel()
+    await world.start(world.binder(limits=limits))
+    await world.propose("web-1", id="third")
+    await world.propose("web-2", id="fourth")
+
+    assert [(outcome.outcome, outcome.dry_run) for outcome in world.outcomes] == [
+        (Outcome.DRY_RUN, True),
+        (Outcome.REJECTED_LIMIT, True),
+        (Outcome.EVICTED, False),
+        (Outcome.REJECTED_LIMIT, False),
+    ]
+
+
+async def test_dry_runs_are_limited_as_evictions_would_be(world: World) -> None:
+    """By earlier evictions, too."""
+    limits = Limits(evictions_per_workload=EvictionsPerWorkload(max=1))
+    task = await world.start(world.binder(limits=limits))
+    await world.propose("web-1", id="first")
+    task.cancel()
+    await world.start(world.binder(evict=False, limits=limits))
+    await world.propose("web-2", id="second")
+    assert [outcome.outcome for outcome in world.outcomes] == [Outcome.EVICTED, Outcome.REJECTED_LIMIT]
+
+
 async def test_an_intent_older_than_the_ledger_is_refused(world: World) -> None:
     """With a new ledger only what was decided afterwards is carried out."""
     world.kube.remove(CONFIG_MAPS, NAME, OWN)

@@ -204,11 +204,13 @@ class Cluster:
             self.kube.bookmark()
             await self.clock.advance(step)
 
-    async def settle(self, intent: EvictionIntent, outcome: Outcome, detail: str = "") -> None:
+    async def settle(self, intent: EvictionIntent, outcome: Outcome, detail: str = "", **fields: Any) -> None:
         """Publishes the outcome that a binder would."""
         now = self.clock.now()
         message = converted(
-            intent, EvictionOutcome, intent_id=intent.id, outcome=outcome, detail=detail, settled_at=now
+            intent,
+            EvictionOutcome,
+            **({"intent_id": intent.id, "outcome": outcome, "detail": detail, "settled_at": now} | fields),
         )
         await self.bus.publish(subjects.eviction_outcome(intent.namespace, intent.pod), message)
         await self.clock.advance(0.0)

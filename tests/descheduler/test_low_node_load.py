@@ -772,3 +772,29 @@ def test_a_pod_stays_if_its_replacement_would_run_on_its_own_node() -> None:
 
     assert moves(alone) == []
     assert "kube-scheduler would prefer another node for the replacement (1 node)" in refusals(alone)
+
+
+def test_the_reason_of_a_plan_without_moves_is_the_most_frequent_one() -> None:
+    """Not that of the bare pod that comes first, nor that of pods of DaemonSets, which are most of them."""
+    bare = a_pod("bare", protection="bare pod: nothing would replace it")
+    of_node = [a_pod(f"agent-{i}", protection="pod of a DaemonSet", belongs_to_node=True) for i in range(9)]
+    new = [a_pod(f"new-{i}", cpu=None, memory=None) for i in range(5)]
+    usage = dict.fromkeys(WINDOWS, Resources(cpu=8.0, memory=8 * GIB))
+    cluster = a_cluster(a_node("hot", [bare, *of_node, *new], usage=usage), a_loaded_node("idle", 0.1))
+
+    assert STRATEGY.plan(cluster, {"hot"}).why == "its usage is not known"
+    alone = a_cluster(a_node("hot", of_node, usage=usage), a_loaded_node("idle", 0.1))
+    assert STRATEGY.plan(alone, {"hot"}).why == "pod of a DaemonSet"
+
+
+def test_a_move_that_was_wanted_and_is_not_possible_explains_a_plan_before_protected_pods() -> None:
+    """Although more pods are protected."""
+    protected = [a_pod(f"bare-{i}", cpu=0.5, protection="bare pod: nothing would replace it") for i in range(5)]
+    cluster = a_cluster(
+        a_node(
+            "hot", [*protected, a_pod("large", cpu=6.0)], usage=dict.fromkeys(WINDOWS, Resources(cpu=8.5, memory=GIB))
+        ),
+        a_loaded_node("idle", 0.4),
+    )
+
+    assert STRATEGY.plan(cluster, {"hot"}).why.startswith("no target: ")

@@ -98,6 +98,38 @@ def test_nothing_is_planned_for_a_day_that_nobody_has_measured() -> None:
     assert response.why == {"level_day": "not planned: the day is not measured yet (0 of 24 hours)"}
 
 
+def test_a_planned_pod_is_not_listed_as_not_moved() -> None:
+    """The next strategy plans as if its move were pending: that is no reason, and nothing is pending."""
+    snapshot, settings = (
+        with_a_measured_day(hot_and_idle()),
+        evaluation_settings(strategies=(LowNodeLoad(), LevelDay())),
+    )
+    evaluation = evaluate(snapshot, settings, needed=1)
+    response = plan_response(evaluation, snapshot, settings, evictions="real", leader=EPOCH)
+
+    moved = {f"{move.namespace}/{move.pod}" for move in response.moves}
+    assert moved
+    assert not [each for each in response.refused if each.pod in moved or "it has a pending move" in each.why]
+
+
+def test_a_pod_that_two_strategies_do_not_move_is_listed_once() -> None:
+    """With the reason of the first."""
+    snapshot = with_a_measured_day(hot_and_idle())
+    pods = [
+        msgspec.structs.replace(
+            pod, metadata=msgspec.structs.replace(pod.metadata, annotations={"equipoise.dev/evict": "false"})
+        )
+        for pod in snapshot.watched.pods
+    ]
+    snapshot = msgspec.structs.replace(snapshot, watched=msgspec.structs.replace(snapshot.watched, pods=pods))
+    settings = evaluation_settings(strategies=(LowNodeLoad(), LevelDay()))
+    evaluation = evaluate(snapshot, settings, needed=1)
+    response = plan_response(evaluation, snapshot, settings, evictions="real", leader=EPOCH)
+
+    assert response.moves == []
+    assert sorted(each.pod for each in response.refused) == sorted(f"shop/{pod.metadata.name}" for pod in pods)
+
+
 def test_a_strategy_plans_with_the_moves_of_those_before_it_pending() -> None:
     """At an evaluation as in a plan preview: moves that were just planned use up capacity and limits."""
     SEEN.clear()

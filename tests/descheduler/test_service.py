@@ -414,6 +414,26 @@ async def test_a_dry_run_counts_as_done_until_evictions_are_real(cluster: Cluste
     assert cluster.last_decision.dry_run_moves == []
 
 
+async def test_limits_that_dry_runs_exhausted_delay_no_eviction(cluster: Cluster) -> None:
+    """The first evaluation after a binder reports that it evicts proposes the pods again."""
+    cluster.hot_and_idle()
+    async with running(cluster):
+        await cluster.pass_time(FIVE_EVALUATIONS)
+        await beat(cluster, DRY_RUN)
+        first = cluster.intents
+        exhausted = {"limit": "evictionsPerCluster", "limit_scope": "cluster", "dry_run": True}
+        for intent in first:
+            now = cluster.clock.now()
+            await cluster.settle(intent, Outcome.REJECTED_LIMIT, retry_at=now + 3_600, **exhausted)
+        await cluster.pass_time(600)
+        assert cluster.intents == first
+        assert "limits.evictionsPerCluster is exhausted" in {each.why for each in cluster.last_decision.refused}
+        await beat(cluster, REAL)
+        await cluster.pass_time(120)
+
+    assert {intent.pod for intent in cluster.intents[2:]} == {intent.pod for intent in first}
+
+
 async def beat(cluster: Cluster, evictions: str) -> None:
     """A heartbeat of a binder."""
     heartbeat = Heartbeat(
@@ -481,6 +501,22 @@ async def test_only_the_leader_responds_to_plan_requests(cluster: Cluster) -> No
                 await shown(cluster)
             await cluster.pass_time(60)
             assert (await shown(cluster)).leader.holder == "descheduler-2"
+
+
+async def test_a_move_whose_replacement_is_placed_is_not_pending_in_the_plan(cluster: Cluster) -> None:
+    """Although the next evaluation, which reports where it was placed, has not taken place yet."""
+    cluster.hot_and_idle()
+    async with running(cluster):
+        await cluster.pass_time(FIVE_EVALUATIONS)
+        for intent in cluster.intents:
+            await cluster.settle(intent, Outcome.EVICTED)
+        assert len((await shown(cluster)).pending) == 2
+        cluster.kube.remove(PODS, "app0-x", "shop")
+        cluster.add_pod("app0-y", "node-b", 1.0, app="app0")
+        await cluster.clock.advance(0.0)
+        plan = await shown(cluster)
+
+    assert [move.pod for move in plan.pending] == ["app1-x"]
 
 
 async def test_pending_moves_are_in_the_plan(cluster: Cluster) -> None:

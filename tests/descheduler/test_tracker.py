@@ -118,3 +118,48 @@ def test_a_new_leader_counts_from_zero() -> None:
     tracker.reset_counts()
 
     assert not tracker.counts
+
+
+def cooldown_of(tracker: Tracker, pod: str = "other") -> str:
+    """Why a pod of another workload in another namespace may not be moved."""
+    return pod_cooldown(
+        tracker.cooldowns, uid=f"uid-{pod}", namespace="elsewhere", workload=None, node="node-b", now=NOW + 1
+    )
+
+
+def test_what_dry_runs_used_up_delays_no_eviction() -> None:
+    """Not the limit that refused one of them, for everything, nor the cooldowns of their workloads."""
+    tracker = proposed()
+    tracker.on_outcome(an_outcome(Outcome.DRY_RUN), NOW)
+    exhausted = {"limit": "evictionsPerCluster", "limit_scope": "cluster", "retry_at": NOW + 600, "dry_run": True}
+    tracker.on_outcome(an_outcome(Outcome.REJECTED_LIMIT, an_intent("web-2"), **exhausted), NOW)
+    assert cooldown_of(tracker) == "limits.evictionsPerCluster is exhausted"
+
+    tracker.end_dry_runs()
+
+    assert not tracker.cooldowns
+    assert cooldown_of(tracker) == ""
+
+
+def test_dry_runs_end_no_cooldown_of_evictions() -> None:
+    """While binders make dry runs, both hold; afterwards that of the eviction, also if it is shorter."""
+    tracker = proposed()
+    tracker.on_outcome(an_outcome(Outcome.EVICTED), NOW)
+    real = tracker.cooldowns
+    tracker.on_outcome(an_outcome(Outcome.DRY_RUN, an_intent("web-3"), settled_at=NOW + 60), NOW + 60)
+    assert tracker.cooldowns[str(a_workload())].until > real[str(a_workload())].until
+
+    tracker.end_dry_runs()
+
+    assert tracker.cooldowns == real
+
+
+def test_pending_moves_end_without_an_evaluation() -> None:
+    """As `update` would end them, but it changes nothing and reports nothing."""
+    tracker = proposed()
+    tracker.on_outcome(an_outcome(Outcome.EVICTED), NOW)
+    before = vars(tracker).copy()
+
+    assert tracker.still_pending({a_workload(): []}, {}, NODES, NOW + 1) == tracker.pending
+    assert not tracker.still_pending({a_workload(): [a_candidate("web-9")]}, {}, NODES, NOW + 1)
+    assert vars(tracker) == before

@@ -98,6 +98,9 @@ class EvictionOutcome(Message, frozen=True, kw_only=True):
     retry_at: float | None = None
     """When that limit may allow it; None when waiting does not help."""
 
+    dry_run: bool = False
+    """The binder that decided makes dry runs only: nothing was evicted, and nothing refused an eviction."""
+
 
 EVICTION_INTENT = EvictionIntent(
     id=INTENT_ID,

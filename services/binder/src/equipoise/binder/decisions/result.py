@@ -49,10 +49,15 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
     workload: Workload | None = None
     """The workload in the ledger's entry."""
 
+    dry_run: bool | None = None
+    """Whether it is the outcome of a dry run. None: if the binder that decides makes dry runs only."""
+
     owner_must_act: bool = False
     """Only the owner of the workload can remove the cause: an Event on the workload reports it."""
 
-    def message(self, intent: EvictionIntent, settled_at: float) -> EvictionOutcome:
+    def message(self, intent: EvictionIntent, settled_at: float, *, dry_runs: bool = False) -> EvictionOutcome:
+        """`dry_runs`: whether the binder that decides makes dry runs only."""
+        dry_run = dry_runs if self.dry_run is None else self.dry_run
         return converted(
             intent,
             EvictionOutcome,
@@ -63,6 +68,7 @@ class Finish(msgspec.Struct, frozen=True, kw_only=True):
             limit=self.limit,
             limit_scope=self.limit_scope,
             retry_at=self.retry_at,
+            dry_run=self.outcome == Outcome.DRY_RUN or (dry_run and self.outcome != Outcome.EVICTED),
         )
 
 

@@ -10,7 +10,7 @@ from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.evictions_per_cluster import EvictionsPerCluster
 from equipoise.binder.decisions.limits.maintenance import Maintenance
 from equipoise.binder.decisions.limits.rule import CountingLimit, Limit, ProposedEviction, WindowedLimit, halved
-from equipoise.binder.state.ledger import DAY, Ledger, LedgerClosed, LedgerEntry, LedgerView, clock_tolerance
+from equipoise.binder.state.ledger import Ledger, LedgerClosed, LedgerEntry, LedgerView, clock_tolerance
 from equipoise.binder.state.ledger_json import clock_time
 
 LAST = 20
@@ -77,8 +77,8 @@ def ledger_status(
     status = LedgerStatus(
         evictions="paused" if ledger.paused else "allowed",
         why=ledger.pause_reason if ledger.paused else "",
-        last_day=round(ledger.mean_rate(now, dry_run=False) * DAY),
-        dry_runs_last_day=round(ledger.mean_rate(now, dry_run=True) * DAY),
+        last_day=ledger.last_day(now).evictions,
+        dry_runs_last_day=ledger.last_day(now).dry_runs,
         pending=[entry for entry in ledger.entries if entry.outcome is None],
         last=sorted(settled, key=lambda entry: entry.settled_at or 0.0, reverse=True)[:LAST],
     )

@@ -43,7 +43,7 @@ class LedgerWatch:
         """Until canceled."""
         while True:
             await self.clock.sleep(_PERIOD)
-            await self._update()
+            await self._update(replacements=True)
 
     def report(self, ledger: Ledger | LedgerClosed) -> None:
         if isinstance(ledger, LedgerClosed):
@@ -55,9 +55,12 @@ class LedgerWatch:
         self.health.set_problem("ledger", problem or None)
         self.health.evictions = self.installation.problem or problem or self.evictions
 
-    async def _update(self) -> None:
+    async def _update(self, *, replacements: bool = False) -> None:
+        """`replacements`: also reads those that are pending."""
         try:
             ledger = await self.ledger.update()
+            if replacements and isinstance(ledger, Ledger):
+                ledger = await self.ledger.update_replacements(ledger)
         except KubeError as error:
             self.health.set_problem("ledger", f"the ledger cannot be read: {error}")
             self.metrics.on_ledger(None, self.ledger.earliest)

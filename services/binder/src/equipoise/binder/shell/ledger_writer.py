@@ -1,7 +1,8 @@
 """Writes the ledger for one binder: decides on the newest one, and again whenever its compare-and-swap conflicts."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -21,13 +22,15 @@ from equipoise.binder.state.ledger import (
     new_entry,
 )
 from equipoise.binder.state.outages import Outages
-from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError
 from equipoise.runtime.process.clock import Clock
 
 _CAS_ATTEMPTS = 30
 """Conflicts in a row after which an intent is retried later. A binder writes one at a time, so few occur."""
+
+_LONG_SETTLED = 6
+"""Times `replacementSettlingPeriod`, after which a pod that still terminates may have been replaced."""
 
 MAX_READ_AGE = 2.0
 """Seconds. No eviction is requested on a read that began earlier, whatever the binder waited for since: the rate,
@@ -116,6 +119,18 @@ class LedgerWriter:
             self.outages.written(outage)
         return ledger
 
+    async def update_replacements(self, ledger: Ledger) -> Ledger | LedgerClosed:
+        """Writes which pending replacements are ready or cannot be created. Raises KubeError.
+
+        They are read not only for the next eviction: otherwise one that has long been ready counts as late until then.
+        """
+        now = self.earliest
+        view = ledger.view(now, dry_run=False, migration_timeout=self._limits.migration_timeout)
+        statuses = await self._statuses(view.pending_replacements(), now)
+        if ledger.with_replacements(statuses, now) == ledger:
+            return ledger
+        return await self._write(lambda current: current.with_replacements(statuses, self.latest))
+
     def _updated(self, ledger: Ledger) -> Ledger:
         if self.outages.pending:
             ledger = ledger.after_outage(self.outages.pending, self.latest)
@@ -168,7 +183,7 @@ class LedgerWriter:
                     await self._store.write(stored, self._pruned(ledger))
                     self.outages.written(outage)
                 return msgspec.structs.replace(result, recorded=True)
-            entry = self._new_entry(intent, eviction.workload, now)
+            entry = self._new_entry(intent, eviction, now)
             await self._store.write(stored, self._pruned(ledger).reserve(entry, epoch=intent.epoch), reserving=True)
             self.outages.written(outage)
             return Proceed(entry)
@@ -187,14 +202,19 @@ class LedgerWriter:
         pending = deciding_replacements(intent, eviction, ledger, self._limits, now, dry_run=self._dry_run)
         if not pending:
             return ledger
+        return ledger.with_replacements(await self._statuses(pending, now), self.latest)
+
+    async def _statuses(self, pending: Sequence[LedgerEntry], now: float) -> dict[str, ReplacementStatus]:
+        """By intent."""
         statuses = await asyncio.gather(*(self._replacement(entry, now) for entry in pending))
-        by_intent = {entry.intent_id: status for entry, status in zip(pending, statuses, strict=True)}
-        return ledger.with_replacements(by_intent, self.latest)
+        return {entry.intent_id: status for entry, status in zip(pending, statuses, strict=True)}
 
     async def _replacement(self, entry: LedgerEntry, now: float) -> ReplacementStatus:
         period = self._limits.replacement_settling_period
-        settled = entry.settled_at is not None and now - entry.settled_at >= period
-        return await read_replacement(self._kube, entry, settled=settled)
+        elapsed = -math.inf if entry.settled_at is None else now - entry.settled_at
+        return await read_replacement(
+            self._kube, entry, settled=elapsed >= period, long_settled=elapsed >= _LONG_SETTLED * period
+        )
 
     async def settle(self, intent: EvictionIntent, finish: Finish) -> LedgerEntry | None:
         """Records the outcome of a reservation and returns its entry, which keeps the first outcome.
@@ -245,9 +265,13 @@ class LedgerWriter:
                 return ledger
         raise KubeError(0, "Busy", f"the ledger changed in each of {_CAS_ATTEMPTS} attempts to write it")
 
-    def _new_entry(self, intent: EvictionIntent, workload: Workload | None, now: float) -> LedgerEntry:
+    def _new_entry(self, intent: EvictionIntent, eviction: ProposedEviction, now: float) -> LedgerEntry:
         expires_at = self._kube.server_time_bounds(intent.expires_at)[1]
-        return new_entry(intent, now, workload=workload, expires_at=expires_at, dry_run=self._dry_run)
+        workload = eviction.workload
+        replicas = None if workload is None else eviction.replicas
+        return new_entry(
+            intent, now, workload=workload, expires_at=expires_at, dry_run=self._dry_run, replicas=replicas
+        )
 
     def _pruned(self, ledger: Ledger) -> Ledger:
         return ledger.retaining(self._limits.retention, self.earliest).pruned(self.earliest)

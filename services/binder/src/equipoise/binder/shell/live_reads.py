@@ -40,6 +40,10 @@ _NEVER_SCALED = frozenset({("", "Node"), ("apps", "DaemonSet"), ("batch", "Job")
 """(group, kind) of owners whose pods are never evicted: they are not read."""
 
 
+_REPLACED_AT_ONCE = frozenset({("apps", "Deployment"), ("apps", "ReplicaSet"), ("", "ReplicationController")})
+"""(group, kind) of workloads that create the replacement of a pod while it terminates, which may take hours."""
+
+
 class Unreadable(Exception):
     """An object that decides about the pod cannot be read, now or later: it is gone, or a permission is missing."""
 
@@ -163,19 +167,28 @@ async def read_workload(kube: Kube, workload: Workload) -> WorkloadObject:
     )
 
 
-async def read_replacement(kube: Kube, entry: LedgerEntry, *, settled: bool) -> ReplacementStatus:
+async def read_replacement(
+    kube: Kube, entry: LedgerEntry, *, settled: bool, long_settled: bool = False
+) -> ReplacementStatus:
     """The status of an evicted pod's replacement. `settled`: the workload's status has had the time to follow.
 
-    Until then only a definite failure is trusted.
+    Until then only a definite failure is trusted. `long_settled`: so much time that a pod which still terminates has
+    been replaced, if the status shows that; a pod may terminate for hours.
     """
     workload = entry.workload
-    if workload is None:
-        return ReplacementStatus(state="unknown")
+    if workload is None:  # nothing replaces a bare pod, and only preemptions concern these
+        return ReplacementStatus(state="ready" if entry.preempted_for else "unknown")
     try:
+        if (workload.group, workload.kind) in _NEVER_SCALED:
+            current = await find(kube, PODS, entry.pod, entry.namespace)
+            # A preempted pod. Whether its replacement runs cannot be read, and no limit of its workload needs it.
+            return ReplacementStatus(state="ready" if has_left(current, entry.pod_uid) else "pending")
         owner = await read_workload(kube, workload)
         if why := cannot_create(owner):
             return ReplacementStatus(state="failing", why=f"{workload}: {why}")
         desired = 1 if owner.spec.replicas is None else owner.spec.replicas
+        if entry.replicas is not None:
+            desired = min(desired, entry.replicas)  # replicas that were added since replace no evicted pod
         if not settled or owner.status.observed_generation < owner.metadata.generation:
             return ReplacementStatus(state="pending")
         missing = owner.status.replicas < desired
@@ -187,7 +200,17 @@ async def read_replacement(kube: Kube, entry: LedgerEntry, *, settled: bool) -> 
     except (KubeError, Unreadable):
         return ReplacementStatus(state="unknown")
     if current is not None and current.metadata.uid == entry.pod_uid:
-        return ReplacementStatus(state="pending")
+        if not (long_settled and _is_replaced_while_terminating(current, workload)):
+            return ReplacementStatus(state="pending")
     if missing and current is None:
         return ReplacementStatus(state="failing", why=f"{workload} has {owner.status.replicas} of {desired} pods")
     return ReplacementStatus(state="ready" if owner.status.ready_replicas >= desired else "pending")
+
+
+def _is_replaced_while_terminating(pod: Pod, workload: Workload) -> bool:
+    """Whether the ready replicas of the workload do not include the pod, although it still exists.
+
+    ReplicaSets replace a pod as soon as it terminates, and do not count it. A StatefulSet waits until it is gone.
+    """
+    replaced_at_once = (workload.group, workload.kind) in _REPLACED_AT_ONCE
+    return replaced_at_once and pod.metadata.deletion_timestamp is not None

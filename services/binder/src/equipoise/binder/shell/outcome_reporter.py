@@ -35,11 +35,13 @@ class OutcomeReporter:
         self._kube = runtime.kube
         self._now = now
         self._identity = runtime.identity
+        self._dry_runs = not runtime.own.evict
         self._metrics = metrics
 
     async def publish(self, intent: EvictionIntent, finish: Finish) -> None:
         """One outcome per intent: the bus drops a second message with the same id. Raises BusError."""
-        message = finish.message(intent, self._now() if finish.settled_at is None else finish.settled_at)
+        settled_at = self._now() if finish.settled_at is None else finish.settled_at
+        message = finish.message(intent, settled_at, dry_runs=self._dry_runs)
         subject = subjects.eviction_outcome(intent.namespace, intent.pod)
         await self._bus.publish(subject, message, message_id=intent.id)
         self._published.add(message)

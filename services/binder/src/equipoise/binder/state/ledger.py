@@ -100,8 +100,11 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     taken_over: bool = False
     """A second binder may send a POST for it too, so no refusal returns the reservation."""
 
+    replicas: Count | None = None
+    """Desired replicas of the workload when it was decided."""
+
     recovered_at: Time | None = None
-    """When a read found the pod gone and all replicas of its workload ready."""
+    """When a read found that the pod has left and its workload has its ready replicas again."""
 
     failing_since: Time | None = None
     """Since when its replacement is known to fail at creation."""
@@ -148,7 +151,7 @@ class PastEviction(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
 
 
 class LedgerView(msgspec.Struct, frozen=True, kw_only=True):
-    """The entries of one kind (real or dry run) that count, at one time."""
+    """The entries that count for a real eviction or for a dry run, at one time."""
 
     now: float
     entries: tuple[LedgerEntry, ...]
@@ -159,7 +162,7 @@ class LedgerView(msgspec.Struct, frozen=True, kw_only=True):
     """Grace period after a start or an outage: every limit is half of itself, rounded up."""
 
     mean_rate: float = 0.0
-    """Evictions per second, the mean of the last 24 hours."""
+    """Evictions per second (for a dry run, also dry runs), the mean of the last 24 hours."""
 
     def within(self, window: float) -> list[LedgerEntry]:
         """Entries whose eviction may have happened in the last `window` seconds."""
@@ -237,10 +240,13 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return next((entry for entry in self.entries if entry.intent_id == intent_id), None)
 
     def view(self, now: float, *, dry_run: bool, migration_timeout: float, grace_period: float = 0.0) -> LedgerView:
-        """The entries of one kind, dry run or real, that count."""
+        """The entries that count: for a real eviction the real ones only, for a dry run all.
+
+        So a dry run takes nothing from the limits of evictions, and is limited as a real eviction would be.
+        """
         return LedgerView(
             now=now,
-            entries=tuple(entry for entry in self.entries if entry.counted and entry.dry_run == dry_run),
+            entries=tuple(entry for entry in self.entries if entry.counted and (dry_run or not entry.dry_run)),
             migration_timeout=migration_timeout,
             halved=now < self.grace_ends_at(grace_period),
             mean_rate=self.mean_rate(now, dry_run=dry_run),
@@ -250,9 +256,18 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return max(self.started_at, self.outage_ended_at or 0.0) + grace_period
 
     def mean_rate(self, now: float, *, dry_run: bool) -> float:
-        """Evictions (or dry runs) per second, the mean of the last 24 hours, also for a younger ledger."""
+        """Evictions per second, the mean of the last 24 hours, also for a younger ledger. `dry_run`: with dry runs."""
+        last_day = self.last_day(now)
+        return (last_day.evictions + (last_day.dry_runs if dry_run else 0)) / DAY
+
+    def last_day(self, now: float) -> HourlyCount:
+        """What was carried out in the hours that began in the last 24 hours."""
         counted = [hour for hour in self.hours if hour.begin > now - DAY]
-        return sum(hour.dry_runs if dry_run else hour.evictions for hour in counted) / DAY
+        return HourlyCount(
+            begin=max(0.0, now - DAY),
+            evictions=sum(hour.evictions for hour in counted),
+            dry_runs=sum(hour.dry_runs for hour in counted),
+        )
 
     def reserve(self, entry: LedgerEntry, *, epoch: LeaseEpoch) -> "Ledger":
         """The entry counts from now on. Raises ValueError when the intent has an entry."""
@@ -394,9 +409,15 @@ class LedgerClosed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def new_entry(
-    intent: EvictionIntent, now: float, *, workload: Workload | None, expires_at: float, dry_run: bool
+    intent: EvictionIntent,
+    now: float,
+    *,
+    workload: Workload | None,
+    expires_at: float,
+    dry_run: bool,
+    replicas: int | None = None,
 ) -> LedgerEntry:
-    """An entry without an outcome. `workload`: as it was read live."""
+    """An entry without an outcome. `workload`, and its desired `replicas`: as they were read live."""
     return converted(
         intent,
         LedgerEntry,
@@ -405,6 +426,7 @@ def new_entry(
         reason=intent.reason[:MAX_REASON],
         strategy=intent.strategy[:MAX_REASON],
         dry_run=dry_run,
+        replicas=replicas,
         reserved_at=now,
         expires_at=expires_at,
     )

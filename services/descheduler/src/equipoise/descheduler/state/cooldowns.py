@@ -40,7 +40,7 @@ class CooldownSettings(Section, frozen=True, kw_only=True):
 
 
 MOVED = (Outcome.EVICTED, Outcome.DRY_RUN)
-"""A dry run starts the same cooldown as an eviction."""
+"""A dry run starts the same cooldown as an eviction, for dry runs only."""
 
 GONE = (Outcome.ALREADY_GONE, Outcome.UID_CHANGED)
 
@@ -93,6 +93,14 @@ def _with(cooldowns: Cooldowns, key: str, cooldown: Cooldown) -> dict[str, Coold
     if before is not None and before.until >= cooldown.until:
         cooldown = before
     return {**cooldowns, key: cooldown}
+
+
+def merged(cooldowns: Cooldowns, others: Cooldowns) -> Cooldowns:
+    """The longer cooldown of each."""
+    found = cooldowns
+    for key, cooldown in others.items():
+        found = _with(found, key, cooldown)
+    return found
 
 
 def after_outcome(cooldowns: Cooldowns, outcome: EvictionOutcome, settings: CooldownSettings) -> dict[str, Cooldown]:

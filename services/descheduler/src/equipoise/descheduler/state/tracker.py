@@ -37,7 +37,14 @@ class Tracker:
         """By strategy."""
 
         self.pending: PendingMoves = {}
-        self.cooldowns: Cooldowns = {}
+        self._cooldowns: Cooldowns = {}
+        self._dry_run_cooldowns: Cooldowns = {}
+        """Of the outcomes of dry runs: none of them delays an eviction."""
+
+    @property
+    def cooldowns(self) -> Cooldowns:
+        """All that hold now: while binders make dry runs, also those of earlier evictions."""
+        return cooldowns.merged(self._cooldowns, self._dry_run_cooldowns)
 
     def reset_counts(self) -> None:
         """A new leader has evaluated nothing yet."""
@@ -66,7 +73,10 @@ class Tracker:
             dry_run_lifetime=self._settings.dry_run_move_lifetime,
             now=now,
         )
-        self.cooldowns = cooldowns.after_outcome(self.cooldowns, outcome, self._settings.cooldown)
+        if outcome.dry_run or outcome.outcome is Outcome.DRY_RUN:
+            self._dry_run_cooldowns = cooldowns.after_outcome(self._dry_run_cooldowns, outcome, self._settings.cooldown)
+        else:
+            self._cooldowns = cooldowns.after_outcome(self._cooldowns, outcome, self._settings.cooldown)
         if outcome.outcome is Outcome.EVICTED and outcome.intent_id in self.pending:
             self._trials = load_reductions.after_eviction(self._trials, self.pending[outcome.intent_id])
         if outcome.outcome in MOVED:
@@ -98,14 +108,25 @@ class Tracker:
             name = pod.metadata.name
             placed.append(converted(move, ReplacementPlaced, intent_id=id, replacement=name, placed_on=node))
             if node == move.node and move.workload is not None:
-                self.cooldowns = cooldowns.after_return(
-                    self.cooldowns, move.workload, move.node, self._settings.cooldown, now
+                self._cooldowns = cooldowns.after_return(
+                    self._cooldowns, move.workload, move.node, self._settings.cooldown, now
                 )
-        done = {each.intent_id for each in placed}
-        waiting = {id: move for id, move in self.pending.items() if id not in done}
-        self.pending = pending_moves.current(waiting, locations, nodes, now)
-        self.cooldowns = cooldowns.pruned(self.cooldowns, self._settings.cooldown, now)
+        self.pending = self.still_pending(awaited, locations, nodes, now)
+        self._cooldowns = cooldowns.pruned(self._cooldowns, self._settings.cooldown, now)
+        self._dry_run_cooldowns = cooldowns.pruned(self._dry_run_cooldowns, self._settings.cooldown, now)
         return placed
+
+    def still_pending(
+        self,
+        awaited: Mapping[Workload, Sequence[Pod]],
+        locations: Mapping[str, PodLocation],
+        nodes: Collection[str],
+        now: float,
+    ) -> PendingMoves:
+        """The pending moves without those that have ended, as `update` would leave them. Changes nothing."""
+        done = pending_moves.replacements(self.pending, awaited)
+        waiting = {id: move for id, move in self.pending.items() if id not in done}
+        return pending_moves.current(waiting, locations, nodes, now)
 
     def load_reductions(self, nodes: Sequence[ClusterNode], window: Window, now: float) -> list[LoadReduction]:
         """The load reductions of earlier evictions that `window` (the shortest) now covers.
@@ -115,9 +136,10 @@ class Tracker:
         found = load_reductions.completed(self._trials, nodes, window=window.name, length=window.length)
         self._trials = load_reductions.remaining(self._trials, found, length=window.length, now=now)
         for result in found:
-            self.cooldowns = cooldowns.after_reduction(self.cooldowns, result, self._settings.cooldown, now)
+            self._cooldowns = cooldowns.after_reduction(self._cooldowns, result, self._settings.cooldown, now)
         return found
 
     def end_dry_runs(self) -> None:
-        """Discard dry-run moves: binders evict from now on, and the pods of dry-run moves still have to be moved."""
+        """Discard dry-run moves and their cooldowns: binders evict now, and these pods still have to be moved."""
         self.pending = pending_moves.real_moves(self.pending)
+        self._dry_run_cooldowns = {}

@@ -1,6 +1,7 @@
 """The messages of an evaluation: intents, the decision of each strategy, and the response to a plan request."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import msgspec
 
@@ -21,6 +22,7 @@ from equipoise.contracts.messages.plan import PlannedBand, PlannedMove, PlannedN
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.pipeline import Evaluation, StrategyResult
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
+from equipoise.descheduler.decisions.planning.draft import one_reason_per_pod
 from equipoise.descheduler.decisions.planning.node_arrays import batch_work_amount
 from equipoise.descheduler.state.abnormal_counts import AbnormalCounts
 from equipoise.descheduler.state.cluster import ClusterNode, PodMove
@@ -151,7 +153,9 @@ def plan_response(
     return PlanResponse(
         moves=moves[:MAX_ENTRIES],
         nodes=nodes[:MAX_ENTRIES],
-        refused=[each for result in evaluation.results for each in result.plan.refused][:MAX_ENTRIES],
+        refused=one_reason_per_pod(chain.from_iterable(result.plan.refused for result in evaluation.results))[
+            :MAX_ENTRIES
+        ],
         why=why,
         pending=reported_pending(snapshot.pending)[:MAX_ENTRIES],
         dry_run_moves=reported_dry_runs(snapshot.pending)[:MAX_ENTRIES],

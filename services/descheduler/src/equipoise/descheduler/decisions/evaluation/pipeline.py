@@ -12,6 +12,7 @@ from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.plain_text import plain_text
 from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, WatchedObjects
+from equipoise.descheduler.decisions.planning.draft import name_of_pod, one_reason_per_pod
 from equipoise.descheduler.decisions.strategies import Strategy, name_of
 from equipoise.descheduler.state.abnormal_counts import abnormal_nodes, counted
 from equipoise.descheduler.state.cluster import ClusterView, MovePlan
@@ -78,6 +79,7 @@ def evaluate(snapshot: Snapshot, settings: EvaluationSettings, *, needed: int | 
     needed = settings.consecutive_abnormalities if needed is None else needed
     problem = _problem(classified, snapshot, settings)
     results: list[StrategyResult] = []
+    moved: set[str] = set()
     for strategy in settings.strategies:
         if results and results[-1].plan.moves:
             builder = builder.with_planned(results[-1].plan.moves)
@@ -86,6 +88,9 @@ def evaluate(snapshot: Snapshot, settings: EvaluationSettings, *, needed: int | 
         classifications = classify(strategy, classified)
         counts = counted(snapshot.counts.get(name, {}), classifications, now=snapshot.now, interval=settings.interval)
         plan = MovePlan(why=problem) if problem else strategy.plan(cluster, abnormal_nodes(counts, needed))
+        moved |= {name_of_pod(move.pod) for move in (*plan.moves, *plan.later)}
+        if plan.refused:
+            plan = msgspec.structs.replace(plan, refused=one_reason_per_pod(plan.refused, moved))
         results.append(
             StrategyResult(
                 strategy=name,

@@ -1,10 +1,14 @@
 """A plan while it is made: the moves, the refusals, and how the cluster will be afterwards."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 
 from equipoise.contracts.messages.descheduling import RefusedMove
 from equipoise.descheduler.decisions.planning.projection import Projection
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, MovePlan, PodMove
+
+MOVES_OF_ALL = "no more pods may be moved at a time (maxIntentsPerEvaluation)"
+MOVES_OF_NODE = "no more of its pods may be moved at a time (maxIntentsPerNode)"
 
 MAX_REFUSED = 50
 """Refused moves in a plan."""
@@ -25,6 +29,8 @@ class PlanDraft:
         """In their order, each once."""
 
         self._protected: list[RefusedMove] = []
+        self._protections: Counter[str] = Counter()
+        """How many pods each reason protects, without pods that leave only with their node."""
 
     @property
     def room(self) -> int:
@@ -67,14 +73,42 @@ class PlanDraft:
 
     def protect(self, pod: MovablePod, why: str) -> None:
         """A pod that must not be moved."""
+        if not pod.belongs_to_node:
+            self._protections[why] += 1
         if len(self._protected) < MAX_REFUSED:
             self._protected.append(RefusedMove(pod=name_of_pod(pod), node=pod.node, why=why))
 
     def plan(self, otherwise: str) -> MovePlan:
         """The plan; `otherwise`: why there is no move if no refusal explains it."""
-        refused = [*self._refused, *self._protected]
-        why = "" if self._moves else next((entry.why for entry in refused), otherwise)
-        return MovePlan(moves=self._moves, later=self._later, refused=refused[:MAX_REFUSED], why=why)
+        refused = one_reason_per_pod([*self._refused, *self._protected])
+        return MovePlan(
+            moves=self._moves,
+            later=self._later,
+            refused=refused[:MAX_REFUSED],
+            why="" if self._moves else self._decisive_reason() or otherwise,
+        )
+
+    def _decisive_reason(self) -> str:
+        """That of a whole node, else the most frequent of the moves that were wanted, else of the protected pods."""
+        of_nodes = [refused.why for refused in self._refused if not refused.pod]
+        if of_nodes:
+            return of_nodes[0]
+        reasons = Counter(refused.why for refused in self._refused) or self._protections
+        if reasons:
+            return reasons.most_common(1)[0][0]
+        return self._protected[0].why if self._protected else ""
+
+
+def one_reason_per_pod(refused: Iterable[RefusedMove], moved: Collection[str] = ()) -> list[RefusedMove]:
+    """The first reason of each pod, and each reason of a node once.
+
+    `moved`: pods, as `namespace/name`, that are left out: they are moved.
+    """
+    found: dict[tuple[str, str], RefusedMove] = {}
+    for each in refused:
+        if each.pod not in moved:
+            found.setdefault((each.pod, "" if each.pod else f"{each.node}: {each.why}"), each)
+    return list(found.values())
 
 
 def name_of_pod(pod: MovablePod | None) -> str:

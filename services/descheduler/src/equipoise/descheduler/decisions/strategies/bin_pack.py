@@ -18,7 +18,7 @@ from equipoise.contracts.load.correction import known
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.numeric import Array, np
 from equipoise.descheduler.decisions.planning.classification import current_loads, within
-from equipoise.descheduler.decisions.planning.draft import PlanDraft
+from equipoise.descheduler.decisions.planning.draft import MOVES_OF_NODE, PlanDraft
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED
 from equipoise.descheduler.decisions.planning.pools import ComparisonWeights, IdleNodes, Selector
 from equipoise.descheduler.decisions.planning.target_selection import TargetNodes, fullest_target, target_nodes
@@ -175,7 +175,7 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
             if draft.room_from(node) <= 0:
                 return
             if draft.room <= 0:
-                draft.refuse(node, "the limit of pending moves is reached")
+                draft.refuse(node, MOVES_OF_NODE)
                 return
             if draft.busy(pod):
                 draft.refuse(node, "another pod of its workload moves first", pod)

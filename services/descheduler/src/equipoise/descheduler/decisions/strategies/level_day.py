@@ -28,7 +28,7 @@ from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.numeric import Array, Flags, np
 from equipoise.descheduler.decisions.planning.day_gain_table import DayGainTable, MovePair, SingleMove
-from equipoise.descheduler.decisions.planning.draft import PlanDraft, name_of_pod
+from equipoise.descheduler.decisions.planning.draft import MOVES_OF_NODE, PlanDraft, name_of_pod
 from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, row
 from equipoise.descheduler.decisions.planning.pools import Selector, Weight
 from equipoise.descheduler.decisions.planning.projection import Projection
@@ -448,7 +448,7 @@ class _DayPlanner:
         if self._draft.room_from(node) <= 0:
             for other in np.flatnonzero(self._table.location == self._table.location[row]):
                 self._table.keep(int(other))
-            self._draft.refuse(node, "the limit of pending moves is reached")
+            self._draft.refuse(node, MOVES_OF_NODE)
             return False
         if self._draft.busy(pod):
             self._table.keep(row)

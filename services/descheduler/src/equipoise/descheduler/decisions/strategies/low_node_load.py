@@ -17,7 +17,7 @@ from equipoise.contracts.load.correction import known
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.numeric import Array
 from equipoise.descheduler.decisions.planning.classification import SCOPES, PoolClassification, Scope
-from equipoise.descheduler.decisions.planning.draft import PlanDraft
+from equipoise.descheduler.decisions.planning.draft import MOVES_OF_ALL, PlanDraft
 from equipoise.descheduler.decisions.planning.node_arrays import amount_of
 from equipoise.descheduler.decisions.planning.pod_order import in_order, load_of_pod
 from equipoise.descheduler.decisions.planning.pools import (
@@ -262,7 +262,7 @@ class _HotNodePlanner:
         waiting: list[MovablePod] | None = None
         while self._still_hot(source) and self._draft.room_from(source.node) > 0:
             if self._draft.room <= 0:
-                self._draft.refuse(source.node, "the limit of pending moves is reached")
+                self._draft.refuse(source.node, MOVES_OF_ALL)
                 return
             if waiting is None:
                 waiting = [pod for pod in source.node.pods if self._may_leave(pod, source)]
