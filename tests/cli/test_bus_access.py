@@ -168,7 +168,8 @@ async def test_tap_and_status_see_what_services_publish(installed: Installation,
     finally:
         reports.cancel()
     assert code == 0, output
-    assert len(installed.kubelet.sockets) == before + 1  # the connection of the port-forward is that of the client
+    # Each connection of the port-forward is one of a client: for what processes published, and for heartbeats.
+    assert len(installed.kubelet.sockets) == before + 2
     assert "evictions: allowed" in output
     assert f"1 binder at {FORWARDED}: real" in output
 

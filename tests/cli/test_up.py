@@ -127,12 +127,26 @@ async def test_nats_admits_only_its_users(up: Up) -> None:
     assert "not permitted" not in up.output
 
 
+async def test_commands_find_it_and_show_what_its_services_run_with(cluster: Cluster, up: Up) -> None:
+    """Without any option but the kubeconfig, and not what a file says."""
+    code, status = await run("status", KUBECONFIG=str(cluster.kubeconfig))
+    _, plan = await run("plan", KUBECONFIG=str(cluster.kubeconfig))
+
+    assert code == 0, status
+    assert f"using `equipoise up` (process {up.process.pid}, context testbed)" in status
+    assert "\nevictions: dry run\n" in status
+    assert "\nconfiguration: of " in status
+    assert "waiting" not in status
+    assert f"using `equipoise up` (process {up.process.pid}, context testbed)" in plan
+
+
 async def test_a_second_up_names_who_holds_the_leases(cluster: Cluster, up: Up) -> None:
-    """Its collector and descheduler are standbys."""
+    """Its collector and descheduler are standbys, and commands use the first."""
     second = await started(
         "up", "--prometheus", cluster.prometheus_url, "--kubeconfig", cluster.kubeconfig,
     )  # fmt: skip
     try:
+        await second.prints(rf"standby +of `equipoise up` \(process {up.process.pid}, context testbed\), which leads")
         for service in ("collector", "descheduler"):
             await second.prints(
                 rf"{service} is a standby, .*: Lease equipoise-system/equipoise-{service} is held by \S"

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import os
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -10,11 +11,13 @@ from typing import TypeVar
 from urllib.parse import urlsplit
 
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput, cancel_on_signals
+from equipoise.cli.kubeconfig import cluster_name
 from equipoise.cli.options import BusOptions, ClusterOptions
 from equipoise.cli.port_forward import forwarded_port
+from equipoise.cli.up.running_up import note_use, running_up
 from equipoise.contracts.kubernetes.objects import ApiValue, Condition, Object, is_ready
 from equipoise.runtime.bus import BusUnavailable
-from equipoise.runtime.bus.connection import ForwardedNats
+from equipoise.runtime.bus.connection import ClusterNats, ForwardedNats
 from equipoise.runtime.configuration import Kubernetes, Nats, Tls
 from equipoise.runtime.kubernetes.client import Forbidden, KubeError, NotFound, Resource
 from equipoise.runtime.kubernetes.connection import connect_kube
@@ -125,7 +128,9 @@ def with_other_connection(problem: str, bus: BusOptions) -> str:
 
 @asynccontextmanager
 async def reached(bus: BusOptions, cluster: ClusterOptions) -> AsyncIterator[Nats]:
-    """--nats if it is given. Else NATS in the cluster of the kubeconfig; without a kubeconfig, on this machine.
+    """--nats if it is given. Else that of `equipoise up` on this machine for the cluster of the kubeconfig.
+
+    Else NATS in that cluster; without a kubeconfig, on this machine.
 
     Raises CommandFailed if that is not possible, and InvalidInput for invalid options.
     """
@@ -133,8 +138,26 @@ async def reached(bus: BusOptions, cluster: ClusterOptions) -> AsyncIterator[Nat
     if connection is None:
         yield bus.settings()
         return
+    if (local := nats_of_up(bus, connection)) is not None:
+        yield local
+        return
     async with forwarded(bus, connection) as server:
         yield server
+
+
+def nats_of_up(bus: BusOptions, connection: Kubernetes) -> ClusterNats | None:
+    """NATS of `equipoise up` on this machine for this cluster, which is named on stderr. None if none runs."""
+    running = running_up(cluster_name(connection, os.environ), os.environ)
+    if running is None:
+        return None
+    note_use(running)
+    own = bus.user is None
+    return ClusterNats(
+        url=running.nats_url,
+        user=running.user if own else bus.user,
+        password_file=running.password_file if own else bus.password_file,
+        client=bus.command,
+    )
 
 
 @asynccontextmanager

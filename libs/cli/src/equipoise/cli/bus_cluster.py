@@ -10,7 +10,7 @@ from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
 from equipoise.cli.leases import held_leases, held_text
 from equipoise.cli.options import ClusterOptions
-from equipoise.runtime.bus.connection import ForwardedNats
+from equipoise.runtime.bus.connection import ClusterNats
 from equipoise.runtime.configuration import Kubernetes, Nats
 from equipoise.runtime.kubernetes.client import LEASES, KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
@@ -47,7 +47,7 @@ def bus_cluster(options: ClusterOptions, server: Nats) -> BusCluster:
     if isinstance(connection, str):
         return BusCluster(name=None, state="unknown", why=connection)
     name = cluster_name(connection, os.environ)
-    if isinstance(server, ForwardedNats):
+    if isinstance(server, ClusterNats):
         return BusCluster(name=name, state="confirmed")
     return BusCluster(
         name=name, state="unknown", why=f"not compared: messages of {server.shown_url}, kubeconfig of {name}"
@@ -63,7 +63,7 @@ async def plan_cluster(options: ClusterOptions, lease_uid: str, server: Nats) ->
     if isinstance(connection, str):
         return BusCluster(name=None, state="unknown", why=connection)
     name, url = cluster_name(connection, os.environ), server.shown_url
-    if isinstance(server, ForwardedNats):
+    if isinstance(server, ClusterNats):
         return BusCluster(name=name, state="confirmed")
     try:
         async with asyncio.timeout(TIMEOUT), connect_kube(connection, options.command, SystemClock()) as kube:

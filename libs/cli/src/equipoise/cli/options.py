@@ -81,7 +81,8 @@ nats_option = click.option(
     "--nats",
     "url",
     envvar="EQUIPOISE_NATS__URL",
-    help="URL of NATS. Defaults to the server in the cluster, through the API server.  [env: EQUIPOISE_NATS__URL]",
+    help="URL of NATS. Defaults to that of `equipoise up` on this machine, then to the server in the cluster, through "
+    "the API server.  [env: EQUIPOISE_NATS__URL]",
 )
 nats_ca_option = click.option(
     "--nats-ca",
@@ -169,15 +170,24 @@ class ClusterOptions:
     namespace: str | None = None
 
     def connection(self) -> "Kubernetes":
-        """Options override environment variables, these the file. Raises ConfigurationError and InvalidInput."""
+        """Options override environment variables, these the file, and it the namespace of a running `equipoise up`.
+
+        Raises ConfigurationError and InvalidInput.
+        """
         from msgspec.structs import replace
 
-        from equipoise.cli.kubeconfig import cluster_connection
+        from equipoise.cli.kubeconfig import cluster_connection, cluster_name
+        from equipoise.cli.up.running_up import running_up
+        from equipoise.runtime.configuration import Kubernetes
 
         connection = cluster_connection(
             self.configuration, os.environ, kubeconfig=self.kubeconfig, context=self.context
         )
-        return replace(connection, namespace=self.namespace or connection.namespace)
+        namespace = self.namespace or connection.namespace
+        if namespace == Kubernetes().namespace and not (self.namespace or self.configuration):
+            running = running_up(cluster_name(connection, os.environ), os.environ)
+            namespace = running.namespace if running is not None else namespace
+        return replace(connection, namespace=namespace)
 
 
 def cluster_options(command: Function) -> Function:

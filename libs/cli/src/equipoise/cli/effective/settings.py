@@ -34,15 +34,16 @@ def effective_settings(settings: Settings) -> AllSettings:
 
 def file_settings(file: Path, environment: Mapping[str, str]) -> Settings:
     """All sections of a configuration file with the variables that override it. Raises ConfigurationError."""
-    return _document(read_file(file), environment)
+    return to_sections(read_file(file), environment)
 
 
 @cache
 def default_settings() -> Settings:
-    return _document({}, {})
+    return to_sections({}, {})
 
 
-def _document(document: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
+def to_sections(document: Mapping[str, Any], environment: Mapping[str, str]) -> Settings:
+    """All sections, with defaults and the variables that override the document. Raises ConfigurationError."""
     shared, own = read_sections(document, SERVICE_SETTINGS, environment)
     return without_header(to_document(shared, own))
 

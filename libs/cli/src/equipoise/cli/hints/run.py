@@ -1,22 +1,27 @@
 """Reads the placement hints of a namespace from the API server, and prints them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import partial
 
 import msgspec
 from rich.console import Console
 from rich.text import Text
 
+from equipoise.cli.bus_access import with_bus
+from equipoise.cli.effective.reading import read_effective
+from equipoise.cli.effective.running import not_known, running_configurations
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
-from equipoise.cli.options import ClusterOptions, Output
+from equipoise.cli.options import BusOptions, ClusterOptions, Output
 from equipoise.cli.terminal import day_and_time, duration, print_result, table
 from equipoise.contracts.hints.hints_object import HintsObject, workload_hints
 from equipoise.contracts.hints.policy import NAME
+from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.contracts.messages.placement import WorkloadHint
-from equipoise.runtime.configuration import Logging
+from equipoise.runtime.bus import BusError
+from equipoise.runtime.configuration import Logging, Nats
 from equipoise.runtime.kubernetes.client import HINTS, NotFound
 from equipoise.runtime.kubernetes.connection import connect_kube
-from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
 MAX_NAMES = 3
@@ -36,7 +41,7 @@ class NamespaceHints(msgspec.Struct, frozen=True, kw_only=True):
     """By kind and name of the workload."""
 
 
-async def run_hints(name: str, options: ClusterOptions, *, output: Output) -> None:
+async def run_hints(name: str, bus: BusOptions, options: ClusterOptions, *, output: Output) -> None:
     """Raises KubeError, InvalidInput, and CommandFailed if there are no such hints."""
     configure_logging(Logging(level="error"), "hints")
     namespace, workload = workload_name(name)
@@ -45,14 +50,41 @@ async def run_hints(name: str, options: ClusterOptions, *, output: Output) -> No
         try:
             stored = await kube.get(HINTS, NAME, namespace)
         except NotFound:
-            raise CommandFailed(
-                f"no placement hints were written in namespace {namespace}: `equipoise doctor` checks why"
-            ) from None
+            stored = HintsObject()
         found = namespace_hints(stored, namespace, workload, kube.server_time(clock.now()))
+    if not stored.hints:
+        why = await _why_none(bus, options, clock)
+        raise CommandFailed(f"no placement hints were written in namespace {namespace}: {why}")
     if not found.hints:
-        of = f"for {workload} " if workload else ""
-        raise CommandFailed(f"there are no placement hints {of}in namespace {namespace}")
+        raise CommandFailed(f"there are no placement hints for {workload} in namespace {namespace}")
     print_result(found, partial(show, wide=output == "wide", now=clock.now()), output=output)
+
+
+async def _why_none(bus: BusOptions, options: ClusterOptions, clock: Clock) -> str:
+    """By what services run with, if they can be reached."""
+    try:
+        return await with_bus(bus, options, lambda server: _why_by(server, clock))
+    except (BusError, CommandFailed) as error:
+        why = error.message if isinstance(error, CommandFailed) else str(error)
+        return f"`equipoise doctor` checks why (what services run with is not known: {why})"
+
+
+async def _why_by(server: Nats, clock: Clock) -> str:
+    return why_no_hints(await read_effective(server, clock), clock.now())
+
+
+def why_no_hints(messages: Collection[EffectiveConfiguration], now: float) -> str:
+    """Which service does not compute or write them, by what it runs with."""
+    for service, does in (("scorer", "computes"), ("annotator", "writes")):
+        running = running_configurations(messages, service, now)
+        if not running:
+            return f"the {service}, which {does} them: {not_known(service)}"
+        for each in running:
+            if not each.current:
+                return f"{each.named}, which {does} them: {each.age_text(now)}"
+            if not each.settings.get(service, {}).get("hints", {}).get("enabled"):
+                return f"{service}.hints.enabled is not true in {each.named}, which {does} them"
+    return "scorer and annotator run with hints enabled: `equipoise doctor` checks why there are none"
 
 
 def workload_name(name: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.messages.health import CONFIGURATION_LIFETIME, DRY_RUN, REAL, EffectiveConfiguration, Heartbeat
 from equipoise.contracts.messages.message import converted
 from equipoise.runtime.bus import BusError
-from equipoise.runtime.bus.connection import ForwardedNats
+from equipoise.runtime.bus.connection import ClusterNats
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.kubernetes.client import Kube, KubeError
 from equipoise.runtime.process.clock import Clock
@@ -85,7 +85,7 @@ async def read_binder_mode(
     A binder with real evictions ends that at once.
     """
     holders: set[str] | None
-    same_cluster = isinstance(server, ForwardedNats)
+    same_cluster = isinstance(server, ClusterNats)
     try:
         held = [lease for service in _LEADERS for lease in await held_leases(kube, namespace, service, clock)]
         holders = {lease.spec.holder_identity for lease in held}

@@ -5,7 +5,7 @@ import os
 import secrets
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,17 @@ import click
 import yaml
 
 from equipoise.cli.cluster_now.reading import detected_profile
+from equipoise.cli.effective.settings import default_settings, to_sections
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput, cancel_on_signals
-from equipoise.cli.kubeconfig import Context
+from equipoise.cli.kubeconfig import ClusterName, Context
 from equipoise.cli.leases import held_leases, held_text
 from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.prometheus.profiles import configured_profile
 from equipoise.cli.service_settings import SERVICE_SETTINGS, all_settings
 from equipoise.cli.setup.resources import create_resources
+from equipoise.cli.up.running_up import RunningUp, process_start, recorded, running_up
 from equipoise.cli.up.supervisor import Supervisor
+from equipoise.cli.up.unused_settings import unused_settings
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.runtime.bus.dev_server import embedded_server
 from equipoise.runtime.bus.permissions import USERS, User, permission_file
@@ -64,17 +67,28 @@ def run_up(
             # Before the event loop starts: it would defer Ctrl-C at the prompt.
             _confirm(context, document["binder"]["limits"], confirmation)
         detect = configured_profile({} if text is None else read_document(text), os.environ) is None
-        asyncio.run(_run(document, context, SERVICES if annotate else WITHOUT_ANNOTATIONS, detect=detect))
+        services = SERVICES if annotate else WITHOUT_ANNOTATIONS
+        given = to_sections({} if text is None else read_document(text), os.environ)
+        unused = list(unused_settings(given, without_header(document), default_settings(), services))
+        asyncio.run(_run(document, context, services, unused, configuration, detect=detect))
     finally:
         ports.release()
 
 
-async def _run(document: Document, context: Context, services: Sequence[ServiceName], *, detect: bool) -> None:
-    """`detect`: no profile is configured."""
+async def _run(
+    document: Document,
+    context: Context,
+    services: Sequence[ServiceName],
+    unused: Sequence[str],
+    configuration: Path | None,
+    *,
+    detect: bool,
+) -> None:
+    """`unused`: lines about settings. `configuration`: the file they are from. `detect`: no profile is configured."""
     cancel_on_signals()
     configure_logging(Logging(format="console", level="warning"), "up")
     cluster, clock = all_settings(without_header(document)).shared.kubernetes, SystemClock()
-    with tempfile.TemporaryDirectory(prefix="equipoise-") as name:
+    with tempfile.TemporaryDirectory(prefix="equipoise-") as name, ExitStack() as files:
         directory = Path(name)
         passwords = create_passwords(directory)
         async with (
@@ -86,8 +100,12 @@ async def _run(document: Document, context: Context, services: Sequence[ServiceN
             metrics = prometheus + await set_profile(document, detect=detect)
             file = directory / "equipoise.yaml"
             file.write_text(yaml.safe_dump(document, sort_keys=False))
-            for line in summary(context, document, directory, services, metrics):
+            for line in summary(context, document, directory, services, metrics, unused):
                 click.echo(line)
+            running = this_process(context, document, directory, configuration, clock.now())
+            if (other := running_up(running.cluster, os.environ)) is not None:
+                click.echo(f"{'standby':<11} of {other}, which leads: commands use its services")
+            files.enter_context(recorded(running, os.environ))
             await create_resources(file, nats_access(directory, "setup"))
             health = {service: f"http://{_local_address(document[service]['health'])}" for service in services}
             async with Supervisor(
@@ -104,6 +122,24 @@ async def _run(document: Document, context: Context, services: Sequence[ServiceN
                         tasks.create_task(_print_readiness(supervisor, services, kube, cluster.namespace, clock))
                 finally:
                     click.echo("stopping")
+
+
+def this_process(
+    context: Context, document: Document, directory: Path, configuration: Path | None, now: float
+) -> RunningUp:
+    """What other commands need to reach the services. `configuration`: the file that was given."""
+    own = os.getpid()
+    return RunningUp(
+        cluster=ClusterName(context=context.name, cluster=context.cluster, server=context.server),
+        namespace=document["kubernetes"]["namespace"],
+        process=own,
+        process_start=process_start(own) or "",
+        nats_url=document["nats"]["url"],
+        user="tap",
+        password_file=str(directory / "passwords" / "tap"),
+        configuration="" if configuration is None else str(configuration.resolve()),
+        started_at=now,
+    )
 
 
 @asynccontextmanager
@@ -182,9 +218,14 @@ async def set_profile(document: Document, *, detect: bool) -> str:
 
 
 def summary(
-    context: Context, document: Document, directory: Path, services: Sequence[ServiceName], metrics: str
+    context: Context,
+    document: Document,
+    directory: Path,
+    services: Sequence[ServiceName],
+    metrics: str,
+    unused: Sequence[str] = (),
 ) -> Iterator[str]:
-    """One line each: the cluster, what is written to it, and where messages and logs are."""
+    """One line each: the cluster, what is written to it, where messages and logs are, and settings without effect."""
     nats_url, namespace = document["nats"]["url"], document["kubernetes"]["namespace"]
     scheme = "http" if document["scorer"]["extender"]["tls"] is None else "https"
     rows = {
@@ -200,6 +241,7 @@ def summary(
         "logs": f"{directory}/*.log",
     }
     yield from (f"{name:<11} {value}" for name, value in rows.items())
+    yield from (f"{'not used':<11} {line}" for line in unused)
 
 
 async def _print_readiness(

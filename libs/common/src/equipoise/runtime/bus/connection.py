@@ -55,7 +55,11 @@ class CommandNats(Nats, frozen=True, kw_only=True):
     """Its name in the list of connections of the server."""
 
 
-class ForwardedNats(CommandNats, frozen=True, kw_only=True):
+class ClusterNats(CommandNats, frozen=True, kw_only=True):
+    """NATS of an Equipoise that is known to work on the cluster of the kubeconfig."""
+
+
+class ForwardedNats(ClusterNats, frozen=True, kw_only=True):
     """NATS in the cluster of the kubeconfig, at the address of a port-forward."""
 
     pod: str

@@ -1,0 +1,43 @@
+"""Settings of a configuration that `equipoise up` does not use. Pure."""
+
+from collections.abc import Collection, Iterator
+
+from equipoise.cli.effective.comparison import DifferingSetting, differences, value_text
+from equipoise.cli.effective.running import Settings
+
+
+def unused_settings(given: Settings, used: Settings, defaults: Settings, services: Collection[str]) -> Iterator[str]:
+    """One line each: `given` is the configuration, `used` what services are started with, `services` those that are."""
+    reasons = {
+        "annotator": "nothing is annotated and no hint is written without --annotate",
+        "reclaimer": "`up` runs no reclaimer: see docs/colocation.md",
+        "agent": "`up` runs no agent: it belongs on the nodes",
+    }
+    for section, why in reasons.items():
+        if section not in services:
+            changed = differences({section: given.get(section, {})}, {section: defaults.get(section, {})})
+            yield from (f"{_shown(each)}: {why}" for each in changed)
+    if "annotator" not in services and _of(given, "scorer", "hints", "enabled"):
+        yield "scorer.hints.enabled: true: hints are computed and not written without --annotate"
+    if given.get("nats") != defaults.get("nats"):
+        yield "nats: `up` runs a NATS server of its own"
+    for setting in ("kubeconfig", "context"):
+        value = _of(given, "kubernetes", setting)
+        if value and value != _of(used, "kubernetes", setting):
+            yield f"kubernetes.{setting}: {value_text(value)}: use --{setting}"
+    for each in differences(given, used):
+        if each.setting == "binder.evict" and each.one:
+            yield "binder.evict: true: every eviction is a dry run without --evict"
+        elif each.setting.startswith("scorer.extender.tls") and each.one != _of(defaults, "scorer", "extender", "tls"):
+            yield f"{_shown(each)}: on this machine the extender is served without TLS"
+
+
+def _shown(each: DifferingSetting) -> str:
+    return f"{each.setting}: {value_text(each.one)}"
+
+
+def _of(settings: Settings, *names: str) -> object:
+    found: object = settings
+    for name in names:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
