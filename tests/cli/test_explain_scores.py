@@ -104,12 +104,14 @@ async def test_the_user_tap_may_explain_a_pod(scored: Bus) -> None:
 async def test_json_has_the_whole_explanation(scored: Bus) -> None:
     """One object on stdout, also for a node."""
     code, output = await scored.run("explain", "node", "node-c", "-o", "json")
-    explanation = json.loads(output)
+    shown = json.loads(output)
+    explanation = shown["example"]
 
     assert code == 0
     assert [each["node"] for each in explanation["nodes"]][-1] == "node-c"
     assert explanation["nodes"][-1]["windows"][0]["measured"]["mean"]["cpu"] == 7.0
-    assert not {"reclaimed", "co_located"} & explanation.keys(), "there is no reclaimer"
+    assert shown["load"]["node"] == "node-c"
+    assert not {"reclaimed", "co_located"} & shown.keys(), "there is no reclaimer"
 
 
 async def test_with_a_reclaimer_a_node_shows_what_it_offers(scored: Bus) -> None:

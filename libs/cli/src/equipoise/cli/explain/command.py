@@ -39,18 +39,16 @@ def pod(name: str, node: str, bus: BusOptions, cluster: ClusterOptions, output: 
 @cluster_options
 @wide_output_option
 def node(name: str, bus: BusOptions, cluster: ClusterOptions, output: Output) -> None:
-    """Show the inputs of a node's load and score.
+    """Show why a node is hot or is not, its pods by usage, and how an example pod would be scored.
 
-    The score is that for a pod without requests.
+    The thresholds are those that the descheduler runs with. The example is a pod without requests.
     """
     import asyncio
 
     from equipoise.cli.bus_access import with_bus
-    from equipoise.cli.explain.scores import run_explain
-    from equipoise.contracts.messages.score import ExplainRequest
+    from equipoise.cli.explain.node import run_explain_node
 
-    request = ExplainRequest(node=name)
-    asyncio.run(with_bus(bus, cluster, lambda server: run_explain(request, server, cluster, output=output)))
+    asyncio.run(with_bus(bus, cluster, lambda server: run_explain_node(name, server, cluster, output=output)))
 
 
 @explain.command()

@@ -12,10 +12,9 @@ from rich.text import Text
 from equipoise.cli.bus import send_request
 from equipoise.cli.bus_cluster import TIMEOUT, BusCluster, bus_cluster
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
-from equipoise.cli.explain.colocation import CoLocatedPod, node_parts, read_co_located_pod, read_node_bands
+from equipoise.cli.explain.colocation import CoLocatedPod, read_co_located_pod
 from equipoise.cli.explain.pod_hint import PodHint, placed_hint_text, read_pod_hint
 from equipoise.cli.options import ClusterOptions, Output
-from equipoise.cli.reclaimed.nodes import NodeBands
 from equipoise.cli.terminal import UNIT, amount, percent, percentages, print_result, table
 from equipoise.contracts.bus.subjects import SCORE_EXPLAIN
 from equipoise.contracts.messages.resources import Resources
@@ -33,6 +32,8 @@ from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
+
+NO_SCORER = "no scorer responds at {url}: check that one is running and ready (/readyz)"
 
 
 def pod_request(name: str, node: str) -> ExplainRequest:
@@ -57,9 +58,6 @@ class ShownExplanation(Explanation, frozen=True, kw_only=True):
     hint_problem: str = ""
     """Why it is unknown whether the pod was created with a hint; empty if it is known."""
 
-    reclaimed: NodeBands | msgspec.UnsetType = msgspec.UNSET
-    """Of a node that a reclaimer evaluates: what it offers to co-located pods."""
-
     co_located: CoLocatedPod | msgspec.UnsetType = msgspec.UNSET
     """Of a pod that requests reclaimed resources."""
 
@@ -68,52 +66,43 @@ async def run_explain(request: ExplainRequest, server: Nats, options: ClusterOpt
     """Run the command. Raises BusError, and CommandFailed if the scorer cannot explain."""
     configure_logging(Logging(level="error"), "explain")
     cluster = bus_cluster(options, server)
-    problem = f"no scorer responds at {server.shown_url}: check that one is running and ready (/readyz)"
-    explanation = await send_request(server, SCORE_EXPLAIN, request, Explanation, no_responder=problem)
+    explanation = await send_request(
+        server, SCORE_EXPLAIN, request, Explanation, no_responder=NO_SCORER.format(url=server.shown_url)
+    )
     if explanation.problem:
         raise CommandFailed(explanation.problem)
     hint, problem = await _hint(request, options, cluster)
     clock = SystemClock()
-    reclaimed, co_located = await _colocation(request, explanation, server, clock)
+    co_located = await _co_located(request, explanation, server, clock)
     shown = ShownExplanation(
-        cluster=cluster, hint=hint, hint_problem=problem, reclaimed=reclaimed, co_located=co_located,
-        **msgspec.structs.asdict(explanation),
-    )  # fmt: skip
+        cluster=cluster, hint=hint, hint_problem=problem, co_located=co_located, **msgspec.structs.asdict(explanation)
+    )
 
     def show_all(explanation: ShownExplanation, to: Console) -> None:
         to.print(Text(str(cluster)))
         if co_located is not msgspec.UNSET:
             to.print(Text(str(co_located)))
         show(explanation, to, request.node, wide=output == "wide", hint="" if hint is None else str(hint))
-        if reclaimed is not msgspec.UNSET:
-            to.print()
-            for part in node_parts(reclaimed, clock.now()):
-                to.print(part)
 
     print_result(shown, show_all, output=output)
 
 
-async def _colocation(
+async def _co_located(
     request: ExplainRequest, explanation: Explanation, server: Nats, clock: Clock
-) -> tuple[NodeBands | msgspec.UnsetType, CoLocatedPod | msgspec.UnsetType]:
-    """What the node offers, and what the pod requests of its node. Unset without co-location, or if it is not known."""
-    node: NodeBands | None = None
-    pod: CoLocatedPod | None = None
+) -> CoLocatedPod | msgspec.UnsetType:
+    """What the pod requests of its node. Unset without co-location, or if it is not known."""
+    if not explanation.current_node:
+        return msgspec.UNSET
     try:
-        if not request.name:
-            node = await read_node_bands(server, request.node, clock)
-        elif explanation.current_node:
-            name = f"{request.namespace}/{request.name}"
-            pod = await read_co_located_pod(server, explanation.current_node, name, clock)
+        name = f"{request.namespace}/{request.name}"
+        return await read_co_located_pod(server, explanation.current_node, name, clock) or msgspec.UNSET
     except BusError as error:
         click.echo(f"reclaimed resources are unknown: {error}", err=True)
-    return node or msgspec.UNSET, pod or msgspec.UNSET
+        return msgspec.UNSET
 
 
 async def _hint(request: ExplainRequest, options: ClusterOptions, cluster: BusCluster) -> tuple[PodHint | None, str]:
     """The hint with which the pod was created, or why that is unknown: only a pod of the same cluster is read."""
-    if not request.name:
-        return None, ""
     if cluster.state != "confirmed":
         return None, cluster.why
     try:

@@ -1,0 +1,200 @@
+"""Why a node is hot, or is not: its load, its thresholds, what is not in the load yet, and its pods by usage. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from equipoise.cli.effective.running import RunningConfiguration, not_known
+from equipoise.cli.effective.text import thresholds_text
+from equipoise.cli.terminal import RESOURCES, UNIT, amount, amounts, count, duration, percent, percentages, table
+from equipoise.contracts.load.correction import known, load_of
+from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeClassification
+from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.utilization import NodeUtilization
+
+MAX_PODS = 15
+"""Pods in the table; with -o wide there are all."""
+
+
+class NodePod(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod of the node."""
+
+    pod: str
+    """NAMESPACE/NAME."""
+
+    workload: str
+    usage: Resources
+    """Mean of the shortest window, cores and bytes; None: not measured."""
+
+    state: str = ""
+    """`terminating`, `new, not measured yet`, or empty."""
+
+
+class NodeLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the load of one node."""
+
+    node: str
+    problem: str = ""
+    """Why nothing is measured."""
+
+    window: str = ""
+    """The shortest window, to which load, usage and pods refer."""
+
+    load: Resources = Resources()
+    loads: dict[str, Resources] = {}
+    """By window, 0..1 of the base."""
+
+    base: Resources = Resources()
+    usage: Resources = Resources()
+    system: Resources = Resources()
+    """Of no pod."""
+
+    sampled_at: float | None = None
+    over: list[str] = []
+    """The thresholds that the load is above now."""
+
+    thresholds: str = ""
+    """Of the descheduler that runs; or that they are not known."""
+
+    evaluations: list[str] = []
+    """What each strategy found last."""
+
+    pods: list[NodePod] = []
+    """Those of the highest usage first: the largest share of cpu or memory of the node."""
+
+
+def node_load(
+    node: str,
+    utilization: NodeUtilization | None,
+    placement: NodePlacement | None,
+    decisions: Sequence[DescheduleDecision],
+    deschedulers: Sequence[RunningConfiguration],
+    now: float,
+) -> NodeLoad:
+    """`decisions`: of all strategies, oldest first. `deschedulers`: what runs, the first one decides."""
+    running = deschedulers[0] if deschedulers else None
+    if running is None:
+        thresholds = not_known("descheduler")
+    else:
+        thresholds = f"{thresholds_text(running) or 'not known'} ({running.named}, {running.age_text(now)})"
+    found = NodeLoad(
+        node=node,
+        thresholds=thresholds,
+        evaluations=list(_evaluations(node, decisions, running, now)),
+        pods=_pods(utilization, placement),
+    )
+    if utilization is None:
+        return msgspec.structs.replace(found, problem="no collector has published its usage in the last 30 minutes")
+    loads = {name: load_of(each.mean, utilization.base) for name, each in utilization.windows.items()}
+    window, shortest = next(iter(utilization.windows.items()), ("", None))
+    load = loads.get(window, Resources())
+    return msgspec.structs.replace(
+        found,
+        problem="" if shortest is not None else "samples cover no window",
+        window=window,
+        load=load,
+        loads=loads,
+        base=utilization.base,
+        usage=Resources() if shortest is None else shortest.mean,
+        system=utilization.system,
+        sampled_at=utilization.sampled_at,
+        over=list(_over(load, {} if running is None else running.settings)),
+    )
+
+
+def _over(load: Resources, settings: Mapping[str, Any]) -> Iterator[str]:
+    thresholds = settings.get("thresholds", {})
+    high = thresholds.get("high", {}) if isinstance(thresholds, Mapping) else {}
+    for name in RESOURCES:
+        value, limit = known(getattr(load, name)), high.get(name)
+        if value is not None and isinstance(limit, int | float) and value * 100 > limit:
+            yield f"{name} {percent(value)} is above {limit:g}%"
+
+
+def _evaluations(
+    node: str, decisions: Sequence[DescheduleDecision], running: RunningConfiguration | None, now: float
+) -> Iterator[str]:
+    """The last one of each strategy."""
+    section = {} if running is None else running.settings.get("descheduler", {})
+    needed = section.get("consecutiveAbnormalities") if isinstance(section, Mapping) else None
+    for decision in {each.strategy: each for each in decisions}.values():
+        found = next((each for each in decision.nodes if each.node == node), None)
+        if found is not None:
+            ago = duration(max(0.0, now - decision.evaluated_at))
+            yield f"{decision.strategy}, {ago} ago: {_evaluation(found, needed)}"
+
+
+def _evaluation(found: NodeClassification, needed: object) -> str:
+    text = f"{found.state}, {percentages(found.load)}"
+    if found.abnormal:
+        text += f", {found.abnormal_evaluations} in a row" + (f" of {needed} needed" if needed is not None else "")
+    return f"{text}: {found.why}" if found.why else text
+
+
+def _pods(utilization: NodeUtilization | None, placement: NodePlacement | None) -> list[NodePod]:
+    usage = {} if utilization is None else utilization.pods
+    base = Resources() if utilization is None else utilization.base
+    placed = [] if placement is None else placement.pods
+    pods = [
+        NodePod(
+            pod=f"{pod.namespace}/{pod.name}",
+            workload="" if pod.workload is None else str(pod.workload),
+            usage=usage.get(pod.uid, Resources()),
+            state=_state(pod, usage),
+        )
+        for pod in placed
+    ]
+
+    def share(pod: NodePod) -> float:
+        load = load_of(pod.usage, base)
+        return max(known(load.cpu) or 0.0, known(load.memory) or 0.0)
+
+    return sorted(pods, key=lambda pod: (-share(pod), pod.pod))
+
+
+def _state(pod: PlacedPod, usage: Mapping[str, Resources]) -> str:
+    if pod.terminating:
+        return "terminating"
+    return "" if pod.uid in usage else "new, not measured yet"
+
+
+def headline(found: NodeLoad) -> str:
+    """Whether it is hot, and why."""
+    if found.problem:
+        return f"load unknown: {found.problem}"
+    if found.over:
+        return f"hot: {'; '.join(found.over)}"
+    return f"load {percentages(found.load)} of {amounts(found.base)}"
+
+
+def lines(found: NodeLoad, now: float) -> Iterator[tuple[str, str]]:
+    """Label and text."""
+    yield "thresholds", found.thresholds
+    for each in found.evaluations or ["none of the last 10 minutes has this node"]:
+        yield "evaluation", each
+    if found.sampled_at is not None:
+        windows = (
+            "; ".join(f"{name} {percentages(load)}" for name, load in found.loads.items()) or "no window is covered"
+        )
+        yield "load", f"{windows} (newest sample {duration(max(0.0, now - found.sampled_at))} old)"
+        yield "usage", f"{amounts(found.usage)} of {amounts(found.base)} over {found.window or 'no window'}"
+        yield "system", f"{amounts(found.system)} of no pod"
+    for state, meaning in (("terminating", "still in the load"), ("new, not measured yet", "not in the load yet")):
+        names = [pod.pod for pod in found.pods if pod.state == state]
+        if names:
+            yield state.partition(",")[0], f"{count(len(names), 'pod')} {meaning}: {', '.join(names[:3])}{_more(names)}"
+
+
+def _more(names: Sequence[str]) -> str:
+    return f" and {len(names) - 3} more" if len(names) > 3 else ""
+
+
+def pods_table(found: NodeLoad, *, wide: bool) -> Any:
+    """The pods by usage, with their shares of the node."""
+    made = table("pod", "workload", *(f"{name}, {UNIT[name]}>" for name in RESOURCES), "of node", "state")
+    for pod in found.pods if wide else found.pods[:MAX_PODS]:
+        shares = percentages(load_of(pod.usage, found.base))
+        made.add_row(pod.pod, pod.workload, *(amount(pod.usage, name) for name in RESOURCES), shares, pod.state)
+    return made
