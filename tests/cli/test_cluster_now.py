@@ -8,6 +8,8 @@ import pytest
 from builders import GIB, a_node_utilization, a_placed_pod, a_placement, a_workload
 from cli.programs import invoke
 from descheduler.snapshots import a_pod, a_snapshot, cluster_of, evaluation_settings, placements_of
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from equipoise.cli.cluster_now.causes import UnevenWorkload, causes, most_uneven
@@ -21,6 +23,7 @@ from equipoise.cli.report.now.show import reason, show
 from equipoise.collector.decisions.sample_validation import UnknownUsage
 from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.messages.resources import Resources
+from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 
 CLUSTER = ClusterName(context="home", cluster="castle", server="https://castle")
 
@@ -99,8 +102,8 @@ def the_causes(
     return causes(nodes, "cpu", placements, utilization, 3)
 
 
-def test_the_parts_of_all_workloads_add_up_to_the_load_above_the_mean() -> None:
-    """Also of those that use less on these nodes than elsewhere; a DaemonSet is no cause, however much it uses."""
+def test_a_share_is_one_of_all_that_raises_nodes_above_the_mean() -> None:
+    """Not reduced by workloads that use less there than elsewhere; a DaemonSet is no cause, however much it uses."""
     usage = {
         "a": {"web-1": 4.0, "web-2": 2.0, "agent-1": 3.0},
         "b": {"web-3": 1.0, "agent-2": 3.0, "batch-1": 1.0},
@@ -109,11 +112,27 @@ def test_the_parts_of_all_workloads_add_up_to_the_load_above_the_mean() -> None:
     found = the_causes(usage, {"a": 0.9, "b": 0.5, "c": 0.3})
 
     assert ["web"] == [cause.workload.name for cause in found]
-    web = 6 / 10 - 7 / 30
-    batch = 0 - 1 / 30
-    assert pytest.approx(web / (web + batch)) == found[0].share
+    assert pytest.approx(1.0) == found[0].share
     assert (3, 2, 1) == (found[0].pods, found[0].pods_above, found[0].nodes_above)
     assert pytest.approx(7 / 3) == found[0].usage
+
+
+nodes_of_pods = st.lists(
+    st.dictionaries(st.sampled_from([f"w{i}-{j}" for i in range(4) for j in range(2)]), st.floats(0, 5), max_size=6),
+    min_size=2,
+    max_size=6,
+)
+
+
+@given(pods=nodes_of_pods, system=st.lists(st.floats(0, 0.5), min_size=6, max_size=6))
+def test_shares_add_up_to_100_percent_at_most(pods: list[dict[str, float]], system: list[float]) -> None:
+    """Whatever the pods and what runs outside of them use."""
+    usage = {f"node-{number}": of_node for number, of_node in enumerate(pods)}
+    loads = {name: sum(of_node.values()) / 10 + system[i] for i, (name, of_node) in enumerate(usage.items())}
+    shares = [cause.share for cause in the_causes(usage, loads)]
+
+    assert all(0 < share <= 1 + 1e-9 for share in shares)
+    assert sum(shares) <= 1 + 1e-9
 
 
 @pytest.mark.parametrize(
@@ -139,7 +158,7 @@ def test_even_nodes_and_unmeasured_pods_have_no_cause() -> None:
 
 
 def the_report(**fields: Any) -> NowReport:
-    """node-a has 8 of 10 cores, two of them of each of its four pods."""
+    """node-a has 8 of 10 cores, two of them of each of its four pods. It should have 5.3 at most."""
     pods = [a_pod(f"web-{number}", "node-a") for number in range(4)]
     measured = {pod.metadata.uid: Resources(cpu=2.0, memory=GIB) for pod in pods}
     snapshot = a_snapshot(*pods)
@@ -152,7 +171,7 @@ def the_report(**fields: Any) -> NowReport:
         "not_expected": {}, "missing": (), "problem": "", "hours": 24,
     }  # fmt: skip
     return now_report(
-        ClusterNow(**(defaults | fields)), evaluation_settings(), cluster=CLUSTER, prometheus="http://prometheus",
+        ClusterNow(**(defaults | fields)), evaluation_settings(strategies=(LowNodeLoad(margin=12.0),)), cluster=CLUSTER, prometheus="http://prometheus",
         profile="kubelet", profile_detected=True, options=["--prometheus", "http://prometheus"],
     )  # fmt: skip
 

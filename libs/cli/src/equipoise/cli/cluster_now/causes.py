@@ -1,8 +1,9 @@
 """Which workloads make nodes uneven. Pure.
 
 The load of a node above the mean of all nodes is the sum over workloads of (the load of its pods there − the mean load
-of its pods on a node), and of the same difference for what is no measured pod. So the parts of all workloads add up to
-the whole, and a DaemonSet with the same usage everywhere has none, however much it uses.
+of its pods on a node), and of the same difference for what is no measured pod. A DaemonSet with the same usage
+everywhere has none, however much it uses. Workloads that use less on these nodes than elsewhere have a negative one,
+which balances a part of the others. A share is one of all positive ones: those of all workloads are 100 % at most.
 """
 
 from collections import defaultdict
@@ -31,7 +32,7 @@ class UnevenWorkload(msgspec.Struct, frozen=True, kw_only=True):
     workload: Workload
     resource: Resource
     share: float
-    """Its part (0..1) of the load above the mean, summed over the nodes above the mean."""
+    """Its share (0..1) of what raises the nodes above the mean, summed over these nodes."""
 
     pods: int
     """Running pods whose usage is known, on nodes that count."""
@@ -81,11 +82,13 @@ def causes(
             if load is not None:
                 found[_workload_of(pod)].add(name, load, getattr(usage, resource), getattr(pod.requests, resource))
     parts = {
-        workload: sum(pods.load.get(name, 0.0) - sum(pods.load.values()) / len(loads) for name in above) / total
+        workload: sum(pods.load.get(name, 0.0) - sum(pods.load.values()) / len(loads) for name in above)
         for workload, pods in found.items()
     }
+    otherwise = total - sum(parts.values())
+    whole = sum(part for part in (*parts.values(), otherwise) if part > 0)
     largest = sorted(parts, key=lambda workload: (-parts[workload], workload))[:limit]
-    return [found[each].cause(each, resource, parts[each], above) for each in largest if parts[each] > 0]
+    return [found[each].cause(each, resource, parts[each] / whole, above) for each in largest if parts[each] > 0]
 
 
 class _Pods:

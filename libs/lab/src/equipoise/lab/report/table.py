@@ -49,7 +49,11 @@ COLUMNS = (
     ),
     Column("hours >80 %", "node-hours with a mean CPU load above 80 %", lambda run: run.hours_above_80, ",.0f"),
     Column("hours >90 %", "node-hours with a mean CPU load above 90 %", lambda run: run.hours_above_90, ",.0f"),
-    Column("moved %", "pods that the descheduler moved, of all pods", lambda run: 100 * run.moved_share),
+    Column(
+        "moved %",
+        "evictions per 100 pods: more than 100 if pods are moved several times",
+        lambda run: 100 * run.moved_share,
+    ),
     Column("moves /h", "moves per hour", lambda run: run.moves_per_hour),
     Column(
         "preempted",

@@ -1,5 +1,6 @@
 """The text of `report --now`."""
 
+import math
 from collections.abc import Iterator
 
 from rich.console import Console
@@ -10,6 +11,10 @@ from equipoise.cli.cluster_now.nodes import RESOURCE_NAMES, node_cells, spread_t
 from equipoise.cli.report.now.figures import NowReport, Prospect
 from equipoise.cli.terminal import UNIT, amount, amounts, count, day_and_time, percent, table
 from equipoise.contracts.messages.resources import Resources
+
+
+_ROUNDING = 1e-9
+"""Rounding error of a share, in percent."""
 
 
 def show(report: NowReport, to: Console) -> None:
@@ -70,13 +75,13 @@ def _show_causes(report: NowReport, to: Console) -> None:
         to.print(Text(f"None: {why}."))
         return
     name = RESOURCE_NAMES[report.resource]
-    to.print(Text(f"Of the {name} load of the nodes above the mean, as far as it is above the mean:"))
-    made = table("workload", "part>", "usage of a pod>", "request>", "reason")
+    to.print(Text(f"Share of what raises nodes above the mean {name} load; all workloads and the system are 100 %:"))
+    made = table("workload", "share>", "usage of a pod>", "request>", "reason")
     for cause in report.causes:
         request = "none" if cause.request is None else _amount(cause.request, cause.resource)
         made.add_row(
             str(cause.workload),
-            f"{min(1.0, cause.share):.0%}",
+            f"{math.floor(100 * cause.share + _ROUNDING)}%",  # rounded down: the sum is never above 100%
             _amount(cause.usage, cause.resource),
             request,
             reason(cause),
