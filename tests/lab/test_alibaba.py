@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
-from lab.trace_folders import ALIBABA, by_name, write_folder
+import msgspec
+import pytest
+from lab.trace_folders import ALIBABA, ALIBABA_PUBLISHED, assert_same, by_name, write_folder
 
-from equipoise.lab.formats import load_trace
+from equipoise.lab.formats import TraceError, load_trace
 from equipoise.lab.model.trace import (
     AntiAffinity,
 )
@@ -77,3 +79,38 @@ def test_only_the_first_day_of_steps_is_used(tmp_path: Path) -> None:
     assert {100.0} == set(trace.cpu_milli.ravel())
     assert (12_000, 9_000) == (trace.workloads[0].limit_cpu_milli, trace.workloads[0].request_memory_mib)
     assert any("first 96 of 98 steps" in note for note in trace.notes)
+
+
+RESOURCES = "scheduling_preliminary_b_app_resources_20180726"
+DEPLOY = "scheduling_preliminary_b_instance_deploy_20180726"
+
+
+def test_the_published_files_are_read_as_published(tmp_path: Path) -> None:
+    """Cores and GiB, curves in one cell, no headers; those of set A as well."""
+    expected = msgspec.structs.replace(load_trace(write_folder(tmp_path / "own", ALIBABA)), name="published")
+    of_set_a = {name.replace("_b_", "_").replace("0726", "0606"): text for name, text in ALIBABA_PUBLISHED.items()}
+
+    for tables in (ALIBABA_PUBLISHED, of_set_a):
+        folder = tmp_path / f"{len(list(tmp_path.iterdir()))}" / "published"
+        folder.parent.mkdir()
+        assert_same(expected, load_trace(write_folder(folder, tables)))
+
+
+@pytest.mark.parametrize(
+    ("changed", "error"),
+    [
+        (
+            {RESOURCES: ALIBABA_PUBLISHED[RESOURCES].replace("4.5", "x")},
+            r"line 1, cores\[1\]: 'x' is not a usage",
+        ),
+        ({RESOURCES: ALIBABA_PUBLISHED[RESOURCES].replace("|4.5", "")}, "line 1: curves of 1 and 2 steps"),
+        ({RESOURCES: "app_1,1,1,1,1,1,1\n"}, "line 3: 'app_2' has no row in .*app_resources"),
+        ({DEPLOY: "i1,app_1,machine_9\n"}, "line 1: machine 'machine_9' is not in machine_resources"),
+        ({DEPLOY: "i1,app_1\n"}, "line 1: 2 cells; expected instance, app, machine"),
+        ({"scheduling_preliminary_instance_deploy_20180606": "x,y,\n"}, "keep the files of one set"),
+    ],
+)
+def test_published_files_that_cannot_be_read_are_named(tmp_path: Path, changed: dict[str, str], error: str) -> None:
+    """With the line."""
+    with pytest.raises(TraceError, match=error):
+        load_trace(write_folder(tmp_path, ALIBABA_PUBLISHED | changed))

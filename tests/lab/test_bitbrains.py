@@ -1,15 +1,17 @@
 """The format of the Bitbrains trace."""
 
 import math
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from lab.trace_folders import BITBRAINS, write_folder
+from lab.trace_folders import BITBRAINS, BITBRAINS_PUBLISHED, assert_same, write_folder
 
-from equipoise.lab.formats import load_trace
+from equipoise.lab.formats import TraceError, load_trace
 
 
 def test_each_machine_is_a_workload_with_one_pod_and_no_node(tmp_path: Path) -> None:
@@ -67,3 +69,39 @@ def test_the_largest_machine_fits_on_the_least_filled_node(machines: list[tuple[
     assert (sum(memory) - max(memory)) / count + max(memory) <= node.memory_mib
     assert sum(cpu) <= 0.8 * node.cpu_milli * count
     assert sum(memory) <= 0.8 * node.memory_mib * count
+
+
+def test_the_published_files_are_read_as_published(tmp_path: Path) -> None:
+    """MHz and KB, a file per machine, readings at uneven times, in seconds or milliseconds; a gap is no value."""
+    two = {
+        "pods": BITBRAINS["pods"].rsplit("vm3", 1)[0],
+        **{table: BITBRAINS[table].replace(",vm3", "") for table in ("cpu_milli", "memory_mib")},
+    }
+    two = {name: "\n".join(line.rstrip(",") for line in text.splitlines()) + "\n" for name, text in two.items()}
+    two["memory_mib"] = (
+        two["memory_mib"].replace("10,20,5", "10,20").replace("30,20,5", "30,20").replace("20,20,5", "20,20")
+    )
+    expected = load_trace(write_folder(tmp_path / "own", two))
+    in_milliseconds = {
+        name: re.sub(r"^(13\d{8});", r"\g<1>000;", text, flags=re.MULTILINE)
+        for name, text in BITBRAINS_PUBLISHED.items()
+    }
+
+    for number, tables in enumerate((BITBRAINS_PUBLISHED, in_milliseconds)):
+        found = load_trace(write_folder(tmp_path / str(number), tables))
+        assert_same(msgspec.structs.replace(expected, name=str(number)), found)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("a;b\n1;2\n", "missing column Timestamp"),
+        (BITBRAINS_PUBLISHED["1"].replace("1375308001", ""), "line 2: Timestamp .ms. is empty"),
+        (BITBRAINS_PUBLISHED["1"].replace("292.6", "many"), "line 2, CPU usage .MHZ.: 'many' is not a usage value"),
+        (BITBRAINS_PUBLISHED["1"].replace("1375308001", "1"), "steps of 300 s, more than 40000"),
+    ],
+)
+def test_published_files_that_cannot_be_read_are_named(tmp_path: Path, text: str, error: str) -> None:
+    """With the line."""
+    with pytest.raises(TraceError, match=error):
+        load_trace(write_folder(tmp_path, BITBRAINS_PUBLISHED | {"1": text}))

@@ -42,6 +42,34 @@ OPENB_PUBLISHED = {
 }
 """The same cluster as `OPENB`, in the columns of the published files."""
 
+ALIBABA_PUBLISHED = {
+    "scheduling_preliminary_b_machine_resources_20180726": "machine_1,32,64,9,7,3,7\n"
+    "machine_2,92,288,9,7,7,9\nmachine_3,32,64,9,7,3,7\n",
+    "scheduling_preliminary_b_instance_deploy_20180726": "i1,app_1,machine_1\ni2,app_1,machine_2\n"
+    "i3,app_2,machine_2\ni4,app_2,\n",
+    "scheduling_preliminary_b_app_resources_20180726": "app_1,0.5|4.5,0.09765625|0.1953125,60,0,0,0\n"
+    "app_2,|0.3,0.048828125|0.048828125,60,0,0,0\napp_3,0.001|0.001,0.0009765625|0.0009765625,60,0,0,0\n",
+    "scheduling_preliminary_b_app_interference_20180726": "app_1,app_1,1\napp_1,app_2,0\napp_3,app_1,0\n",
+}
+"""The same cluster as `ALIBABA`."""
+
+_BITBRAINS_HEADER = (
+    "Timestamp [ms];\tCPU cores;\tCPU capacity provisioned [MHZ];\tCPU usage [MHZ];\tCPU usage [%];\t"
+    "Memory capacity provisioned [KB];\tMemory usage [KB];\tDisk read throughput [KB/s]\n"
+)
+BITBRAINS_PUBLISHED = {
+    "1": f"{_BITBRAINS_HEADER}"
+    "1375308001;\t2;\t5852.0;\t292.6;\t5.0;\t1024000.0;\t10240.0;\t0.0\n"
+    "1375308302;\t2;\t5852.0;\t;\t;\t1024000.0;\t30720.0;\t0.0\n"
+    "1375308604;\t2;\t5852.0;\t2926.0;\t50.0;\t1024000.0;\t20480.0;\t0.0\n",
+    "2": f"{_BITBRAINS_HEADER}"
+    "1375308000;\t1;\t2600.0;\t130.0;\t5.0;\t3072000.0;\t20480.0;\t0.0\n"
+    "1375308300;\t1;\t2600.0;\t390.0;\t15.0;\t3072000.0;\t20480.0;\t0.0\n"
+    "1375308899;\t1;\t2600.0;\t260.0;\t10.0;\t3072000.0;\t20480.0;\t0.0\n",
+    "10": f"{_BITBRAINS_HEADER}",
+}
+"""The first two machines of `BITBRAINS`, and one without readings."""
+
 OWN = {
     "nodes": "name,cpu_milli,memory_mib\nn1,4000,8192\nn2,4000,8192\n",
     "workloads": "name,request_cpu_milli,request_memory_mib\nweb,100,200\njob,0,0\n",

@@ -6,7 +6,15 @@ A format is a module with `FILES`, the required files, and `read(folder, *, node
 from pathlib import Path
 from typing import Protocol
 
-from equipoise.lab.formats import alibaba, bitbrains, folder, openb, openb_published
+from equipoise.lab.formats import (
+    alibaba,
+    alibaba_published,
+    bitbrains,
+    bitbrains_published,
+    folder,
+    openb,
+    openb_published,
+)
 from equipoise.lab.formats.tables import PLAIN_SUFFIX, SUFFIX, TraceError
 from equipoise.lab.model.trace import Trace
 
@@ -24,7 +32,9 @@ class Format(Protocol):
 FORMATS: dict[str, Format] = {
     "equipoise": folder,
     "alibaba": alibaba,
+    "alibaba-published": alibaba_published,
     "bitbrains": bitbrains,
+    "bitbrains-published": bitbrains_published,
     "openb": openb,
     "openb-published": openb_published,
 }
@@ -52,4 +62,6 @@ def load_trace(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trac
 def _required(file: str) -> str:
     """The name under which a format requires a file: an uncompressed one will do."""
     compressed = f"{file.removesuffix(PLAIN_SUFFIX)}{SUFFIX}" if file.endswith(PLAIN_SUFFIX) else file
-    return openb_published.required(compressed)
+    published = (openb_published, alibaba_published, bitbrains_published)
+    stands_for = (each.required(compressed) for each in published)
+    return next((name for name in stands_for if name != compressed), compressed)

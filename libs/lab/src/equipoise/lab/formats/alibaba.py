@@ -6,7 +6,7 @@
 """
 
 import math
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 
 import msgspec
@@ -39,22 +39,55 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
     all_nodes = _nodes(folder)
     places: dict[str, str] = {}
     placed = _placed(folder, {node.name for node in all_nodes}, places)
-    chosen = sampled_nodes(all_nodes, {pod.node for pod in placed}, count=nodes, seed=seed)
+
+    def curves(wanted: Mapping[str, str]) -> tuple[CurveTable, CurveTable]:
+        cpu, memory = (read_curves(folder, table, "app_id", wanted) for table in ("app_cpu_milli", "app_memory_mib"))
+        return cpu, memory
+
+    contents = Contents(
+        nodes=all_nodes, placed=placed, places=places, curves=curves, rules=lambda apps: _rules(folder, apps)
+    )
+    return contents.trace(folder.resolve().name, nodes=nodes, seed=seed)
+
+
+class Contents(msgspec.Struct, frozen=True, kw_only=True):
+    """What a folder contains. Names are as in the data."""
+
+    nodes: Sequence[TraceNode]
+    placed: Sequence[DraftPod]
+    """Pods with a node."""
+
+    places: Mapping[str, str]
+    """By app, the position of the first reference to it."""
+
+    curves: Callable[[Mapping[str, str]], tuple[CurveTable, CurveTable]]
+    """CPU and memory of these apps (by their places). Raises TraceError."""
+
+    rules: Callable[[Set[str]], list[DraftRule]]
+    """Those between these apps."""
+
+    def trace(self, name: str, *, nodes: int | None, seed: int) -> Trace:
+        """As `read`."""
+        return _trace(self, name, nodes=nodes, seed=seed)
+
+
+def _trace(contents: Contents, name: str, *, nodes: int | None, seed: int) -> Trace:
+    all_nodes = contents.nodes
+    chosen = sampled_nodes(all_nodes, {pod.node for pod in contents.placed}, count=nodes, seed=seed)
     names = {node.name for node in chosen}
-    pods = [pod for pod in placed if pod.node in names]
-    wanted = {pod.workload: places[pod.workload] for pod in pods}
-    cpu = read_curves(folder, "app_cpu_milli", "app_id", wanted)
-    memory = read_curves(folder, "app_memory_mib", "app_id", wanted)
+    pods = [pod for pod in contents.placed if pod.node in names]
+    wanted = {pod.workload: contents.places[pod.workload] for pod in pods}
+    cpu, memory = contents.curves(wanted)
     notes = [DERIVED]
     if cpu.steps > DAY:
         notes.append(f"the first {DAY} of {cpu.steps} steps, which are one day, so that the trace can repeat")
     notes += slice_note(len(chosen), len(all_nodes), seed)
     return TraceDraft(
-        name=folder.resolve().name,
+        name=name,
         nodes=[msgspec.structs.replace(node, name=_plain(node.name)) for node in chosen],
         workloads={app: _workload(app, cpu.rows[app], memory.rows[app]) for app in cpu.rows},
         pods=[DraftPod(name=_plain(pod.name), workload=pod.workload, node=_plain(pod.node)) for pod in pods],
-        rules=_rules(folder, wanted.keys()),
+        rules=contents.rules(wanted.keys()),
         seconds_per_step=SECONDS_PER_STEP,
         notes=notes,
     ).trace(_first_day(cpu), _first_day(memory))

@@ -52,13 +52,30 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
     memory, others = _columns(folder, "memory_mib", machines)
     if times != others:
         raise TraceError(f"{memory.path}: its times differ from those of {cpu.path.name}; use the same")
+    period = Period(starts_at=float(times[0]), seconds_per_step=float(times[1] - times[0]))
+    return trace_of(folder.resolve().name, machines, cpu, memory, period, nodes)
+
+
+class Period(msgspec.Struct, frozen=True, kw_only=True):
+    """The time of a trace."""
+
+    starts_at: float
+    """Unix seconds."""
+
+    seconds_per_step: float
+
+
+def trace_of(
+    name: str, machines: Mapping[str, Machine], cpu: CurveTable, memory: CurveTable, period: Period, nodes: int | None
+) -> Trace:
+    """As `read`, of machines with their usage by name."""
     known = [name for name in machines if is_known(cpu.rows[name]) and is_known(memory.rows[name])]
     peak = float(filled(cpu, known).sum(axis=0).max())
     if not peak:
         raise TraceError(f"{cpu.path}: no machine has CPU usage and memory values; there is nothing to replay")
     hosts = invented([machines[name] for name in known], peak, nodes or NODES)
     return TraceDraft(
-        name=folder.resolve().name,
+        name=name,
         nodes=hosts.nodes,
         workloads={
             name: TraceWorkload(
@@ -70,8 +87,8 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
             for name, machine in machines.items()
         },
         pods=[DraftPod(name=name, workload=name) for name in machines],
-        seconds_per_step=float(times[1] - times[0]),
-        starts_at=float(times[0]),
+        seconds_per_step=period.seconds_per_step,
+        starts_at=period.starts_at,
         notes=hosts.notes,
     ).trace(cpu, memory)
 

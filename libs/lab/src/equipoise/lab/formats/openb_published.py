@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from equipoise.lab.formats.openb import read_tables
-from equipoise.lab.formats.tables import PLAIN_SUFFIX, SUFFIX, TraceError
+from equipoise.lab.formats.tables import SUFFIX, TraceError, table_of
 from equipoise.lab.model.trace import Trace
 
 NODES, PODS = "openb_node_list_gpu_node", "openb_pod_list_default"
@@ -41,15 +41,14 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
 
 def required(file: str) -> str:
     """The required file that a file stands for: any list of nodes or pods will do. Others stand for themselves."""
-    table = file.removesuffix(SUFFIX).removesuffix(PLAIN_SUFFIX)
-    found = _LIST.fullmatch(table)
+    found = _LIST.fullmatch(table_of(file))
     return next((name for name in FILES if found is not None and name.startswith(found[1])), file)
 
 
 def _chosen(folder: Path, table: str) -> str:
     """The table of this name, or the only other one of its kind. Raises TraceError."""
     kind = table.rpartition("_list_")[0]
-    names = (path.name.removesuffix(SUFFIX).removesuffix(PLAIN_SUFFIX) for path in folder.iterdir())
+    names = map(table_of, (path.name for path in folder.iterdir()))
     tables = sorted({name for name in names if name.startswith(f"{kind}_list_")})
     if table in tables or len(tables) == 1:
         return table if table in tables else tables[0]

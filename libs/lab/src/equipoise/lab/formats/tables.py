@@ -82,6 +82,11 @@ def is_valid_name(text: str) -> bool:
     return bool(text) and text.isprintable() and "/" not in text
 
 
+def table_of(file: str) -> str:
+    """The name of a table in the name of its file, compressed or not."""
+    return file.removesuffix(SUFFIX).removesuffix(PLAIN_SUFFIX)
+
+
 def path_of(folder: Path, table: str) -> Path:
     """The compressed file of a table; the uncompressed one if only that exists."""
     compressed = folder / f"{table}{SUFFIX}"
@@ -118,7 +123,7 @@ class RowLines:
         self._row += 1
 
 
-def read_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
+def read_lines(path: Path, *, delimiter: str = ",") -> Iterator[tuple[str, list[str]]]:
     """All lines, the header first, each with its position for error messages. All have the same number of cells.
 
     Raises TraceError for a file that is missing, empty, truncated, or not CSV, gzip-compressed if its name says so.
@@ -127,7 +132,7 @@ def read_lines(path: Path) -> Iterator[tuple[str, list[str]]]:
     try:
         with _opened(path) as file:
             lines = RowLines(file)
-            reader = csv.reader(lines, strict=True)
+            reader = csv.reader(lines, strict=True, delimiter=delimiter)
             for cells in reader:
                 lines.next_row()
                 place = f"{path}, line {reader.line_num}"

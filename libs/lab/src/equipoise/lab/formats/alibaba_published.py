@@ -1,0 +1,145 @@
+"""The data of the contest as published (preliminary round, sets A and B): tables without a header, compressed or not.
+
+`scheduling_preliminary_b_machine_resources_20180726` (machine, cores, GiB, …), `…_instance_deploy_…` (instance, app,
+machine or empty), `…_app_resources_…` (app, cores and GiB as curves `1.0|1.5|…`, …), and optionally
+`…_app_interference_…` (app, app, number).
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from pathlib import Path
+
+import numpy as np
+
+from equipoise.lab.formats.alibaba import Contents
+from equipoise.lab.formats.draft import DraftPod, DraftRule
+from equipoise.lab.formats.tables import (
+    SUFFIX,
+    CurveTable,
+    Row,
+    TraceError,
+    path_of,
+    read_lines,
+    table_of,
+    usage_values,
+)
+from equipoise.lab.model.trace import Array, Trace, TraceNode
+
+_NAME = "scheduling_preliminary_b_{}_20180726"
+
+FILES: tuple[str, ...] = tuple(
+    f"{_NAME.format(kind)}{SUFFIX}" for kind in ("machine_resources", "instance_deploy", "app_resources")
+)
+
+_TABLE = re.compile(r"scheduling_preliminary(?:_[ab])?_(\w+)_\d{8}")
+
+
+def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
+    """As `alibaba.read`. Raises TraceError."""
+    all_nodes = _nodes(folder)
+    places: dict[str, str] = {}
+    contents = Contents(
+        nodes=all_nodes,
+        placed=_placed(folder, {node.name for node in all_nodes}, places),
+        places=places,
+        curves=lambda wanted: _curves(folder, wanted),
+        rules=lambda apps: _rules(folder, apps),
+    )
+    return contents.trace(folder.resolve().name, nodes=nodes, seed=seed)
+
+
+def required(file: str) -> str:
+    """The required file that a file stands for: that of any set. Others stand for themselves."""
+    found = _TABLE.fullmatch(table_of(file))
+    canonical = "" if found is None else f"{_NAME.format(found[1])}{SUFFIX}"
+    return canonical if canonical in FILES else file
+
+
+def _table(folder: Path, kind: str) -> Path | None:
+    """The only file of a kind; None: there is none. Raises TraceError for several."""
+    tables = {table_of(path.name) for path in folder.iterdir()}
+    found = sorted(each for each in tables if (match := _TABLE.fullmatch(each)) is not None and match[1] == kind)
+    if len(found) > 1:
+        raise TraceError(f"{folder} has {', '.join(found)}; keep the files of one set")
+    return path_of(folder, found[0]) if found else None
+
+
+def _rows(path: Path | None, columns: Sequence[str]) -> Iterator[Row]:
+    """The first cells of each line by these names."""
+    if path is None:
+        return
+    for place, cells in read_lines(path):
+        if len(cells) < len(columns):
+            raise TraceError(f"{place}: {len(cells)} cells; expected {', '.join(columns)}")
+        yield Row(place=place, cells=dict(zip(columns, cells, strict=False)))
+
+
+def _whole(row: Row, column: str, unit: float) -> int:
+    """An amount of at least 1 in the unit: 32 cores, or 64.0 GiB."""
+    amount = float(usage_values(row.place, [column], [row.cells[column]])[0])
+    if not amount * unit >= 1:
+        raise row.error(f"{column} is {row.cells[column]!r}; write a number above 0")
+    return round(amount * unit)
+
+
+def _nodes(folder: Path) -> list[TraceNode]:
+    seen: set[str] = set()
+    return [
+        TraceNode(
+            name=row.new_name("machine", seen),
+            cpu_milli=_whole(row, "cores", 1_000.0),
+            memory_mib=_whole(row, "GiB", 1_024.0),
+        )
+        for row in _rows(_table(folder, "machine_resources"), ("machine", "cores", "GiB"))
+    ]
+
+
+def _placed(folder: Path, nodes: Set[str], places: dict[str, str]) -> list[DraftPod]:
+    seen: set[str] = set()
+    pods = []
+    for row in _rows(_table(folder, "instance_deploy"), ("instance", "app", "machine")):
+        name, app = row.new_name("instance", seen), row.name("app")
+        if row.cells["machine"]:
+            places.setdefault(app, row.place)
+            pods.append(DraftPod(name=name, workload=app, node=row.one_of("machine", nodes, "machine_resources")))
+    return pods
+
+
+def _curves(folder: Path, wanted: Mapping[str, str]) -> tuple[CurveTable, CurveTable]:
+    path = _table(folder, "app_resources") or folder
+    cpu: dict[str, Array] = {}
+    memory: dict[str, Array] = {}
+    steps = 0
+    for row in _rows(path, ("app", "cores", "GiB")):
+        app = row.cells["app"]
+        if app not in wanted:
+            continue
+        if app in cpu:
+            raise row.error(f"a second app {app!r}; keep one row")
+        cpu[app], memory[app] = _curve(row, "cores", 1_000.0), _curve(row, "GiB", 1_024.0)
+        steps = steps or len(cpu[app])
+        if not steps == len(cpu[app]) == len(memory[app]):
+            raise row.error(f"curves of {len(cpu[app])} and {len(memory[app])} steps; the first one has {steps}")
+    for app, reference in wanted.items():
+        if app not in cpu:
+            raise TraceError(f"{reference}: {app!r} has no row in {path}; add one, or remove this one")
+    return CurveTable(path=path, steps=steps, rows=cpu), CurveTable(path=path, steps=steps, rows=memory)
+
+
+def _curve(row: Row, column: str, unit: float) -> Array:
+    cells = row.cells[column].split("|")
+    values: Array = unit * usage_values(row.place, [f"{column}[{step}]" for step in range(len(cells))], cells)
+    return np.round(values, 6)
+
+
+def _rules(folder: Path, apps: Set[str]) -> list[DraftRule]:
+    """For an app with itself, the data allow one instance more than the number."""
+    return [
+        DraftRule(
+            beside=row.cells["app"],
+            limited=row.cells["other"],
+            most=row.integer("number") + (row.cells["app"] == row.cells["other"]),
+        )
+        for row in _rows(_table(folder, "app_interference"), ("app", "other", "number"))
+        if row.cells["app"] in apps and row.cells["other"] in apps
+    ]
