@@ -26,6 +26,7 @@ from equipoise.contracts.kubernetes.objects import (
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
 from equipoise.runtime.kubernetes.client import NODES, PODS
+from equipoise.runtime.process.unreadable import UnreadableThings
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
@@ -70,6 +71,7 @@ class FakeHealth:
     shard: str = ""
     problems: dict[str, str] = field(default_factory=dict)
     warm: bool = False
+    unreadable: UnreadableThings = field(default_factory=UnreadableThings)
 
     def set_problem(self, key: str, text: str | None) -> None:
         if text is None:

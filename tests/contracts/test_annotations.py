@@ -22,12 +22,13 @@ from equipoise.contracts.kubernetes.annotations import (
     read_workload_usage,
     workload_usage,
 )
+from equipoise.contracts.messages.bounds import MAX_CORES
 from equipoise.contracts.messages.reclaimed import RECLAIMED_NODE, ReclaimedBand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage
 
 TERMS = RECLAIMED_NODE.terms
-AMOUNTS = st.none() | st.floats(min_value=0, max_value=1e15, allow_nan=False)
+AMOUNTS = st.none() | st.floats(min_value=0, max_value=MAX_CORES, allow_nan=False)
 RESOURCES = st.builds(Resources, cpu=AMOUNTS, memory=AMOUNTS)
 WINDOWS = st.dictionaries(
     st.sampled_from(["5m", "15m", "1h", "1d"]),

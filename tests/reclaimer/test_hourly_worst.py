@@ -1,6 +1,7 @@
 """The highest usage of nodes in each hour of the last day."""
 
 import numpy as np
+import pytest
 from builders import GIB, NOW
 
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
@@ -46,6 +47,19 @@ def test_another_machine_of_the_same_name_begins_again() -> None:
     worst = HourlyWorst()
     worst.observe("a", "u", used(2.0), NOW)
     assert np.isnan(cores(worst, NOW, uid="other")).all()
+
+
+@pytest.mark.parametrize("absurd", [1e39, 1e308, np.inf])
+def test_usage_that_no_machine_has_is_no_measurement(absurd: float) -> None:
+    """In 32 bits it would be infinite, and no number can be published of that."""
+    worst = HourlyWorst()
+    worst.observe("a", "u", np.array([2.0, absurd]), NOW)
+
+    assert message(worst, NOW).highest["memory"] == [None] * 24
+    assert message(worst, NOW).highest["cpu"][SLOT] == 2.0
+
+    worst.observe("a", "u", used(3.0), NOW)
+    assert cores(worst, NOW)[SLOT] == 3.0
 
 
 def message(worst: HourlyWorst, at: float) -> ReclaimedNode:

@@ -645,3 +645,45 @@ async def test_everything_continues_after_a_lost_connection(world: World) -> Non
     await workers.tried.until(2)
     assert workers.pods == ["web-1", "web-2"]
     working.cancel()
+
+
+ABSURD = (
+    b'{"node":"%s","uid":"u","base":{"cpu":8,"memory":1},"sampled_at":1.0,"queried_at":1.0,"windows":{},'
+    b'"pods":{"p":{"cpu":1e39}},"epoch":1,"sequence":1}'
+)
+
+
+async def test_a_message_with_an_absurd_number_is_skipped_and_named_until_a_later_one_can_be_read(world: World) -> None:
+    received: Received[NodeUtilization] = Received()
+    await world.bus.subscribe_latest(NODES, NodeUtilization, received)
+    await world.inject(subjects.node_utilization("a"), ABSURD % b"a")
+    await publish_node(world, "b")
+    await received.until(1)
+
+    assert [message.node for message in received.messages] == ["b"]
+    assert [(source, name) for source, name, _ in world.bus.unreadable] == [
+        ("messages", subjects.node_utilization("a"))
+    ]
+    assert "1e+06" in world.bus.unreadable.problems[0] or "1000000" in world.bus.unreadable.problems[0]
+
+    await publish_node(world, "a")
+    await received.until(2)
+    await eventually(lambda: not list(world.bus.unreadable))
+
+
+async def test_a_handler_that_fails_is_named_and_receives_the_next_messages(world: World) -> None:
+    received: list[str] = []
+
+    async def fail_for_a(delivery: Delivery[NodeUtilization]) -> None:
+        received.append(delivery.message.node)
+        if delivery.message.node == "a":
+            raise OverflowError("cannot convert float infinity to integer")
+
+    await world.bus.subscribe_latest(NODES, NodeUtilization, fail_for_a)
+    for node in ("a", "b"):
+        await publish_node(world, node)
+    await eventually(lambda: received == ["a", "b"])
+
+    assert world.bus.unreadable.problems == [
+        f"messages: 1 cannot be read: {subjects.node_utilization('a')} (cannot convert float infinity to integer)"
+    ]

@@ -99,9 +99,10 @@ async def test_outdated_messages_are_dropped_and_counted(start: Start) -> None:
     """By kind."""
     running = await start()
     await fill(running)
+    await running.bus.publish(subjects.utilization_cycle("0"), a_cycle(3, epoch=1))
     outdated = a_node_utilization("node-a", 9.9, epoch=0, sequence=0)
     await running.bus.publish(subjects.node_utilization("node-a"), outdated)
-    await running.bus.publish(subjects.utilization_cycle("0"), a_cycle(99, epoch=-1))
+    await running.bus.publish(subjects.utilization_cycle("0"), a_cycle(99))
     await running.bus.settled()
 
     kinds = ("node_utilization", "utilization_cycle", "node_placement")
@@ -125,7 +126,7 @@ async def test_messages_of_the_far_future_are_dropped_and_counted(start: Start) 
     """A single one could make all scores neutral until then: the collectors publish lower epochs, and other shards."""
     running = await start()
     await fill(running)
-    far: dict[str, Any] = {"queried_at": 1e12, "epoch": 2**60}
+    far: dict[str, Any] = {"queried_at": 1e11, "epoch": 2**50}
     await running.bus.publish(subjects.node_utilization("node-a"), a_node_utilization("node-a", 9.9, **far))
     await running.bus.publish(subjects.utilization_cycle("ghost"), a_cycle(10**6, shard="ghost", **far))
     await running.bus.settled()

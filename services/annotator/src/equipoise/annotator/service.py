@@ -41,8 +41,9 @@ from equipoise.contracts.hashing import owner, request_interval
 from equipoise.contracts.kubernetes.annotations import AnnotationValue, as_annotations, means
 from equipoise.contracts.kubernetes.crane import crane_annotations
 from equipoise.contracts.kubernetes.objects import Lease, ObjectMeta
-from equipoise.contracts.load.latest import MAX_AHEAD, is_acceptable
+from equipoise.contracts.load.latest import is_acceptable
 from equipoise.contracts.messages.annotation import AnnotationWritten
+from equipoise.contracts.messages.bounds import MAX_AHEAD
 from equipoise.contracts.messages.placement import PlacementHints
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
@@ -203,7 +204,9 @@ class Annotator:
             known.last = known.precondition = None  # another replica writes it now
             self._queue(key, None)
         elif not known.busy:
-            decision = self._decide(known)
+            decision = None
+            with self._health.unreadable.guard("annotations", key):
+                decision = self._decide(known)
             self._queue(key, decision.write if decision else None, is_read=known.precondition is not None)
 
     def _queue(self, key: str, write: DueWrite | None, *, is_read: bool = False) -> None:
@@ -292,6 +295,10 @@ class Annotator:
                 self._on_gone(known)
             except (KubeError, TimeoutError) as error:
                 self._on_error(known, error)
+            except Exception as error:  # whatever it is, the other objects are annotated
+                log.warning("unexpected error", object=str(key), exc_info=True)
+                self._health.unreadable.add("annotations", str(key), f"{type(error).__name__}: {error}")
+                self._on_gone(known)
             finally:
                 known.busy = False
             self._consider(key)

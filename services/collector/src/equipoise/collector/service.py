@@ -176,7 +176,9 @@ class Collector:
         shortest = window == self.load.shortest
         while True:
             begin = self.clock.monotonic()
-            complete = await self._measurement.round(window)
+            complete = False
+            with self.health.unreadable.guard("measurements", f"the window {window.name}"):
+                complete = await self._measurement.round(window)
             duration = self.clock.monotonic() - begin
             if complete and shortest:
                 self._measured_at = self.clock.monotonic()
@@ -185,7 +187,8 @@ class Collector:
             self.health.set_problem(self.settings.source, self._measurement.problem or None)
             self.health.set_problem("clock", self._measurement.clock_warning)
             self.health.set_problem("pods", self._measurement.pods_problem or None)
-            await self._publish_utilization(workloads=shortest)
+            with self.health.unreadable.guard("measurements", f"the publication of the window {window.name}"):
+                await self._publish_utilization(workloads=shortest)
             # After a failure a long window is measured again soon, not after half an hour.
             period = window.refresh_period
             if not complete:

@@ -159,11 +159,24 @@ class Reclaimer:
     def _evaluate(self, names: Sequence[str]) -> list[Evaluated]:
         now = self._clock.now()
         known = [name for name in names if self._nodes.uid(name) is not None]
-        observed = [self._nodes.observed(name, self._mode, now) for name in known]
-        results = evaluate(observed, self._settings, max_age=self._max_age, now=now)
+        try:
+            results = self._evaluated(known, now)
+        except Exception:
+            # One node must not keep all others from being evaluated.
+            results = []
+            for name in known:
+                with self._runtime.health.unreadable.guard("nodes", name):
+                    results += self._evaluated([name], now)
+        else:
+            for name in known:
+                self._runtime.health.unreadable.remove("nodes", name)
         for result in results:
             self._nodes.on_evaluated(result.message.node, result.last, result.amounts)
         return results
+
+    def _evaluated(self, names: Sequence[str], now: float) -> list[Evaluated]:
+        observed = [self._nodes.observed(name, self._mode, now) for name in names]
+        return evaluate(observed, self._settings, max_age=self._max_age, now=now)
 
     def _request_write(self, result: Evaluated, message: ReclaimedNode) -> None:
         """`message`: what is published about it."""

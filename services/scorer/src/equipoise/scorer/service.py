@@ -260,27 +260,32 @@ class Scorer:
         """At a constant rate, so that requests are served in between."""
         while True:
             node, pod = await self._placed.get()
-            advice = advise(self._state, pod, node, self.thresholds.high, self.clock.now())
-            if advice is not None:
-                published = await self._publish(placement_advice(pod.namespace, pod.name, pod.uid), advice)
-                self._metrics.advice.labels("published" if published else "dropped").inc()
+            with self.health.unreadable.guard("advice", f"{pod.namespace}/{pod.name}"):
+                advice = advise(self._state, pod, node, self.thresholds.high, self.clock.now())
+                if advice is not None:
+                    published = await self._publish(placement_advice(pod.namespace, pod.name, pod.uid), advice)
+                    self._metrics.advice.labels("published" if published else "dropped").inc()
             await self.clock.sleep(1.0 / self.settings.advice.per_second)
 
     async def _review_cluster(self) -> None:
         while True:
             await self.clock.sleep(_REVIEW_INTERVAL)
-            now = self.clock.now()
-            names, load = self._state.nodes.current_load(now)
-            self._metrics.on_cluster(load, self._state.nodes.requested())
-            for review in self._reviewer.observe(names, load, now, known=not self._state.coverage_problem(now)):
-                message = msgspec.structs.replace(review, scores=self._metrics.scores_followed())
-                # The next review includes one that is dropped, except an hour's last.
-                await self._publish(cluster_review(int(review.since // HOUR), int(review.since)), message)
+            with self.health.unreadable.guard("nodes", "the review of all nodes"):
+                await self._review(self.clock.now())
+
+    async def _review(self, now: float) -> None:
+        names, load = self._state.nodes.current_load(now)
+        self._metrics.on_cluster(load, self._state.nodes.requested())
+        for review in self._reviewer.observe(names, load, now, known=not self._state.coverage_problem(now)):
+            message = msgspec.structs.replace(review, scores=self._metrics.scores_followed())
+            # The next review includes one that is dropped, except an hour's last.
+            await self._publish(cluster_review(int(review.since // HOUR), int(review.since)), message)
 
     async def _prune_regularly(self) -> None:
         while True:
             await self.clock.sleep(_PRUNE_INTERVAL)
-            self._prune()
+            with self.health.unreadable.guard("nodes", "the coverage"):
+                self._prune()
 
     def _prune(self) -> None:
         """Remove expired state, and report what is known of the cluster."""

@@ -8,7 +8,7 @@ import tempfile
 from base64 import b64decode
 from collections.abc import Callable, Mapping, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -27,6 +27,9 @@ from equipoise.scheduling.settings.extenders import HttpExtender, TlsSettings
 T = TypeVar("T")
 
 log = structlog.get_logger()
+
+MAX_RESPONSE = 2**26
+"""Bytes: 100,000 nodes as objects."""
 
 
 class _Name(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,7 +58,8 @@ class HostScore(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
     """An entry of HostPriorityList."""
 
     host: str
-    score: int
+    score: Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31)]
+    """0..10 for kube-scheduler; multiplied by a weight."""
 
 
 class BindingResponse(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
@@ -185,9 +189,11 @@ class ExtenderClient:
         content = msgspec.json.encode(body)
         connection.request("POST", f"{self._path}/{verb}", content, {"Content-Type": "application/json"})
         response = connection.getresponse()
-        found = response.read()
+        found = response.read(MAX_RESPONSE + 1)
         if response.status != 200:
             raise HTTPException(f"code {response.status}")
+        if len(found) > MAX_RESPONSE:
+            raise HTTPException(f"its response has more than {MAX_RESPONSE} bytes")
         return found
 
     def close(self) -> None:
@@ -211,7 +217,7 @@ def extender_client(settings: HttpExtender) -> ExtenderClient:
         raise InvalidInput(f"extender {settings.url_prefix}: {error}") from error
 
 
-_REQUEST_ERRORS = (OSError, HTTPException, msgspec.DecodeError)
+_REQUEST_ERRORS = (OSError, HTTPException, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """No connection, no response in time, another status than 200, or no valid body."""
 
 

@@ -11,6 +11,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import inspect
 
+from equipoise.contracts.messages.message import Message
+
 S = TypeVar("S", bound=msgspec.Struct)
 
 
@@ -27,6 +29,13 @@ class TolerantDecoder(Generic[S]):
         except msgspec.ValidationError:
             document = _without_unknown_members(msgspec.json.decode(payload), inspect.type_info(self._kind))
             return msgspec.convert(document, self._kind)
+
+
+def plausible(message: S) -> S:
+    """The message. Raises ValueError for one whose contents cannot be true."""
+    if isinstance(message, Message) and (why := message.implausible):
+        raise ValueError(why)
+    return message
 
 
 def _without_unknown_members(value: Any, kind: inspect.Type) -> Any:

@@ -2,14 +2,10 @@
 
 from typing import Protocol
 
+from equipoise.contracts.messages.bounds import MAX_AHEAD
+
 SILENCE = 180.0
 """Seconds after which a lower epoch is accepted again: the collector of the higher epoch no longer publishes."""
-
-
-MAX_AHEAD = SILENCE
-"""Seconds by which a measurement may be in the future. One that is further ahead is dropped: it would remain the newest
-of its subject until then, whatever the collectors publish. Long before that its age is unknown.
-"""
 
 
 class Sequenced(Protocol):
@@ -43,5 +39,8 @@ def supersedes_measurement(message: Measured, latest: Measured | None) -> bool:
 
 
 def is_acceptable(message: Measured, now: float) -> bool:
-    """False for a measurement of the far future: subscribers drop it."""
+    """False for a measurement of the far future, which subscribers drop.
+
+    It would remain the newest of its subject until then, whatever the collectors publish.
+    """
     return message.queried_at <= now + MAX_AHEAD

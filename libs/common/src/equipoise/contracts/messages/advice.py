@@ -1,6 +1,7 @@
 """`advice.>`: the scorer's review of placements, and of the load of all nodes."""
 
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.bounds import Count, Points, Seconds, Time
 from equipoise.contracts.messages.example import HOT_NODE, IDLE_NODE, NOW, POD, POD_UID, WORKLOAD
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.placement import PlacedHint
@@ -11,7 +12,7 @@ class AdvisedNode(Value, frozen=True, kw_only=True):
     """The node of a placed pod, or another candidate."""
 
     node: str
-    score: float
+    score: Points
     """0..100, the policy's."""
 
     load: Resources
@@ -32,7 +33,7 @@ class PlacementAdvice(Message, frozen=True, kw_only=True):
     """Where it was placed."""
 
     policy: str
-    considered: int
+    considered: Count
     """Candidates: nodes that are Ready and schedulable and have room for its requests."""
 
     chosen: AdvisedNode | None = None
@@ -40,10 +41,10 @@ class PlacementAdvice(Message, frozen=True, kw_only=True):
     """The node with the highest score; the chosen one if no other is better. None, like all of the following, if the
     load of too few nodes or of the chosen node is known."""
 
-    rank: int | None = None
+    rank: Count | None = None
     """Of the chosen node: 1 + the number of nodes with a higher score."""
 
-    regret: float | None = None
+    regret: Points | None = None
     """The highest score minus the score of the chosen node (points, 0..100)."""
 
     neutral: bool = False
@@ -58,23 +59,23 @@ class PlacementAdvice(Message, frozen=True, kw_only=True):
     hint: PlacedHint | None = None
     """The placement hint with which it was created; None: unknown."""
 
-    placed_at: float
-    advised_at: float
+    placed_at: Time
+    advised_at: Time
 
 
 class ScoresFollowed(Value, frozen=True, kw_only=True):
     """Whether kube-scheduler followed the scores since this scorer started."""
 
-    requests: int
+    requests: Count
     """Requests of kube-scheduler."""
 
-    placed: int = 0
+    placed: Count = 0
     """Pods that were scored and then placed, of the last 1,000."""
 
-    followed: float | None = None
+    followed: Points | None = None
     """Share (0..1) of them that were placed on a node with the highest score; None without any."""
 
-    by_chance: float | None = None
+    by_chance: Points | None = None
     """The share that a random choice among the candidates would have reached."""
 
 
@@ -85,17 +86,17 @@ class ClusterReview(Message, frozen=True, kw_only=True):
     reviews that do not overlap.
     """
 
-    since: float
-    until: float
+    since: Time
+    until: Time
     """Both within one full hour."""
 
-    seen: float
+    seen: Seconds
     """Seconds in between in which the load of enough nodes was known."""
 
-    nodes: float
+    nodes: Points
     """Average number of nodes that are counted: of known load, Ready, not cordoned, and not of the control plane."""
 
-    over: dict[str, float] = {}
+    over: dict[str, Seconds] = {}
     """By node: seconds above its high threshold in any resource."""
 
     high: Resources = Resources()
@@ -107,7 +108,7 @@ class ClusterReview(Message, frozen=True, kw_only=True):
     deviation: Resources = Resources()
     """Standard deviation of the load (0..1) over these nodes, averaged over the seconds observed."""
 
-    skipped: int = 0
+    skipped: Count = 0
     """Placements without advice, because of the rate limit `scorer.advice.perSecond`."""
 
     scores: ScoresFollowed | None = None

@@ -1,5 +1,6 @@
 """`annotation.>`: what the annotator wrote."""
 
+from equipoise.contracts.messages.bounds import Time
 from equipoise.contracts.messages.example import HOT_NODE, NOW
 from equipoise.contracts.messages.message import Message
 
@@ -12,7 +13,7 @@ class AnnotationWritten(Message, frozen=True, kw_only=True):
 
     annotations: dict[str, str]
     why: str
-    written_at: float
+    written_at: Time
 
 
 ANNOTATION_WRITTEN = AnnotationWritten(

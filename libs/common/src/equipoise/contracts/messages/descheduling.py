@@ -3,6 +3,7 @@
 from typing import Literal
 
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.bounds import Count, Time
 from equipoise.contracts.messages.example import (
     HOT_NODE,
     IDLE_NODE,
@@ -31,12 +32,12 @@ class NodeClassification(Value, frozen=True, kw_only=True):
     load: Resources
     """0..1 of the base."""
 
-    abnormal_evaluations: int = 0
+    abnormal_evaluations: Count = 0
     why: str = ""
     over: list[str] = []
     """The resources in which a hot node is above its threshold."""
 
-    sampled_at: float = 0.0
+    sampled_at: Time = 0.0
     """The oldest sample that was used; 0 without any."""
 
     @property
@@ -63,10 +64,10 @@ class ProposedMove(Value, frozen=True, kw_only=True):
     target: str
     reason: str
     expected_reduction: Resources
-    sampled_at: float
+    sampled_at: Time
     """The oldest sample that the decision is based on."""
 
-    expires_at: float
+    expires_at: Time
 
 
 class DryRunMove(Value, frozen=True, kw_only=True):
@@ -77,8 +78,8 @@ class DryRunMove(Value, frozen=True, kw_only=True):
     workload: Workload | None = None
     node: str
     target: str
-    since: float
-    until: float
+    since: Time
+    until: Time
 
 
 ReplacementResult = Literal["as_planned", "elsewhere", "returned"]
@@ -136,7 +137,7 @@ class NodeCooldown(Value, frozen=True, kw_only=True):
     """A node from which nothing is moved until the given time."""
 
     node: str
-    until: float
+    until: Time
     why: str
 
 
@@ -144,7 +145,7 @@ class DescheduleDecision(Message, frozen=True, kw_only=True):
     """`decision.descheduler.<strategy>`: what one evaluation found, proposed and rejected."""
 
     strategy: str
-    evaluated_at: float
+    evaluated_at: Time
     nodes: list[NodeClassification]
     intents: list[str]
     """The ids of the proposed intents."""

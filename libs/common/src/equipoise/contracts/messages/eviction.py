@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.bounds import Time
 from equipoise.contracts.messages.example import (
     HOT_NODE,
     IDLE_NODE,
@@ -35,11 +36,11 @@ class EvictionIntent(Message, frozen=True, kw_only=True):
     reason: str
     """For example `node is overutilized, cpu usage(68.53%)>threshold(50.00%)`."""
 
-    sampled_at: float
+    sampled_at: Time
     """The oldest sample that the decision is based on."""
 
-    decided_at: float
-    expires_at: float
+    decided_at: Time
+    expires_at: Time
     expected_reduction: Resources
     """The expected reduction of the node's usage, in cores and bytes."""
 
@@ -87,15 +88,15 @@ class EvictionOutcome(Message, frozen=True, kw_only=True):
     target: str
     reason: str
     expected_reduction: Resources
-    decided_at: float
-    settled_at: float
+    decided_at: Time
+    settled_at: Time
     limit: str = ""
     """The limit that refused, as the configuration calls it."""
 
     limit_scope: str = ""
     """What that limit refuses together with the pod: "pod", "workload", "namespace" or "cluster"."""
 
-    retry_at: float | None = None
+    retry_at: Time | None = None
     """When that limit may allow it; None when waiting does not help."""
 
     dry_run: bool = False

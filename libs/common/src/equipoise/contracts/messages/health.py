@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from equipoise.contracts.messages.bounds import Time
 from equipoise.contracts.messages.example import DESCHEDULER, NOW
 from equipoise.contracts.messages.message import Message
 
@@ -33,7 +34,7 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     shard: str = ""
     """Of a collector: the part of the cluster that it shares with other replicas (`collector.shard`)."""
 
-    at: float
+    at: Time
 
 
 HEARTBEAT = Heartbeat(service="descheduler", id=DESCHEDULER, version="0.1.0", ready=True, leading=True, at=NOW)
@@ -56,8 +57,8 @@ class EffectiveConfiguration(Message, frozen=True, kw_only=True):
     evictions: str = ""
     """As in a heartbeat."""
 
-    started_at: float
-    at: float
+    started_at: Time
+    at: Time
     stopped: bool = False
     """The process has ended in order, or goes on with another configuration under another id."""
 

@@ -1,5 +1,6 @@
 """The term of a leader, for messages that only the current leader may publish."""
 
+from equipoise.contracts.messages.bounds import Count
 from equipoise.contracts.messages.message import Value
 
 LONGEST_LEASE = 600.0
@@ -10,5 +11,5 @@ class LeaseEpoch(Value, frozen=True, kw_only=True, order=True):
     """One term of one leader: its Lease's UID, leaseTransitions and holder."""
 
     lease_uid: str
-    transitions: int
+    transitions: Count
     holder: str

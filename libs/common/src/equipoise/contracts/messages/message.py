@@ -18,6 +18,11 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A whole message."""
 
     @property
+    def implausible(self) -> str:
+        """Why its contents cannot be true, beyond the bounds of each field; empty: they can. Readers then skip it."""
+        return ""
+
+    @property
     def max_age(self) -> float | None:
         """Seconds for which its stream keeps it; None: as long as any other message."""
         return None

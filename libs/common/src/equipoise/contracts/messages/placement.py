@@ -11,6 +11,7 @@ from equipoise.contracts.kubernetes.taints import CONTROL_PLANE
 from equipoise.contracts.kubernetes.virtual_nodes import virtual_node
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos, is_batch_work
+from equipoise.contracts.messages.bounds import Count, Number, Time
 from equipoise.contracts.messages.example import (
     COLLECTOR_EPOCH,
     GIB,
@@ -36,11 +37,11 @@ NodeInHint = Literal["preferred", "neither", "avoided", "none"]
 class PlacedHint(Value, frozen=True, kw_only=True):
     """The placement hint with which a pod was created. Without nodes: it was created without one."""
 
-    preferred: int = 0
+    preferred: Count = 0
     """Nodes."""
 
-    avoided: int = 0
-    weight: int = 0
+    avoided: Count = 0
+    weight: Number = 0
     """Of the pod's node: negative if it is avoided, 0 if it is neither preferred nor avoided."""
 
     @property
@@ -59,21 +60,21 @@ class PlacedPod(Value, frozen=True, kw_only=True):
     namespace: str
     name: str
     workload: Workload | None = None
-    placed_at: float
+    placed_at: Time
     """When it was bound (condition PodScheduled)."""
 
-    running_since: float | None = None
+    running_since: Time | None = None
     """Since when it is Ready, or has its start time; None: it does not run yet."""
 
     has_been_ready: bool = False
     """It is Ready, or was at some time: its images run on the platform of its node."""
 
     terminating: bool = False
-    preempted_at: float | None = None
+    preempted_at: Time | None = None
     """When kube-scheduler preempted it for a pod of higher priority."""
 
     qos: Qos = "BestEffort"
-    priority: int = 0
+    priority: Number = 0
     priority_class: PriorityClass = "prod"
     """Koordinator's class, from its labels, the priority or the QoS class."""
 
@@ -114,9 +115,9 @@ class GonePod(Value, frozen=True, kw_only=True):
     namespace: str
     name: str
     workload: Workload | None = None
-    running_since: float
-    gone_at: float
-    preempted_at: float | None = None
+    running_since: Time
+    gone_at: Time
+    preempted_at: Time | None = None
     requests: Resources = Resources()
     limits: Resources = Resources()
     reclaimed_requests: Resources = Resources()
@@ -150,22 +151,22 @@ class NodePlacement(Message, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     taints: list[Taint] = []
     ready: bool = False
-    ready_since: float | None = None
+    ready_since: Time | None = None
     """Since when the condition Ready has its current status."""
 
     cordoned: bool = False
-    created_at: float = 0.0
+    created_at: Time = 0.0
     allocatable: Resources = Resources()
     capacity: Resources = Resources()
     colocation: NodeColocation = NodeColocation()
-    pod_capacity: int = 110
+    pod_capacity: Count = 110
     pods: list[PlacedPod] = []
     gone: list[GonePod] = []
     removed: bool = False
     """The node was deleted: readers drop it."""
 
-    epoch: int
-    sequence: int
+    epoch: Count
+    sequence: Count
 
     @property
     def set_apart(self) -> str:
@@ -219,7 +220,7 @@ class PlacementHints(Message, frozen=True, kw_only=True):
     """
 
     namespace: str
-    computed_at: float
+    computed_at: Time
     hints: dict[str, WorkloadHint]
     """By key (`hint_key`), ordered: the first ones are those of the workloads that most likely get pods next."""
 

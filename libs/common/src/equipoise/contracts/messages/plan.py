@@ -2,6 +2,7 @@
 
 from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.bounds import Count, Seconds, Time
 from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, NodeState, RefusedMove
 from equipoise.contracts.messages.example import LEASE_EPOCH, NOW
 from equipoise.contracts.messages.health import DRY_RUN
@@ -27,7 +28,7 @@ class PlannedMove(Value, frozen=True, kw_only=True):
     expected_reduction: Resources
     """Cores and bytes."""
 
-    sampled_at: float
+    sampled_at: Time
     later: bool = False
     """It does not fit yet: other moves make room, and it is proposed after them."""
 
@@ -63,8 +64,8 @@ class PlannedNode(Value, frozen=True, kw_only=True):
     bands: dict[OfferedBand, PlannedBand] = {}
     """Those that the node offers."""
 
-    abnormal_evaluations: int = 0
-    missing_evaluations: int = 0
+    abnormal_evaluations: Count = 0
+    missing_evaluations: Count = 0
     """Abnormal evaluations that are still needed before a move is proposed; 0 for a normal node."""
 
     why: str = ""
@@ -78,7 +79,7 @@ class PendingMove(Value, frozen=True, kw_only=True):
     workload: Workload | None = None
     node: str
     target: str
-    evicted_at: float | None = None
+    evicted_at: Time | None = None
 
 
 class PlanResponse(Message, frozen=True, kw_only=True):
@@ -96,14 +97,14 @@ class PlanResponse(Message, frozen=True, kw_only=True):
     evictions: str = ""
     """What binders do with intents: `real`, `dry run`, or why nothing; empty without a heartbeat of any binder."""
 
-    considered: int = 0
+    considered: Count = 0
     """Nodes in the evaluation."""
 
-    interval: float = 0.0
+    interval: Seconds = 0.0
     """Seconds between two evaluations."""
 
     leader: LeaseEpoch
-    planned_at: float
+    planned_at: Time
     shortened: str = ""
     """What it lacks because it would be larger than a message of the bus may be; empty: nothing."""
 

@@ -2,7 +2,10 @@
 
 from typing import Literal
 
+from msgspec import structs
+
 from equipoise.contracts.colocation.bands import Band
+from equipoise.contracts.messages.bounds import Amount, Count, Seconds, Time, implausible_amount
 from equipoise.contracts.messages.example import GIB, HOT_NODE, NOW
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.resources import Resources
@@ -14,17 +17,17 @@ ReclaimMode = Literal["observe", "enforce"]
 class ReclaimedTerms(Value, frozen=True, kw_only=True):
     """Of one resource (cores or bytes): reclaimed = capacity - margin - max(system, reserved) - high_priority."""
 
-    capacity: float
-    margin: float
+    capacity: Amount
+    margin: Amount
     """What lies above the threshold."""
 
-    system: float
+    system: Amount
     """Usage outside pods."""
 
-    reserved: float
+    reserved: Amount
     """Capacity minus allocatable, or the reservation of the node, whichever is more."""
 
-    high_priority: float
+    high_priority: Amount
     """Of pods that are neither of the bands batch nor free: usage, request or the higher, as the policy defines."""
 
 
@@ -40,7 +43,7 @@ class ReclaimedBand(Value, frozen=True, kw_only=True):
     requested: Resources = Resources()
     """By the pods of this band that are bound to the node."""
 
-    hours: float = 0.0
+    hours: Seconds = 0.0
     """For how long it is expected to last; 0: it is what is idle now."""
 
 
@@ -49,8 +52,8 @@ class ReclaimedNode(Message, frozen=True, kw_only=True):
 
     node: str
     uid: str
-    evaluated_at: float
-    sampled_at: float | None = None
+    evaluated_at: Time
+    sampled_at: Time | None = None
     """Newest raw sample; None: the usage of the node is unknown."""
 
     terms: dict[str, ReclaimedTerms] = {}
@@ -59,7 +62,7 @@ class ReclaimedNode(Message, frozen=True, kw_only=True):
     bands: dict[Band, ReclaimedBand] = {}
     """Without "free" and "batch" nothing is known of the node."""
 
-    highest: dict[str, list[float | None]] = {}
+    highest: dict[str, list[Amount | None]] = {}
     """By resource: highest usage of high-priority pods and of the system in each hour of the day (UTC), in the 24 hours
     before `evaluated_at`. A reclaimer that starts continues with it."""
 
@@ -72,8 +75,14 @@ class ReclaimedNode(Message, frozen=True, kw_only=True):
     written: bool = False
     """Whether the node's status contains what is offered. False in observation, and while a write is due."""
 
-    epoch: int
-    sequence: int
+    epoch: Count
+    sequence: Count
+
+    @property
+    def implausible(self) -> str:
+        amounts = [implausible_amount(resource, hours) for resource, hours in self.highest.items()]
+        amounts += [implausible_amount(name, structs.astuple(terms)) for name, terms in self.terms.items()]
+        return next(filter(None, amounts), "")
 
 
 RECLAIMED_NODE = ReclaimedNode(

@@ -3,6 +3,7 @@
 from typing import Literal
 
 from equipoise.contracts.colocation.bands import OfferedBand
+from equipoise.contracts.messages.bounds import Count, Number, Points, Seconds, Time
 from equipoise.contracts.messages.example import HOT_NODE, IDLE_NODE, NOW, USAGE
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.placement import PlacedHint
@@ -15,10 +16,10 @@ class NodeScore(Value, frozen=True, kw_only=True):
     """The score of one node."""
 
     node: str
-    score: float
+    score: Points
     """0..100, the policy's."""
 
-    extender_score: int
+    extender_score: Number
     """0..10, the integer in the response to kube-scheduler."""
 
     why: str = ""
@@ -48,10 +49,10 @@ class ScoreDecision(Message, frozen=True, kw_only=True):
     best: list[NodeScore]
     """The best nodes, at most ten."""
 
-    considered: int
+    considered: Count
     neutral: bool
     why: str = ""
-    decided_at: float
+    decided_at: Time
     shadow: ShadowResult | None = None
     """None: there is no second policy, or no node was scored."""
 
@@ -81,7 +82,7 @@ class Correction(Value, frozen=True, kw_only=True):
     pods: list[str] = []
     """`namespace/name`, at most 10, the largest corrections first."""
 
-    count: int = 0
+    count: Count = 0
     """The number of all of them."""
 
 
@@ -114,10 +115,10 @@ class WindowExplanation(Value, frozen=True, kw_only=True):
     statistics: dict[str, Resources] = {}
     """By name, like `load`: other statistics that the policy uses."""
 
-    age: float | None = None
+    age: Seconds | None = None
     """Seconds since the newest sample in it."""
 
-    lifetime: float
+    lifetime: Seconds
     """Seconds for which its value may be used."""
 
     unknown_reason: str = ""
@@ -141,10 +142,10 @@ class BandExplanation(Value, frozen=True, kw_only=True):
     capacity: Resources = Resources()
     """Of the node: `left` counts as a share of it."""
 
-    hours: float = 0.0
+    hours: Seconds = 0.0
     """For how long the reclaimed amounts are expected to last."""
 
-    age: float | None = None
+    age: Seconds | None = None
     """Seconds since the reclaimer evaluated the node; None: never."""
 
     unknown_reason: str = ""
@@ -155,16 +156,16 @@ class NodeExplanation(Value, frozen=True, kw_only=True):
     """The score of one node, with all of its inputs."""
 
     node: str
-    rank: int
+    rank: Count
     """1 is the best; nodes with equal integers are ordered by their scores."""
 
-    extender_score: int
+    extender_score: Number
     """The integer for kube-scheduler: 0..10, or up to `scorer.extender.maxScore`."""
 
-    score: float
+    score: Points
     """0..100, the policy's; 0 for a node to avoid."""
 
-    parts: dict[str, float] = {}
+    parts: dict[str, Points] = {}
     """By policy, for a mix."""
 
     status: Literal["", "unknown", "avoided", "overfull", "preferred"] = ""
@@ -176,16 +177,16 @@ class NodeExplanation(Value, frozen=True, kw_only=True):
 
     requests: Resources = Resources()
     limits: Resources = Resources()
-    age: float | None = None
+    age: Seconds | None = None
     """Seconds since the node's newest sample; None: there is none."""
 
-    lifetime: float
+    lifetime: Seconds
     """Seconds after which a node without a new sample is unknown."""
 
-    reserved_by_responses: int = 0
+    reserved_by_responses: Count = 0
     """Pods for which it recently had the highest score, and that are not placed yet."""
 
-    reserved_for_replacements: int = 0
+    reserved_for_replacements: Count = 0
     """Evicted pods whose replacements are expected on it."""
 
     high_priority_load: Resources = Resources()
@@ -206,7 +207,7 @@ class RankChange(Value, frozen=True, kw_only=True):
 
     best: str
     runner_up: str
-    cpu_change: float | None = None
+    cpu_change: Points | None = None
     """Smallest change of the best node's CPU load, in points, that makes the runner-up better; None: there is none, or
     the order does not depend on loads."""
 
@@ -248,7 +249,7 @@ class Explanation(Message, frozen=True, kw_only=True):
     compensation: str = ""
     """The mode: proportional, cliff, off."""
 
-    considered: int = 0
+    considered: Count = 0
     neutral: bool = False
     """All nodes get the same score."""
 
@@ -267,7 +268,7 @@ class Explanation(Message, frozen=True, kw_only=True):
     notes: list[str] = []
     """Remarks about the numbers."""
 
-    explained_at: float = 0.0
+    explained_at: Time = 0.0
 
 
 EXPLAIN_REQUEST = ExplainRequest(node=IDLE_NODE)

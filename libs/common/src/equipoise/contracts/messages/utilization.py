@@ -3,6 +3,7 @@
 from typing import Annotated, Literal
 
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.messages.bounds import MAX_AHEAD, Amount, Count, Seconds, Time, implausible_amount
 from equipoise.contracts.messages.example import COLLECTOR_EPOCH, GIB, HOT_NODE, NOW, POD_UID, USAGE, WORKLOAD
 from equipoise.contracts.messages.message import MUST_BE_KNOWN, Message, Value
 from equipoise.contracts.messages.resources import Resources
@@ -11,7 +12,7 @@ from equipoise.contracts.messages.resources import Resources
 class WindowUsage(Value, frozen=True, kw_only=True):
     """Usage over one window that ends at `sampled_at`."""
 
-    sampled_at: float
+    sampled_at: Time
     """Time of the newest raw sample in this window, on Prometheus' clock."""
 
     mean: Resources = Resources()
@@ -29,10 +30,10 @@ class NodeUtilization(Message, frozen=True, kw_only=True):
     """The allocatable (or capacity) that load refers to."""
 
     memory_kind: Annotated[Literal["workingSet", "anonymous"], MUST_BE_KNOWN] = "workingSet"
-    sampled_at: float
+    sampled_at: Time
     """Newest raw sample of the node, on Prometheus' clock."""
 
-    queried_at: float
+    queried_at: Time
     """Evaluation time of the query, on Prometheus' clock."""
 
     windows: dict[str, WindowUsage]
@@ -44,55 +45,70 @@ class NodeUtilization(Message, frozen=True, kw_only=True):
     pods: dict[str, Resources] = {}
     """By pod UID: mean of the shortest window."""
 
-    epoch: int
+    epoch: Count
     """When this collector took over, in milliseconds. Messages are ordered by `epoch`, then `sequence`."""
 
-    sequence: int
+    sequence: Count
+
+    @property
+    def implausible(self) -> str:
+        return _measured_late(self)
 
 
 class WorkloadUtilization(Message, frozen=True, kw_only=True):
     """`utilization.workload.<key>.<namespace>.<name>`: usage per replica."""
 
     workload: Workload
-    replicas: int
+    replicas: Count
     """Pods that were measured."""
 
-    sampled_at: float
-    queried_at: float
+    sampled_at: Time
+    queried_at: Time
     windows: dict[str, WindowUsage]
-    profile: dict[str, list[float | None]] = {}
+    profile: dict[str, list[Amount | None]] = {}
     """By resource ("cpu", "memory"): 24 hourly slots of a day in UTC, usage per replica."""
 
-    epoch: int
-    sequence: int
+    epoch: Count
+    sequence: Count
+
+    @property
+    def implausible(self) -> str:
+        amounts = (implausible_amount(resource, hours) for resource, hours in self.profile.items())
+        return _measured_late(self) or next(filter(None, amounts), "")
 
 
 class UtilizationCycle(Message, frozen=True, kw_only=True):
     """`utilization.cycle.<shard>`: published at the end of each measurement cycle of a collector."""
 
     shard: str
-    cycle: int
-    expected: int
+    cycle: Count
+    expected: Count
     """Ready nodes that are old enough and match the collector's selector."""
 
-    fresh: int
+    fresh: Count
     """Those of them whose load is known."""
 
-    queried_at: float
-    skew: float = 0.0
+    queried_at: Time
+    skew: Seconds = 0.0
     """Prometheus' clock minus the collector's, in seconds."""
 
     missing: dict[str, str] = {}
     """Some of the expected nodes without data (at most 20), and why."""
 
-    reasons: dict[str, int] = {}
+    reasons: dict[str, Count] = {}
     """How many expected nodes are without data, by the kind of reason."""
 
     problem: str = ""
     """Why the collector cannot measure at all; empty when it can."""
 
-    epoch: int = 0
-    sequence: int = 0
+    epoch: Count = 0
+    sequence: Count = 0
+
+
+def _measured_late(message: NodeUtilization | WorkloadUtilization) -> str:
+    """A sample that is later than its query would be fresh for ever."""
+    latest = max([message.sampled_at, *(window.sampled_at for window in message.windows.values())])
+    return "" if latest <= message.queried_at + MAX_AHEAD else f"a sample is {latest - message.queried_at:g} s too new"
 
 
 def _window(cpu: float, memory: float) -> WindowUsage:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from equipoise.runtime.bus.errors import BusErrors
     from equipoise.runtime.configuration import Nats
+    from equipoise.runtime.process.unreadable import UnreadableThings
 
 T = TypeVar("T", bound=msgspec.Struct)
 Response = TypeVar("Response", bound=msgspec.Struct)
@@ -102,6 +103,11 @@ class Bus(Protocol):
     @property
     def problems(self) -> Sequence[str]:
         """Problems for the operator: permission errors, full streams, lost connection. Empty if there are none."""
+        ...
+
+    @property
+    def unreadable(self) -> "UnreadableThings":
+        """Messages that were received and cannot be read or handled, by subject."""
         ...
 
     async def publish(self, subject: str, message: msgspec.Struct, *, message_id: str | None = None) -> Receipt:

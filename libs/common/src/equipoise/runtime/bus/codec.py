@@ -16,7 +16,7 @@ from typing import Generic
 import msgspec
 
 from equipoise.contracts.bus.channels import message_types
-from equipoise.contracts.bus.decoding import TolerantDecoder
+from equipoise.contracts.bus.decoding import TolerantDecoder, plausible
 from equipoise.contracts.bus.subjects import matches
 from equipoise.contracts.messages.message import Message, type_name
 from equipoise.runtime.bus import Delivery, Handler, Redeliver, T, TooLarge, Worker
@@ -110,8 +110,9 @@ def continuing_trace(headers: Headers | None) -> Iterator[None]:
 class MessageReader(Generic[T]):
     """Decodes messages of one kind, published for subjects of one pattern.
 
-    One that was published for another subject, has another type, or cannot be decoded, is logged with its subject,
-    counted and skipped.
+    One that was published for another subject, has another type, cannot be decoded, or contains what cannot be true
+    (`contracts.messages.bounds`), is logged with its subject, counted and skipped. What cannot be read, and what a
+    handler fails on, is named in /readyz until a later message of its subject is handled.
     """
 
     def __init__(self, pattern: str, kind: type[T], errors: BusErrors) -> None:
@@ -129,10 +130,11 @@ class MessageReader(Generic[T]):
             self._errors.count("other_type", subject, f"skipped: this version does not know messages of type {found}")
             return None
         try:
-            return Delivery(subject=subject, message=self._decoder.decode(payload), **how)
+            message = plausible(self._decoder.decode(payload))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-            self._errors.count("unreadable", subject, error)
+            self._errors.add_unreadable("unreadable", subject, error)
             return None
+        return Delivery(subject=subject, message=message, **how)
 
     async def handle(
         self, handler: Handler[T], subject: str, payload: bytes, *, headers: Headers | None, replayed: bool = False
@@ -145,7 +147,9 @@ class MessageReader(Generic[T]):
             with continuing_trace(headers):
                 await handler(delivery)
         except Exception as error:
-            self._errors.count("handler", subject, error)
+            self._errors.add_unreadable("handler", subject, error)
+        else:
+            self._errors.remove_unreadable(subject)
 
     async def attempt(
         self, worker: Worker[T], subject: str, payload: bytes, *, headers: Headers | None, deliveries: int = 1
@@ -162,5 +166,5 @@ class MessageReader(Generic[T]):
                 async with asyncio.timeout(WORK_LIMIT):
                     return await worker(delivery)
         except Exception as error:
-            self._errors.count("worker", subject, error)
+            self._errors.add_unreadable("worker", subject, error)
             return Redeliver(after=RETRY_PAUSE)

@@ -7,8 +7,10 @@ from functools import partial
 import prometheus_client
 import structlog
 
+from equipoise.contracts.bus.streams import stream_of
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.failure_reason import failure_reason
+from equipoise.runtime.process.unreadable import ENTRY_LIMIT, UnreadableThings
 
 log = structlog.get_logger()
 
@@ -17,6 +19,11 @@ _PROBLEM_LIFE = 300.0
 
 KINDS = ("connection", "permission", "stream", "follow", "work", "slow", "size")
 """How the keys of problems begin."""
+
+MESSAGES = "messages"
+"""The source of messages among the things that cannot be read; their names are subjects."""
+
+_DAY = 86_400.0
 
 _LOG_PAUSE = 60.0
 """Seconds between two log lines about the same problem: some occur for every message."""
@@ -30,6 +37,12 @@ class BusErrors:
         self._seen: Tally[str] = Tally()
         self._problems: dict[str, tuple[str, float]] = {}
         self._logged: dict[tuple[str, str], float] = {}
+        self._kept_until: dict[str, float] = {}
+        """By subject, when its message that cannot be read has left the bus."""
+
+        self.unreadable = UnreadableThings()
+        """Messages that were received and cannot be read or handled, by subject."""
+
         self._counter = prometheus_client.Counter(
             "equipoise_bus_errors",
             "Errors of the bus, by kind.",
@@ -62,6 +75,28 @@ class BusErrors:
         text = str(error) or (failure_reason(error) if isinstance(error, BaseException) else "")
         log.warning("bus error", kind=kind, about=about, error=text, exc_info=trace)
 
+    def add_unreadable(self, kind: str, subject: str, error: Exception) -> None:
+        """Count and name a message that cannot be read, or whose handler failed (`kind`)."""
+        self.count(kind, subject, error)
+        self.unreadable.add(MESSAGES, subject, str(error) or type(error).__name__)
+        stream = stream_of(subject)
+        kept = (stream.max_age or _DAY) if stream is not None and stream.last_per_subject else _PROBLEM_LIFE
+        self._kept_until[subject] = self._clock.monotonic() + kept
+        if len(self._kept_until) > 2 * ENTRY_LIMIT:
+            self._remove_expired()
+            self._kept_until = dict(list(self._kept_until.items())[-ENTRY_LIMIT:])
+
+    def remove_unreadable(self, subject: str) -> None:
+        """A later message of the subject was handled."""
+        if self._kept_until and self._kept_until.pop(subject, None) is not None:
+            self.unreadable.remove(MESSAGES, subject)
+
+    def _remove_expired(self) -> None:
+        """Messages that nobody publishes again."""
+        now = self._clock.monotonic()
+        for subject in [subject for subject, until in self._kept_until.items() if until < now]:
+            self.remove_unreadable(subject)
+
     def total(self, kind: str) -> int:
         """The number of errors of this kind."""
         return self._seen[kind]
@@ -84,6 +119,7 @@ class BusErrors:
 
     @property
     def problems(self) -> list[str]:
+        self._remove_expired()
         return [text for text, seen_at in self._problems.values() if self._is_alive(seen_at)]
 
     def _problems_of(self, kind: str) -> float:

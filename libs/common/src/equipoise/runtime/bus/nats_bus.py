@@ -14,7 +14,7 @@ from nats.aio.msg import Msg
 from nats.micro.request import Request
 from prometheus_client import CollectorRegistry
 
-from equipoise.contracts.bus.decoding import TolerantDecoder
+from equipoise.contracts.bus.decoding import TolerantDecoder, plausible
 from equipoise.contracts.bus.streams import STREAMS, Stream, foreign_subjects, stream_of
 from equipoise.contracts.bus.subjects import micro_name
 from equipoise.runtime.bus import (
@@ -45,6 +45,7 @@ from equipoise.runtime.bus.subscriber import StreamSubscriber
 from equipoise.runtime.bus.work_queue import WorkQueue
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.unreadable import UnreadableThings
 
 _IN_FLIGHT = 256
 """Messages of `publish_many` that wait for their acknowledgement at the same time."""
@@ -174,6 +175,10 @@ class NatsBus:
     def problems(self) -> Sequence[str]:
         return self.errors.problems
 
+    @property
+    def unreadable(self) -> UnreadableThings:
+        return self.errors.unreadable
+
     async def publish(self, subject: str, message: msgspec.Struct, *, message_id: str | None = None) -> Receipt:
         payload = self._encode(subject, message)
         headers = self._envelope.around(subject, message, message_id)
@@ -296,7 +301,7 @@ class NatsBus:
         if failure := (received.headers or {}).get("Nats-Service-Error"):
             raise BusError(f"{subject}: {failure}")
         try:
-            return TolerantDecoder(response).decode(received.data)
+            return plausible(TolerantDecoder(response).decode(received.data))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             self.errors.count("unreadable", subject, error)
             raise BusError(f"{subject}: the response cannot be decoded: {error}") from error

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from equipoise.contracts.bus.decoding import TolerantDecoder
+from equipoise.contracts.bus.decoding import TolerantDecoder, plausible
 from equipoise.runtime.bus import Endpoint
 from equipoise.runtime.process.clock import Clock
 
@@ -79,7 +79,7 @@ class Responder:
 
     def _decoded(self, payload: bytes) -> Any:
         try:
-            return self._decoder.decode(payload)
+            return plausible(self._decoder.decode(payload))
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             raise UnreadableRequest(f"the request cannot be decoded: {error}") from error
 

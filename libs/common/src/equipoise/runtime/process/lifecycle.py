@@ -174,6 +174,7 @@ class Process(Generic[S]):
         self.health.require("nats", lambda: bus is not None and bus.connected)
         self.health.include_problems(lambda: self._bus_problems() if bus is None else bus.problems)
         bus = await stack.enter_async_context(self._bus())
+        self.health.include_unreadable(bus.unreadable)
         return bus
 
     async def _reach_api_server(self, stack: AsyncExitStack) -> Kube | None:

@@ -1,6 +1,7 @@
 """What a process cannot read at present: objects, messages, series, files. Each is a named problem, nothing more."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import structlog
 
@@ -67,6 +68,18 @@ class UnreadableThings:
                 self.remove(source, name)
         for name, reason in reasons.items():
             self.add(source, name, reason)
+
+    @contextmanager
+    def guard(self, source: str, name: str) -> Iterator[None]:
+        """An error in the block is named and logged, and goes no further: what follows continues without this thing."""
+        try:
+            yield
+        except Exception as error:
+            if name not in self._reasons.get(source, ()):
+                log.warning("unexpected error", source=source, name=plain_text(name, NAME_LIMIT), exc_info=True)
+            self.add(source, name, f"{type(error).__name__}: {error}")
+        else:
+            self.remove(source, name)
 
     def counts(self) -> dict[str, int]:
         """By source. May be called in another thread."""

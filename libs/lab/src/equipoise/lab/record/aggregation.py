@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from equipoise.collector.sources.prometheus.samples import number
+from equipoise.contracts.messages.bounds import MAX_BYTES
 from equipoise.lab.model.trace import Array
 from equipoise.lab.record.owners import NO_WORKLOAD
 from equipoise.lab.record.queries import Series
@@ -82,7 +83,7 @@ class Aggregation:
         return usage.reshape(pods, steps), number_of_series.reshape(pods, steps)
 
     def _add_up(self, usage: Array, number_of_series: npt.NDArray[np.intp], owners: npt.NDArray[np.intp]) -> None:
-        known = (number_of_series == 1) & np.isfinite(usage) & (usage >= 0.0)
+        known = (number_of_series == 1) & (usage >= 0.0) & (usage <= MAX_BYTES)
         amounts = np.where(known, usage, 0.0)
         owned = owners != NO_WORKLOAD
         np.add.at(self._sums, owners[owned], amounts[owned])

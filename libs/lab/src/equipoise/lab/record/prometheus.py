@@ -10,7 +10,9 @@ import msgspec
 
 from equipoise.collector.decisions.query import SourceError
 from equipoise.collector.settings import PrometheusSettings
-from equipoise.collector.sources.prometheus.samples import result_of, time_of
+from equipoise.collector.sources.prometheus.json_document import decode_document
+from equipoise.collector.sources.prometheus.samples import decoded, elements, result_of, time_of
+from equipoise.contracts.messages.bounds import LATEST
 from equipoise.lab.record.options import RecordError
 from equipoise.lab.record.queries import Series
 from equipoise.runtime.process.bounded_files import SECRET_LIMIT, read_bounded_text
@@ -105,7 +107,7 @@ class Prometheus:
         """The decoded body. Raises errors by status and by the error text of Prometheus."""
         if status == 200:
             try:
-                return msgspec.json.decode(body)
+                return decode_document(body)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 raise SourceError("the response is not JSON: is this the address of a Prometheus?") from None
         reason = _reason(body)
@@ -167,21 +169,23 @@ def _secret(path: str) -> str:
 
 def _series(response: Any) -> list[Series]:
     """Invalid series, and invalid pairs of time and value, are skipped."""
-    if not isinstance(response, list):
-        raise SourceError("the result is not a list")
     return [
         Series(
-            labels={name: text for name, text in element["metric"].items() if isinstance(text, str)},
-            values=_pairs(element.get("values")),
+            labels={name: text for name, text in labels.items() if isinstance(text, str)},
+            values=_pairs(decoded(element.values)),
         )
-        for element in response
-        if isinstance(element, dict) and isinstance(element.get("metric"), dict)
+        for element in elements(response)
+        if isinstance(labels := decoded(element.metric), dict)
     ]
 
 
 def _pairs(values: Any) -> list[Any]:
     pairs = values if isinstance(values, list) else []
-    return [pair for pair in pairs if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], int | float)]
+    return [
+        pair
+        for pair in pairs
+        if isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], int | float) and 0 <= pair[0] <= LATEST
+    ]
 
 
 def _reason(body: bytes) -> str:

@@ -40,6 +40,7 @@ from equipoise.runtime.bus.codec import (
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.responder import Responder, TooManyRequests, UnreadableRequest
 from equipoise.runtime.process.clock import Clock
+from equipoise.runtime.process.unreadable import UnreadableThings
 from equipoise.testbed.memory.clock import settle
 
 _HISTORY = 10_000
@@ -215,6 +216,10 @@ class MemoryBus:
     @property
     def problems(self) -> Sequence[str]:
         return self.errors.problems
+
+    @property
+    def unreadable(self) -> UnreadableThings:
+        return self.errors.unreadable
 
     async def publish(self, subject: str, message: msgspec.Struct, *, message_id: str | None = None) -> Receipt:
         payload = encode(subject, message)

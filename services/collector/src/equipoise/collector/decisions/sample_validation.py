@@ -15,6 +15,7 @@ import msgspec
 from equipoise.collector.decisions.query import Aggregate, ResourceName, Sample, Statistic
 from equipoise.collector.state.placement import PodName
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE
+from equipoise.contracts.messages.bounds import MAX_BYTES
 from equipoise.contracts.messages.resources import Resources
 
 Samples = Mapping[Aggregate, list[Sample]]
@@ -22,6 +23,9 @@ Samples = Mapping[Aggregate, list[Sample]]
 
 MAX_EXCESS = 1.05
 """A usage above the capacity by at most this factor is a rounding error and capped; a larger one is unknown."""
+
+SHORTEST_INTERVAL, LONGEST_INTERVAL = 0.1, 7 * 86_400.0
+"""Seconds between two scrapes. Nothing is known of a series with other ones."""
 
 MIN_ZEROS = 2
 MAX_ZERO_SHARE = 0.5
@@ -122,7 +126,7 @@ def scrape_intervals(samples: Iterable[Sample]) -> ScrapeIntervals:
     """Intervals from measured spacings. The largest one of a node counts, so that coverage is never overestimated."""
     by_node: dict[str, float] = {}
     for sample in samples:
-        if math.isfinite(sample.value) and sample.value > 0:
+        if SHORTEST_INTERVAL <= sample.value <= LONGEST_INTERVAL:
             by_node[sample.node] = max(sample.value, by_node.get(sample.node, 0.0))
     return ScrapeIntervals(by_node=by_node, default=median(by_node.values()) if by_node else None)
 
@@ -237,6 +241,8 @@ def _usage(sample: Sample, capacity: float | None) -> tuple[float | None, Unknow
         return None, UnknownUsage("invalid", f"value is {value:g}")
     if capacity is not None and value > capacity * MAX_EXCESS:
         return None, UnknownUsage("excess", f"value is {value:g} where the machine has {capacity:g}")
+    if value > MAX_BYTES:
+        return None, UnknownUsage("excess", f"value is {value:g}, which no machine has")
     # + 0.0 turns a negative zero into a plain one.
     return (value if capacity is None else min(value, capacity)) + 0.0, None
 

@@ -9,7 +9,7 @@ import asyncio
 import math
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 import aiohttp
 import msgspec
@@ -19,6 +19,7 @@ from equipoise.collector.settings import CollectorSettings, LoadWatcherSettings
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.sources.polling import PollingSource
 from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.messages.bounds import LATEST
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.process.clock import Clock
@@ -45,14 +46,14 @@ class WatcherNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WatcherData(msgspec.Struct, frozen=True, kw_only=True):
-    nodes: dict[str, WatcherNode] | None = msgspec.field(name="NodeMetricsMap", default=None)
+    nodes: dict[str, msgspec.Raw] | None = msgspec.field(name="NodeMetricsMap", default=None)
 
 
 class WatcherWindow(msgspec.Struct, frozen=True, kw_only=True):
     """Unix seconds."""
 
-    start: int
-    end: int
+    start: Annotated[int, msgspec.Meta(ge=0, le=int(LATEST))]
+    end: Annotated[int, msgspec.Meta(ge=0, le=int(LATEST))]
 
 
 class WatcherResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +113,7 @@ class LoadWatcherSource(PollingSource):
         for node, figures in (response.data.nodes or {}).items():
             values = {
                 (_RESOURCES[metric.type], metric.operator): metric.value / 100
-                for metric in figures.metrics or ()
+                for metric in _metrics(figures)
                 if metric.type in _RESOURCES
             }
             current_only |= ("cpu", "Latest") in values
@@ -155,8 +156,17 @@ class LoadWatcherSource(PollingSource):
 
 
 _DECODER = msgspec.json.Decoder(WatcherResponse)
+_NODE_DECODER = msgspec.json.Decoder(WatcherNode)
 
 _MEANING = {500: "it has no metrics yet, or its own source is unavailable", 503: "its own source is unavailable"}
+
+
+def _metrics(node: msgspec.Raw) -> list[WatcherMetric]:
+    """The figures of one node; not a number if they cannot be read: then the node is unknown, and no other."""
+    try:
+        return _NODE_DECODER.decode(node).metrics or []
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return [WatcherMetric(type=kind, operator="AVG") for kind in _RESOURCES]
 
 
 def _latest(values: Mapping[tuple[ResourceName, str], float], resource: ResourceName) -> float:
@@ -166,7 +176,7 @@ def _latest(values: Mapping[tuple[ResourceName, str], float], resource: Resource
 def _unix_seconds(date: str) -> float:
     try:
         return parsedate_to_datetime(date).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError, TypeError):
         raise SourceError("load-watcher's response has no valid date") from None
 
 

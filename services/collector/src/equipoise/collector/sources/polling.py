@@ -11,8 +11,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from statistics import fmean, median, pstdev
 
+import structlog
+
 from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError, series_name
 from equipoise.runtime.process.clock import Clock
+
+log = structlog.get_logger()
 
 SeriesKey = tuple[str, str, str]
 """Node, namespace and pod: only the first for a node; possibly only the last two for a pod."""
@@ -54,6 +58,9 @@ class PollingSource:
             self._problem = ""
         except SourceError as error:
             self._problem = str(error)
+        except Exception as error:  # whatever the response contains, the next one may be readable
+            log.warning("unexpected error", exc_info=True)
+            self._problem = f"the response cannot be read: {type(error).__name__}: {error}"
         self._polled.set()
 
     async def time(self) -> float:

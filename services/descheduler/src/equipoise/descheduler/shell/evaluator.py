@@ -82,7 +82,9 @@ class Evaluator:
                 await self._clock.sleep(self.runtime.own.warm_up)
                 while True:
                     begun = self._clock.monotonic()
-                    await self._evaluate(epoch)
+                    # Whatever it is: the next evaluation may succeed, and a restart would not help.
+                    with self._health.unreadable.guard("evaluations", "the last evaluation"):
+                        await self._evaluate(epoch)
                     duration = self._clock.monotonic() - begun
                     self.metrics.evaluation_duration.observe(duration)
                     await self._clock.sleep(max(0.0, self._settings.interval - duration))

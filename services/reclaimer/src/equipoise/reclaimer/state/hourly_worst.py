@@ -1,9 +1,11 @@
 """The highest usage of each node in each hour of the last day, of high-priority pods and of the system together."""
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import SLOTS
+from equipoise.contracts.messages.bounds import MAX_BYTES
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.numeric import Array, Singles, np
 
@@ -22,7 +24,8 @@ class HourlyWorst:
         hour = int(now // self._hour)
         day = self._until(node, uid, hour)
         slot = day[:, hour % SLOTS]
-        np.fmax(slot, used, out=slot, casting="same_kind")
+        # What no machine has would be infinite in 32 bits.
+        np.fmax(slot, np.where(used <= MAX_BYTES, used, np.nan), out=slot, casting="same_kind")
 
     def restore(self, message: ReclaimedNode, now: float) -> None:
         """Use what an earlier reclaimer published; hours that are known already stay the higher of both."""
@@ -64,11 +67,11 @@ def published(day: Singles) -> Mapping[str, list[float | None]]:
     units = (1_000.0, 2.0**-20)
     found: dict[str, list[float | None]] = {}
     for resource, amounts, unit in zip(RESOURCES, day.tolist(), units, strict=True):
-        found[resource] = [None if amount != amount else round(amount * unit) / unit for amount in amounts]
+        found[resource] = [round(amount * unit) / unit if isfinite(amount) else None for amount in amounts]
     return found
 
 
 def _hours(amounts: Sequence[float | None]) -> list[float]:
     """24 amounts; NaN where there is none, or an impossible one."""
-    found = [amount if amount is not None and 0.0 <= amount < np.inf else np.nan for amount in amounts[:SLOTS]]
+    found = [amount if amount is not None and 0.0 <= amount <= MAX_BYTES else np.nan for amount in amounts[:SLOTS]]
     return found + [np.nan] * (SLOTS - len(found))

@@ -12,7 +12,6 @@ from equipoise.cli.report.now.figures import NowReport, Prospect
 from equipoise.cli.terminal import UNIT, amount, amounts, count, day_and_time, percent, table
 from equipoise.contracts.messages.resources import Resources
 
-
 _ROUNDING = 1e-9
 """Rounding error of a share, in percent."""
 

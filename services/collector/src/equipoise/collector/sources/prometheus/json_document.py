@@ -27,6 +27,7 @@ class Element(msgspec.Struct, kw_only=True, gc=False):
 class _RawElement(Element, kw_only=True, gc=False):
     metric: msgspec.Raw = msgspec.Raw(b"null")
     value: msgspec.Raw = msgspec.Raw(b"null")
+    values: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class _Data(TypedDict, total=False):

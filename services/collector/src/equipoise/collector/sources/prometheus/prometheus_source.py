@@ -156,10 +156,14 @@ class PrometheusSource:
             parameters["time"] = f"{at:.3f}"
         try:
             return read(self._client.custom_query(promql, parameters))
+        except SourceError:
+            raise
         except PrometheusApiClientException as error:
             raise SourceError(shortened(error)) from None
         except (requests.RequestException, HTTPError, OSError) as error:
             raise SourceError(_cause(error)) from None
+        except Exception as error:  # whatever the response contains: only this query has no result
+            raise SourceError(f"the response cannot be read: {type(error).__name__}: {shortened(error)}") from error
 
 
 def _cause(error: BaseException) -> str:

@@ -19,6 +19,7 @@ import msgspec
 
 from equipoise.collector.decisions.query import Sample, SourceError, Subject, series_name
 from equipoise.collector.sources.prometheus.json_document import Element
+from equipoise.contracts.messages.bounds import LATEST
 
 _NUMBER = "0123456789+-.eE"
 """The characters of Prometheus' numbers: float() also accepts "1_0", blanks, words and digits of other scripts."""
@@ -88,7 +89,7 @@ def time_of(result: Any) -> float:
         value = number(result[1])
     else:
         value = next(map(_instant, elements(result)), math.nan) if isinstance(result, list) else math.nan
-    if not math.isfinite(value) or value <= 0:
+    if not 0 < value <= LATEST:
         raise SourceError("the result of time() is no time: is this the address of a Prometheus?")
     return value
 
@@ -106,7 +107,7 @@ def spacings(result: Any, subject: Subject, labels: "LabelCache") -> list[Sample
     """Per series of a range vector the median seconds between raw samples; series of fewer than two are left out."""
     samples = []
     for element in elements(result):
-        times = _times(element.values)
+        times = _times(decoded(element.values))
         gaps = [later - earlier for earlier, later in pairwise(times) if later > earlier]
         series = labels.of(element, subject)
         if gaps and series is not None:
@@ -125,7 +126,7 @@ def elements(result: Any) -> Iterator[Element]:
             yield Element(**{name: element.get(name) for name in Element.__struct_fields__})
 
 
-def _decoded(part: Any) -> Any:
+def decoded(part: Any) -> Any:
     """A part of an element; None when it cannot be decoded: one bad label must not cost all the others."""
     if not isinstance(part, msgspec.Raw | bytes):
         return part
@@ -136,7 +137,7 @@ def _decoded(part: Any) -> Any:
 
 
 def _instant(element: Element) -> float:
-    pair = _decoded(element.value)
+    pair = decoded(element.value)
     return number(pair[1]) if isinstance(pair, list) and len(pair) == 2 else math.nan
 
 
@@ -144,7 +145,7 @@ def _times(values: Any) -> list[float]:
     if not isinstance(values, list):
         return []
     times = [pair[0] for pair in values if isinstance(pair, list) and len(pair) == 2]
-    return [float(at) for at in times if isinstance(at, int | float) and not isinstance(at, bool)]
+    return [float(at) for at in times if isinstance(at, int | float) and not isinstance(at, bool) and 0 < at <= LATEST]
 
 
 def _sample(series: _SeriesLabels, subject: Subject, value: float) -> Sample:
@@ -183,7 +184,7 @@ class LabelCache:
             return self._recent[text]
         series = self._old.get(text)
         if series is None:
-            labels = _decoded(text)
+            labels = decoded(text)
             series = _parse(labels, self._node_labels) if isinstance(labels, Mapping) else None
         self._recent[text] = series
         return series
@@ -213,7 +214,7 @@ def names_by_address(result: Any) -> dict[str, str]:
     """Node names by address, from an instant vector of kube_node_info; AMBIGUOUS for an address of two nodes."""
     names: dict[str, str] = {}
     for element in elements(result):
-        labels = _decoded(element.metric)
+        labels = decoded(element.metric)
         if not isinstance(labels, Mapping):
             continue
         node, address = labels.get("node"), labels.get("internal_ip")

@@ -1,0 +1,47 @@
+"""The numbers that a message may contain: finite, and no more than a machine, a cluster or a calendar has.
+
+Decoding checks them, in the one place where all messages are received. A message with any other number is skipped and
+named (`runtime.bus.codec`): one amount of 1e39 would become infinite in an array of 32 bits, and decide for all nodes.
+JSON has neither NaN nor infinity, so a bound excludes them too. `tests/contracts/test_bounds.py` finds a field without.
+"""
+
+from collections.abc import Iterable
+from typing import Annotated
+
+from msgspec import Meta
+
+MAX_CORES = 1_000_000.0
+MAX_BYTES = 2.0**53
+
+Cores = Annotated[float, Meta(ge=-MAX_CORES, le=MAX_CORES)]
+Bytes = Annotated[float, Meta(ge=-MAX_BYTES, le=MAX_BYTES)]
+"""Also differences, which may be negative."""
+
+Amount = Annotated[float, Meta(ge=-MAX_BYTES, le=MAX_BYTES)]
+"""Cores or bytes, by the key of a mapping: see `implausible_amount`."""
+
+LATEST = 253_402_300_799.0
+"""The end of the year 9999."""
+
+MAX_AHEAD = 180.0
+"""Seconds by which a measurement may be in the future, or later than its query."""
+
+Time = Annotated[float, Meta(ge=0.0, le=LATEST)]
+"""Unix seconds."""
+
+Seconds = Annotated[float, Meta(ge=-LATEST, le=LATEST)]
+"""A duration, or a difference of clocks."""
+
+Points = Annotated[float, Meta(ge=-1e9, le=1e9)]
+"""A score, a share, an average, or a difference of them."""
+
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+Number = Annotated[int, Meta(ge=-(2**53), le=2**53)]
+"""Priorities and weights may be negative."""
+
+
+def implausible_amount(resource: str, amounts: Iterable[float | None]) -> str:
+    """Which of the amounts of a resource ("cpu", "memory") no machine has; empty: none."""
+    most = MAX_CORES if resource == "cpu" else MAX_BYTES
+    found = next((amount for amount in amounts if amount is not None and abs(amount) > most), None)
+    return "" if found is None else f"{found:g} of {resource}: no machine has more than {most:g}"
