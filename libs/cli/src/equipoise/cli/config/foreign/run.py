@@ -25,10 +25,7 @@ def run_translation(file: BinaryIO, *, as_json: bool) -> None:
     content = file.read(LIMIT + 1)
     if len(content) > LIMIT:
         raise InvalidInput(f"the file has more than {LIMIT} bytes")
-    try:
-        text, translation = translated(content.decode())
-    except ConfigurationError as error:
-        raise InvalidInput(_printable(str(error))) from None
+    text, translation = translated(content.decode())
     if as_json:
         found: dict[str, Any] = {"configuration": read_yaml(text), "remarks": plain(translation.remarks)}
         click.echo(json.dumps(found))
@@ -49,10 +46,3 @@ def translated(text: str) -> tuple[str, Translation]:
     except ConfigurationError as error:
         raise ConfigurationError(f"these settings contradict each other in Equipoise:\n{error}") from None
     return document, translation
-
-
-def _printable(text: str) -> str:
-    """Characters that a terminal would interpret, escaped."""
-    return "".join(
-        each if each.isprintable() or each == "\n" else each.encode("unicode_escape").decode() for each in text
-    )
