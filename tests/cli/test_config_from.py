@@ -390,6 +390,23 @@ def test_what_has_no_counterpart_is_named(text: str, setting: str, result: str) 
     assert result == remarks(text)[setting].result
 
 
+def test_settings_of_a_whole_policy_are_named_as_there() -> None:
+    """In the first version, the evictor has no arguments of its own; a strategy runs only if it is enabled."""
+    params = {"nodeResourceUtilizationThresholds": UTILIZATION, "nodeFit": False}
+    text = old_sigs(
+        evictLocalStoragePods=True,
+        evictFailedBarePods=True,
+        strategies={"LowNodeUtilization": {"enabled": True, "params": params}, "RemoveDuplicates": {}},
+    )
+
+    found = remarks(text)
+
+    assert "localStorage: true  # evictLocalStoragePods" in translated(text)[0]
+    assert "not translated" == found["evictFailedBarePods"].result
+    assert "not translated" == found["strategies.LowNodeUtilization.params.nodeFit"].result
+    assert "note" == found["strategies.RemoveDuplicates"].result
+
+
 @pytest.mark.parametrize("dry_run", [True, False, None])
 def test_evictions_stay_dry_runs(dry_run: bool | None) -> None:
     """Whatever the source has."""

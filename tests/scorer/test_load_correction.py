@@ -26,7 +26,7 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUtilization
 from equipoise.contracts.numeric import Array
 from equipoise.scorer.state.arrays import Statistic
-from equipoise.scorer.state.load_correction import corrected_load, weighted_pods
+from equipoise.scorer.state.load_correction import corrected_load, sums_of_requests_and_limits, weighted_pods
 
 LOAD = LoadSettings()
 FIVE, FIFTEEN, HOUR, DAY = range(4)
@@ -222,3 +222,37 @@ def test_an_unknown_mean_stays_unknown_with_batch_work() -> None:
     """And load is never below 0, whatever pods are measured at."""
     assert np.isnan(weighted_load(math.nan, [a_batch_pod("job-1")])[0, :, 0]).all()
     assert weighted_load(1.0, [a_batch_pod("job-1")])[0, :, 0].tolist() == [0.0] * 4
+
+
+@pytest.mark.parametrize(
+    ("pod", "requested", "limited"),
+    [
+        (a_batch_pod(), [0.0, 0.0], [1.0, GIB]),
+        (a_batch_pod(reclaimed_limits=Resources(cpu=4.0, memory=3 * GIB)), [0.0, 0.0], [4.0, 3 * GIB]),
+        (
+            a_batch_pod(reclaimed_requests=Resources(memory=2 * GIB), requests=Resources(cpu=0.5)),
+            [0.5, 0.0],
+            [0.5, 2 * GIB],
+        ),
+        (a_placed_pod(limits=Resources(cpu=2.0)), [0.5, GIB], [2.0, GIB]),
+    ],
+)
+def test_the_amounts_of_a_band_are_limits_and_no_requests(
+    pod: PlacedPod, requested: list[float], limited: list[float]
+) -> None:
+    """kube-scheduler compares them with what the node offers of the band, and not with its cpu and memory."""
+    assert [requested, limited] == sums_of_requests_and_limits(a_placement(pods=[pod])).tolist()
+
+
+def test_a_new_batch_pod_is_added_with_what_it_requests_of_its_band() -> None:
+    """Its usage is not known, and the mean of the window has nothing of it yet."""
+    four = Resources(cpu=4.0, memory=8 * GIB)
+    new = a_batch_pod(workload=None, placed_at=NOW, running_since=NOW, reclaimed_requests=four)
+
+    load = load_of(
+        a_node_utilization(cpu=1.0, memory=0.0),
+        a_placement(pods=[new]),
+        load=msgspec.structs.replace(LOAD, batch_work_weight=BatchWorkWeight(cpu=1.0, memory=1.0)),
+    )
+
+    assert [0.5, 0.125] == pytest.approx(load[FIVE].tolist(), abs=0.01)

@@ -13,14 +13,13 @@ from equipoise.cli.config.foreign.schema import (
     PriorityThreshold,
     ShareOrCount,
 )
-from equipoise.cli.config.foreign.strategies import STAYS_DRY_RUN, namespaces, per_node, selector_settings
+from equipoise.cli.config.foreign.strategies import ALWAYS_FITS, STAYS_DRY_RUN, namespaces, per_node, selector_settings
 from equipoise.cli.config.foreign.translation import Setting, Translation, member
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.descheduler.decisions.planning.pools import Selector
 
 _NEVER = "such pods are never evicted: nothing would replace them, or they would return to the same node"
 _CRITICAL = "system-critical pods are never evicted"
-_FIT = "a pod is moved only if a node has room for it, and this cannot be turned off"
 _CLASSES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 """The PriorityClasses that every cluster has."""
 
@@ -43,7 +42,7 @@ def migration_controller(to: Translation, args: MigrationControllerArgs, path: s
         to.lost(f"{path}.evictSystemCriticalPods", True, _CRITICAL)
     _storage(to, args.evict_local_storage_pods, args.ignore_pvc_pods, path)
     if args.node_fit is False:
-        to.lost(f"{path}.nodeFit", False, _FIT)
+        to.lost(f"{path}.nodeFit", False, ALWAYS_FITS)
     if args.node_selector:
         to.lost(
             f"{path}.nodeSelector", args.node_selector, "targets are the nodes of the strategy: set its nodeSelector"
@@ -254,7 +253,7 @@ def default_evictor(to: Translation, args: DefaultEvictorArgs, path: str) -> Non
         reason = "namespaces are chosen by name (namespaces.include or .exclude)"
         to.lost(f"{path}.namespaceLabelSelector", selector_settings(args.namespace_label_selector), reason)
     if args.node_fit is False:
-        to.lost(f"{path}.nodeFit", False, _FIT)
+        to.lost(f"{path}.nodeFit", False, ALWAYS_FITS)
     if args.min_replicas is None:
         reason = "workloads with one replica were evicted; here they are protected (protection.minReplicas: 2)"
         to.remark("note", f"{path}.minReplicas", None, reason)

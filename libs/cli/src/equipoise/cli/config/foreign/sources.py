@@ -25,7 +25,7 @@ from equipoise.cli.config.foreign.schema import (
     SigsStrategies,
     StrategyThresholds,
 )
-from equipoise.cli.config.foreign.strategies import STAYS_DRY_RUN, selector_settings
+from equipoise.cli.config.foreign.strategies import ALWAYS_FITS, STAYS_DRY_RUN, selector_settings
 from equipoise.cli.config.foreign.translation import Setting, Translation, member
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Section
@@ -226,7 +226,7 @@ class _Params(Section, frozen=True, kw_only=True):
 def _strategies(to: Translation, policy: SigsStrategies) -> None:
     for name, strategy in (policy.strategies or {}).items():
         path = member("strategies", name)
-        if strategy.enabled is False:
+        if not strategy.enabled:  # as there, if it is not given
             to.remark("note", path, name, "not enabled")
         elif name in ("LowNodeUtilization", "HighNodeUtilization"):
             _strategy(to, name, _converted(strategy.params or {}, _Params, f"{path}.params"), f"{path}.params")
@@ -241,7 +241,7 @@ def _strategies(to: Translation, policy: SigsStrategies) -> None:
         evict_failed_bare_pods=policy.evict_failed_bare_pods,
         ignore_pvc_pods=policy.ignore_pvc_pods,
     )
-    evictors.default_evictor(to, known, "policy")
+    evictors.default_evictor(to, known, "")
 
 
 def _strategy(to: Translation, name: str, params: _Params, path: str) -> None:
@@ -263,3 +263,5 @@ def _strategy(to: Translation, name: str, params: _Params, path: str) -> None:
         threshold = PriorityThreshold(value=params.threshold_priority, name=params.threshold_priority_class_name)
         evictors.priority(to, threshold, f"{path}.thresholdPriority")
     evictors.pod_labels(to, params.label_selector, f"{path}.labelSelector")
+    if params.node_fit is False:
+        to.lost(f"{path}.nodeFit", False, ALWAYS_FITS)

@@ -20,7 +20,7 @@ from equipoise.contracts.configuration.settings import MIN_GAP, THRESHOLD_RESOUR
 from equipoise.descheduler.decisions.planning.pools import Selector
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 
-_FIT = "a pod is moved only if a node has room for it, and this cannot be turned off"
+ALWAYS_FITS = "a pod is moved only if a node has room for it, and this cannot be turned off"
 _ONE = {
     True: "one strategy of a kind is possible: give its nodes a pool of the first one (low_node_load.pools)",
     False: "bin_pack would empty the nodes that low_node_load fills: give each a nodeSelector with another value",
@@ -79,7 +79,7 @@ def low_node_load(to: Translation, args: LowNodeLoadArgs, path: str) -> None:
     _weights(to, args, path, strategy)
     _anomaly(to, args.anomaly_condition, path, whole=True)
     if args.node_fit is False:
-        to.lost(f"{path}.nodeFit", False, _FIT)
+        to.lost(f"{path}.nodeFit", False, ALWAYS_FITS)
     if args.detector_cache_timeout is not None:
         reason = "a count of hot evaluations is kept for 5 minutes, or 2.5 intervals if that is longer"
         to.lost(f"{path}.detectorCacheTimeout", str(args.detector_cache_timeout), reason)

@@ -49,7 +49,7 @@ class Translation:
         section = self.settings
         for each in sections:
             section = section.setdefault(each, {})
-        known = section.setdefault(name, Setting(value=value, origin=origin))
+        known = section.setdefault(name, Setting(value=value, origin=origin.removeprefix(".")))
         if known.value != value:
             self.remark(
                 "not translated", origin, value, f"{known.origin} has set {path} to {shown(known.value)} already"
@@ -63,13 +63,14 @@ class Translation:
             section = section.setdefault(each, {})
         known = section.get(name)
         if known is None or value < known.value:
-            section[name] = Setting(value=value, origin=origin)
+            section[name] = Setting(value=value, origin=origin.removeprefix("."))
 
     def remark(
         self, result: Literal["not translated", "changed", "note"], setting: str, value: Any, reason: str
     ) -> None:
         """One more row of the list."""
-        self.remarks.append(Remark(result=result, setting=setting, value=shown(value), reason=reason))
+        path = setting.removeprefix(".")  # of a setting of the whole source
+        self.remarks.append(Remark(result=result, setting=path, value=shown(value), reason=reason))
 
     def lost(self, setting: str, value: Any, reason: str) -> None:
         """The configuration has no such setting."""
