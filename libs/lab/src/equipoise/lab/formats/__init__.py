@@ -63,5 +63,5 @@ def _required(file: str) -> str:
     """The name under which a format requires a file: an uncompressed one will do."""
     compressed = f"{file.removesuffix(PLAIN_SUFFIX)}{SUFFIX}" if file.endswith(PLAIN_SUFFIX) else file
     published = (openb_published, alibaba_published, bitbrains_published)
-    stands_for = (each.required(compressed) for each in published)
-    return next((name for name in stands_for if name != compressed), compressed)
+    required = (each.required(compressed) for each in published)
+    return next((name for name in required if name != compressed), compressed)

@@ -35,7 +35,7 @@ _TABLE = re.compile(r"scheduling_preliminary(?:_[ab])?_(\w+)_\d{8}")
 
 
 def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
-    """As `alibaba.read`. Raises TraceError."""
+    """The same as `alibaba.read`. Raises TraceError."""
     all_nodes = _nodes(folder)
     places: dict[str, str] = {}
     contents = Contents(
@@ -49,7 +49,7 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
 
 
 def required(file: str) -> str:
-    """The required file that a file stands for: that of any set. Others stand for themselves."""
+    """The required file in whose place a file is read: that of any set. Other files are returned as they are."""
     found = _TABLE.fullmatch(table_of(file))
     canonical = "" if found is None else f"{_NAME.format(found[1])}{SUFFIX}"
     return canonical if canonical in FILES else file
@@ -133,7 +133,7 @@ def _curve(row: Row, column: str, unit: float) -> Array:
 
 
 def _rules(folder: Path, apps: Set[str]) -> list[DraftRule]:
-    """For an app with itself, the data allow one instance more than the number."""
+    """The rules between these apps. For an app with itself, the data allow one instance more than the number."""
     return [
         DraftRule(
             beside=row.cells["app"],

@@ -27,7 +27,7 @@ MAX_STEPS = 40_000
 """Over four months. The data have three."""
 
 MILLISECONDS_FROM = 100_000_000_000
-"""As seconds this would be the year 5138."""
+"""A number from here on is in milliseconds: as seconds it would be the year 5138."""
 
 COLUMNS = (
     "Timestamp [ms]",
@@ -54,7 +54,7 @@ class _Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
-    """As `bitbrains.read`; a reading counts in its step of five minutes, the last one of a step. Raises TraceError."""
+    """The same as `bitbrains.read`. The last reading in each step of five minutes counts. Raises TraceError."""
     tables = sorted({table_of(path.name) for path in folder.iterdir()}, key=natural_order)
     machines = {f"vm{table}": _machine(path_of(folder, table)) for table in tables if _MACHINE.fullmatch(table)}
     machines = {name: machine for name, machine in machines.items() if len(machine.slots)}
@@ -77,7 +77,7 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
 
 
 def required(file: str) -> str:
-    """The required file that a file stands for: that of any machine. Others stand for themselves."""
+    """The required file in whose place a file is read: that of any machine. Other files are returned as they are."""
     return FILES[0] if _MACHINE.fullmatch(table_of(file)) and file.endswith(SUFFIX) else file
 
 

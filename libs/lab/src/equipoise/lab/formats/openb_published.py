@@ -27,7 +27,7 @@ _LIST = re.compile(r"(openb_(?:node|pod)_list)_\w+")
 
 
 def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
-    """As `openb.read`. Raises TraceError."""
+    """The same as `openb.read`. Raises TraceError."""
     return read_tables(
         folder,
         _chosen(folder, NODES),
@@ -40,7 +40,7 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
 
 
 def required(file: str) -> str:
-    """The required file that a file stands for: any list of nodes or pods will do. Others stand for themselves."""
+    """The required file in whose place a file is read: any list of nodes or pods. Other files are returned as they are."""
     found = _LIST.fullmatch(table_of(file))
     return next((name for name in FILES if found is not None and name.startswith(found[1])), file)
 

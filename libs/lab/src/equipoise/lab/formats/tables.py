@@ -169,7 +169,7 @@ def read_rows(
 ) -> Iterator[Row]:
     """Rows of a table with these columns in any order; `ignore_others`: other columns are ignored.
 
-    `other_names`: by name in the file, the column that it stands for.
+    `other_names`: by name in the file, the column that it is.
     """
     body = read_lines(path_of(folder, table))
     place, header = next(body)

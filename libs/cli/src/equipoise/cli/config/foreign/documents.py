@@ -15,7 +15,7 @@ API_VERSIONS: dict[SourceKind, tuple[str, ...]] = {
     "DeschedulerConfiguration": ("descheduler/v1alpha2",),
     "DeschedulerPolicy": ("descheduler/v1alpha1", "descheduler/v1alpha2"),
 }
-"""By kind: koord-descheduler's, and that of sigs.k8s.io/descheduler."""
+"""The versions of each kind: koord-descheduler's, and that of sigs.k8s.io/descheduler."""
 
 _EXPECTED = (
     "expected a DeschedulerConfiguration (koord-descheduler) or a DeschedulerPolicy (sigs.k8s.io/descheduler), by "
@@ -32,7 +32,7 @@ class SourceDocument(msgspec.Struct, frozen=True, kw_only=True):
     """Where in the file it is; empty: it is the whole file."""
 
     content: dict[str, Any]
-    """Without kind and apiVersion."""
+    """The document without kind and apiVersion."""
 
 
 def find_document(text: str) -> SourceDocument:

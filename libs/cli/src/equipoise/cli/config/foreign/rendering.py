@@ -42,8 +42,8 @@ def _entry(start: str, value: Any, depth: int) -> list[str]:
 
 
 def _item(settings: dict[str, Any], depth: int) -> list[str]:
-    first, *rest = _mapping(settings, depth + 1)
-    return [f"{'  ' * depth}- {first.lstrip()}", *rest]
+    first, *others = _mapping(settings, depth + 1)
+    return [f"{'  ' * depth}- {first.lstrip()}", *others]
 
 
 def _flow(value: Any) -> str:

@@ -24,7 +24,7 @@ Percentage = (
     | Annotated[str, Meta(pattern=r"^[0-9]{1,9}(\.[0-9]{1,9})?%?$", description="a number such as 20")]
 )
 Percentages = dict[str, Percentage]
-"""By resource. koord-descheduler also accepts text."""
+"""Percentages by resource. koord-descheduler also accepts text."""
 
 
 class GoDuration(Duration):
@@ -266,7 +266,7 @@ class PluginConfig(Section, frozen=True, kw_only=True):
 
 
 class KoordinatorPlugins(Section, frozen=True, kw_only=True):
-    """By extension point."""
+    """The plugins of each extension point."""
 
     deschedule: EnabledPlugins | None = None
     balance: EnabledPlugins | None = None
@@ -276,7 +276,7 @@ class KoordinatorPlugins(Section, frozen=True, kw_only=True):
 
 
 class SigsPlugins(Section, frozen=True, kw_only=True):
-    """By extension point."""
+    """The plugins of each extension point."""
 
     presort: EnabledPlugins | None = None
     pre_sort: EnabledPlugins | None = None

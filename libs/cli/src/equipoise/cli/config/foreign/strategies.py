@@ -25,7 +25,7 @@ _ONE = {
     True: "one strategy of a kind is possible: give its nodes a pool of the first one (low_node_load.pools)",
     False: "bin_pack would empty the nodes that low_node_load fills: give each a nodeSelector with another value",
 }
-"""By whether there is a strategy of the kind already."""
+"""Why a strategy is not added, by whether there is one of its kind already."""
 
 
 def _added(to: Translation, name: str, path: str) -> dict[str, Any] | None:
@@ -39,7 +39,7 @@ def _added(to: Translation, name: str, path: str) -> dict[str, Any] | None:
 
 
 def selector_settings(selector: Selector) -> dict[str, Any]:
-    """As in the configuration."""
+    """The selector as in the configuration."""
     found: dict[str, Any] = {}
     if selector.match_labels:
         found["matchLabels"] = selector.match_labels

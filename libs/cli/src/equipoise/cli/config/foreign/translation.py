@@ -18,7 +18,7 @@ class Remark(msgspec.Struct, frozen=True, kw_only=True):
     """Its path in the source."""
 
     value: str
-    """As JSON, in ASCII and shortened."""
+    """The value as JSON, in ASCII and shortened."""
 
     reason: str
 
@@ -39,7 +39,7 @@ class Translation:
         """Nested by name; the leaves are `Setting`."""
 
         self.strategies: list[dict[str, Any]] = []
-        """As `settings`; each has a `name`, which is plain."""
+        """Strategies, nested as `settings`; each has a `name`, which is plain."""
 
         self.remarks: list[Remark] = []
 
@@ -56,7 +56,7 @@ class Translation:
             )
 
     def set_lowest(self, path: str, value: int, origin: str) -> None:
-        """As `set`; of several values, all of which the source applies, the lowest."""
+        """The same as `set`, but of several values, all of which the source applies, the lowest is set."""
         section = self.settings
         *sections, name = path.split(".")
         for each in sections:
