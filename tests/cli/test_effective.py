@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from equipoise.binder.decisions.limits import Limits
+from equipoise.binder.decisions.status import LedgerStatus
 from equipoise.binder.settings import BinderSettings
 from equipoise.cli.effective.comparison import default_lines, differences, file_lines, several_lines, value_text
 from equipoise.cli.effective.running import not_known, running_configurations
 from equipoise.cli.effective.settings import binder_settings, default_settings, effective_settings
 from equipoise.cli.effective.text import running_lines, strategies_line
-from equipoise.cli.live.feed import effective_lines
 from equipoise.cli.live.rows import Changes, ClusterSummary, LimitsRow
 from equipoise.cli.service_settings import SERVICE_SETTINGS
+from equipoise.cli.status.in_effect import effective_lines, restriction
 from equipoise.cli.top.text import show
 from equipoise.contracts.messages.health import CONFIGURATION_LIFETIME, EffectiveConfiguration
 from equipoise.contracts.messages.resources import Resources
@@ -158,16 +159,38 @@ def test_a_value_is_shown_as_it_is_written(value: Any, text: str) -> None:
     assert value_text(value) == text
 
 
-def test_the_live_views_show_what_services_run_with() -> None:
-    """A line each, at their top; the lines of status for a file that differs."""
+def test_plan_and_live_views_show_what_services_run_with() -> None:
+    """A line each, and how a file differs from them."""
     messages = [published("binder-1", limits=limits(startupGracePeriod="0s")), published("descheduler-1")]
-    assert list(effective_lines(messages, None, None, NOW)) == [
-        "limits of binder-1, published 4 s ago",
-        "not the default in binder-1:",
-        "  binder.limits.startupGracePeriod: 0s",
-        strategies_line(running_configurations(messages, "descheduler", NOW)[0]),
+    expected = [
+        f"{strategies_line(running_configurations(messages, 'descheduler', NOW)[0])} (published 4 s ago)",
+        "limits: of binder-1 (published 4 s ago)",
     ]
-    assert list(effective_lines([], None, None, NOW)) == [f"limits: {not_known('binder')}"]
+    assert list(effective_lines(messages, None, "", NOW)) == expected
+    assert list(effective_lines(messages, default_settings(), "my.yaml", NOW)) == [
+        *expected,
+        "my.yaml differs from what binder-1 runs with:",
+        "  binder.limits.startupGracePeriod: 1h in the file, 0s",
+    ]
+    assert list(effective_lines([], None, "", NOW)) == [
+        f"strategies: {not_known('descheduler')}",
+        f"limits: {not_known('binder')}",
+    ]
+
+
+def test_evictions_that_are_real_are_restricted_by_what_is_in_effect() -> None:
+    """`plan` once stated "evictions: real" in a maintenance time: it is that of the binders, of each if they differ."""
+    never = limits(maintenance={"only": [], "never": [{"from": "00:00", "to": "00:00"}]})
+    one = running_configurations([published("binder-1", limits=never)], "binder", NOW)
+    both = running_configurations([published("binder-1", limits=never), published("binder-2")], "binder", NOW)
+    why = "no evictions at this time (Mon,Tue,Wed,Thu,Fri,Sat,Sun 00:00-00:00 UTC)"
+    assert restriction(one, None, NOW) == why
+    assert restriction(both, None, NOW) == f"{why} (binder-1)"
+    assert restriction([], None, NOW) == restriction(both[:1], None, NOW) == ""
+    paused = LedgerStatus(evictions="paused", why="release")
+    assert restriction(one, paused, NOW) == "paused: release"
+    halved = LedgerStatus(evictions="allowed", halved_until=NOW + 60)
+    assert restriction([], halved, NOW) == "limits are halved until 2027-01-15 08:01:00 UTC"
 
 
 def test_the_live_views_show_why_nothing_is_evicted_now() -> None:

@@ -3,9 +3,8 @@
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,16 +15,16 @@ from equipoise.binder.settings import BinderSettings
 from equipoise.cli.bus import retained_messages
 from equipoise.cli.bus_cluster import BusCluster, bus_cluster, plan_cluster
 from equipoise.cli.effective.reading import read_effective
-from equipoise.cli.effective.running import Settings, not_known, running_configurations
+from equipoise.cli.effective.running import running_configurations
 from equipoise.cli.effective.settings import file_settings
-from equipoise.cli.effective.text import strategies_line
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.live.history import MAX_REVIEW_AGE
 from equipoise.cli.live.moves import MAX_MOVES
 from equipoise.cli.live.rows import Connection, LimitsRow, PlanRow
 from equipoise.cli.live.state import MAX_PROCESSES, LiveState
 from equipoise.cli.options import ClusterOptions
-from equipoise.cli.status.run import configuration_lines, limits_of, read_status
+from equipoise.cli.status.in_effect import effective_lines
+from equipoise.cli.status.run import limits_of, read_status
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.channels import CHANNELS
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW, PREFIX
@@ -218,26 +217,13 @@ class LiveFeed:
                             running = running_configurations(messages, "binder", now)
                             limits = limits_of(running[0]) if running else None
                             status = await read_status(kube, connection.namespace, limits, self._clock)
-                            lines = effective_lines(messages, self._file, self._options.configuration, now)
+                            lines = effective_lines(list(messages), self._file, str(self._options.configuration), now)
                             self.state.show(msgspec.structs.replace(limits_row(status), configuration=list(lines)))
                             await self._clock.sleep(LEDGER_SECONDS)
                         await self._clock.sleep(TICK_SECONDS)
             except KubeError as error:
                 self.state.show(LimitsRow(problem=str(error)))
                 await self._clock.sleep(LEDGER_SECONDS)
-
-
-def effective_lines(
-    messages: Collection[EffectiveConfiguration], file: Settings | None, path: Path | None, now: float
-) -> Iterator[str]:
-    """What binders and deschedulers run with, and how they or the file differ."""
-    binders = running_configurations(messages, "binder", now)
-    if not binders:
-        yield f"limits: {not_known('binder')}"
-    for each in binders:
-        yield f"limits of {each.named}, {each.age_text(now)}"
-    yield from configuration_lines(binders, file, path)
-    yield from (strategies_line(each) for each in running_configurations(messages, "descheduler", now))
 
 
 def plan_row(plan: PlanResponse) -> PlanRow:

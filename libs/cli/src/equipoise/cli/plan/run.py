@@ -18,6 +18,7 @@ from equipoise.cli.live.nodes import URGENCY
 from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.plan.changes import LastPlans, NodeChange, PlanChanges, plan_changes
 from equipoise.cli.plan.plan_hints import PlanHints, read_plan_hints
+from equipoise.cli.status.in_effect import NOTHING_KNOWN, InEffect, read_in_effect
 from equipoise.cli.terminal import (
     RESOURCES,
     UNIT,
@@ -38,6 +39,7 @@ from equipoise.contracts.messages.plan import PendingMove, PlannedMove, PlannedN
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus import NoResponders
 from equipoise.runtime.configuration import Logging, Nats
+from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -54,6 +56,8 @@ class ShownPlan(PlanResponse, frozen=True, kw_only=True):
     cluster: BusCluster
     hints: PlanHints | None = None
     """None: unknown, because the bus is not known to be that of the cluster of the kubeconfig."""
+
+    in_effect: InEffect = NOTHING_KNOWN
 
 
 class ShownChanges(PlanChanges, frozen=True, kw_only=True):
@@ -92,8 +96,10 @@ async def run_plan(
                 print_result(shown_changes, _with_cluster(cluster, show_changes), output=output, watched=watched)
         else:
             hints = await read_plan_hints(plan, options) if cluster.state == "confirmed" else None
-            shown_plan = ShownPlan(cluster=cluster, hints=hints, **msgspec.structs.asdict(plan))
-            show_plan = partial(show, wide=output == "wide", hints=hints)
+            confirmed = cluster.state == "confirmed"
+            in_effect = await read_in_effect(server, options, SystemClock(), ledger=confirmed)
+            shown_plan = ShownPlan(cluster=cluster, hints=hints, in_effect=in_effect, **msgspec.structs.asdict(plan))
+            show_plan = partial(show, wide=output == "wide", hints=hints, in_effect=in_effect)
             print_result(shown_plan, _with_cluster(cluster, show_plan), output=output, watched=watched)
         try:
             plans.save(plan)
@@ -133,9 +139,16 @@ MAX_ROWS = 20
 _Section = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 
-def show(plan: PlanResponse, to: Console, *, wide: bool = False, hints: PlanHints | None = None) -> None:
+def show(
+    plan: PlanResponse,
+    to: Console,
+    *,
+    wide: bool = False,
+    hints: PlanHints | None = None,
+    in_effect: InEffect = NOTHING_KNOWN,
+) -> None:
     """Planned moves, nodes, refused moves, pending moves, dry-run moves and cooldowns."""
-    for line in _headline(plan, hints):
+    for line in _headline(plan, hints, in_effect):
         to.print(line)
     if plan.moves:
         print_section(to, "Planned moves", _moves(plan.moves, with_strategy=wide or _strategies(plan) > 1))
@@ -202,11 +215,13 @@ def show_changes(changes: PlanChanges, to: Console) -> None:
         to.print(Text(f"~ evictions: {now} (was {before})"))
 
 
-def _headline(plan: PlanResponse, hints: PlanHints | None) -> Iterator[Text]:
+def _headline(plan: PlanResponse, hints: PlanHints | None, in_effect: InEffect) -> Iterator[Text]:
     count = "1 pod would move" if len(plan.moves) == 1 else f"{len(plan.moves)} pods would move"
     source = f" ({plan.considered} nodes, {day_and_time(plan.planned_at)}, planned by {plan.leader.holder})"
     yield Text.assemble((count, "bold"), source)
-    yield Text(f"evictions: {_evictions(plan.evictions)}")
+    restriction = f", now restricted: {in_effect.restriction}" if in_effect.restriction and plan.evictions else ""
+    yield Text(f"evictions: {_evictions(plan.evictions)}{restriction}", style="yellow" if restriction else "")
+    yield from (Text(line) for line in in_effect.lines)
     if hints is not None and hints.status.state == "on":
         yield Text("placement hints: on; once a move is proposed, new pods of its workload prefer the target")
     if sentence := _preferred_without_scores(plan.moves):

@@ -8,10 +8,8 @@ import msgspec
 
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.evictions_per_cluster import EvictionsPerCluster
-from equipoise.binder.decisions.limits.maintenance import Maintenance
 from equipoise.binder.decisions.limits.rule import CountingLimit, Limit, ProposedEviction, WindowedLimit, halved
 from equipoise.binder.state.ledger import Ledger, LedgerClosed, LedgerEntry, LedgerView, clock_tolerance
-from equipoise.binder.state.ledger_json import clock_time
 
 LAST = 20
 """Outcomes shown, the latest ones."""
@@ -98,18 +96,12 @@ def _with_limits(
     migrating = [entry for entry in real.pending_replacements() if entry.outcome is not None]
     return msgspec.structs.replace(
         status,
-        why=status.why if ledger.paused else _maintenance_refusal(limits.maintenance, now),
+        why=status.why if ledger.paused else limits.maintenance.refusal_until(now),
         halved_until=grace_ends_at if now < grace_ends_at else None,
         halved_by=ledger.outage if after_outage else "setup or `equipoise resume`",
         usage=list(_usage(limits, shown, cluster_pods)),
         pending=[*status.pending, *migrating],
     )
-
-
-def _maintenance_refusal(maintenance: Maintenance, now: float) -> str:
-    why = maintenance.refusal_at(now)
-    opens_at = maintenance.opens_at(now) if why else None
-    return f"{why}, until {clock_time(opens_at)}" if opens_at is not None else why
 
 
 def _usage(limits: Limits, view: LedgerView, cluster_pods: int | None) -> Iterator[LimitUsage]:

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from equipoise.binder.decisions.limits.rule import Limit, ProposedEviction
 from equipoise.binder.state.ledger import LedgerView
+from equipoise.binder.state.ledger_json import clock_time
 from equipoise.contracts.configuration.settings import Section
 
 Day = Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
@@ -90,6 +91,12 @@ class Maintenance(Limit, frozen=True, kw_only=True):
         if self.only and not any(times.contain(now) for times in self.only):
             return f"evictions only at other times ({'; '.join(str(times) for times in self.only)})"
         return ""
+
+    def refusal_until(self, now: float) -> str:
+        """As `refusal_at`, with the end of it where that is known."""
+        why = self.refusal_at(now)
+        opens_at = self.opens_at(now) if why else None
+        return f"{why}, until {clock_time(opens_at)}" if opens_at is not None else why
 
     def opens_at(self, now: float) -> float | None:
         """When pods may be evicted again; None when not within the next week."""

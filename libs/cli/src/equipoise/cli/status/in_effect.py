@@ -1,0 +1,100 @@
+"""What binders and deschedulers run with, and whether evictions happen now, for the head of an output."""
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from equipoise.binder.decisions.status import LedgerStatus
+from equipoise.binder.state.ledger_json import clock_time
+from equipoise.cli.bus_cluster import TIMEOUT
+from equipoise.cli.effective.comparison import file_lines, several_lines
+from equipoise.cli.effective.reading import read_effective
+from equipoise.cli.effective.running import RunningConfiguration, Settings, not_known, running_configurations
+from equipoise.cli.effective.settings import file_settings
+from equipoise.cli.effective.text import strategies_line
+from equipoise.cli.options import ClusterOptions
+from equipoise.cli.status.run import limits_of, read_status
+from equipoise.contracts.messages.health import EffectiveConfiguration
+from equipoise.runtime.bus import BusError
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.kubernetes.client import KubeError
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.clock import Clock
+
+
+class InEffect(msgspec.Struct, frozen=True, kw_only=True):
+    """For people; the configurations themselves are in `equipoise status -o json`."""
+
+    restriction: str = ""
+    """Why evictions that binders carry out do not happen now, or only in part; empty: nothing restricts them, or it is
+    not known."""
+
+    lines: list[str] = []
+    """What runs, and how replicas or the file given by --config differ."""
+
+
+NOTHING_KNOWN = InEffect()
+
+
+async def read_in_effect(server: Nats, options: ClusterOptions, clock: Clock, *, ledger: bool) -> InEffect:
+    """`ledger`: the API server is known to be that of the bus, so that its ledger may be read.
+
+    What cannot be read is stated in the lines.
+    """
+    try:
+        messages = await read_effective(server, clock)
+    except BusError as error:
+        return InEffect(lines=[f"what services run with is not known: {error}"])
+    now, file = clock.now(), options.configuration
+    binders = running_configurations(messages, "binder", now)
+    status = await _status(options, binders, clock) if ledger else None
+    given = None if file is None else file_settings(file, os.environ)
+    return InEffect(
+        restriction=restriction(binders, status, now), lines=list(effective_lines(messages, given, str(file), now))
+    )
+
+
+async def _status(
+    options: ClusterOptions, binders: Sequence[RunningConfiguration], clock: Clock
+) -> LedgerStatus | None:
+    """None if the ledger cannot be read."""
+    limits = limits_of(binders[0]) if binders else None
+    try:
+        connection = options.connection()
+        async with asyncio.timeout(TIMEOUT), connect_kube(connection, options.command, clock) as kube:
+            return await read_status(kube, connection.namespace, limits, clock)
+    except (KubeError, TimeoutError):
+        return None
+
+
+def restriction(binders: Sequence[RunningConfiguration], status: LedgerStatus | None, now: float) -> str:
+    """By the ledger, if it could be read, else by the maintenance times of each binder."""
+    if status is not None and status.evictions in ("paused", "closed"):
+        return f"{status.evictions}: {status.why or 'no reason given'}"
+    reasons = {}
+    for each in binders:
+        limits = limits_of(each)
+        reasons[each.named] = "" if limits is None else limits.maintenance.refusal_until(now)
+    found = [f"{why} ({named})" if len(reasons) > 1 else why for named, why in reasons.items() if why]
+    if status is not None and status.halved_until is not None:
+        found.append(f"limits are halved until {clock_time(status.halved_until)}")
+    return "; ".join(found)
+
+
+def effective_lines(
+    messages: Sequence[EffectiveConfiguration], file: Settings | None, name: str, now: float
+) -> Iterator[str]:
+    """A line for each configuration of deschedulers and binders; then how they or the file differ."""
+    kinds = {kind: running_configurations(messages, kind, now) for kind in ("descheduler", "binder")}
+    if not kinds["descheduler"]:
+        yield f"strategies: {not_known('descheduler')}"
+    yield from (f"{strategies_line(each)} ({each.age_text(now)})" for each in kinds["descheduler"])
+    if not kinds["binder"]:
+        yield f"limits: {not_known('binder')}"
+    yield from (f"limits: of {each.named} ({each.age_text(now)})" for each in kinds["binder"])
+    for running in kinds.values():
+        yield from several_lines(running)
+        if file is not None:
+            yield from file_lines(name, file, running)
