@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from equipoise.cli.cluster_now.causes import UnevenWorkload, causes, most_uneven
-from equipoise.cli.cluster_now.nodes import NodeNow, counted, nodes_now, spread_of
+from equipoise.cli.cluster_now.nodes import NodeNow, counted, known_text, nodes_now, spread_of
 from equipoise.cli.cluster_now.reading import ClusterNow
 from equipoise.cli.kubeconfig import ClusterName
 from equipoise.cli.main import COMMANDS
@@ -53,6 +53,21 @@ def test_nodes_are_sorted_by_load_and_those_of_unknown_load_come_last() -> None:
     assert (Resources(cpu=0.8, memory=0.0625), Resources(cpu=0.01)) == (
         found[0].load, msgspec.structs.replace(found[0].requested, memory=None),
     )  # fmt: skip
+
+
+def test_a_node_with_one_unknown_resource_has_the_reason_and_is_counted_as_unknown() -> None:
+    """A CPU value that cannot be true once left an empty note, and "8 of 8 known"."""
+    nodes = [node for node in cluster_of().nodes if node.name == "node-a"]
+    partly = msgspec.structs.replace(nodes[0], usage={"5m": Resources(memory=GIB)})
+    other = next(node for node in cluster_of().nodes if node.name == "node-b")
+    why = UnknownUsage("above capacity", "cpu: value is 19.5 where the machine has 16")
+
+    found = nodes_now([partly, other], {}, {"node-a": why}, {}, "5m")
+    without_reason = nodes_now([partly, other], {}, {}, {}, "5m")
+
+    assert {"node-a": why.text, "node-b": ""} == {node.node: node.unknown for node in found}
+    assert {"node-a": "no value of cpu", "node-b": ""} == {node.node: node.unknown for node in without_reason}
+    assert "known: 1 of 2 nodes" == known_text(found)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ class NodeNow(msgspec.Struct, frozen=True, kw_only=True):
     """Time of the newest sample."""
 
     unknown: str = ""
-    """Why its load is not known."""
+    """Why its load is not known, or that of a resource."""
 
     set_apart: str = ""
     """Why the scheduler places no ordinary pods on it: it does not count for the spread."""
@@ -65,17 +65,19 @@ def nodes_now(
         requests = Resources(cpu=requested.get("cpu", 0.0), memory=requested.get("memory", 0.0))
         allocatable = Resources(cpu=available.get("cpu"), memory=available.get("memory"))
         why = unknown[node.name].text if node.name in unknown else not_expected.get(node.name, node.unknown)
+        load = node.load(window)
+        missing = [resource for resource in RESOURCES if getattr(load, resource) is None]
         found.append(
             NodeNow(
                 node=node.name,
-                load=node.load(window),
+                load=load,
                 requested=load_of(requests, allocatable),
                 usage=node.usage.get(window, Resources()),
                 requests=requests,
                 allocatable=allocatable,
                 pods=len(node.occupying),
                 sampled_at=node.sampled_at.get(window),
-                unknown=why if node.load(window) == Resources() else "",
+                unknown=(why or f"no value of {' and '.join(missing)}") if missing else "",
                 set_apart="" if node.name not in placements else placements[node.name].set_apart,
             )
         )
@@ -101,6 +103,11 @@ def spread_of(loads: Sequence[Resources]) -> Spread:
         mean[resource] = sum(known) / len(known) if known else None
         spread[resource] = max(known) - min(known) if len(known) > 1 else None
     return Spread(nodes=len(loads), mean=Resources(**mean), spread=Resources(**spread))
+
+
+def known_text(nodes: Sequence[NodeNow]) -> str:
+    """`known: 7 of 8 nodes`: those whose cpu and memory are."""
+    return f"known: {sum(not node.unknown for node in nodes)} of {len(nodes)} nodes"
 
 
 def spread_text(spread: Spread) -> Iterator[str]:

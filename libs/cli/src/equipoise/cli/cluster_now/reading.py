@@ -43,7 +43,7 @@ class ClusterNow(msgspec.Struct, frozen=True, kw_only=True):
     """By node, with all of its pods. Those of the snapshot have only the pods that windows must be corrected for."""
 
     unknown: Mapping[str, UnknownUsage]
-    """By node: why its load is not known, though it should be."""
+    """By node: why its load is not known, though it should be; also if only one of its resources is not."""
 
     not_expected: Mapping[str, str]
     """By node: why no load of it is expected."""
@@ -221,7 +221,7 @@ async def _assembled(connection: ClusterSources, measurement: Measurement, place
     return ClusterNow(
         snapshot=snapshot,
         placements=placements,
-        unknown=unknown,
+        unknown={**measurement.incomplete(names), **unknown},
         not_expected=not_expected,
         missing=connection.objects.missing,
         problem="; ".join(filter(None, (measurement.problem, measurement.pods_problem, measurement.clock_warning))),

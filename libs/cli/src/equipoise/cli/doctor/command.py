@@ -41,12 +41,16 @@ def doctor(
 ) -> None:
     """Check everything that Equipoise depends on, and print what is wrong and how to fix it.
 
-    Changes nothing. The exit code is 1 if there are errors; warnings and checks that could not run do not count.
+    Changes nothing. Without --config it checks what services run with, as they publish it. The exit code is 1 if there
+    are errors; warnings and checks that could not run do not count.
     """
     import asyncio
 
-    from equipoise.cli.bus_access import in_cluster_address
+    from msgspec.structs import replace
+
+    from equipoise.cli.bus_access import in_cluster_address, nats_of_up
     from equipoise.cli.doctor.run import run_doctor, settings_for
+    from equipoise.cli.effective.settings import file_settings
     from equipoise.cli.service_settings import all_settings, read_file
     from equipoise.runtime.configuration import Tls
 
@@ -66,11 +70,13 @@ def doctor(
         services_nats = all_settings(read_file(cluster.configuration)).shared.nats if cluster.configuration else None
     except ValueError as error:
         raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
-    through_cluster = None
-    if url is None and connection is not None and in_cluster_address(settings.shared.nats, connection):
-        through_cluster = BusOptions(
-            command=cluster.command, url=None, user=user, password_file=password_file, ca_file=ca_file
-        )
+    through_cluster = local = None
+    if url is None and connection is not None and cluster.configuration is None:
+        local = nats_of_up(_bus(cluster, user, password_file, ca_file), connection)
+    if local is not None:
+        settings = replace(settings, shared=replace(settings.shared, nats=local))
+    elif url is None and connection is not None and in_cluster_address(settings.shared.nats, connection):
+        through_cluster = _bus(cluster, user, password_file, ca_file)
     healthy = asyncio.run(
         run_doctor(
             settings,
@@ -78,8 +84,14 @@ def doctor(
             cluster_problem=problem,
             through_cluster=through_cluster,
             find_prometheus=cluster.configuration is None,
+            file=None if cluster.configuration is None else file_settings(cluster.configuration, os.environ),
+            prometheus_url=prometheus_url,
             output=output,
         )
     )
     if not healthy:
         raise SystemExit(1)
+
+
+def _bus(cluster: ClusterOptions, user: str | None, password_file: str | None, ca_file: str | None) -> BusOptions:
+    return BusOptions(command=cluster.command, url=None, user=user, password_file=password_file, ca_file=ca_file)

@@ -8,11 +8,13 @@ from typing import Any, Literal
 
 import msgspec
 
+from equipoise.cli.effective.running import Settings
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import MetricSource, open_source
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import Node
+from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.kubernetes.client import NODES, Kube, KubeError
 from equipoise.runtime.process.clock import Clock
@@ -56,6 +58,12 @@ class Environment:
 
     services_nats: Nats | None = None
     """The section of the configuration file: the settings above may have the address of a port-forward instead."""
+
+    effective: list[EffectiveConfiguration] | str = "not read"
+    """What service processes publish of their configuration, or why it is not known."""
+
+    file: Settings | None = None
+    """The sections of the configuration file; None without one."""
 
     nats_problem: str = ""
     """Why NATS cannot be reached through the API server."""

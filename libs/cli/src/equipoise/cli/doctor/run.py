@@ -13,20 +13,23 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from equipoise.cli.bus_access import forwarded
+from equipoise.cli.bus_access import connect_problem, forwarded
 from equipoise.cli.doctor.checks import CHECKS, Check
 from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding, State
+from equipoise.cli.effective.adopted import adopted_settings, usable_here
+from equipoise.cli.effective.reading import read_effective
+from equipoise.cli.effective.running import Settings
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.options import BusOptions, Output
 from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
 from equipoise.cli.terminal import print_result
 from equipoise.collector.settings import PrometheusSettings
+from equipoise.runtime.bus import BusError
 from equipoise.runtime.bus.connection import CommandNats
-from equipoise.runtime.configuration import Kubernetes, Logging, Nats
+from equipoise.runtime.configuration import ConfigurationError, Kubernetes, Logging, Nats
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
-from equipoise.runtime.kubernetes.http import ApiServer
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.runtime.process.logging import configure_logging
 
@@ -67,20 +70,25 @@ async def run_doctor(
     cluster_problem: str = "",
     through_cluster: BusOptions | None = None,
     find_prometheus: bool = False,
+    file: Settings | None = None,
+    prometheus_url: str | None = None,
     output: Output,
 ) -> bool:
     """Print the diagnosis; True if it is healthy.
 
     `services_nats`: the section of the configuration file. `cluster_problem`: why there is no connection to the API
     server. `through_cluster`: NATS is reached through the API server, with what these options do not name from Secrets.
-    `find_prometheus`: with the default URL, the Prometheus of the cluster is found.
+    `find_prometheus`: with the default URL, the Prometheus of the cluster is found. `file`: the sections of the
+    configuration file; without one, what services run with is checked, with `prometheus_url` if it is given.
     """
     # An unavailable server is a finding: client libraries need not log it too.
     configure_logging(Logging(level="error"), "doctor")
     clock = SystemClock()
     async with AsyncExitStack() as stack:
         no_cluster = KubeError(0, "NoCluster", cluster_problem)
-        environment = Environment(settings=settings, clock=clock, kube=no_cluster, services_nats=services_nats)
+        environment = Environment(
+            settings=settings, clock=clock, kube=no_cluster, services_nats=services_nats, file=file
+        )
         if not cluster_problem:
             try:
                 api = await stack.enter_async_context(connect_kube(settings.shared.kubernetes, "doctor", clock))
@@ -88,38 +96,73 @@ async def run_doctor(
                 environment.kube = error
             else:
                 environment.kube = api
-                await _reach(environment, api, stack, through_cluster, find_prometheus=find_prometheus)
+                await _reach_nats(environment, stack, through_cluster)
+        await _read_effective(environment, prometheus_url)
+        if not isinstance(environment.kube, KubeError):
+            await _reach_prometheus(environment, stack, find=find_prometheus)
         diagnosis = await diagnose(environment)
     print_result(diagnosis, show, output=output)
     return diagnosis.healthy
 
 
-async def _reach(
-    environment: Environment,
-    api: ApiServer,
-    stack: AsyncExitStack,
-    through_cluster: BusOptions | None,
-    *,
-    find_prometheus: bool,
-) -> None:
-    """NATS and Prometheus through the API server, where that is the way; else why that is not possible."""
-    shared, collector = environment.settings.shared, environment.settings.collector
-    if through_cluster is not None:
-        try:
-            server = await stack.enter_async_context(forwarded(through_cluster, shared.kubernetes))
-            shared = msgspec.structs.replace(shared, nats=server)
-        except CommandFailed as error:
-            environment.nats_problem = error.message
-    if collector.source == "prometheus" and (find_prometheus or collector.prometheus.url != PrometheusSettings().url):
-        in_pod = not shared.kubernetes.kubeconfig
-        try:
-            prometheus = await stack.enter_async_context(
-                reached_prometheus(collector.prometheus, api, in_pod=in_pod, note=_note)
-            )
-            collector = msgspec.structs.replace(collector, prometheus=prometheus)
-        except (CommandFailed, InvalidInput, KubeError) as error:
-            environment.prometheus_problem = error.message
-    environment.settings = msgspec.structs.replace(environment.settings, shared=shared, collector=collector)
+async def _reach_nats(environment: Environment, stack: AsyncExitStack, through_cluster: BusOptions | None) -> None:
+    """Through the API server, where that is the way; else why that is not possible."""
+    shared = environment.settings.shared
+    if through_cluster is None:
+        return
+    try:
+        server = await stack.enter_async_context(forwarded(through_cluster, shared.kubernetes))
+    except CommandFailed as error:
+        environment.nats_problem = error.message
+    else:
+        shared = msgspec.structs.replace(shared, nats=server)
+        environment.settings = msgspec.structs.replace(environment.settings, shared=shared)
+
+
+async def _read_effective(environment: Environment, prometheus_url: str | None) -> None:
+    """What services publish; without a file, it is what is checked."""
+    nats = environment.settings.shared.nats
+    if problem := environment.nats_problem or await connect_problem(nats):
+        environment.effective = f"not known: {problem}"
+        return
+    try:
+        environment.effective = await read_effective(nats, environment.clock)
+    except BusError as error:
+        environment.effective = f"not known: {error}"
+        return
+    if environment.file is not None:
+        return
+    try:
+        settings, services = adopted_settings(environment.settings, environment.effective, environment.clock.now())
+    except ConfigurationError as error:
+        environment.effective = f"not known: services of another version publish it: {error}"
+        return
+    prometheus, missing = usable_here(settings.collector.prometheus)
+    if prometheus_url is not None:
+        prometheus = msgspec.structs.replace(prometheus, url=prometheus_url)
+    collector = msgspec.structs.replace(settings.collector, prometheus=prometheus)
+    environment.settings = msgspec.structs.replace(settings, collector=collector)
+    if services:
+        _note(f"checking what runs: the published configuration of {', '.join(services)}")
+    if missing:
+        _note(f"not on this machine, so Prometheus is asked without: {', '.join(missing)}")
+
+
+async def _reach_prometheus(environment: Environment, stack: AsyncExitStack, *, find: bool) -> None:
+    """Through the API server, where that is the way; else why that is not possible."""
+    kubernetes, collector = environment.settings.shared.kubernetes, environment.settings.collector
+    if collector.source != "prometheus" or not (find or collector.prometheus.url != PrometheusSettings().url):
+        return
+    api: Any = environment.kube
+    try:
+        prometheus = await stack.enter_async_context(
+            reached_prometheus(collector.prometheus, api, in_pod=not kubernetes.kubeconfig, note=_note)
+        )
+    except (CommandFailed, InvalidInput, KubeError) as error:
+        environment.prometheus_problem = error.message
+    else:
+        collector = msgspec.structs.replace(collector, prometheus=prometheus)
+        environment.settings = msgspec.structs.replace(environment.settings, collector=collector)
 
 
 def _note(text: str) -> None:

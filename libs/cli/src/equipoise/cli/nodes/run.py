@@ -9,7 +9,16 @@ from rich.console import Console
 from rich.text import Text
 
 from equipoise.cli.cluster_now.command import NowOptions, reading
-from equipoise.cli.cluster_now.nodes import NodeNow, Spread, counted, node_cells, nodes_now, spread_of, spread_text
+from equipoise.cli.cluster_now.nodes import (
+    NodeNow,
+    Spread,
+    counted,
+    known_text,
+    node_cells,
+    nodes_now,
+    spread_of,
+    spread_text,
+)
 from equipoise.cli.cluster_now.reading import evaluation_settings
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.kubeconfig import ClusterName
@@ -79,6 +88,8 @@ def show(found: NodeList, to: Console, *, wide: bool) -> None:
     to.print(Text(f"{found.cluster}, mean of the last {found.window}, at {day_and_time(found.at)}"))
     for line in spread_text(found.spread):
         to.print(Text(line))
+    unknown = any(node.unknown for node in found.nodes)
+    to.print(Text(known_text(found.nodes), style="yellow" if unknown else ""))
     to.print()
     columns = ["node", "cpu load>", "cpu requested>", "memory load>", "memory requested>", "pods>"]
     if wide:

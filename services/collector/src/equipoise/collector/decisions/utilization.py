@@ -159,6 +159,12 @@ class UtilizationStore:
         found = (reading.unknown for key in keys if (reading := readings.get(key)) is not None)
         return next((unknown for unknown in found if unknown is not None), NOT_MEASURED)
 
+    def why_incomplete(self, uid: str) -> UnknownUsage | None:
+        """Why a resource of the shortest window is unknown; None when all that were measured are known."""
+        readings, window = self._readings.get(uid, {}), self._load.shortest.name
+        found = (readings.get((window, resource)) for resource in RESOURCES)
+        return next((each.unknown for each in found if each is not None and each.unknown is not None), None)
+
     def cycle(
         self, expected: int, unknown: Mapping[str, UnknownUsage], *, shard: str, cycle: int, skew: float, problem: str
     ) -> UtilizationCycle:

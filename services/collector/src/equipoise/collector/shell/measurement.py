@@ -268,6 +268,12 @@ class Measurement:
         )
         return cycle, unknown
 
+    def incomplete(self, names: Iterable[str]) -> dict[str, UnknownUsage]:
+        """Why a resource of these nodes is unknown in the shortest window, by node."""
+        nodes = ((name, node) for name in names if (node := self.placement.nodes.get(name)) is not None)
+        found = ((name, self._utilization.why_incomplete(node.metadata.uid)) for name, node in nodes)
+        return {name: why for name, why in found if why is not None}
+
 
 def criteria_of(load: LoadSettings, window: Window, at: float, intervals: ScrapeIntervals) -> WindowCriteria:
     """The criteria for the samples of a window that ends at `at`."""

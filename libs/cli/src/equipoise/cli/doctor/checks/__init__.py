@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from equipoise.cli.doctor.checks.approvals import approvals
 from equipoise.cli.doctor.checks.clocks import clocks
 from equipoise.cli.doctor.checks.colocation import colocation
+from equipoise.cli.doctor.checks.configuration import configuration
 from equipoise.cli.doctor.checks.extender import extender
 from equipoise.cli.doctor.checks.hints import hints
 from equipoise.cli.doctor.checks.kubernetes import kubernetes
@@ -23,6 +24,7 @@ CHECKS: Mapping[str, Check] = {
     "permissions": permissions,
     "approvals": approvals,
     "bus": streams,
+    "configuration": configuration,
     "prometheus": prometheus,
     "nodes": nodes,
     "clocks": clocks,

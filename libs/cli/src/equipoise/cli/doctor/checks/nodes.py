@@ -78,7 +78,12 @@ async def nodes(environment: Environment) -> list[Finding]:
     return [
         *_other_cluster(sampled, [node.metadata.name for node in (*mine, *others)]),
         *(node_finding(each) for each in unknown),
-        coverage_finding(len(mine), [each for each in unknown if each.node not in fresh], load),
+        coverage_finding(
+            len(mine),
+            [each for each in unknown if each.node not in fresh],
+            load,
+            in_part=sum(each.node in fresh for each in unknown),
+        ),
         *(window_finding(window.name, mine, readings[window.name]) for window in load.windows[1:]),
         *_not_selected(others, settings),
     ]
@@ -184,14 +189,18 @@ def node_finding(unknown: UnknownNode, fix: str = "") -> Finding:
     return Finding("warning", subject, unknown.why, fix or FIXES[unknown.reason])
 
 
-def coverage_finding(count: int, unknown: Sequence[UnknownNode], load: LoadSettings) -> Finding:
-    """The share of known nodes against the thresholds for scores and evictions."""
+def coverage_finding(count: int, unknown: Sequence[UnknownNode], load: LoadSettings, *, in_part: int = 0) -> Finding:
+    """The share of known nodes against the thresholds for scores and evictions.
+
+    `in_part`: nodes of which only one resource or another window is known; the share counts them as collectors do.
+    """
     expected = count - sum(bool(each.expected) for each in unknown)
     fresh = count - len(unknown)
     if not expected:
         return Finding("warning", "nodes", "no node is expected to have data")
     share, limits = fresh / expected, load.coverage
-    message = f"the load of {fresh} of {expected} nodes is known ({share:.0%})"
+    message = f"the load of {fresh - in_part} of {expected} nodes is known"
+    message += f", and of {in_part} in part ({share:.0%} together)" if in_part else f" ({share:.0%})"
     if share >= limits.eviction:
         return Finding("ok", "nodes", message)
     if share < limits.score:

@@ -1,0 +1,41 @@
+"""What services run with: known, the same for all replicas, and that of the file that was given."""
+
+from collections.abc import Iterable
+
+from equipoise.cli.doctor.environment import Environment, Finding, State
+from equipoise.cli.effective.comparison import differences, file_lines, several_lines
+from equipoise.cli.effective.running import not_known, running_configurations
+from equipoise.contracts.bus.subjects import SERVICES
+
+ROLLOUT_FIX = "wait for the rollout, or restart the older replica"
+FILE_FIX = "apply the file and restart what does not read it again (`equipoise up` reads it at its start only)"
+SERVICE_FIX = "check that it runs, with `equipoise tap configuration`; earlier versions do not publish it"
+
+
+async def configuration(environment: Environment) -> list[Finding]:
+    if isinstance(environment.effective, str):
+        return [Finding("unknown", "services", environment.effective)]
+    now, findings = environment.clock.now(), []
+    for service in SERVICES:
+        found = running_configurations(environment.effective, service, now)
+        if not found:
+            if service != "annotator":  # it is optional
+                findings.append(Finding("unknown", service, not_known(service), SERVICE_FIX))
+            continue
+        for each in found:
+            state: State = "ok" if each.current else "warning"
+            fix = "" if each.current else SERVICE_FIX
+            findings.append(Finding(state, service, f"{each.named}, {each.age_text(now)}", fix))
+        if len(found) > 1:
+            findings.append(Finding("warning", service, _joined(several_lines(found)), ROLLOUT_FIX))
+        if environment.file is not None:
+            for each in found:
+                if differences(environment.file, each.settings):
+                    text = _joined(file_lines("the file", environment.file, [each]))
+                    findings.append(Finding("warning", service, text, FILE_FIX))
+    return findings
+
+
+def _joined(lines: Iterable[str]) -> str:
+    first, *others = (line.strip() for line in lines)
+    return f"{first} {'; '.join(others)}"
