@@ -7,6 +7,7 @@ import signal
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from cluster_fixtures import StartCluster
 from deployment.base import ROOT
 from deployment.kustomize import read_documents
 
+from equipoise.testbed.api import ApiError
 from equipoise.testbed.cluster import Cluster
 from equipoise.testbed.objects import namespace, node, pod, pod_template
 from equipoise.testbed.processes.configuration import kubeconfig
@@ -199,3 +201,218 @@ async def test_no_pod_is_bound_twice_when_the_scheduler_is_killed_during_binding
 
 def bound(pods: Any) -> int:
     return sum("nodeName" in each["spec"] for each in pods["items"])
+
+
+# What the account may write
+
+STORAGE = "/api/v1/persistentvolumes"
+
+
+def a_volume(name: str, **spec: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": "local",
+            "persistentVolumeReclaimPolicy": "Retain",
+            "local": {"path": "/data"},
+            "nodeAffinity": {
+                "required": {
+                    "nodeSelectorTerms": [{"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}]
+                }
+            },
+            **spec,
+        },
+    }
+
+
+def a_claim(name: str, storage_class: str = "local", namespace: str = "shop") -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "storageClassName": storage_class,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+async def stored(cluster: Cluster) -> None:
+    """A storage class whose volumes are chosen with the node, a volume, and an opted-out namespace."""
+    local = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "local"},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    out = namespace("opted-out")
+    out["metadata"]["annotations"] = {"equipoise.dev/evict": "false"}
+    await cluster.apply([local, a_volume("one"), a_volume("two"), out])
+
+
+async def test_volumes_are_bound_within_the_policy(cluster: Cluster, account: Path, stored: None) -> None:
+    """With the node of the volume; the claim gets it."""
+    await cluster.apply([a_claim("data")])
+    async with scheduler(cluster, account):
+        volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+        await create(cluster, "with-volume", "100m", volumes=volumes)
+
+        assert "node-b" == await until_runs(cluster, "with-volume")
+    claim = await cluster.request("GET", "/api/v1/namespaces/shop/persistentvolumeclaims/data")
+    assert claim["spec"]["volumeName"] in ("one", "two")
+    await delete_all(cluster)
+
+
+class Thief:
+    """Requests of whoever has the token of the scheduler."""
+
+    def __init__(self, cluster: Cluster, token: str) -> None:
+        self._cluster = cluster
+        self._token = token
+
+    async def refusal(self, method: str, path: str, body: Any = None, **options: Any) -> str:
+        """ "" if it is permitted. Nothing is changed."""
+        try:
+            query = "&".join(["dryRun=All", *(f"{name}={value}" for name, value in options.items())])
+            kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+            async with self._cluster.api() as api:
+                await api.request(method, f"{path}?{query}", body, token=self._token, content_type=kind)
+        except ApiError as error:
+            return str(error)
+        return ""
+
+    async def patch(self, path: str, patch: Any) -> str:
+        return await self.refusal("PATCH", path, patch)
+
+
+@pytest.fixture
+async def thief(cluster: Cluster, stored: None) -> Thief:
+    token = await cluster.service_account_token(OWN, "equipoise-python-scheduler")
+    thief = Thief(cluster, token.read_text())
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "other"}}
+    async with asyncio.timeout(60):
+        while "own Lease only" not in await thief.refusal(  # noqa: ASYNC110  no event tells that a policy is in effect
+            "POST", f"/apis/coordination.k8s.io/v1/namespaces/{OWN}/leases", lease
+        ):
+            await asyncio.sleep(0.1)
+    return thief
+
+
+OPTIONS = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {}, "dryRun": ["All"]}
+
+
+def preempted() -> dict[str, Any]:
+    """As the scheduler writes it. Without a recent time, a controller would withdraw it."""
+    condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "x"}
+    now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")  # noqa: TID251  of the API server
+    return {"status": {"conditions": [{**condition, "lastTransitionTime": now}]}}
+
+
+async def test_only_recorded_victims_outside_of_the_system_can_be_deleted(cluster: Cluster, thief: Thief) -> None:
+    """By their UID, with their own grace period."""
+    out = pod_template("web", cpu="10m")
+    out["metadata"].setdefault("annotations", {})["equipoise.dev/evict"] = "false"
+    places = {"unrecorded": "shop", "system": "kube-system", "own": OWN, "quiet": "opted-out", "victim": "shop"}
+    made = [pod(name, pod_template("web", cpu="10m"), namespace=place) for name, place in places.items()]
+    await cluster.apply([*made, pod("protected", out, namespace="shop")])
+    places = {"protected": "shop", **places}
+    found = {}
+    for name, place in places.items():
+        path = f"/api/v1/namespaces/{place}/pods/{name}"
+        await cluster.wait(path, lambda it: it["status"]["phase"] == "Running", what=f"{name} runs")
+        if name != "unrecorded":
+            async with cluster.api() as api:
+                await api.patch(f"{path}/status", preempted(), kind="strategic-merge-patch")
+        document = await cluster.request("GET", path)
+        options = {**OPTIONS, "preconditions": {"uid": document["metadata"]["uid"]}}
+        found[name] = await thief.refusal("DELETE", path, options)
+    path = "/api/v1/namespaces/shop/pods/victim"
+    found["without its uid"] = await thief.refusal("DELETE", path, OPTIONS)
+    uid = (await cluster.request("GET", path))["metadata"]["uid"]
+    at_once = {**OPTIONS, "preconditions": {"uid": uid}, "gracePeriodSeconds": 0}
+    found["at once"] = await thief.refusal("DELETE", path, at_once)
+    await delete_all(cluster)
+
+    assert found.pop("victim") == ""
+    wanted = {
+        "unrecorded": "has recorded",
+        "system": "of the system",
+        "own": "of the system or of Equipoise",
+        "quiet": "the namespace has opted out",
+        "protected": "the pod has opted out",
+        "without its uid": "by its UID",
+        "at once": "grace period",
+    }
+    assert {name: text for name, text in wanted.items() if text not in found[name]} == {}, found
+
+
+VOLUME = f"{STORAGE}/two"
+CLAIMS = "/api/v1/namespaces/shop/persistentvolumeclaims"
+SELECTED = {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "node-b"}}}
+READY = {"type": "Ready", "status": "True"}
+CLAIM_REF = {"kind": "PersistentVolumeClaim", "namespace": "shop", "name": "new", "uid": "u-1", "apiVersion": "v1"}
+
+
+@pytest.mark.parametrize(
+    ("path", "patch", "why"),
+    [
+        (VOLUME, {"spec": {"persistentVolumeReclaimPolicy": "Delete"}}, "give a volume that has no claim"),
+        (VOLUME, {"spec": {"claimRef": CLAIM_REF, "capacity": {"storage": "2Gi"}}}, "anything else of a volume"),
+        (VOLUME, {"metadata": {"labels": {"a": "b"}}}, "labels"),
+        (VOLUME, {"metadata": {"finalizers": ["example.com/held"]}}, "finalizers"),
+        (VOLUME, {"metadata": {"annotations": {"a": "b"}}}, "annotation of its own choice"),
+        ("bound", {"spec": {"claimRef": CLAIM_REF}}, "that has no claim"),
+        ("/claims/fresh", {"metadata": {"annotations": {"a": "b"}}}, "annotation of its own choice"),
+        ("/claims/fresh", {"metadata": {"finalizers": ["example.com/held"]}}, "finalizers"),
+        (
+            "/claims/data",
+            {"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "x"}}},
+            "neither a volume",
+        ),
+        ("/pods/waits/status", {"metadata": {"labels": {"a": "b"}}}, "labels"),
+        ("/pods/waits/status", {"status": {"phase": "Succeeded"}}, "anything else of"),
+        (
+            "/pods/waits/status",
+            {"status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}},
+            "anything else of",
+        ),
+        (
+            "/pods/waits/status",
+            {"status": {"conditions": [READY]}},
+            "conditions PodScheduled",
+        ),
+    ],
+)
+async def test_nothing_else_can_be_changed(
+    cluster: Cluster, thief: Thief, path: str, patch: dict[str, Any], why: str
+) -> None:
+    """A volume's policy and claim, labels, finalizers, what the kubelet reports."""
+    waits = pod("waits", pod_template("web", spec={"schedulerName": "nobody"}), namespace="shop")
+    await cluster.apply([a_claim("fresh"), a_claim("data"), waits])
+    if path == "bound":
+        path = VOLUME
+        data = await cluster.request("GET", f"{CLAIMS}/data")
+        held = {**CLAIM_REF, "name": "data", "uid": data["metadata"]["uid"]}
+        async with cluster.api() as api:
+            await api.patch(VOLUME, {"spec": {"claimRef": held}})
+    found = await thief.patch(path.replace("/claims", CLAIMS).replace("/pods/waits", f"{PODS}/waits"), patch)
+
+    assert why in found
+
+
+async def test_what_the_scheduler_writes_is_permitted(cluster: Cluster, thief: Thief) -> None:
+    """Beside the tests above, which run it."""
+    await cluster.apply([a_volume("three"), a_claim("fresh")])
+    await cluster.wait(
+        f"{STORAGE}/three", lambda it: it.get("status", {}).get("phase") == "Available", what="available"
+    )
+    mark = {"annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}}
+    assert "" == await thief.patch(f"{STORAGE}/three", {"metadata": mark, "spec": {"claimRef": CLAIM_REF}})
+    assert "" == await thief.patch(f"{CLAIMS}/fresh", SELECTED)

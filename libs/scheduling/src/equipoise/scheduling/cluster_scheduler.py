@@ -70,8 +70,10 @@ class ClusterScheduler:
         registered: Mapping[str, Factory] = _NONE,
         *,
         measure: Callable[[str, str, Callable[[], Any]], Any] | None = None,
+        may_preempt: Callable[[PodInfo], bool] = lambda pod: True,
     ) -> None:
-        """`random` decides between equal nodes. `registered`: plugins that the configuration enables.
+        """`random` decides between equal nodes. `registered`: plugins that the configuration enables. `may_preempt`:
+        see Handle.
 
         Raises InvalidConfiguration.
         """
@@ -107,6 +109,7 @@ class ClusterScheduler:
             nominated=self.nominated,
             waiting_pods=self.waiting_pods,
             budgets=lambda: list(self.budgets.values()),
+            may_preempt=may_preempt,
             default_selector=SpreadSelectors(self._services, self._workloads),
             random=random.random,
         )

@@ -29,15 +29,16 @@ from equipoise.cli.scheduler.object_watch import ObjectWatch
 from equipoise.cli.scheduler.plugin_loading import load_configuration, load_plugins
 from equipoise.cli.scheduler.scheduler_state import SchedulerState
 from equipoise.cli.scheduler.scheduling_loop import SchedulingLoop
-from equipoise.contracts.kubernetes.objects import Object, PersistentVolume, PersistentVolumeClaim
+from equipoise.contracts.kubernetes.objects import Lease, Object, ObjectMeta, PersistentVolume, PersistentVolumeClaim
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.bus import Bus, BusError, connect
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.configuration import Configuration, Kubernetes, Logging
 from equipoise.runtime.configuration import load_configuration as read_equipoise
-from equipoise.runtime.kubernetes.client import Kube
+from equipoise.runtime.kubernetes.client import LEASES, Kube
 from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
 from equipoise.runtime.kubernetes.leader_election import lead
 from equipoise.runtime.process.bounded_files import read_bounded_text
 from equipoise.runtime.process.clock import Clock, SystemClock
@@ -51,10 +52,13 @@ from equipoise.scheduling.framework.plugin import Plugin
 from equipoise.scheduling.framework.plugin_times import PluginTimes
 from equipoise.scheduling.framework.queue import QueueSettings
 from equipoise.scheduling.plugins.table import Factory
+from equipoise.scheduling.preemption.protected_pods import ProtectedPods
 from equipoise.scheduling.settings.document import InvalidConfiguration
 from equipoise.scorer.settings import ScorerSettings
 
 LEASE = "equipoise-scheduler"
+FENCE = "equipoise-python-scheduler-fence"
+MANIFEST = "k8s/scheduler/equipoise-scheduler.yaml"
 
 STOP_SECONDS = 24.0
 """For bindings to be completed at the end; Kubernetes kills after 30."""
@@ -116,7 +120,14 @@ class LiveScheduler:
             policy = LoadPolicy(loads, clock.now, neutral=settings.load.own.neutral)
             plugins[NAME] = lambda arguments, handle: policy
             self._feed = LoadFeed(loads, clock, health)
-        cluster = ClusterScheduler(ties or random.Random(), settings.configuration, plugins, measure=times.measure)
+        self._protected = ProtectedPods(settings.namespace)
+        cluster = ClusterScheduler(
+            ties or random.Random(),
+            settings.configuration,
+            plugins,
+            measure=times.measure,
+            may_preempt=self._protected.may_preempt,
+        )
         queue = QueueSettings(
             initial_backoff=settings.configuration.initial_backoff, max_backoff=settings.configuration.max_backoff
         )
@@ -180,6 +191,8 @@ class LiveScheduler:
 
     async def _lead(self) -> None:
         async def work(epoch: LeaseEpoch) -> None:
+            probe = Lease(metadata=ObjectMeta(name=PROBE, namespace=self._settings.namespace))
+            await until_fenced(self._kube, FENCE, LEASES, probe, self._clock, self._health, manifest=MANIFEST)
             await self._watch.synced.wait()
             await self._receive_loads()
             await self.loop.run()
@@ -199,6 +212,7 @@ class LiveScheduler:
             return
 
     def _apply(self, before: Object | None, after: Object | None) -> None:
+        self._protected.apply(before, after)
         match after or before:
             case PersistentVolumeClaim() as claim:
                 _keep(self._claims, claim, present=after is not None)

@@ -29,6 +29,7 @@ class DefaultPreemption:
         budgets: Callable[[], Sequence[PodDisruptionBudget]],
         random: Callable[[], float],
         *,
+        may_preempt: Callable[[PodInfo], bool] = lambda pod: True,
         min_candidate_nodes_percentage: int = 10,
         min_candidate_nodes_absolute: int = 100,
         accepted: Callable[[PodInfo, Sequence[PreemptionCandidate]], Sequence[PreemptionCandidate]] | None = None,
@@ -40,6 +41,7 @@ class DefaultPreemption:
         self._nominated = nominated
         self._budgets = budgets
         self._random = random
+        self._may_preempt = may_preempt
         self._percentage = min_candidate_nodes_percentage
         self._accepted = accepted
         self._absolute = min_candidate_nodes_absolute
@@ -83,7 +85,14 @@ class DefaultPreemption:
         budgets, trial = self._budgets(), snapshot.clone()
         for row in (*rows[first:], *rows[:first]):
             found = victims_on_node(
-                self._framework(), state, pod, trial, row, nominated=self._nominated, budgets=budgets
+                self._framework(),
+                state,
+                pod,
+                trial,
+                row,
+                nominated=self._nominated,
+                budgets=budgets,
+                may_preempt=self._may_preempt,
             )
             if isinstance(found, PluginStatus):
                 failed.append(found)

@@ -24,6 +24,9 @@ class Handle(msgspec.Struct, frozen=True, kw_only=True):
     budgets: Callable[[], Sequence[PodDisruptionBudget]] = tuple
     """All of the cluster."""
 
+    may_preempt: Callable[[PodInfo], bool] = lambda pod: True
+    """Whether a pod may be the victim of a preemption; kube-scheduler asks only for its priority."""
+
     default_selector: Callable[[PodInfo], LabelSelector | None] = lambda pod: None
     """Selects the pods of the same Services and workload; None: the pod has neither."""
 

@@ -78,6 +78,7 @@ def _preemption(args: DefaultPreemptionArgs, handle: Handle) -> DefaultPreemptio
         handle.nominated,
         handle.budgets,
         handle.random,
+        may_preempt=handle.may_preempt,
         min_candidate_nodes_percentage=args.min_candidate_nodes_percentage,
         min_candidate_nodes_absolute=args.min_candidate_nodes_absolute,
     )

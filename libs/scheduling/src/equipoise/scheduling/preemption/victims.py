@@ -1,6 +1,6 @@
 """The pods to remove from one node so that a pod of higher priority fits."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -67,13 +67,16 @@ def victims_on_node(
     *,
     nominated: Nominated,
     budgets: Sequence[PodDisruptionBudget],
+    may_preempt: Callable[[PodInfo], bool] = lambda pod: True,
 ) -> PreemptionCandidate | PluginStatus:
     """Which pods must be removed, or why that does not help. The snapshot is changed meanwhile, and restored.
 
     All pods of lower priority are removed. Then, one after the other, each is put back if the pod still fits: first
     those with a violated PodDisruptionBudget, and always the more important ones first.
     """
-    lower = sorted((each for each in snapshot.pods_on(row) if each.priority < pod.priority), key=importance)
+    lower = sorted(
+        (each for each in snapshot.pods_on(row) if each.priority < pod.priority and may_preempt(each)), key=importance
+    )
     if not lower:
         return unresolvable(NO_VICTIMS)
     trial = Trial(framework, state, pod, snapshot, row, nominated)

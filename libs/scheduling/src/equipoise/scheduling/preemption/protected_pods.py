@@ -1,0 +1,36 @@
+"""Which pods `equipoise scheduler` never preempts. Its admission policy has the same rules."""
+
+from equipoise.contracts.configuration.settings import SYSTEM_CRITICAL
+from equipoise.contracts.eviction.protection import OPT_OUT
+from equipoise.contracts.kubernetes.objects import Namespace, Object
+from equipoise.scheduling.model.pod_info import PodInfo
+
+SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
+
+
+class ProtectedPods:
+    """Pods of the system and of Equipoise, system-critical ones, and those that have opted out of evictions.
+
+    kube-scheduler preempts all of them. Namespaces are followed, because their annotation protects all of their pods.
+    """
+
+    def __init__(self, own_namespace: str) -> None:
+        self._excluded = {*SYSTEM_NAMESPACES, own_namespace}
+        self._opted_out: set[str] = set()
+
+    def apply(self, before: Object | None, after: Object | None) -> None:
+        """A change of a namespace; other objects have no effect."""
+        found = after or before
+        if isinstance(found, Namespace):
+            if after is not None and OPT_OUT in after.metadata.annotations:
+                self._opted_out.add(found.metadata.name)
+            else:
+                self._opted_out.discard(found.metadata.name)
+
+    def may_preempt(self, pod: PodInfo) -> bool:
+        return (
+            pod.priority < SYSTEM_CRITICAL
+            and pod.namespace not in self._excluded
+            and pod.namespace not in self._opted_out
+            and OPT_OUT not in pod.pod.metadata.annotations
+        )
