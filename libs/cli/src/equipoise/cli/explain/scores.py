@@ -248,6 +248,11 @@ def _inputs(node: NodeExplanation, explanation: Explanation) -> Iterator[Text | 
             f"reserved: {node.reserved_by_responses} pods that may be placed here by the latest responses, "
             f"{node.reserved_for_replacements} expected replacements of evicted pods"
         )
+    if (recent := node.recent) is not None:
+        yield Text(
+            f"pods are new here, so that the last {recent.length:.0f} s count where they are higher: "
+            + ", ".join(f"{resource} {amount(recent.mean, resource)} {unit}" for resource, unit in UNIT.items())
+        )
     yield Text(f"newest sample of the node: {_sample(node.age, node.lifetime)}")
 
 

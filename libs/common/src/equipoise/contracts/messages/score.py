@@ -9,7 +9,7 @@ from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.placement import PlacedHint
 from equipoise.contracts.messages.pod_demand import POD_DEMAND, PodDemand
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.messages.utilization import WindowUsage
+from equipoise.contracts.messages.utilization import RecentUsage, WindowUsage
 
 
 class NodeScore(Value, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class Correction(Value, frozen=True, kw_only=True):
 class WindowExplanation(Value, frozen=True, kw_only=True):
     """One window of a node: measured mean + added − subtracted − batch work + reserved = load × base.
 
-    No difference is below 0.
+    No difference is below 0. With `NodeExplanation.recent` the load is higher if that is, corrected in the same way.
     """
 
     window: str
@@ -182,6 +182,9 @@ class NodeExplanation(Value, frozen=True, kw_only=True):
 
     lifetime: Seconds
     """Seconds after which a node without a new sample is unknown."""
+
+    recent: RecentUsage | None = None
+    """What the node has used recently, which counts where it is higher than a window; only while pods are new."""
 
     reserved_by_responses: Count = 0
     """Pods for which it recently had the highest score, and that are not placed yet."""

@@ -2,6 +2,8 @@
 
 from typing import Annotated, Literal
 
+from msgspec import Meta
+
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.bounds import MAX_AHEAD, Amount, Count, Seconds, Time, implausible_amount
 from equipoise.contracts.messages.example import COLLECTOR_EPOCH, GIB, HOT_NODE, NOW, POD_UID, USAGE, WORKLOAD
@@ -19,6 +21,18 @@ class WindowUsage(Value, frozen=True, kw_only=True):
     p95: Resources = Resources()
     max: Resources = Resources()
     deviation: Resources = Resources()
+
+
+class RecentUsage(Value, frozen=True, kw_only=True):
+    """Mean usage over the last few scrapes of a node."""
+
+    length: Annotated[Seconds, Meta(gt=0)]
+    """Seconds before `sampled_at`."""
+
+    sampled_at: Time
+    """Time of the newest raw sample, on Prometheus' clock."""
+
+    mean: Resources = Resources()
 
 
 class NodeUtilization(Message, frozen=True, kw_only=True):
@@ -45,6 +59,10 @@ class NodeUtilization(Message, frozen=True, kw_only=True):
     pods: dict[str, Resources] = {}
     """By pod UID: mean of the shortest window."""
 
+    recent: RecentUsage | None = None
+    """While pods are on the node that the shortest window does not contain wholly: then they are not measured, and may
+    use more than is expected. For scores and placement hints only, because it varies more than a window."""
+
     epoch: Count
     """When this collector took over, in milliseconds. Messages are ordered by `epoch`, then `sequence`."""
 
@@ -52,7 +70,7 @@ class NodeUtilization(Message, frozen=True, kw_only=True):
 
     @property
     def implausible(self) -> str:
-        return _measured_late(self)
+        return _measured_late(self, self.recent)
 
 
 class WorkloadUtilization(Message, frozen=True, kw_only=True):
@@ -105,9 +123,10 @@ class UtilizationCycle(Message, frozen=True, kw_only=True):
     sequence: Count = 0
 
 
-def _measured_late(message: NodeUtilization | WorkloadUtilization) -> str:
+def _measured_late(message: NodeUtilization | WorkloadUtilization, recent: RecentUsage | None = None) -> str:
     """A sample that is later than its query would be fresh for ever."""
     latest = max([message.sampled_at, *(window.sampled_at for window in message.windows.values())])
+    latest = latest if recent is None else max(latest, recent.sampled_at)
     return "" if latest <= message.queried_at + MAX_AHEAD else f"a sample is {latest - message.queried_at:g} s too new"
 
 

@@ -221,6 +221,11 @@ def _not_covered(
     return None
 
 
+def known_usage(samples: list[Sample], capacity: float | None) -> float | None:
+    """The usage in cores or bytes if there is exactly one valid sample, capped at the capacity; else None."""
+    return _single_value(samples, capacity)[0]
+
+
 def _single_value(samples: list[Sample], capacity: float | None) -> tuple[float | None, UnknownUsage | None]:
     """The value of the only sample, or None and why."""
     if not samples:

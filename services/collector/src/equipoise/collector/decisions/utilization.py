@@ -17,7 +17,7 @@ from equipoise.contracts.kubernetes.objects import Node
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
+from equipoise.contracts.messages.utilization import NodeUtilization, RecentUsage, UtilizationCycle, WindowUsage
 
 MAX_MISSING = 20
 """How many nodes without data a cycle names at most."""
@@ -37,6 +37,7 @@ class UtilizationStore:
         self._readings: dict[str, dict[tuple[str, ResourceName], NodeReading]] = {}
         self._pods: Mapping[str, Resources] = {}
         self._pods_at = dict.fromkeys(RESOURCES, 0.0)
+        self._recent: Mapping[str, RecentUsage] = {}
         self._system: dict[str, tuple[float, Resources]] = {}
         self.queried_at = 0.0
         """Time of the last query, on the source's clock."""
@@ -66,6 +67,17 @@ class UtilizationStore:
             }
         self._pods = usage
         return usage
+
+    def record_recent(self, usage: Mapping[str, Resources], length: float) -> None:
+        """Usage by node UID over the last `length` seconds; of all other nodes it is unknown from now on.
+
+        Its age is that of the readings of the same round, which are recorded first.
+        """
+        self._recent = {
+            uid: RecentUsage(length=length, sampled_at=sampled_at, mean=used)
+            for uid, used in usage.items()
+            if (sampled_at := self.sampled_at(uid)) is not None
+        }
 
     def retain(self, uids: Iterable[str]) -> None:
         """Delete every node but these."""
@@ -112,9 +124,14 @@ class UtilizationStore:
             windows=windows,
             system=self._system_usage(uid, windows.get(self._load.shortest.name), placed, pods, now),
             pods=pods,
+            recent=self._fresh_recent(uid, now),
             epoch=epoch,
             sequence=sequence,
         )
+
+    def _fresh_recent(self, uid: str, now: float) -> RecentUsage | None:
+        recent = self._recent.get(uid)
+        return recent if recent is not None and now - recent.sampled_at <= self._load.freshness.score else None
 
     def _fresh_pods(self, placed: Sequence[PlacedPod], now: float) -> dict[str, Resources]:
         max_age = self._load.lifetime(self._load.shortest)

@@ -1,12 +1,14 @@
 """Runs rounds: queries the source about the current nodes and pods, keeps the readings, and makes messages of them."""
 
+import asyncio
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
 from equipoise.collector.decisions.other_cluster import nodes_of_another_cluster, pods_of_another_cluster
-from equipoise.collector.decisions.query import SourceError
+from equipoise.collector.decisions.query import ResourceName, Sample, SourceError
+from equipoise.collector.decisions.recent_usage import has_new_pods, recent_length, recent_usage
 from equipoise.collector.decisions.sample_validation import (
     MeasurementTarget,
     ScrapeIntervals,
@@ -16,7 +18,7 @@ from equipoise.collector.decisions.sample_validation import (
 from equipoise.collector.decisions.utilization import UtilizationStore
 from equipoise.collector.decisions.workloads import SLOTS, MeasuredPod, WorkloadRound, WorkloadStore, replica_means
 from equipoise.collector.settings import CollectorSettings
-from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods
+from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods, recent_samples
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.state.placement import ClusterPlacement, PodName, TrackedPod, amounts
 from equipoise.collector.state.pod_times import unix_seconds
@@ -27,6 +29,10 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, drain, in_batches, in_thread_if_many
 from equipoise.runtime.process.clock import Clock
+
+
+_RECENT = "recent usage"
+"""Key of its problem, beside the names of windows."""
 
 
 @dataclass(kw_only=True)
@@ -147,11 +153,17 @@ class Measurement:
         nodes = dict(self.placement.nodes)
         begin = at - window.length
         targets: dict[str, MeasurementTarget] = {}
+        new: dict[str, MeasurementTarget] = {}
         async for batch in in_batches(nodes.items(), NODES_PER_BATCH):
             targets |= {name: node_target(node, has_pods=self._had_pods(name, begin)) for name, node in batch}
+            if window == self.load.shortest:
+                new |= {name: targets[name] for name, _ in batch if self._has_new_pods(name, begin)}
         statistics = self.settings.statistics if window.length <= self.settings.statistics_window_limit else ()
         criteria = criteria_of(self.load, window, at, self._intervals)
-        found = await measure_nodes(self.source, targets, criteria, statistics)
+        length = recent_length(self._intervals.default, window.length) if new else 0.0
+        found, (recent, recent_failed) = await asyncio.gather(
+            measure_nodes(self.source, targets, criteria, statistics), self._recent_samples(length, at)
+        )
         if nodes:
             known = {*nodes, *self.known_nodes(), *self.placement.removed}
             self._other_nodes = nodes_of_another_cluster(found.sampled, known)
@@ -160,11 +172,23 @@ class Measurement:
         for resource, readings in found.readings.items():
             by_uid = {nodes[name].metadata.uid: reading for name, reading in readings.items()}
             self._utilization.record(window, resource, by_uid, at)
+        if window == self.load.shortest:
+            self._problems.pop(_RECENT, None)
+            if recent_failed:
+                resource, why = min(recent_failed.items())
+                self._problems[_RECENT] = f"{self.settings.source}: {resource} of nodes in the last scrapes: {why}"
+            recently = recent_usage(new, recent, found.readings)
+            self._utilization.record_recent({nodes[name].metadata.uid: used for name, used in recently.items()}, length)
         self._utilization.retain(node.metadata.uid for node in self.placement.nodes.values())
         failures = [f"{resource} of nodes: {why}" for resource, why in found.failed.items()]
         if found.unknown_node:
             return f"no series names a node of this cluster; one has {found.unknown_node}", failures
         return ("" if found.readings else next(iter(failures), "")), failures
+
+    async def _recent_samples(
+        self, length: float, at: float
+    ) -> tuple[dict[ResourceName, list[Sample]], dict[ResourceName, str]]:
+        return await recent_samples(self.source, length, at) if length else ({}, {})
 
     async def _measure_pods(self, at: float) -> list[str]:
         """Which queries failed."""
@@ -206,6 +230,9 @@ class Measurement:
         )
         await in_thread_if_many(len(targets), drain, targets, tracked)
         return [f"{resource} of pods: {why}" for resource, why in found.failed.items()]
+
+    def _has_new_pods(self, node: str, since: float) -> bool:
+        return has_new_pods((tracked.placed for tracked in self.placement.tracked(node)), since)
 
     def _had_pods(self, node: str, since: float) -> bool:
         """True when a pod has run there since then."""

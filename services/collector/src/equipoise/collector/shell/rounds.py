@@ -15,6 +15,7 @@ from equipoise.collector.decisions.query import (
     Statistic,
     Subject,
 )
+from equipoise.collector.decisions.recent_usage import MIN_SAMPLES
 from equipoise.collector.decisions.sample_validation import (
     MeasurementTarget,
     NodeReading,
@@ -106,6 +107,18 @@ async def measure_nodes(
     readings = check_plausibility(readings, {node for node, target in targets.items() if target.has_pods})
     sampled = frozenset(sample.node for found in results.values() for sample in found["newest"])
     return NodeRound(readings=readings, failed=failed, unknown_node=_unknown_node(targets, results), sampled=sampled)
+
+
+async def recent_samples(
+    source: MetricSource, length: float, at: float
+) -> tuple[dict[ResourceName, list[Sample]], dict[ResourceName, str]]:
+    """The mean usage of every node over these seconds, and for failed resources why there is none."""
+    query = MetricQuery(subject="node", length=length, at=at, min_samples=MIN_SAMPLES)
+    unsupported = _unsupported(source, query, ["mean"])
+    results, failed = await _run(
+        source, query, [resource for resource in RESOURCES if resource not in unsupported], ["mean"]
+    )
+    return {resource: found["mean"] for resource, found in results.items()}, failed
 
 
 async def measure_pods(

@@ -203,6 +203,7 @@ class _View:
             reserved_for_replacements=self._targets.count(name),
             high_priority_load=high_priority,
             total_load=total,
+            recent=None if utilization is None else utilization.recent,
             band=band,
             windows=[
                 self._window(index, position, window, utilization, reserved[position], why_unknown)

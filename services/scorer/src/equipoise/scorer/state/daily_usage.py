@@ -66,32 +66,46 @@ class DailyUsage:
         return None if workload is None else self._profiles.get(workload)
 
     def update(
-        self, row: int, utilization: NodeUtilization, placement: NodePlacement, usage_of: UsageOf, base: Array
+        self,
+        row: int,
+        utilization: NodeUtilization,
+        placement: NodePlacement,
+        usage_of: UsageOf,
+        base: Array,
+        unexpected: Array | float = 0.0,
     ) -> None:
-        """Compute the daily load of a node from its latest messages."""
+        """Compute the daily load of a node from its latest messages. `unexpected`: see `unexpected_usage`."""
         pods = self._pod_sums.get(row)
         if pods is None or pods.placement is not placement or pods.version != self._version:
             pods = self._pod_sums[row] = self._sum_profiles(placement)
-        self._share[row] = self._compute_share(pods, utilization, usage_of, base)
+        self._share[row] = self._compute_share(pods, utilization, usage_of, base, unexpected)
         self._peak[:, row] = self._share[row].max(axis=1)
         self._base[:, row] = base
 
     def change_without(
-        self, row: int, utilization: NodeUtilization, remaining: NodePlacement, usage_of: UsageOf, base: Array
+        self,
+        row: int,
+        utilization: NodeUtilization,
+        remaining: NodePlacement,
+        usage_of: UsageOf,
+        base: Array,
+        unexpected: Array | float = 0.0,
     ) -> Array:
         """resources × slots: what changes in a node's share if it has only the pods of `remaining`."""
         pods = self._sum_profiles(remaining)
-        change: Array = self._compute_share(pods, utilization, usage_of, base) - self._share[row]
+        change: Array = self._compute_share(pods, utilization, usage_of, base, unexpected) - self._share[row]
         return change
 
-    def _compute_share(self, pods: _PodSum, utilization: NodeUtilization, usage_of: UsageOf, base: Array) -> Array:
+    def _compute_share(
+        self, pods: _PodSum, utilization: NodeUtilization, usage_of: UsageOf, base: Array, unexpected: Array | float
+    ) -> Array:
         """resources × slots. Pods without a profile, and the node outside its pods, use all day what they use now.
 
         The difference between a pod's current usage and its profile does not count: on a trace of 20 days (Bitbrains),
         to carry a part of it over to the other hours made every figure worse. Terminating pods count as measured: how
         long they remain is not known.
         """
-        constant = system_usage(utilization)
+        constant = system_usage(utilization) + unexpected
         for pod in pods.without_profile:
             usage = np.nan_to_num(amounts(usage_on_node(pod, utilization, usage_of)))
             constant += usage * self._weight if is_weighted(pod) else usage

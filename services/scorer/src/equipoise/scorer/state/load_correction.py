@@ -6,6 +6,8 @@ The corrected load depends on the times of the samples, not on the time of a req
 import math
 from collections.abc import Sequence
 
+import msgspec
+
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.load.correction import (
     RESOURCES,
@@ -19,13 +21,14 @@ from equipoise.contracts.load.correction import (
     partial_lifetimes,
     plus,
     share_measured,
+    total_of,
     uncounted_batch_work,
     usage_on_node,
 )
 from equipoise.contracts.load.demand import requests_and_limits
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
-from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
 from equipoise.contracts.numeric import Array, np
 from equipoise.scorer.state.arrays import Statistic
 
@@ -47,15 +50,43 @@ def corrected_load(
     """(mean, then each statistic) × windows × resources, as a share (0..1) of the node's base.
 
     NaN for windows that are missing and for what is not measured. A standard deviation is not corrected: the effect of
-    a pod on it is not known. `batch_work`: the pods of the placement whose usage counts in part (`weighted_pods`).
+    a pod on it is not known. With the recent usage of the node no value is lower than that: new pods may use more than
+    is expected. `batch_work`: the pods of the placement whose usage counts in part (`weighted_pods`).
     """
+    found = window_loads(utilization, placement, usage_of, load=load, statistics=statistics, batch_work=batch_work)
+    return at_least_recent(found, load, statistics)
+
+
+def at_least_recent(loads: Array, load: LoadSettings, statistics: tuple[Statistic, ...] = MEAN_ONLY) -> Array:
+    """The result of `window_loads` without the recent usage: means, p95 and maxima are at least as high as that."""
+    windows = len(load.windows)
+    if loads.shape[1] == windows:
+        return loads
+    recent = np.nan_to_num(loads[0, windows], nan=-np.inf)
+    found = loads[:, :windows]
+    for position, statistic in enumerate((None, *statistics)):
+        if _ramp(statistic, 1.0):
+            found[position] = np.maximum(found[position], recent)
+    return found
+
+
+def window_loads(
+    utilization: NodeUtilization,
+    placement: NodePlacement,
+    usage_of: UsageOf,
+    *,
+    load: LoadSettings,
+    statistics: tuple[Statistic, ...] = MEAN_ONLY,
+    batch_work: Sequence[PlacedPod] = (),
+) -> Array:
+    """As `corrected_load`, with the recent usage as the last window; one window less if there is none."""
     lifetimes = tuple(lifetime for _, lifetime in partial_lifetimes(utilization, placement, usage_of, load=load))
     present = [lifetime for lifetime in lifetimes if lifetime.gone_at is None]
     weighted = [lifetime_on_node(pod, utilization, usage_of) for pod in batch_work]
     production = _production(utilization, placement, usage_of) if "production" in statistics else Resources()
-    rows = np.full((1 + len(statistics), len(load.windows), len(RESOURCES)), np.nan)
-    for index, window in enumerate(load.windows):
-        value = utilization.windows.get(window.name)
+    windows = windows_of(utilization, load)
+    rows = np.full((1 + len(statistics), len(windows), len(RESOURCES)), np.nan)
+    for index, (length, value) in enumerate(windows):
         if value is None:
             continue
 
@@ -67,13 +98,13 @@ def corrected_load(
                 usage = plus(usage, uncounted, -1.0)
             return amounts(usage)
 
-        rows[0, index] = adjusted(value.mean, lifetimes, window.length, value.sampled_at)
+        rows[0, index] = adjusted(value.mean, lifetimes, length, value.sampled_at)
         for position, statistic in enumerate(statistics, 1):
             match statistic:
                 case "p95":
-                    found = adjusted(value.p95, present, _ramp("p95", window.length), value.sampled_at)
+                    found = adjusted(value.p95, present, _ramp("p95", length), value.sampled_at)
                 case "max":
-                    found = adjusted(value.max, present, _ramp("max", window.length), value.sampled_at)
+                    found = adjusted(value.max, present, _ramp("max", length), value.sampled_at)
                 case "deviation":
                     found = amounts(value.deviation)
                 case "production":
@@ -83,6 +114,40 @@ def corrected_load(
             rows[position, index] = found
     shares: Array = rows / base_of(utilization)
     return shares
+
+
+def windows_of(utilization: NodeUtilization, load: LoadSettings) -> list[tuple[float, WindowUsage | None]]:
+    """Length and value of each window, None where it is missing; the recent usage is the last one, if there is any."""
+    found: list[tuple[float, WindowUsage | None]] = [
+        (window.length, utilization.windows.get(window.name)) for window in load.windows
+    ]
+    if (recent := utilization.recent) is not None:
+        found.append((recent.length, WindowUsage(sampled_at=recent.sampled_at, mean=recent.mean)))
+    return found
+
+
+def unexpected_usage(
+    utilization: NodeUtilization, placement: NodePlacement, usage_of: UsageOf, load: LoadSettings
+) -> Array:
+    """Cores and bytes that the node has used recently above what is measured, or else expected, of its pods and itself.
+
+    0 for most nodes: the recent usage is known only while pods are new.
+    """
+    recent = utilization.recent
+    if recent is None:
+        return np.zeros(len(RESOURCES))
+    lifetimes = [lifetime for _, lifetime in partial_lifetimes(utilization, placement, usage_of, load=load)]
+    used = corrected(recent.mean, lifetimes, sampled_at=recent.sampled_at, length=recent.length, load=load)
+    known_usage = total_of([utilization.system, *(usage_on_node(pod, utilization, usage_of) for pod in placement.pods)])
+    return np.maximum(np.nan_to_num(np.array(amounts(used)) - amounts(known_usage)), 0.0)
+
+
+def without_recent_usage(utilization: NodeUtilization, usage: Resources) -> NodeUtilization:
+    """The utilization of a node without a pod that uses so much."""
+    if (recent := utilization.recent) is None:
+        return utilization
+    recent = msgspec.structs.replace(recent, mean=plus(recent.mean, usage, -1.0))
+    return msgspec.structs.replace(utilization, recent=recent)
 
 
 def is_weighted(pod: PlacedPod) -> bool:
@@ -142,20 +207,20 @@ def measured_part(
     load: LoadSettings,
     statistics: tuple[Statistic, ...] = MEAN_ONLY,
 ) -> Array:
-    """The part of the measured values that comes from one present pod, shaped as `corrected_load`.
+    """The part of the measured values that comes from one present pod, shaped as `window_loads`.
 
     Estimated for p95 and maximum; 0 for statistics that are no measurement of the node as a whole.
     """
     lifetime = lifetime_on_node(pod, utilization, usage_of)
     amount = np.nan_to_num(amounts(lifetime.usage))
-    rows = np.zeros((1 + len(statistics), len(load.windows), len(RESOURCES)))
-    for index, window in enumerate(load.windows):
-        value = utilization.windows.get(window.name)
+    windows = windows_of(utilization, load)
+    rows = np.zeros((1 + len(statistics), len(windows), len(RESOURCES)))
+    for index, (length, value) in enumerate(windows):
         if value is None:
             continue
         for position, statistic in enumerate((None, *statistics)):
-            if length := _ramp(statistic, window.length):
-                share = share_measured(lifetime, value.sampled_at, length, pod_start_timeout=load.pod_start_timeout)
+            if ramp := _ramp(statistic, length):
+                share = share_measured(lifetime, value.sampled_at, ramp, pod_start_timeout=load.pod_start_timeout)
                 rows[position, index] = share * amount
     shares: Array = rows / base_of(utilization)
     return shares

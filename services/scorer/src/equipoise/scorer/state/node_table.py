@@ -13,7 +13,7 @@ import msgspec
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.taints import BLOCKING_EFFECTS
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES, UsageOf, amounts
+from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES, UsageOf, amounts, usage_on_node
 from equipoise.contracts.load.demand import EstimateSource, fresh_windows, pod_usage
 from equipoise.contracts.load.latest import supersedes, supersedes_measurement
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
@@ -24,11 +24,15 @@ from equipoise.scorer.state.arrays import BandRoom, CandidateNodes, ClusterLoad,
 from equipoise.scorer.state.band_rows import BandRows, requested
 from equipoise.scorer.state.daily_usage import DailyUsage
 from equipoise.scorer.state.load_correction import (
+    at_least_recent,
     base_of,
     corrected_load,
     measured_part,
     sums_of_requests_and_limits,
+    unexpected_usage,
     weighted_pods,
+    window_loads,
+    without_recent_usage,
 )
 from equipoise.scorer.state.recent_placements import RecentPlacements
 from equipoise.scorer.state.reservations import NegativeReservation
@@ -253,7 +257,7 @@ class NodeTable:
             return None
         remaining = msgspec.structs.replace(placement, pods=[each for each in placement.pods if each.uid != pod.uid])
         usage_of, table = self.pod_usage(now), self._table
-        load = corrected_load(
+        load = window_loads(
             utilization,
             remaining,
             usage_of,
@@ -262,16 +266,29 @@ class NodeTable:
             batch_work=weighted_pods(remaining),
         )
         load -= measured_part(pod, utilization, usage_of, load=self._settings, statistics=self._statistics)
+        load = at_least_recent(np.maximum(load, 0.0), self._settings, self._statistics)
         requests, limits = sums_of_requests_and_limits(remaining)
         daily = self._daily
         return NegativeReservation(
             row=row,
-            load=np.maximum(load, 0.0) - table.load[row],
+            load=load - table.load[row],
             requests=requests - table.requests[row],
             limits=limits - table.limits[row],
             daily_load=None
             if daily is None
-            else daily.change_without(row, utilization, remaining, usage_of, table.base[row]),
+            else daily.change_without(
+                row,
+                utilization,
+                remaining,
+                usage_of,
+                table.base[row],
+                unexpected_usage(
+                    without_recent_usage(utilization, usage_on_node(pod, utilization, usage_of)),
+                    remaining,
+                    usage_of,
+                    self._settings,
+                ),
+            ),
             placed_at=pod.placed_at,
             band_requests=None if pod.band is None else requested([pod]),
         )
@@ -443,7 +460,8 @@ class NodeTable:
         else:
             self._uncounted.pop(node, None)
         if self._daily is not None:
-            self._daily.update(row, utilization, placement, usage_of, table.base[row])
+            unexpected = unexpected_usage(utilization, placement, usage_of, self._settings)
+            self._daily.update(row, utilization, placement, usage_of, table.base[row], unexpected)
         means, newest = load[0].tolist(), utilization.sampled_at + self._settings.freshness.score
         for index, (window, lifetime) in enumerate(self._lifetimes):
             value = utilization.windows.get(window.name)

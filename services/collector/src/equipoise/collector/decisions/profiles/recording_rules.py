@@ -32,6 +32,10 @@ RULE_INTERVAL = Duration(30)
 for which a node is fresh."""
 
 
+MIN_RECORDED = 4 * RULE_INTERVAL
+"""Seconds: a shorter mean would consist of too few recorded samples, and is made of the scraped ones."""
+
+
 class RecordedWindow(msgspec.Struct, frozen=True, kw_only=True):
     """A window that has rules."""
 
@@ -84,6 +88,8 @@ class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
         window = next((window for window in WINDOWS if window.length == query.length), None)
         if window is not None and query.aggregate in ("mean", "count", "newest"):
             return selector(f"{self.name}:{query.aggregate}{window.name}", matchers)
+        if query.length < MIN_RECORDED and query.aggregate in ("mean", "count"):
+            return self.raw.promql(query, matchers)
         length, step = milliseconds(query.length), milliseconds(query.step)
         recorded = selector(self.recorded, matchers)
         match query.aggregate:

@@ -111,7 +111,8 @@ class PrometheusSource:
         if usage is None:
             return None
         promql = usage.promql(query, self._settings.matchers)
-        if promql is None or not query.min_samples:
+        uncountable = self._profile.names_only and query.subject == "node"
+        if promql is None or not query.min_samples or uncountable:
             return promql
         count_query = msgspec.structs.replace(query, aggregate="count", min_samples=0.0)
         count = usage.promql(count_query, self._settings.matchers)

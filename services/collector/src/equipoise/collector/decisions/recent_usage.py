@@ -1,0 +1,54 @@
+"""What nodes with new pods have used in the last few scrapes.
+
+A pod is measured only once it has run in most of the shortest window. Until then its usage is expected, and that may be
+far too little: the node itself shows more. See docs/decisions/0050.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from equipoise.collector.decisions.query import ResourceName, Sample
+from equipoise.collector.decisions.sample_validation import MeasurementTarget, NodeReading, known_usage
+from equipoise.contracts.load.correction import RESOURCES
+from equipoise.contracts.messages.placement import PlacedPod
+from equipoise.contracts.messages.resources import Resources
+
+SCRAPES = 3
+"""Raw samples in the time that is measured: fewer vary with every scrape."""
+
+MIN_SAMPLES = 2
+"""Without two samples there is no rate."""
+
+
+def has_new_pods(pods: Iterable[PlacedPod], since: float) -> bool:
+    """Whether one of the pods of a node began to run, or was placed, after this time."""
+    return any((pod.running_since or pod.placed_at) > since for pod in pods)
+
+
+def recent_length(interval: float | None, shortest: float) -> float:
+    """Seconds that are measured at this scrape interval; 0 if they are unknown, or not shorter than the window."""
+    length = 0.0 if interval is None else SCRAPES * interval
+    return length if length < shortest else 0.0
+
+
+def recent_usage(
+    targets: Mapping[str, MeasurementTarget],
+    samples: Mapping[ResourceName, Iterable[Sample]],
+    readings: Mapping[ResourceName, Mapping[str, NodeReading]],
+) -> dict[str, Resources]:
+    """By node, of these targets. `readings`: those of the shortest window at the same time.
+
+    What is unknown there is unknown here, too: it was measured from the same series.
+    """
+    usage: dict[str, dict[ResourceName, float]] = {}
+    for resource in RESOURCES:
+        found: dict[str, list[Sample]] = {}
+        for sample in samples.get(resource, ()):
+            found.setdefault(sample.node, []).append(sample)
+        for node, target in targets.items():
+            reading = readings.get(resource, {}).get(node)
+            if reading is None or reading.mean is None:
+                continue
+            value = known_usage(found.get(node, []), getattr(target.capacity, resource))
+            if value is not None:
+                usage.setdefault(node, {})[resource] = value
+    return {node: Resources(**by_resource) for node, by_resource in usage.items()}
