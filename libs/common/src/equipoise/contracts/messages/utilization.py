@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.bounds import MAX_AHEAD, Amount, Count, Seconds, Time, implausible_amount
+from equipoise.contracts.messages.bounds import LATEST, MAX_AHEAD, Amount, Count, Seconds, Time, implausible_amount
 from equipoise.contracts.messages.example import COLLECTOR_EPOCH, GIB, HOT_NODE, NOW, POD_UID, USAGE, WORKLOAD
 from equipoise.contracts.messages.message import MUST_BE_KNOWN, Message, Value
 from equipoise.contracts.messages.resources import Resources
@@ -26,7 +26,7 @@ class WindowUsage(Value, frozen=True, kw_only=True):
 class RecentUsage(Value, frozen=True, kw_only=True):
     """Mean usage over the last few scrapes of a node."""
 
-    length: Annotated[Seconds, Meta(gt=0)]
+    length: Annotated[float, Meta(ge=0.001, le=LATEST)]
     """Seconds before `sampled_at`."""
 
     sampled_at: Time

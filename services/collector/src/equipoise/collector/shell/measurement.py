@@ -30,7 +30,6 @@ from equipoise.contracts.messages.utilization import NodeUtilization, Utilizatio
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, drain, in_batches, in_thread_if_many
 from equipoise.runtime.process.clock import Clock
 
-
 _RECENT = "recent usage"
 """Key of its problem, beside the names of windows."""
 
