@@ -26,8 +26,13 @@ def a_sample(value: float, node: str = "a", series: str = "1") -> Sample:
     return Sample(node=node, series=series, value=value)
 
 
-def recent_queries(world: World) -> list[MetricQuery]:
-    return [query for query in world.source.queries if (query.aggregate, query.length) == ("mean", 45.0)]
+def means_of_nodes(world: World, length: float) -> set[tuple[ResourceName, float]]:
+    """Resource and time of the queries over so many seconds."""
+    return {
+        (query.resource, query.at)
+        for query in world.source.queries
+        if (query.subject, query.aggregate, query.length) == ("node", "mean", length)
+    }
 
 
 def cpu_of(*samples: Sample) -> float | None:
@@ -84,19 +89,20 @@ def test_three_scrapes_are_measured_if_the_shortest_window_is_longer(interval: f
 
 async def test_a_node_with_a_new_pod_has_its_recent_usage(world: World) -> None:
     """One query for each resource and round, and none while all pods are known. It is not that of the window."""
-    await world.advance(15)
-    assert recent_queries(world) == []
+    await world.advance(30)
+    assert means_of_nodes(world, 45.0) == set()
     assert {message.recent for message in world.nodes().values()} == {None}
 
-    world.kube.put(PODS, a_pod("new-1", "a", age=-15))
-    await world.advance(15)
+    world.source.queries.clear()
+    world.kube.put(PODS, a_pod("new-1", "a", age=-30))
+    await world.advance(30)
     recent = world.nodes()["a"].recent
 
     assert recent is not None
     assert (recent.length, recent.mean) == (45.0, Resources(cpu=2.0, memory=8 * GIB))
     assert recent.sampled_at == world.nodes()["a"].windows["5m"].sampled_at
     assert world.nodes()["b"].recent is None
-    assert len(recent_queries(world)) == 2
+    assert means_of_nodes(world, 45.0) == means_of_nodes(world, 300.0)
 
     await world.advance(360)
     assert world.nodes()["a"].recent is None
@@ -106,23 +112,23 @@ async def test_without_an_answer_the_recent_usage_is_unknown(world: World) -> No
     """The windows are published as before, the round is complete, and the failure is named while it lasts."""
     world.kube.put(PODS, a_pod("new-1", "a", age=0))
     world.source.fails = lambda query: query.length == 45.0
-    await world.advance(15)
+    await world.advance(30)
 
     assert world.nodes()["a"].recent is None
     assert world.nodes()["a"].windows["5m"].mean.cpu == 2.0
     assert "cpu of nodes in the last scrapes: too many samples" in world.health.problems["prometheus"]
 
     world.source.fails = lambda query: False
-    await world.advance(15)
+    await world.advance(30)
     assert world.health.problems == {}
 
 
 async def test_a_source_that_has_no_such_values_is_not_asked(world: World) -> None:
     world.kube.put(PODS, a_pod("new-1", "a", age=0))
     world.source.rejects = lambda query: "not supported" if query.length == 45.0 else ""
-    await world.advance(15)
+    await world.advance(30)
 
-    assert recent_queries(world) == []
+    assert means_of_nodes(world, 45.0) == set()
     assert world.nodes()["a"].recent is None
     assert world.health.problems == {}
 
@@ -133,7 +139,7 @@ async def test_a_node_with_too_few_scrapes_has_no_recent_usage(world: World) -> 
     world.source.nodes["c"] = Usage(interval=60.0)
     await world.advance(1_830)  # then intervals are measured again
     world.kube.put(PODS, a_pod("new-1", "c", age=-1_830))
-    await world.advance(15)
+    await world.advance(30)
 
     assert world.nodes()["c"].windows["5m"].mean.cpu == 2.0
     assert world.nodes()["c"].recent is None
