@@ -128,7 +128,7 @@ def an_intent(pod: str = "web-1", node: str = "node-a", **fields: Any) -> Evicti
         "node": node,
         "workload": a_workload(),
         "strategy": "low_node_load",
-        "reason": "node is overutilized, cpu usage(68.53%)>threshold(50.00%)",
+        "reason": "node is hot: cpu 68.5% is above 50%",
         "sampled_at": NOW - 5,
         "decided_at": NOW,
         "expires_at": NOW + 180,

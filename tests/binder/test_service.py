@@ -34,9 +34,7 @@ async def test_a_valid_intent_becomes_one_eviction(world: World) -> None:
     (eviction,) = world.evicted
     assert (eviction.namespace, eviction.name, eviction.uid) == ("shop", "web-1", "uid-web-1")
     event, on_workload = world.kube.events
-    assert event.note == (
-        'Pod evicted from node "node-a" by the reason "node is overutilized, cpu usage(68.53%)>threshold(50.00%)"'
-    )
+    assert event.note == ('Pod evicted from node "node-a" by the reason "node is hot: cpu 68.5% is above 50%"')
     assert (event.type, event.reason, event.action) == ("Normal", "Descheduled", "Migrating")
     assert event.reporting_controller == "equipoise.dev/binder"
     assert event.reporting_instance == "binder-1"

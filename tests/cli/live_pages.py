@@ -132,7 +132,7 @@ class ShownCluster:
             at, node, target = now - age, self.names[age % len(self.names)], self.names[(age + 5) % len(self.names)]
             intent = an_intent(
                 pod, node, id=f"intent-{pod}", target=target, decided_at=at, expires_at=now + 100,
-                reason="node is overutilized, cpu usage(81.20%)>threshold(65.00%)",
+                reason="node is hot: cpu 81.2% is above 65%",
             )  # fmt: skip
             self.state.apply(intent, at)
             if outcome is not None:
@@ -171,7 +171,7 @@ class ShownCluster:
                 strategy="low_node_load", namespace="shop", pod=f"web-6c8d9f-9{number}", workload=a_workload(),
                 node=node, target=self.names[(number * 7 + 4) % len(self.names)], sampled_at=now,
                 expected_reduction=Resources(cpu=1.0),
-                reason="node is overutilized, cpu usage(76.10%)>threshold(65.00%)",
+                reason="node is hot: cpu 76.1% is above 65%",
             )
             for number, node in enumerate(hot)
         ]  # fmt: skip

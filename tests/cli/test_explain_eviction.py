@@ -33,7 +33,7 @@ from equipoise.runtime.process.clock import SystemClock
 
 pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")
 
-HOT = "node is overutilized, cpu usage(80.00%)>threshold(65.00%)"
+HOT = "node is hot: cpu 80.0% is above 65%"
 
 
 def a_classification(

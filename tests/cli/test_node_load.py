@@ -13,7 +13,7 @@ from rich.console import Console
 
 from equipoise.cli.effective.running import RunningConfiguration, running_configurations
 from equipoise.cli.explain.node import EXAMPLE, show_load
-from equipoise.cli.explain.node_load import NodeLoad, headline, lines, node_load
+from equipoise.cli.explain.node_load import ExplainedLoad, headline, lines, node_load
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeClassification
 from equipoise.contracts.messages.health import EffectiveConfiguration
@@ -39,11 +39,11 @@ def placed() -> NodePlacement:
 
 def found(
     cpu: float = 8.21, running: list[RunningConfiguration] = RUNNING, decisions: tuple[DescheduleDecision, ...] = ()
-) -> NodeLoad:
+) -> ExplainedLoad:
     return node_load("node-a", usage(cpu), placed(), decisions, running, NOW)
 
 
-def text(load: NodeLoad) -> list[str]:
+def text(load: ExplainedLoad) -> list[str]:
     return [f"{label}: {line}" for label, line in lines(load, NOW)]
 
 

@@ -94,7 +94,7 @@ def test_an_intent_is_described_by_source_target_and_reason() -> None:
     """In one line."""
     line = describe(an_intent())
 
-    assert "evict from node-a, target node-b: node is overutilized, cpu usage(68.53%)>threshold(50.00%)" == line
+    assert "evict from node-a, target node-b: node is hot: cpu 68.5% is above 50%" == line
 
 
 def test_hints_are_described_by_the_best_node_and_numbers_of_nodes() -> None:

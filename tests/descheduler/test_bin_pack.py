@@ -57,8 +57,8 @@ def test_the_emptiest_node_moves_to_the_fullest() -> None:
 
     assert moves(cluster) == [("emptier-0", "warm"), ("empty-0", "warm"), ("empty-1", "warm")]
     assert plan.moves[0].reason == (
-        "node is underutilized, cpu usage(5.00%) and requests(1.00%)<=threshold(20.00%), "
-        "memory usage(1.56%) and requests(0.20%)<=threshold(20.00%)"
+        "node is sparse: cpu 5.0% used and 1.0% requested, not above 20%; "
+        "memory 1.6% used and 0.2% requested, not above 20%"
     )
     assert moves(a_cluster(sparse("empty", pods=1), a_loaded_node("warm", 0.4), a_loaded_node("full", 0.5))) == [
         ("empty-0", "full")

@@ -30,6 +30,7 @@ from equipoise.contracts.kubernetes.objects import Affinity, LabelSelector, PodA
 from equipoise.contracts.load.pod_priority import QOS_LABEL
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.evaluation.pipeline import classify
+from equipoise.descheduler.decisions.planning.classification import excess_text
 from equipoise.descheduler.decisions.planning.pod_order import in_order
 from equipoise.descheduler.decisions.planning.pools import (
     ComparisonWeights,
@@ -234,7 +235,7 @@ def test_the_number_of_pods_may_have_a_threshold() -> None:
 
     assert states(cluster) == {"full": "hot", "idle": "idle"}
     assert len(plan.moves) == 2
-    assert plan.moves[0].reason == "node is overutilized, pods usage(60.00%)>threshold(50.00%)"
+    assert plan.moves[0].reason == "node is hot: pods 60.0% is above 50%"
     leaving = msgspec.structs.replace(full, going=2)
     assert states(marked(leaving, high=ResourceThresholds(pods=50)))["full"] == "idle"
 
@@ -260,7 +261,7 @@ def test_production_may_have_thresholds() -> None:
 
     assert states(cluster) == {"crowded": "hot", "productive": "idle", "cool": "idle"}
     assert [(move.pod.name[:3], move.target) for move in plan.moves] == [("web", "cool")]
-    assert plan.moves[0].reason == "node is overutilized, prod cpu usage(40.00%)>threshold(35.00%)"
+    assert plan.moves[0].reason == "node is hot: cpu of production pods 40.0% is above 35%"
 
 
 def test_a_node_is_not_filled_beyond_target_threshold_because_of_production() -> None:
@@ -484,7 +485,7 @@ def test_a_node_is_relieved_until_it_is_below_its_threshold() -> None:
     plan = STRATEGY.plan(cluster, names(cluster))
 
     assert len(plan.moves) == 5  # 0.80 − 5 × 0.04 = 0.60; with one less it is at 0.64, within 2 points of the threshold
-    assert plan.moves[0].reason == "node is overutilized, cpu usage(80.00%)>threshold(65.00%)"
+    assert plan.moves[0].reason == "node is hot: cpu 80.0% is above 65%"
     assert plan.moves[0].sampled_at == NOW - 5
 
 
@@ -798,3 +799,18 @@ def test_a_move_that_was_wanted_and_is_not_possible_explains_a_plan_before_prote
     )
 
     assert STRATEGY.plan(cluster, {"hot"}).why.startswith("no target: ")
+
+
+@pytest.mark.parametrize(
+    ("load", "threshold", "expected"),
+    [
+        (0.6853, 0.5, "cpu 68.5% is above 50%"),
+        (0.9, 0.666667, "cpu 90.0% is above 66.67%"),
+        (0.6504, 0.65, "cpu 65.04% is above 65%"),
+        (0.65000004, 0.65, "cpu 65.000004% is above 65%"),
+        (1.255, 1.0, "cpu 125.5% is above 100%"),
+    ],
+)
+def test_a_reason_has_as_many_digits_as_show_the_difference(load: float, threshold: float, expected: str) -> None:
+    """One, unless the load would read as the threshold."""
+    assert excess_text({"cpu": load}, {"cpu": threshold, "memory": 0.8}) == f"node is hot: {expected}"

@@ -70,7 +70,7 @@ async def test_a_lasting_hot_node_leads_to_intents(cluster: Cluster) -> None:
     assert {intent.node for intent in intents} == {"node-a"}
     assert {intent.target for intent in intents} == {"node-b", "node-c"}
     intent, now = intents[0], intents[0].decided_at
-    assert intent.reason == "node is overutilized, cpu usage(80.00%)>threshold(65.00%)"
+    assert intent.reason == "node is hot: cpu 80.0% is above 65%"
     assert intent.expires_at == now + 180
     assert now - 30 <= intent.sampled_at <= now
     assert intent.expected_reduction.cpu == 1.0
@@ -462,7 +462,7 @@ async def test_a_plan_is_available_before_a_node_is_abnormal(cluster: Cluster) -
         ("app0-x", "node-a", "node-b"),
         ("app1-x", "node-a", "node-c"),
     ]
-    assert plan.moves[0].reason == "node is overutilized, cpu usage(80.00%)>threshold(65.00%)"
+    assert plan.moves[0].reason == "node is hot: cpu 80.0% is above 65%"
     nodes = {node.node: node for node in plan.nodes}
     assert (nodes["node-a"].before.cpu, nodes["node-a"].after.cpu) == pytest.approx((0.8, 0.6))
     assert (nodes["node-b"].before.cpu, nodes["node-b"].after.cpu) == pytest.approx((0.0, 0.1))

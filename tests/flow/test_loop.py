@@ -24,7 +24,7 @@ async def test_a_hot_node_is_measured_annotated_cooled_and_avoided() -> None:
 
     assert [outcome.pod] == loop.evicted()
     assert HOT == outcome.node
-    assert "node is overutilized, cpu usage(" in outcome.reason
+    assert "node is hot: cpu " in outcome.reason
     assert 0.8 < annotations[f"node/{HOT}"][LOAD]["windows"]["5m"]["mean"]["cpu"] < 0.9
     assert 0.9 == annotations["deployment/web"][USAGE]["windows"]["5m"]["mean"]["cpu"]
     assert not replacement.neutral

@@ -336,7 +336,7 @@ class Demo:
         self.outcomes[outcome.outcome] += 1
         self.view.counts = dict(self.outcomes)
         if outcome.outcome is Outcome.EVICTED:
-            reason = outcome.reason.removeprefix("node is overutilized, ")
+            reason = outcome.reason.removeprefix("node is hot: ")
             self.view.add_line(f"{outcome.node} ⟶ {outcome.target or '?'}   {outcome.pod}   {reason}")
 
     async def on_decision(self, delivery: Delivery[DescheduleDecision]) -> None:

@@ -14,7 +14,7 @@ from equipoise.cli.effective.reading import read_effective
 from equipoise.cli.effective.running import running_configurations
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.explain.colocation import node_parts, read_node_bands
-from equipoise.cli.explain.node_load import MAX_PODS, NodeLoad, headline, lines, node_load, pods_table
+from equipoise.cli.explain.node_load import MAX_PODS, ExplainedLoad, headline, lines, node_load, pods_table
 from equipoise.cli.explain.scores import NO_SCORER
 from equipoise.cli.explain.scores import show as show_scores
 from equipoise.cli.options import ClusterOptions, Output
@@ -43,7 +43,7 @@ class ShownNode(msgspec.Struct, frozen=True, kw_only=True):
     """The load of a node, and the scores of an example pod."""
 
     cluster: BusCluster
-    load: NodeLoad
+    load: ExplainedLoad
     example: Explanation | None = None
     example_problem: str = ""
     """Why there is no example."""
@@ -86,7 +86,7 @@ async def run_explain_node(node: str, server: Nats, options: ClusterOptions, *, 
     print_result(shown, show_all, output=output)
 
 
-async def read_node_load(node: str, server: Nats, clock: Clock) -> NodeLoad:
+async def read_node_load(node: str, server: Nats, clock: Clock) -> ExplainedLoad:
     """From the last values of the bus. Raises BusError."""
     utilization = await _last(server, subjects.node_utilization(node), NodeUtilization, 0.0, clock)
     placement = await _last(server, subjects.node_placement(node), NodePlacement, 0.0, clock)
@@ -140,7 +140,7 @@ async def _reclaimed(node: str, server: Nats, clock: Clock) -> NodeBands | msgsp
 LABEL_WIDTH = 12
 
 
-def show_load(found: NodeLoad, to: Console, now: float, *, wide: bool) -> None:
+def show_load(found: ExplainedLoad, to: Console, now: float, *, wide: bool) -> None:
     """Why it is hot or is not, and its pods by usage."""
     to.print(Text.assemble((found.node, "bold"), ": ", (headline(found), "bold red" if found.over else "")))
     for label, text in lines(found, now):

@@ -32,7 +32,7 @@ class NodePod(msgspec.Struct, frozen=True, kw_only=True):
     """`terminating`, `new, not measured yet`, or empty."""
 
 
-class NodeLoad(msgspec.Struct, frozen=True, kw_only=True):
+class ExplainedLoad(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of the load of one node."""
 
     node: str
@@ -72,14 +72,14 @@ def node_load(
     decisions: Sequence[DescheduleDecision],
     deschedulers: Sequence[RunningConfiguration],
     now: float,
-) -> NodeLoad:
+) -> ExplainedLoad:
     """`decisions`: of all strategies, oldest first. `deschedulers`: what runs, the first one decides."""
     running = deschedulers[0] if deschedulers else None
     if running is None:
         thresholds = not_known("descheduler")
     else:
         thresholds = f"{thresholds_text(running) or 'not known'} ({running.named}, {running.age_text(now)})"
-    found = NodeLoad(
+    found = ExplainedLoad(
         node=node,
         thresholds=thresholds,
         evaluations=list(_evaluations(node, decisions, running, now)),
@@ -160,7 +160,7 @@ def _state(pod: PlacedPod, usage: Mapping[str, Resources]) -> str:
     return "" if pod.uid in usage else "new, not measured yet"
 
 
-def headline(found: NodeLoad) -> str:
+def headline(found: ExplainedLoad) -> str:
     """Whether it is hot, and why."""
     if found.problem:
         return f"load unknown: {found.problem}"
@@ -169,7 +169,7 @@ def headline(found: NodeLoad) -> str:
     return f"load {percentages(found.load)} of {amounts(found.base)}"
 
 
-def lines(found: NodeLoad, now: float) -> Iterator[tuple[str, str]]:
+def lines(found: ExplainedLoad, now: float) -> Iterator[tuple[str, str]]:
     """Label and text."""
     yield "thresholds", found.thresholds
     for each in found.evaluations or ["none of the last 10 minutes has this node"]:
@@ -191,7 +191,7 @@ def _more(names: Sequence[str]) -> str:
     return f" and {len(names) - 3} more" if len(names) > 3 else ""
 
 
-def pods_table(found: NodeLoad, *, wide: bool) -> Any:
+def pods_table(found: ExplainedLoad, *, wide: bool) -> Any:
     """The pods by usage, with their shares of the node."""
     made = table("pod", "workload", *(f"{name}, {UNIT[name]}>" for name in RESOURCES), "of node", "state")
     for pod in found.pods if wide else found.pods[:MAX_PODS]:

@@ -14,7 +14,7 @@ HOT_NODE, IDLE_NODE = "node-1.example.com", "node-2.example.com"
 DESCHEDULER = "descheduler-5c9f-a1b2c3"
 LEASE_EPOCH = LeaseEpoch(lease_uid="5f0d7a36-2f6a-4f0b-8f0e-0d1c2b3a4958", transitions=3, holder=DESCHEDULER)
 INTENT_ID = "5e1f9d0c"
-REASON = "node is overutilized, cpu usage(91.00%)>threshold(65.00%)"
+REASON = "node is hot: cpu 91.0% is above 65%"
 USAGE = Resources(cpu=1.2, memory=1.5 * GIB)
 REQUESTS = Resources(cpu=0.5, memory=GIB)
 COLLECTOR_EPOCH = 1_799_990_000_000

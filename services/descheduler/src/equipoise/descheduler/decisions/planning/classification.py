@@ -162,14 +162,31 @@ class PoolClassification:
 
 
 def excess_text(load: Mapping[Resource, float], thresholds: Mapping[Resource, float], scope: Scope = "node") -> str:
-    """`node is overutilized, cpu usage(68.53%)>threshold(50.00%)`, with the threshold as applied."""
-    whose = "prod " if scope == "prod" else ""
+    """`node is hot: cpu 68.5% is above 50%`, with the threshold as applied."""
+    whose = " of production pods" if scope == "prod" else ""
     parts = [
-        f"{whose}{resource} usage({100 * load[resource]:.2f}%)>threshold({100 * threshold:.2f}%)"
+        f"{resource}{whose} {' is above '.join(distinct_percentages(load[resource], threshold))}"
         for resource, threshold in sorted(thresholds.items())
         if resource in load and load[resource] > threshold
     ]
-    return "node is overutilized, " + ", ".join(parts)
+    return "node is hot: " + ", ".join(parts)
+
+
+MAX_DIGITS = 6
+"""After the decimal point of a percentage."""
+
+
+def distinct_percentages(load: float, threshold: float) -> tuple[str, str]:
+    """Two shares (0..1) as percentages: the load with one digit, or with as many as it takes to differ from the other.
+
+    `68.5%` and `50%`; `65.04%` and `65%`.
+    """
+    shown = f"{round(100 * threshold, 2):g}%"
+    for digits in range(1, MAX_DIGITS + 1):
+        text = f"{100 * load:.{digits}f}"
+        if float(text) != round(100 * threshold, digits):
+            return f"{text}%", shown
+    return f"{100 * load:.1f}%", shown
 
 
 def _names(flags: Flags) -> list[Resource]:

@@ -126,12 +126,12 @@ class BinPack(Section, frozen=True, kw_only=True, tag_field="name", tag="bin_pac
         if not sparse:
             return between
         parts = [
-            f"{name} usage({100 * load[column]:.2f}%) and requests({100 * requested[column]:.2f}%)"
-            f"<=threshold({100 * self._sparse[name]:.2f}%)"
+            f"{name} {100 * load[column]:.1f}% used and {100 * requested[column]:.1f}% requested, not above "
+            f"{round(100 * self._sparse[name], 2):g}%"
             for column, name in enumerate(MEASURED)
             if name in self._sparse
         ]
-        why = "node is underutilized, " + ", ".join(parts)
+        why = "node is sparse: " + "; ".join(parts)
         return msgspec.structs.replace(between, state="sparse", why=why)
 
     def _order(self, node: ClusterNode, draft: PlanDraft, requested: Mapping[str, Array]) -> tuple[int, float, str]:
