@@ -425,9 +425,7 @@ def test_batch_work_that_runs_counts_in_part_for_ordinary_pods() -> None:
 def test_a_reservation_of_batch_work_counts_in_part_for_ordinary_pods() -> None:
     """As much as it will once it is placed."""
     state = a_scoring_state({"node-a": 1.0})
-    usage = Resources(cpu=5.0, memory=GIB)
-    job = msgspec.structs.replace(a_batch_request(priority=5_500), requests=usage)
-    scores(state, job, ["node-a"])
+    scores(state, a_batch_request(cpu=5.0, priority=5_500), ["node-a"])
 
     _, nodes, _ = state.inputs(a_pod(), ["node-a"], NOW)
 

@@ -40,7 +40,7 @@ def read(folder: Path, *, nodes: int | None = None, seed: int = 1) -> Trace:
 
 
 def required(file: str) -> str:
-    """The required file in whose place a file is read: any list of nodes or pods. Other files are returned as they are."""
+    """The required file in whose place a file is read: any list of nodes or pods. Other files are returned."""
     found = _LIST.fullmatch(table_of(file))
     return next((name for name in FILES if found is not None and name.startswith(found[1])), file)
 
