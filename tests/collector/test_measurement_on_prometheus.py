@@ -17,7 +17,7 @@ from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Coverage, Freshness, LoadSettings, Window
 from equipoise.contracts.kubernetes import objects
-from equipoise.contracts.messages.utilization import UtilizationCycle, WindowUsage
+from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WindowUsage
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.binaries.build import Binaries
 
@@ -90,12 +90,15 @@ class World:
             spec = objects.NodeSpec(taints=node.get("taints", []))
             self.placement.on_node(None, objects.Node(metadata=metadata, spec=spec, status=status))
             if pods:
-                pod = objects.Pod(
-                    metadata=objects.ObjectMeta(name=f"pod-{name}", namespace="shop", uid=f"uid-pod-{name}"),
-                    spec=objects.PodSpec(node_name=name),
-                    status=objects.PodStatus(phase="Running", start_time=datetime.fromtimestamp(now - LONG_AGO, UTC)),
-                )
-                self.placement.on_pod(None, pod, now)
+                self.start_pod(name, now - LONG_AGO)
+
+    def start_pod(self, node: str, since: float) -> None:
+        pod = objects.Pod(
+            metadata=objects.ObjectMeta(name=f"pod-{node}", namespace="shop", uid=f"uid-pod-{node}-{since}"),
+            spec=objects.PodSpec(node_name=node),
+            status=objects.PodStatus(phase="Running", start_time=datetime.fromtimestamp(since, UTC)),
+        )
+        self.placement.on_pod(None, pod, self.clock.now())
 
     async def cycle(self) -> UtilizationCycle:
         """Measure the shortest window and end the round."""
@@ -119,11 +122,15 @@ class World:
         assert f"unknown load: {reason} (1 node: {next(iter(cycle.missing))})" == unknown_summary(self.reasons)
         return why
 
+    def message(self, name: str) -> NodeUtilization | None:
+        """What is published of a node."""
+        messages = self.measurement.node_messages(self.placement.nodes, epoch=1, sequence=1)
+        return next((message for message in messages if message.node == name), None)
+
     def usage(self, name: str, window: str = "5m") -> WindowUsage | None:
         """As it is published."""
-        messages = self.measurement.node_messages(self.placement.nodes, epoch=1, sequence=1)
-        published = {message.node: message for message in messages}
-        return published[name].windows.get(window) if name in published else None
+        message = self.message(name)
+        return None if message is None else message.windows.get(window)
 
 
 @pytest.fixture(scope="module")
@@ -174,6 +181,25 @@ async def test_a_node_with_valid_metrics_is_known(start: Callable[..., World]) -
 
     cycle = await world.until(right)
     assert (cycle.expected, cycle.reasons, unknown_summary(world.reasons)) == (1, {}, "")
+
+
+async def test_a_node_with_new_pods_has_the_usage_of_its_last_scrapes(start: Callable[..., World]) -> None:
+    """Over three of them, with the time of the newest one. A node without new pods has none."""
+    world = start()
+    world.put("well", "again", pods=True)
+
+    def right(_: UtilizationCycle) -> bool:
+        message = world.message("well")
+        world.start_pod("well", world.clock.now())
+        if message is None or message.recent is None or message.recent.mean.cpu != pytest.approx(2.0, rel=0.1):
+            return False
+        assert 0.0 < message.recent.length < LOAD.shortest.length
+        return message.recent.mean.memory == 1e9 and message.recent.sampled_at == message.sampled_at
+
+    await world.until(right)
+    other = world.message("again")
+    assert other is not None
+    assert other.recent is None
 
 
 async def test_a_node_without_samples_is_unknown(start: Callable[..., World]) -> None:
