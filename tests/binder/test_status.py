@@ -5,7 +5,8 @@ from builders import NOW, a_workload
 
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.status import LimitUsage, ledger_status
-from equipoise.binder.state.ledger import LedgerClosed
+from equipoise.binder.state.ledger import LedgerClosed, LedgerEntry
+from equipoise.contracts.messages.eviction import Outcome
 
 
 def usage_of(*names: str) -> dict[tuple[str, str], int]:
@@ -56,3 +57,17 @@ def test_pending_entries_are_those_reserved_or_without_their_replacement() -> No
 def test_a_closed_ledger_has_nothing_but_its_reason() -> None:
     status = ledger_status(LedgerClosed(why="it is missing"), Limits(), NOW)
     assert (status.evictions, status.why, status.usage) == ("closed", "it is missing", [])
+
+
+def test_usage_is_that_of_dry_runs_while_there_are_no_evictions() -> None:
+    """And says so: it takes nothing from the limits of evictions."""
+    dry = an_entry("web-1", dry_run=True, outcome=Outcome.DRY_RUN)
+
+    def used(*entries: LedgerEntry) -> tuple[bool, int]:
+        status = ledger_status(a_ledger(*entries), Limits(), NOW)
+        (cluster,) = (each for each in status.usage if each.limit == "evictionsPerCluster")
+        return status.usage_of_dry_runs, cluster.counted
+
+    assert used(dry) == (True, 1)
+    assert used(dry, an_entry("web-2")) == (False, 1)
+    assert used() == (False, 0)

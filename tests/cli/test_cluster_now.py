@@ -185,8 +185,9 @@ def the_report(**fields: Any) -> NowReport:
         "snapshot": snapshot, "placements": placements_of(("node-a", "node-b"), pods), "unknown": {},
         "not_expected": {}, "missing": (), "problem": "", "hours": 24,
     }  # fmt: skip
+    settings = evaluation_settings(strategies=(LowNodeLoad(margin=12.0),))
     return now_report(
-        ClusterNow(**(defaults | fields)), evaluation_settings(strategies=(LowNodeLoad(margin=12.0),)), cluster=CLUSTER, prometheus="http://prometheus",
+        ClusterNow(**(defaults | fields)), settings, cluster=CLUSTER, prometheus="http://prometheus",
         profile="kubelet", profile_detected=True, options=["--prometheus", "http://prometheus"],
     )  # fmt: skip
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from equipoise.cli.live import history, moves
 from equipoise.cli.live import state as live
+from equipoise.cli.live.feed import plan_row
 from equipoise.cli.live.nodes import NO_USAGE, NO_WINDOW, NOT_MEASURED, NOT_READY, TOO_OLD
 from equipoise.cli.live.rows import Changes, Move, NodeRow
 from equipoise.cli.live.state import LiveState
@@ -18,6 +19,7 @@ from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.descheduling import (
     DescheduleDecision,
+    DryRunMove,
     LoadReduction,
     NodeClassification,
     ProposedMove,
@@ -25,6 +27,8 @@ from equipoise.contracts.messages.descheduling import (
 )
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.lease import LeaseEpoch
+from equipoise.contracts.messages.plan import PlannedNode, PlanResponse
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import UtilizationCycle
 
@@ -280,6 +284,63 @@ def test_the_load_of_an_evaluation_is_used_until_a_measurement_is_received() -> 
     state.tick(NOW)
 
     assert (0.5, 0.5) == (a_row(state).cpu, a_row(state).memory)
+
+
+def a_plan(*nodes: PlannedNode, **fields: Any) -> PlanResponse:
+    leader = LeaseEpoch(lease_uid="lease", transitions=1, holder="descheduler-1")
+    return PlanResponse(**({"leader": leader, "planned_at": NOW + 10, "nodes": list(nodes)} | fields))  # type: ignore[arg-type]
+
+
+def a_planned_node(node: str, strategy: str = "low_node_load", state: Any = "hot", cpu: float = 0.652) -> PlannedNode:
+    load = Resources(cpu=cpu, memory=0.4)
+    return PlannedNode(strategy=strategy, node=node, state=state, before=load, after=load, missing_evaluations=3)
+
+
+def test_all_of_the_view_has_the_nodes_of_the_plan() -> None:
+    """Which are hot, and their loads: the plan is newer than the last evaluation, and corrected for pods that left."""
+    state = a_state(
+        a_node_utilization("node-a", cpu=8.2),
+        a_node_utilization("node-b", cpu=2.0),
+        a_node_utilization("node-c", cpu=7.0),
+        a_decision(("node-b", "between"), ("node-c", "hot")),
+    )
+    plan = a_plan(a_planned_node("node-a"), a_planned_node("node-b"), a_planned_node("node-b", "level_day"))
+    state.plan(plan)
+    state.tick(NOW + 11)
+
+    assert [a_row(state, name).state for name in ("node-a", "node-b", "node-c")] == ["hot", "hot", "between"]
+    assert [a_row(state, name).cpu for name in ("node-a", "node-b", "node-c")] == [0.652, 0.652, 0.7]
+    summary = changes_of(state).summary
+    assert summary is not None
+    assert summary.hot == plan_row(plan).waiting == 2
+    assert summary.evaluated_at == NOW + 10
+
+    state.apply(
+        a_node_utilization("node-a", cpu=8.1, sampled_at=NOW + 100, queried_at=NOW + 100, sequence=9), NOW + 101
+    )
+    state.tick(NOW + 101)
+    assert a_row(state).cpu == 0.81, "a plan is not shown for longer than it is current"
+
+
+def test_a_plan_that_lacks_nodes_changes_no_other_nodes() -> None:
+    """It is shortened, or has as many as it may have."""
+    for fields in ({"shortened": "100 nodes"}, {"nodes": [a_planned_node(f"other-{i}") for i in range(500)]}):
+        state = a_state(a_node_utilization("node-c"), a_decision(("node-c", "hot")))
+        state.plan(a_plan(**fields))
+        state.tick(NOW + 11)
+
+        assert a_row(state, "node-c").state == "hot"
+
+
+def test_the_load_of_a_node_is_measured_where_dry_runs_would_have_changed_it() -> None:
+    """The plan counts their moves as done; they did not happen."""
+    state = a_state(a_node_utilization("node-a", cpu=8.2))
+    dry_run = DryRunMove(namespace="shop", pod="web-1", node="node-a", target="node-b", since=NOW - 60, until=NOW + 60)
+    plan = a_plan(a_planned_node("node-a"), dry_run_moves=[dry_run])
+    state.plan(plan)
+    state.tick(NOW + 11)
+
+    assert (a_row(state).cpu, plan_row(plan).dry_run_moves) == (0.82, 1)
 
 
 def test_a_node_that_is_unknown_in_an_evaluation_says_why() -> None:

@@ -25,6 +25,7 @@ from equipoise.cli.bus import send_request
 from equipoise.cli.hints.state import HintsState
 from equipoise.cli.plan.changes import LastPlans, plan_changes
 from equipoise.cli.plan.plan_hints import PlanHints, target_hints
+from equipoise.cli.plan.plan_limits import PlanLimits
 from equipoise.cli.plan.run import show, show_changes
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW
@@ -576,3 +577,33 @@ def test_no_terminal_is_too_narrow_for_a_plan() -> None:
     plan = a_plan(move, a_move(), refused=refused)
     assert_never_cut(lambda to: show(plan, to))
     assert_never_cut(lambda to: show_changes(plan_changes(a_plan(), plan), to))
+
+
+# limits
+
+
+def test_a_plan_shows_which_moves_the_limits_do_not_allow_now() -> None:
+    """First the number that they allow, then each move."""
+    why = "limits.evictionsPerCluster: evictions in the cluster in 10m: 1 of 1 allowed, again at 20:10:00 UTC"
+    to = io.StringIO()
+    limits = PlanLimits(refusals={"shop/web-2": why})
+    show(a_plan(a_move(), a_move("web-2")), Console(file=to, width=300), limits=limits)
+    text = to.getvalue()
+
+    assert f"The limits allow 1 of these moves now ({why})" in text
+    (allowed,) = [line for line in text.splitlines() if "shop/web-1" in line]
+    (refused,) = [line for line in text.splitlines() if "shop/web-2" in line]
+    assert f"not now: {HOT}" in refused
+    assert "not now" not in allowed
+
+    none = io.StringIO()
+    show(a_plan(a_move("web-2")), Console(file=none, width=300), limits=limits)
+    assert "The limits allow none of these moves now" in none.getvalue()
+
+
+def test_a_plan_says_why_it_is_not_known_what_the_limits_allow() -> None:
+    """As if no binder reports what it runs with."""
+    to = io.StringIO()
+    show(a_plan(a_move()), Console(file=to, width=300), limits=PlanLimits(problem="no binder reports"))
+
+    assert "which moves the limits allow now is not known: no binder reports" in to.getvalue()

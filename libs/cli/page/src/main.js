@@ -236,6 +236,7 @@ function Limits({ limits }) {
   if (limits.problem) return html`<section class="card"><h2>Limits in use</h2><p class="notice">Unknown: ${limits.problem}</p></section>`;
   return html`<section class="card" aria-labelledby="limits-title"><div class="title"><h2 id="limits-title">Limits in use</h2><span class="quiet">${count(limits.last_day ?? 0, "eviction")}, ${count(limits.dry_runs_last_day ?? 0, "dry run")} in 24 h</span></div>
     ${limits.halved_until && html`<p class="notice">Limits are halved until ${clock(limits.halved_until)}.</p>`}
+    ${limits.usage_of_dry_runs && html`<p class="quiet">Used by dry runs, which take nothing from the limits of evictions.</p>`}
     ${(limits.usage ?? []).length === 0 ? html`<p class="empty">No limit counts anything now.</p>` : html`<ul class="limits">${limits.usage.slice(0, 12).map((each) => {
       const share = /^\d+$/.test(each.max) && Number(each.max) > 0 ? Math.min(1, each.counted / Number(each.max)) : null;
       return html`<li><span class="name">${each.limit}</span><span class="quiet">${each.scope}${each.window ? ` · ${each.window}` : ""}</span><span class="number">${each.counted} of ${each.max}</span>
@@ -245,13 +246,14 @@ function Limits({ limits }) {
 
 function Plan({ plan, open }) {
   if (!plan) return html`<section class="card"><h2>Plan</h2><p class="empty">Requesting a plan.</p></section>`;
-  const moves = plan.moves ?? [], why = Object.entries(plan.why ?? {});
-  return html`<section class="card" aria-labelledby="plan-title"><div class="title"><h2 id="plan-title">Plan</h2>${plan.planned_at && html`<span class="quiet">${count(moves.length, "pod")} would move, at ${clock(plan.planned_at)}</span>`}</div>
+  const moves = plan.moves ?? [], why = Object.entries(plan.why ?? {}), refusals = plan.refusals ?? {}, refused = Object.keys(refusals).length;
+  return html`<section class="card" aria-labelledby="plan-title"><div class="title"><h2 id="plan-title">Plan</h2>${plan.planned_at && html`<span class="quiet">${count(moves.length, "pod")} would move${refused ? `, ${moves.length - refused || "none"} now by the limits` : ""}, at ${clock(plan.planned_at)}</span>`}</div>
     ${plan.problem && html`<p class="notice">Unknown: ${plan.problem}</p>`}
     ${plan.waiting > 0 && html`<p class="quiet">Nothing is proposed from ${count(plan.waiting, "hot node")} for about ${duration(plan.wait)}.</p>`}
     ${moves.length > 0 && html`<ul class="plan">${moves.slice(0, 20).map((move) => html`<li><button class="link strong" onClick=${() => open("pod", `${move.namespace}/${move.pod}`)}>${move.namespace}/${move.pod}</button>
-      <span class="way"><button class="link" onClick=${() => open("node", move.node)}>${shortNode(move.node)}</button> → <button class="link" onClick=${() => open("node", move.target)}>${shortNode(move.target)}</button></span><span class="reason">${move.later ? "later: " : ""}${move.reason}</span></li>`)}</ul>`}
+      <span class="way"><button class="link" onClick=${() => open("node", move.node)}>${shortNode(move.node)}</button> → <button class="link" onClick=${() => open("node", move.target)}>${shortNode(move.target)}</button></span><span class="reason">${refusals[`${move.namespace}/${move.pod}`] ? `not now: ${refusals[`${move.namespace}/${move.pod}`]}; ` : ""}${move.later ? "later: " : ""}${move.reason}</span></li>`)}</ul>`}
     ${moves.length > 20 && html`<p class="quiet">The first 20 of ${moves.length}: \`equipoise plan\` shows all.</p>`}
+    ${plan.dry_run_moves > 0 && html`<p class="quiet">Loads in the plan count ${count(plan.dry_run_moves, "dry-run move")} as done.</p>`}
     ${why.map(([strategy, text]) => html`<p class="reason"><b>${strategy}</b>: ${text}</p>`)}</section>`;
 }
 

@@ -10,8 +10,11 @@ from typing import Any
 import msgspec
 import structlog
 
-from equipoise.binder.decisions.status import LedgerStatus, LimitUsage
+from equipoise.binder.decisions.limits import Limits
+from equipoise.binder.decisions.outlook import refusals_now
+from equipoise.binder.decisions.status import LedgerStatus, LimitUsage, ledger_status
 from equipoise.binder.settings import BinderSettings
+from equipoise.binder.state.ledger import Ledger
 from equipoise.cli.bus import retained_messages
 from equipoise.cli.bus_cluster import BusCluster, bus_cluster, plan_cluster
 from equipoise.cli.effective.reading import read_effective
@@ -24,7 +27,7 @@ from equipoise.cli.live.rows import Connection, LimitsRow, PlanRow
 from equipoise.cli.live.state import MAX_PROCESSES, LiveState
 from equipoise.cli.options import ClusterOptions
 from equipoise.cli.status.in_effect import effective_lines
-from equipoise.cli.status.run import limits_of, read_status
+from equipoise.cli.status.run import limits_of, stored_ledger
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.channels import CHANNELS
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW, PREFIX
@@ -32,7 +35,7 @@ from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.descheduling import DescheduleDecision
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome
-from equipoise.contracts.messages.health import EffectiveConfiguration, Heartbeat
+from equipoise.contracts.messages.health import DRY_RUN, REAL, EffectiveConfiguration, Heartbeat
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
@@ -75,6 +78,18 @@ MAX_EARLY = 50_000
 MAX_LIMITS, MAX_PLANNED = 100, 200
 
 
+class KnownLedger(msgspec.Struct, frozen=True, kw_only=True):
+    """The ledger, with the limits that binders run with."""
+
+    ledger: Ledger
+    limits: Limits
+    at: float
+    """The API server's time when it was read."""
+
+    pods: int | None
+    """Pods of the cluster; None: not known."""
+
+
 class LiveFeed:
     """One state, its sources, and whoever wants its changes."""
 
@@ -87,6 +102,8 @@ class LiveFeed:
         self._errors = BusErrors(clock)
         self._cluster: BusCluster = bus_cluster(options, server)
         self._lease_uid = ""
+        self._last_plan: PlanResponse | None = None
+        self._ledger: KnownLedger | None = None
         self._early: list[msgspec.Struct] | None = []
         self.state = LiveState(_load_settings(options))
         self.bus: Bus | None = None
@@ -148,6 +165,22 @@ class LiveFeed:
         elif len(self._early) < MAX_EARLY:
             self._early.append(delivery.message)
 
+    def _status(self, stored: Ledger | LedgerStatus, limits: Limits | None, now: float) -> LedgerStatus:
+        self._ledger = None
+        if isinstance(stored, LedgerStatus):
+            return stored
+        pods = self._pods()
+        if limits is not None:
+            self._ledger = KnownLedger(ledger=stored, limits=limits, at=now, pods=pods)
+        return ledger_status(stored, limits, now, cluster_pods=pods)
+
+    def _pods(self) -> int | None:
+        """Pods of all nodes; None until all nodes are known."""
+        counts = [row.pods for row in self.state.rows]
+        if not counts or None in counts:
+            return None
+        return sum(count for count in counts if count is not None)
+
     def _show_configuration(self, message: EffectiveConfiguration) -> None:
         known = self._effective.get(message.id)
         if known is not None and message.at < known.at:
@@ -198,7 +231,9 @@ class LiveFeed:
             with suppress(InvalidInput):
                 self._cluster = await plan_cluster(self._options, plan.leader.lease_uid, self._server)
                 self._lease_uid = plan.leader.lease_uid
-        return plan_row(plan)
+        self._last_plan = plan
+        self.state.plan(plan)
+        return plan_row(plan, self._ledger)
 
     # -- the ledger
 
@@ -216,7 +251,10 @@ class LiveFeed:
                             messages, now = self._effective.values(), self._clock.now()
                             running = running_configurations(messages, "binder", now)
                             limits = limits_of(running[0]) if running else None
-                            status = await read_status(kube, connection.namespace, limits, self._clock)
+                            stored = await stored_ledger(kube, connection.namespace)
+                            status = self._status(stored, limits, kube.server_time(self._clock.now()))
+                            if self._last_plan is not None:
+                                self.state.show(plan_row(self._last_plan, self._ledger))
                             lines = effective_lines(list(messages), self._file, str(self._options.configuration), now)
                             self.state.show(msgspec.structs.replace(limits_row(status), configuration=list(lines)))
                             await self._clock.sleep(LEDGER_SECONDS)
@@ -226,16 +264,32 @@ class LiveFeed:
                 await self._clock.sleep(LEDGER_SECONDS)
 
 
-def plan_row(plan: PlanResponse) -> PlanRow:
-    waiting = [node.missing_evaluations for node in plan.nodes if node.missing_evaluations]
+def plan_row(plan: PlanResponse, known: KnownLedger | None = None) -> PlanRow:
+    """`known`: None if it is not known which moves the limits allow."""
+    waiting: dict[str, int] = {}
+    for node in plan.nodes:
+        if node.missing_evaluations:
+            waiting[node.node] = min(node.missing_evaluations, waiting.get(node.node, node.missing_evaluations))
     return converted(
         plan,
         PlanRow,
         moves=plan.moves[:MAX_PLANNED],
         refused=plan.refused[:MAX_PLANNED],
+        refusals=_refusals(plan, known),
+        dry_run_moves=len(plan.dry_run_moves),
         waiting=len(waiting),
-        wait=min(waiting, default=0) * plan.interval,
+        wait=min(waiting.values(), default=0) * plan.interval,
     )
+
+
+def _refusals(plan: PlanResponse, known: KnownLedger | None) -> dict[str, str]:
+    if known is None or plan.evictions not in (REAL, DRY_RUN):
+        return {}
+    moves = plan.moves[:MAX_PLANNED]
+    whys = refusals_now(
+        moves, known.ledger, known.limits, known.at, dry_run=plan.evictions == DRY_RUN, cluster_pods=known.pods
+    )
+    return {f"{move.namespace}/{move.pod}": why for move, why in zip(moves, whys, strict=True) if why}
 
 
 def limits_row(status: LedgerStatus) -> LimitsRow:

@@ -1,6 +1,6 @@
 """The latest measurement and placement of each node. Pods are kept encoded: a cluster has 150,000 of them."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import msgspec
 
@@ -20,6 +20,9 @@ NO_USAGE = "no value of this resource"
 
 DIGITS = 3
 """Of loads: a change below 0.1 % is none, and is not sent."""
+
+PLAN_LIFETIME = 90.0
+"""Seconds for which the loads of a plan are shown; while the view is watched, there is one every half a minute."""
 
 URGENCY: tuple[NodeState, ...] = ("hot", "sparse", "idle", "between", "unknown")
 """If strategies classify a node differently, the first of these is shown."""
@@ -42,8 +45,24 @@ class KnownNode:
     """What is known of one node."""
 
     __slots__ = (
-        "_base", "_classified", "_load", "_measured", "_missing", "_placed", "_pods", "_ready", "_requests",
-        "_sampled_at", "_set_apart", "_unknown_in_evaluation", "_usage", "_window", "name", "pod_count", "received_at",
+        "_base",
+        "_classified",
+        "_load",
+        "_measured",
+        "_missing",
+        "_placed",
+        "_planned",
+        "_pods",
+        "_ready",
+        "_requests",
+        "_sampled_at",
+        "_set_apart",
+        "_unknown_in_evaluation",
+        "_usage",
+        "_window",
+        "name",
+        "pod_count",
+        "received_at",
     )  # fmt: skip
 
     def __init__(self, name: str, now: float) -> None:
@@ -66,6 +85,8 @@ class KnownNode:
         self._missing = ""
         self._unknown_in_evaluation = ""
         self._classified: dict[str, NodeState] = {}
+        self._planned: tuple[float, Resources] = 0.0, Resources()
+        """When the last plan was made, and its load there; unknown if it is not in it."""
 
     def measure(self, message: NodeUtilization, now: float) -> bool:
         """False for a message that is older than the latest one."""
@@ -121,6 +142,20 @@ class KnownNode:
             self._window = "the last evaluation"
             self._unknown_in_evaluation = classification.why if classification.state == "unknown" else ""
 
+    def plan(
+        self, planned_at: float, states: Mapping[str, NodeState], strategies: Collection[str], load: Resources
+    ) -> None:
+        """By strategy of the last plan: its state there. A plan without it has it as neither hot nor sparse.
+
+        `strategies`: those whose abnormal nodes are all in the plan. `load`: in it; unknown if it is not.
+        """
+        self._planned = planned_at, load
+        for strategy in {*strategies, *states}:
+            if strategy in states:
+                self._classified[strategy] = states[strategy]
+            elif self._classified.get(strategy) in ("hot", "sparse"):
+                self._classified[strategy] = "between"
+
     def expect(self, why_missing: str) -> None:
         """The collector reports why it has no data of this node; "" when it does not."""
         self._missing = why_missing
@@ -151,7 +186,9 @@ class KnownNode:
         if known(self._load.cpu) is None or known(self._load.memory) is None:
             why = self._missing or (self._unknown_in_evaluation if self._measured is None else "")
             return self._load, why or (NO_USAGE if self._window else NO_WINDOW)
-        return self._load, ""
+        planned_at, planned = self._planned
+        in_plan = known(planned.cpu) is not None and known(planned.memory) is not None
+        return planned if in_plan and now - planned_at <= PLAN_LIFETIME else self._load, ""
 
     def pods(self) -> Iterator[PodRow]:
         """Its pods; their usage is unknown until it is measured."""

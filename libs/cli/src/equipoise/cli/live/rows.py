@@ -13,7 +13,7 @@ class NodeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     node: str
     cpu: float | None = None
-    """Load in the shortest window, 0..1 of the base, as measured."""
+    """Load in the shortest window, 0..1 of the base: of a node in the plan as there, otherwise as measured."""
 
     memory: float | None = None
     unknown: str = ""
@@ -25,7 +25,7 @@ class NodeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     memory_requests: float | None = None
     pods: int | None = None
     state: NodeState | None = None
-    """In the last evaluation, the most urgent of all strategies; None: it was in none."""
+    """In the last evaluation or plan, the most urgent of all strategies; None: it was in none."""
 
     set_apart: str = ""
     """Why the scheduler places no ordinary pods on it: it does not count for the spread."""
@@ -116,7 +116,7 @@ class ClusterSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The last cycle of a collector."""
 
     evaluated_at: float | None
-    """The last evaluation of the descheduler."""
+    """The last evaluation of the descheduler, or its last plan."""
 
     services: list[ServiceRow]
     unknown: list[Unknown]
@@ -133,6 +133,12 @@ class PlanRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     moves: list[PlannedMove] = []
     refused: list[RefusedMove] = []
     why: dict[str, str] = {}
+    refusals: dict[str, str] = {}
+    """By `namespace/pod` of a move: why the limits do not allow it now, and when they will."""
+
+    dry_run_moves: int = 0
+    """Moves of dry runs: the loads in the plan count them as done."""
+
     waiting: int = 0
     """Hot nodes from which nothing is proposed yet."""
 
@@ -155,6 +161,9 @@ class LimitsRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     dry_runs_last_day: int | None = None
     usage: list[LimitUsage] = []
     """The fullest first, at most 100."""
+
+    usage_of_dry_runs: bool = False
+    """It takes nothing from the limits of evictions."""
 
     configuration: list[str] = []
     """What services run with, and how they or --config differ: a line each."""

@@ -30,6 +30,8 @@ from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcom
 from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.placement import NodePlacement
+from equipoise.contracts.messages.plan import PlannedNode, PlanResponse
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 
 MAX_NODES = 20_000
@@ -38,6 +40,9 @@ MAX_NODES = 20_000
 MAX_PROCESSES = 200
 MAX_SHARDS = 200
 MAX_STRATEGIES = 20
+
+MAX_PLANNED_NODES = 500
+"""A plan with so many nodes may lack others."""
 
 HEARTBEAT_LIFETIME = 35.0
 """Seconds: every process publishes one every 10 s."""
@@ -168,6 +173,26 @@ class LiveState:
         self._heartbeats[heartbeat.id] = (now, heartbeat)
         same = before is not None and msgspec.structs.replace(before[1], at=heartbeat.at) == heartbeat
         self._summary_is_stale = self._summary_is_stale or not same
+
+    def plan(self, plan: PlanResponse) -> None:
+        """The nodes are classified as in this plan, and have its loads, so that all of the view has the same numbers.
+
+        Not the loads of nodes that dry runs would have changed: the plan counts those moves as done.
+        """
+        strategies = {*plan.why, *(node.strategy for node in plan.nodes), *(move.strategy for move in plan.moves)}
+        if plan.shortened or len(plan.nodes) >= MAX_PLANNED_NODES:
+            strategies = set()  # of nodes that it lacks, nothing is known
+        of_node: dict[str, list[PlannedNode]] = {}
+        for planned in plan.nodes:
+            of_node.setdefault(planned.node, []).append(planned)
+        dry_run = {name for move in plan.dry_run_moves for name in (move.node, move.target)}
+        for name, node in self._nodes.items():
+            found = of_node.get(name, [])
+            load = found[0].before if found and name not in dry_run else Resources()
+            node.plan(plan.planned_at, {each.strategy: each.state for each in found}, strategies, load)
+            self._stale.add(name)
+        self._evaluated_at = max(self._evaluated_at or 0.0, plan.planned_at)
+        self._summary_is_stale = True
 
     def show(self, part: PlanRow | LimitsRow | Connection) -> None:
         """What is read, not published."""

@@ -18,6 +18,7 @@ from equipoise.cli.live.nodes import URGENCY
 from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.plan.changes import LastPlans, NodeChange, PlanChanges, plan_changes
 from equipoise.cli.plan.plan_hints import PlanHints, read_plan_hints
+from equipoise.cli.plan.plan_limits import PlanLimits, read_plan_limits
 from equipoise.cli.status.in_effect import NOTHING_KNOWN, InEffect, read_in_effect
 from equipoise.cli.terminal import (
     RESOURCES,
@@ -59,6 +60,9 @@ class ShownPlan(PlanResponse, frozen=True, kw_only=True):
 
     in_effect: InEffect = NOTHING_KNOWN
 
+    limits: PlanLimits | None = None
+    """None: unknown, as `hints`."""
+
 
 class ShownChanges(PlanChanges, frozen=True, kw_only=True):
     """The changes, and the cluster that they are of."""
@@ -95,11 +99,14 @@ async def run_plan(
                 shown_changes = ShownChanges(cluster=cluster, **msgspec.structs.asdict(changes))
                 print_result(shown_changes, _with_cluster(cluster, show_changes), output=output, watched=watched)
         else:
-            hints = await read_plan_hints(plan, options) if cluster.state == "confirmed" else None
             confirmed = cluster.state == "confirmed"
+            hints = await read_plan_hints(plan, options) if confirmed else None
+            limits = await read_plan_limits(plan, server, options) if confirmed else None
             in_effect = await read_in_effect(server, options, SystemClock(), ledger=confirmed)
-            shown_plan = ShownPlan(cluster=cluster, hints=hints, in_effect=in_effect, **msgspec.structs.asdict(plan))
-            show_plan = partial(show, wide=output == "wide", hints=hints, in_effect=in_effect)
+            shown_plan = ShownPlan(
+                cluster=cluster, hints=hints, limits=limits, in_effect=in_effect, **msgspec.structs.asdict(plan)
+            )
+            show_plan = partial(show, wide=output == "wide", hints=hints, limits=limits, in_effect=in_effect)
             print_result(shown_plan, _with_cluster(cluster, show_plan), output=output, watched=watched)
         try:
             plans.save(plan)
@@ -146,12 +153,15 @@ def show(
     wide: bool = False,
     hints: PlanHints | None = None,
     in_effect: InEffect = NOTHING_KNOWN,
+    limits: PlanLimits | None = None,
 ) -> None:
     """Planned moves, nodes, refused moves, pending moves, dry-run moves and cooldowns."""
-    for line in _headline(plan, hints, in_effect):
+    refusals = {} if limits is None else limits.refusals
+    for line in _headline(plan, hints, in_effect, limits):
         to.print(line)
     if plan.moves:
-        print_section(to, "Planned moves", _moves(plan.moves, with_strategy=wide or _strategies(plan) > 1))
+        rows = _moves(plan.moves, refusals, with_strategy=wide or _strategies(plan) > 1)
+        print_section(to, "Planned moves", rows)
     if plan.nodes:
         nodes = _by_node(plan.nodes)
         limit = len(nodes) if wide else MAX_ROWS
@@ -215,13 +225,17 @@ def show_changes(changes: PlanChanges, to: Console) -> None:
         to.print(Text(f"~ evictions: {now} (was {before})"))
 
 
-def _headline(plan: PlanResponse, hints: PlanHints | None, in_effect: InEffect) -> Iterator[Text]:
+def _headline(
+    plan: PlanResponse, hints: PlanHints | None, in_effect: InEffect, limits: PlanLimits | None
+) -> Iterator[Text]:
     count = "1 pod would move" if len(plan.moves) == 1 else f"{len(plan.moves)} pods would move"
     source = f" ({plan.considered} nodes, {day_and_time(plan.planned_at)}, planned by {plan.leader.holder})"
     yield Text.assemble((count, "bold"), source)
     restriction = f", now restricted: {in_effect.restriction}" if in_effect.restriction and plan.evictions else ""
     yield Text(f"evictions: {_evictions(plan.evictions)}{restriction}", style="yellow" if restriction else "")
     yield from (Text(line) for line in in_effect.lines)
+    if limits is not None and plan.moves:
+        yield from _limits(plan, limits)
     if hints is not None and hints.status.state == "on":
         yield Text("placement hints: on; once a move is proposed, new pods of its workload prefer the target")
     if sentence := _preferred_without_scores(plan.moves):
@@ -237,6 +251,15 @@ def _headline(plan: PlanResponse, hints: PlanHints | None, in_effect: InEffect) 
         )
     for strategy, why in plan.why.items():
         yield Text(f"{strategy}: {why}", style="yellow")
+
+
+def _limits(plan: PlanResponse, limits: PlanLimits) -> Iterator[Text]:
+    if limits.problem:
+        yield Text(f"which moves the limits allow now is not known: {limits.problem}", style="yellow")
+    elif limits.refusals:
+        allowed = sum(not move.later for move in plan.moves) - len(limits.refusals)
+        first = next(iter(limits.refusals.values()))
+        yield Text(f"The limits allow {allowed or 'none'} of these moves now ({first})", style="yellow")
 
 
 def _preferred_without_scores(moves: Sequence[PlannedMove]) -> str:
@@ -262,13 +285,14 @@ def _evictions(state: str) -> str:
             return state
 
 
-def _moves(moves: Sequence[PlannedMove], *, with_strategy: bool) -> Table:
-    """With several strategies, a pod may be in several rows."""
+def _moves(moves: Sequence[PlannedMove], refusals: Mapping[str, str], *, with_strategy: bool) -> Table:
+    """`refusals`: see `PlanLimits`."""
     strategy = ("strategy",) if with_strategy else ()
     made = table("pod", "workload", "from", "to", "usage", "sample", *strategy, "reason")
     for move in moves:
         workload = "" if move.workload is None else f"{move.workload.kind}/{move.workload.name}"
         reason = f"later, when the target has room: {move.reason}" if move.later else move.reason
+        reason = f"not now: {reason}" if _pod(move) in refusals else reason
         last = (move.strategy, reason) if with_strategy else (reason,)
         usage, sample = amounts(move.expected_reduction), time_of_day(move.sampled_at)
         made.add_row(_pod(move), workload, move.node, move.target, usage, sample, *last)

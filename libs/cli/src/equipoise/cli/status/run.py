@@ -115,7 +115,7 @@ async def _read(
     name = cluster_name(cluster, environment)
     try:
         async with connect_kube(cluster, "status", clock) as kube:
-            stored = await _stored_ledger(kube, cluster.namespace)
+            stored = await stored_ledger(kube, cluster.namespace)
             if isinstance(stored, LedgerStatus):
                 return combined(stored, None, name, await read_hints_state(kube, clock))
             reclaims = await has_reclaimer(kube, cluster.namespace)
@@ -137,7 +137,7 @@ async def _read(
     )
 
 
-async def _stored_ledger(kube: Kube, namespace: str) -> Ledger | LedgerStatus:
+async def stored_ledger(kube: Kube, namespace: str) -> Ledger | LedgerStatus:
     """The ledger; the status if there is none that can be used. Raises KubeError."""
     try:
         stored = await read_installed(kube, namespace)
@@ -243,7 +243,7 @@ async def read_status(
 
     Raises KubeError.
     """
-    stored = await _stored_ledger(kube, namespace)
+    stored = await stored_ledger(kube, namespace)
     if isinstance(stored, LedgerStatus):
         return stored
     return ledger_status(stored, limits, kube.server_time(clock.now()), cluster_pods=cluster_pods)
@@ -305,6 +305,8 @@ def _configuration(status: ShownStatus, now: float) -> Iterator[Text]:
 
 def _parts(status: ShownStatus, *, wide: bool) -> Iterator[Table | Text]:
     if status.usage:
+        if status.usage_of_dry_runs:
+            yield Text("used by dry runs, which take nothing from the limits of evictions:")
         yield _usage(status, wide=wide)
     if not status.pending:
         yield Text("no pending evictions" if status.configurations else "no reserved evictions")

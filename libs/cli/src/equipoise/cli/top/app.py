@@ -15,10 +15,11 @@ from textual.widgets import DataTable, Footer, Input, Static, TabbedContent, Tab
 
 from equipoise.binder.decisions.status import allowed_text, rule_text
 from equipoise.cli.live.explanations import Explained, Kind
-from equipoise.cli.live.rows import Changes, NodeRow
+from equipoise.cli.live.rows import Changes, NodeRow, PlanRow
 from equipoise.cli.live.state import LiveState
 from equipoise.cli.terminal import time_of_day, visible_segments
 from equipoise.cli.top.text import bar, mode_line, move_cells, node_cells, sorted_rows, summary_line
+from equipoise.contracts.messages.plan import PlannedMove
 
 Run = Callable[[Callable[[], object]], Awaitable[None]]
 """Keeps the state up to date, and calls its argument each second."""
@@ -210,6 +211,11 @@ def _cells(row: NodeRow) -> Sequence[str | Text]:
     return node, bar(row.cpu), bar(row.memory), cpu_requests, memory_requests, pods, Text(state, style=style)
 
 
+def _refusal(plan: PlanRow, move: PlannedMove) -> str:
+    why = plan.refusals.get(f"{move.namespace}/{move.pod}")
+    return f"not now: {why}; " if why else ""
+
+
 def _limits(view: Changes) -> Text:
     lines: list[Text] = []
     limits, plan = view.limits, view.plan
@@ -220,7 +226,8 @@ def _limits(view: Changes) -> Text:
         if plan.problem:
             lines.append(Text(f"unknown: {plan.problem}", style="yellow"))
         lines += [
-            Text(f"{each.namespace}/{each.pod}  {each.node} → {each.target}  {each.reason}") for each in plan.moves
+            Text(f"{each.namespace}/{each.pod}  {each.node} → {each.target}  {_refusal(plan, each)}{each.reason}")
+            for each in plan.moves
         ]
         lines += [Text(f"{strategy}: {why}", style="yellow") for strategy, why in plan.why.items()]
     lines += [Text(""), Text("Limits in use", style="bold")]

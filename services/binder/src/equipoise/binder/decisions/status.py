@@ -55,6 +55,9 @@ class LedgerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     usage: list[LimitUsage] = []
     """Of dry runs, while there are no evictions in the windows."""
 
+    usage_of_dry_runs: bool = False
+    """It takes nothing from the limits of evictions."""
+
     pending: list[LedgerEntry] = []
     """Reserved, or evicted and not replaced yet."""
 
@@ -100,6 +103,7 @@ def _with_limits(
         halved_until=grace_ends_at if now < grace_ends_at else None,
         halved_by=ledger.outage if after_outage else "setup or `equipoise resume`",
         usage=list(_usage(limits, shown, cluster_pods)),
+        usage_of_dry_runs=shown is dry,
         pending=[*status.pending, *migrating],
     )
 

@@ -206,7 +206,7 @@ def _unknown_otherwise(now: ClusterNow, pods: int, measured: int) -> list[NotKno
         found.append(
             NotKnown(
                 what=f"{SLOTS - now.hours} of the past {SLOTS} hours",
-                why="Prometheus has no usage of workloads of that time; the strategy level_day plans by measured hours only",
+                why="Prometheus has no usage of workloads of that time; level_day plans by measured hours only",
             )
         )
     return found

@@ -1,0 +1,56 @@
+"""Which of the planned moves the limits of the binders allow now: from the ledger and what binders run with."""
+
+import asyncio
+from collections.abc import Mapping
+
+import msgspec
+
+from equipoise.binder.decisions.outlook import refusals_now
+from equipoise.binder.decisions.status import LedgerStatus
+from equipoise.cli.bus_cluster import TIMEOUT
+from equipoise.cli.effective.reading import read_effective
+from equipoise.cli.effective.running import not_known, running_configurations
+from equipoise.cli.options import ClusterOptions
+from equipoise.cli.status.run import count_pods, limits_of, stored_ledger
+from equipoise.contracts.messages.health import DRY_RUN, REAL
+from equipoise.contracts.messages.plan import PlanResponse
+from equipoise.runtime.bus import BusError
+from equipoise.runtime.configuration import Nats
+from equipoise.runtime.kubernetes.client import KubeError
+from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.process.clock import SystemClock
+
+
+class PlanLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What the limits do with the planned moves now."""
+
+    problem: str = ""
+    """Why it is not known; "" if it is."""
+
+    refusals: Mapping[str, str] = {}
+    """By `namespace/pod`: why the move is not allowed now, and when it will be. The others are allowed."""
+
+
+async def read_plan_limits(plan: PlanResponse, server: Nats, options: ClusterOptions) -> PlanLimits:
+    """Of the cluster of the kubeconfig."""
+    clock = SystemClock()
+    if not plan.moves or plan.evictions not in (REAL, DRY_RUN):
+        return PlanLimits()
+    try:
+        running = running_configurations(await read_effective(server, clock), "binder", clock.now())
+        limits = limits_of(running[0]) if running else None
+        if limits is None:
+            return PlanLimits(problem=not_known("binder"))
+        connection = options.connection()
+        async with asyncio.timeout(TIMEOUT), connect_kube(connection, "plan", clock) as kube:
+            ledger = await stored_ledger(kube, connection.namespace)
+            if isinstance(ledger, LedgerStatus):
+                return PlanLimits(problem=ledger.why)
+            pods = await count_pods(kube, limits.evictions_per_cluster)
+            now = kube.server_time(clock.now())
+    except (BusError, KubeError, TimeoutError) as error:
+        return PlanLimits(problem=str(error) or "no response")
+    whys = refusals_now(plan.moves, ledger, limits, now, dry_run=plan.evictions == DRY_RUN, cluster_pods=pods)
+    return PlanLimits(
+        refusals={f"{move.namespace}/{move.pod}": why for move, why in zip(plan.moves, whys, strict=True) if why}
+    )
