@@ -199,18 +199,18 @@ async def read_replacement(
         return ReplacementStatus(state="ready")  # the workload is gone: no replacement is expected
     except (KubeError, Unreadable):
         return ReplacementStatus(state="unknown")
-    if current is not None and current.metadata.uid == entry.pod_uid:
-        if not (long_settled and _is_replaced_while_terminating(current, workload)):
-            return ReplacementStatus(state="pending")
+    exists = current is not None and current.metadata.uid == entry.pod_uid
+    if exists and not (long_settled and _is_replaced_while_terminating(current, workload)):
+        return ReplacementStatus(state="pending")
     if missing and current is None:
         return ReplacementStatus(state="failing", why=f"{workload} has {owner.status.replicas} of {desired} pods")
     return ReplacementStatus(state="ready" if owner.status.ready_replicas >= desired else "pending")
 
 
-def _is_replaced_while_terminating(pod: Pod, workload: Workload) -> bool:
+def _is_replaced_while_terminating(pod: Pod | None, workload: Workload) -> bool:
     """Whether the ready replicas of the workload do not include the pod, although it still exists.
 
     ReplicaSets replace a pod as soon as it terminates, and do not count it. A StatefulSet waits until it is gone.
     """
     replaced_at_once = (workload.group, workload.kind) in _REPLACED_AT_ONCE
-    return replaced_at_once and pod.metadata.deletion_timestamp is not None
+    return replaced_at_once and pod is not None and pod.metadata.deletion_timestamp is not None

@@ -127,10 +127,12 @@ class Evaluator:
         now = self._clock.now()
         watched = self.watch.objects()
         await asyncio.sleep(0)  # each copy of a large cluster takes a turn of the event loop of its own
-        # Moves may have ended since the last evaluation, which reports how.
-        changes = await self._compute(observe, watched, self.tracker.awaited_workloads(), self.tracker.pending)
-        pending = self.tracker.still_pending(changes.awaited, changes.locations, changes.nodes, now)
-        snapshot = msgspec.structs.replace(self._snapshot(watched, now), pending=pending)
+        snapshot = self._snapshot(watched, now)
+        if snapshot.pending:  # moves may have ended since the last evaluation; the next one reports how
+            awaited = self.tracker.awaited_workloads()
+            changes = await self._compute(observe, watched, awaited, snapshot.pending, annotations=False)
+            pending = self.tracker.still_pending(changes.awaited, changes.locations, changes.nodes, now)
+            snapshot = msgspec.structs.replace(snapshot, pending=pending)
         evaluation = await self._compute(evaluate, snapshot, self._settings, needed=1)
         preferred = await self._compute(preferred_nodes, evaluation)
         evictions = self.messages.evictions(now)

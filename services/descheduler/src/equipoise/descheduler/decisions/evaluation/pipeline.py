@@ -59,13 +59,15 @@ class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
     results: Sequence[StrategyResult]
 
 
-def observe(watched: WatchedObjects, awaited: Collection[Workload], pending: PendingMoves) -> ObservedChanges:
-    """`awaited`: workloads of evicted pods without a replacement."""
+def observe(
+    watched: WatchedObjects, awaited: Collection[Workload], pending: PendingMoves, *, annotations: bool = True
+) -> ObservedChanges:
+    """`awaited`: workloads of evicted pods without a replacement. `annotations`: whether all pods are searched."""
     return ObservedChanges(
         awaited=watched.pods_of(awaited),
         locations=watched.locations(dry_runs(pending)),
         nodes={node.metadata.name for node in watched.nodes},
-        unexpected_annotations=unexpected_annotations(watched),
+        unexpected_annotations=unexpected_annotations(watched) if annotations else "",
     )
 
 
