@@ -53,6 +53,8 @@ UNTOUCHED: Mapping[str, Document] = {
     "another scheduler": _WEB | {"spec": {"schedulerName": "other"}},
     "scheduling gate": _WEB | {"spec": {"schedulingGates": [{"name": "example.com/wait"}]}},
     "hinted already": _WEB | {"annotations": {"equipoise.dev/hint": "Deployment.web@1"}},
+    "annotations without room for another": _WEB | {"annotations": {"example.com/a": "x" * (256 * 1_024 - 13)}},
+    "annotations without room in bytes": _WEB | {"annotations": {"example.com/a": "ä" * 131_000}},
     "workload without hints": {"owner": "StatefulSet/unknown"},
     "names of nodes that are not listed": {"owner": "StatefulSet/broken"},
 }

@@ -257,6 +257,8 @@ NOT_SUPPORTED: dict[str, Document] = {
     "other band in Koordinator's label": a_pod(labels={"koordinator.sh/priority-class": "koord-prod"}),
     "amounts of another band": a_pod(requests={"kubernetes.io/mid-cpu": "5"}, limits={"kubernetes.io/mid-cpu": "5"}),
     "parts of cores": a_pod("exclusive", requests={"cpu": "1500m"}),
+    "annotations without room for another": a_pod(annotations={"example.com/a": "x" * (256 * 1_024 - 13)}),
+    "annotations without room in bytes": a_pod(annotations={"example.com/a": "ä" * 131_060}),
     "no cores": a_pod("exclusive", requests={"memory": "1Gi"}),
 }
 

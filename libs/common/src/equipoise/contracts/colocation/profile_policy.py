@@ -14,7 +14,7 @@ from equipoise.contracts.colocation.profile import (
     PROFILE_LABEL,
     WARNING_POLICY,
 )
-from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
+from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, room_for_annotations
 from equipoise.contracts.load.pod_priority import (
     KOORDINATOR_QOS,
     PRIORITY_CLASS_LABEL,
@@ -78,6 +78,7 @@ size(params.data.?annotations.orValue('')) <= {MAX_ANNOTATIONS}
 _CONDITIONS = {
     **_CANDIDATES,
     **_VALID,
+    "room-for-annotations": room_for_annotations("size(bytes(params.data.?annotations.orValue('')))"),
     "no-resources-of-the-pod-as-a-whole": f"!has(object.spec.resources) || {_RESOURCES} == 'keep'",
     # The API server refuses huge pages without cpu or memory.
     "no-huge-pages": f"""\
@@ -223,7 +224,7 @@ def warning_policy(version: str) -> dict[str, Any]:
 'the co-location profile ' + params.metadata.labels['{PROFILE_LABEL}'] + ' did not change this pod, which is '
 + 'scheduled as an ordinary one: the ConfigMap ' + params.spec.paramRef.namespace + '/' + params.spec.paramRef.name
 + ' or the policy {PREFIX} is missing or invalid, or the pod has huge pages, resources of the pod as a whole, parts of '
-+ 'cores, or labels or amounts of another band. `equipoise doctor` finds which'""",
++ 'cores, annotations that leave no room for more, or labels or amounts of another band. `equipoise doctor` finds which'""",
                 }
             ],
         },

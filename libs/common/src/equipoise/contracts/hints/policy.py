@@ -7,7 +7,7 @@ as its user wrote it.
 from typing import Any
 
 from equipoise.contracts.hints.definition import GROUP, KIND, VERSION
-from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, REQUIREMENT
+from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, REQUIREMENT, room_for_annotations
 
 NAME = "equipoise-hints"
 """Of the policy, of its binding, and of the object with the hints in each namespace."""
@@ -25,6 +25,7 @@ _MATCH_CONDITIONS = {
     "not-gated": "!has(object.spec.schedulingGates) || object.spec.schedulingGates.size() == 0",
     "default-scheduler": "object.spec.schedulerName == 'default-scheduler'",
     "not-hinted-yet": f"!('{HINTED}' in object.metadata.?annotations.orValue({{}}))",
+    "room-for-an-annotation": room_for_annotations("1024"),  # names of a workload and a version are shorter
     "has-a-controller": """\
 object.metadata.?ownerReferences.orValue([]).exists(owner, owner.?controller.orValue(false)
 && !(owner.kind in ['DaemonSet', 'Node']))""",

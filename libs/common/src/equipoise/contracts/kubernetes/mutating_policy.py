@@ -14,6 +14,20 @@ REQUIREMENT = (
 """For people: which API servers have it."""
 
 
+MAX_ANNOTATION_BYTES = 256 * 1_024
+"""Names and values of all annotations of an object together. Source: TotalAnnotationSizeLimitB of apimachinery."""
+
+
+def room_for_annotations(needed: str) -> str:
+    """The condition (CEL) that so many bytes of annotations can be added to an object: else the API server refuses it.
+
+    `needed`: an expression. Lengths of strings are in characters, those of bytes are not.
+    """
+    return f"""\
+object.metadata.?annotations.orValue({{}}).map(key, size(bytes(key)) + size(bytes(object.metadata.annotations[key]))).sum()
+<= {MAX_ANNOTATION_BYTES} - ({needed})"""
+
+
 def supported_version(served: Collection[str]) -> str | None:
     """The newest version of the policy that an API server serves; None: it has no such policies."""
     return next((version for version in API_VERSIONS if version in served), None)
