@@ -29,6 +29,9 @@ from equipoise.scheduling.plugins.default_preemption import DefaultPreemption
 BINDINGS = 64
 """Pods whose binding, or whose failure, is written at the same time. The client has 100 connections."""
 
+LONG_DECISION_SECONDS = 0.1
+"""After a decision that took longer, the next one is made in a thread: the event loop renews the Lease meanwhile."""
+
 REPEAT_SECONDS = 300.0
 """The same FailedScheduling of a pod is reported again after so many seconds."""
 
@@ -70,6 +73,9 @@ class SchedulingLoop:
 
         self._deferred: list[tuple[Object | None, Object | None]] | None = None
         """Changes that were reported during such a decision; None: there is none."""
+
+        self._decision_seconds = 0.0
+        """Duration of the last decision."""
 
         self._name = name
         self._slots = asyncio.Semaphore(BINDINGS)
@@ -132,12 +138,16 @@ class SchedulingLoop:
     async def _attempt(self, queued: QueuedPod) -> Attempt:
         snapshot = self._state.cluster.snapshot
         extenders = [each.of_pod(queued.pod, snapshot) for each in self._extenders if each.is_interested(queued.pod)]
-        if not extenders:
-            return self._state.attempt(queued, self._state.decide(queued))
+        begun = self._clock.monotonic()
+        if not extenders and self._decision_seconds < LONG_DECISION_SECONDS:
+            attempt = self._state.attempt(queued, self._state.decide(queued))
+            self._decision_seconds = self._clock.monotonic() - begun
+            return attempt
         async with self._undisturbed:
             self._deferred = []
             try:
                 decision = await _to_its_end(asyncio.to_thread(self._state.decide, queued, extenders))
+                self._decision_seconds = self._clock.monotonic() - begun
                 return self._state.attempt(queued, decision)
             except asyncio.CancelledError:  # the Lease is lost
                 self._state.put_back(queued, self._clock.monotonic())

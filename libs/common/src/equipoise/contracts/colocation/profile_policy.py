@@ -224,7 +224,7 @@ def warning_policy(version: str) -> dict[str, Any]:
 'the co-location profile ' + params.metadata.labels['{PROFILE_LABEL}'] + ' did not change this pod, which is '
 + 'scheduled as an ordinary one: the ConfigMap ' + params.spec.paramRef.namespace + '/' + params.spec.paramRef.name
 + ' or the policy {PREFIX} is missing or invalid, or the pod has huge pages, resources of the pod as a whole, parts of '
-+ 'cores, annotations that leave no room for more, or labels or amounts of another band. `equipoise doctor` finds which'""",
++ 'cores, annotations without room for more, or labels or amounts of another band. `equipoise doctor` finds which'""",
                 }
             ],
         },

@@ -24,8 +24,8 @@ def room_for_annotations(needed: str) -> str:
     `needed`: an expression. Lengths of strings are in characters, those of bytes are not.
     """
     return f"""\
-object.metadata.?annotations.orValue({{}}).map(key, size(bytes(key)) + size(bytes(object.metadata.annotations[key]))).sum()
-<= {MAX_ANNOTATION_BYTES} - ({needed})"""
+object.metadata.?annotations.orValue({{}})
+.map(key, size(bytes(key)) + size(bytes(object.metadata.annotations[key]))).sum() <= {MAX_ANNOTATION_BYTES} - ({needed})"""
 
 
 def supported_version(served: Collection[str]) -> str | None:
