@@ -25,7 +25,8 @@ def room_for_annotations(needed: str) -> str:
     """
     return f"""\
 object.metadata.?annotations.orValue({{}})
-.map(key, size(bytes(key)) + size(bytes(object.metadata.annotations[key]))).sum() <= {MAX_ANNOTATION_BYTES} - ({needed})"""
+.map(key, size(bytes(key)) + size(bytes(object.metadata.annotations[key]))).sum()
+<= {MAX_ANNOTATION_BYTES} - ({needed})"""
 
 
 def supported_version(served: Collection[str]) -> str | None:
