@@ -420,6 +420,32 @@ def test_no_hour_of_a_target_is_above_its_limit(seed: int, high: float) -> None:
         assert (days[move.target] <= ceiling + 1e-9).all()
 
 
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 10_000), missing=st.sets(st.integers(0, SLOTS - 1), max_size=4), peak=st.floats(0, 3))
+def test_what_is_assumed_of_hours_that_were_not_measured_is_no_reason(
+    seed: int, missing: set[int], peak: float
+) -> None:
+    """Whatever it is, the same nodes are hot, for the same reason."""
+
+    def world(assumed: float) -> World:
+        chance = random.Random(seed)
+        made = World()
+        for number in range(4):
+            name = f"node-{number}"
+            made.node(name)
+            made.measured[name] = hours(*missing)
+            for place in range(chance.randrange(5)):
+                usage = chance.uniform(0, 2) * chance.choice([BY_DAY, BY_NIGHT, np.ones(SLOTS)])
+                usage[list(missing)] = assumed * chance.random()
+                made.pod(f"{number}-{place}", name, usage)
+        return made
+
+    def classified(cluster: ClusterView) -> list[tuple[str, str]]:
+        return [(each.state, each.why) for each in LevelDay().classify(cluster)]
+
+    assert classified(world(0.0).cluster()) == classified(world(peak).cluster())
+
+
 @pytest.mark.parametrize(("high", "max_above_mean", "moves"), [(50, 0, False), (60, 0, True), (50, 20, True)])
 def test_a_node_too_high_in_some_hour_is_no_target(high: float, max_above_mean: float, moves: bool) -> None:
     """It is idle by day. At night it would be at 55 %, the hot node at 30 % and the cluster at 37.5 %."""

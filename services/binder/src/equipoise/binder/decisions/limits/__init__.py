@@ -44,10 +44,16 @@ class Limits(Section, frozen=True, kw_only=True):
     rate: EvictionRate = EvictionRate()
 
     migration_timeout: Duration = Duration(600)
-    """A pod migrates until it is gone and its workload has all replicas ready again, or for this long."""
+    """A pod migrates until it has left and its workload is complete again, or for this long.
+
+    Complete: with the replicas that it had when the pod was evicted, or that it should have now if these are fewer.
+    """
 
     replacement_settling_period: Duration = Duration(10)
-    """For this long after an eviction the workload's ready count is not trusted: its status lags behind."""
+    """For this long after an eviction the workload's ready count is not trusted: its status lags behind.
+
+    For six times as long while the evicted pod of a ReplicaSet still terminates.
+    """
 
     startup_grace_period: Duration = Duration(3_600)
     """For this long after setup, `equipoise resume` or an outage every limit is half of itself, rounded up."""
