@@ -27,6 +27,7 @@ from equipoise.cli.plan.changes import LastPlans, plan_changes
 from equipoise.cli.plan.plan_hints import PlanHints, target_hints
 from equipoise.cli.plan.plan_limits import PlanLimits
 from equipoise.cli.plan.run import show, show_changes
+from equipoise.cli.plan.waiting import waiting_nodes
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW
 from equipoise.contracts.hints.hints_object import HintsObject, stored_hints
@@ -607,3 +608,17 @@ def test_a_plan_says_why_it_is_not_known_what_the_limits_allow() -> None:
     show(a_plan(a_move()), Console(file=to, width=300), limits=PlanLimits(problem="no binder reports"))
 
     assert "which moves the limits allow now is not known: no binder reports" in to.getvalue()
+
+
+def test_a_node_of_two_strategies_waits_for_the_first_of_them() -> None:
+    """It is one hot node."""
+    nodes = [
+        a_planned_node(missing=2),
+        a_planned_node(strategy="level_day", missing=5),
+        a_planned_node("node-b", missing=4),
+    ]
+    to = io.StringIO()
+    show(a_plan(a_move(), nodes=nodes), Console(file=to, width=300))
+
+    assert waiting_nodes(a_plan(nodes=nodes)) == {"node-a": 2, "node-b": 4}
+    assert "until one of the 2 hot nodes stays above its threshold for 2 more evaluations" in to.getvalue()

@@ -26,6 +26,7 @@ from equipoise.cli.live.moves import MAX_MOVES
 from equipoise.cli.live.rows import Connection, LimitsRow, PlanRow
 from equipoise.cli.live.state import MAX_PROCESSES, LiveState
 from equipoise.cli.options import ClusterOptions
+from equipoise.cli.plan.waiting import waiting_nodes
 from equipoise.cli.status.in_effect import effective_lines
 from equipoise.cli.status.run import limits_of, stored_ledger
 from equipoise.contracts.bus import subjects
@@ -266,10 +267,7 @@ class LiveFeed:
 
 def plan_row(plan: PlanResponse, known: KnownLedger | None = None) -> PlanRow:
     """`known`: None if it is not known which moves the limits allow."""
-    waiting: dict[str, int] = {}
-    for node in plan.nodes:
-        if node.missing_evaluations:
-            waiting[node.node] = min(node.missing_evaluations, waiting.get(node.node, node.missing_evaluations))
+    waiting = waiting_nodes(plan)
     return converted(
         plan,
         PlanRow,

@@ -19,6 +19,7 @@ from equipoise.cli.options import ClusterOptions, Output
 from equipoise.cli.plan.changes import LastPlans, NodeChange, PlanChanges, plan_changes
 from equipoise.cli.plan.plan_hints import PlanHints, read_plan_hints
 from equipoise.cli.plan.plan_limits import PlanLimits, read_plan_limits
+from equipoise.cli.plan.waiting import waiting_nodes
 from equipoise.cli.status.in_effect import NOTHING_KNOWN, InEffect, read_in_effect
 from equipoise.cli.terminal import (
     RESOURCES,
@@ -240,8 +241,7 @@ def _headline(
         yield Text("placement hints: on; once a move is proposed, new pods of its workload prefer the target")
     if sentence := _preferred_without_scores(plan.moves):
         yield Text(sentence)
-    waiting = {node.node: node.missing_evaluations for node in plan.nodes if node.missing_evaluations}
-    if waiting:
+    if waiting := waiting_nodes(plan):
         fewest = min(waiting.values())
         which = "the hot node" if len(waiting) == 1 else f"one of the {len(waiting)} hot nodes"
         evaluations = "evaluation" if fewest == 1 else "evaluations"
