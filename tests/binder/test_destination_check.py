@@ -165,3 +165,9 @@ def test_rules_between_pods_are_not_checked() -> None:
 def test_resources_that_no_placement_has_are_not_checked(resource: str) -> None:
     """The descheduler, which reads whole nodes, has checked them."""
     assert refusal(a_node(), pod=a_pod(requests={resource: "1"})) == ""
+
+
+def test_a_node_with_an_object_that_cannot_be_read_is_no_target() -> None:
+    """What is requested there is not known."""
+    unreadable = a_placement("node-b", unreadable="pod shop/web-1: cpu is '1e308'")
+    assert "node-b: an object cannot be read: pod shop/web-1" in refusal(a_node(placement=unreadable))

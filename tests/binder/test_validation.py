@@ -27,6 +27,13 @@ def void(_: object) -> None:
     """For lambdas that only act."""
 
 
+def bad_time(value: objects.Object) -> bytes:
+    """The object as JSON, with a year that does not exist here."""
+    document = msgspec.to_builtins(value)
+    document["metadata"]["creationTimestamp"] = "0000-01-01T00:00:00Z"
+    return msgspec.json.encode(document)
+
+
 CHANGES: dict[str, tuple[Callable[[World], None], Outcome]] = {
     "another leader": (World.elect_another_leader, Outcome.REJECTED_STALE),
     "no Lease": (lambda world: world.kube.remove(LEASES, "equipoise-descheduler", OWN), Outcome.REJECTED_STALE),
@@ -47,6 +54,32 @@ CHANGES: dict[str, tuple[Callable[[World], None], Outcome]] = {
                     a_replica_set(), metadata=msgspec.structs.replace(a_replica_set().metadata, uid="another")
                 ),
             )
+        ),
+        Outcome.REJECTED_POLICY,
+    ),
+    "pod not decoded": (
+        lambda world: void(world.kube.put_json(PODS, bad_time(a_pod("web-1")))),
+        Outcome.REJECTED_POLICY,
+    ),
+    "owner not decoded": (
+        lambda world: void(world.kube.put_json(REPLICA_SETS, bad_time(a_replica_set()))),
+        Outcome.REJECTED_POLICY,
+    ),
+    "workload not decoded": (
+        lambda world: void(world.kube.put_json(DEPLOYMENTS, bad_time(a_deployment()))),
+        Outcome.REJECTED_POLICY,
+    ),
+    "namespace not decoded": (
+        lambda world: void(
+            world.kube.put_json(
+                NAMESPACES, bad_time(objects.Namespace(metadata=objects.ObjectMeta(name="shop", uid="uid-shop")))
+            )
+        ),
+        Outcome.REJECTED_POLICY,
+    ),
+    "an amount that no machine has": (
+        _put_pod(
+            spec={"containers": [objects.Container(resources=objects.ResourceRequirements(requests={"cpu": "1e308"}))]}
         ),
         Outcome.REJECTED_POLICY,
     ),

@@ -11,7 +11,7 @@ from equipoise.cli.scheduler import event_recorder
 from equipoise.cli.scheduler.event_recorder import WRITERS
 from equipoise.cli.scheduler.scheduling_loop import BINDINGS
 from equipoise.contracts.kubernetes import objects
-from equipoise.runtime.kubernetes.client import CLAIMS, LEASES, PODS, STORAGE_CLASSES, VOLUMES
+from equipoise.runtime.kubernetes.client import CLAIMS, LEASES, NODES, PODS, STORAGE_CLASSES, VOLUMES
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.status import SUCCESS, PluginStatus
 from equipoise.scheduling.model.pod_info import PodInfo
@@ -506,3 +506,105 @@ async def test_plugins_of_the_binding_cycle_are_called() -> None:
 
 def _with_uid(pod: objects.Pod, uid: str) -> objects.Pod:
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid))
+
+
+HUGE = ["1e308", "10E", "9223372036854775807", "9" * 5_000]
+
+
+def asking(name: str, cpu: str, **spec: Any) -> objects.Pod:
+    pod = pending(name)
+    container = objects.Container(resources=objects.ResourceRequirements(requests={"cpu": cpu}))
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, containers=[container], **spec))
+
+
+@pytest.mark.parametrize("cpu", HUGE, ids=lambda text: text[:10])
+async def test_a_request_that_no_machine_has_ends_nothing(cpu: str) -> None:
+    """Waiting, and on a node. It is read as kube-scheduler reads it, or the pod is told why not."""
+    async with live_scheduler() as live:
+        live.add_node()
+        live.add_node("node-2")
+        live.kube.put(PODS, asking("bound", cpu, node_name="node-2"))
+        live.kube.put(PODS, asking("waiting", cpu))
+        live.add_pod("web")
+        await live.settle()
+
+        assert live.node_of("web")
+        if len(cpu) > 100:
+            assert live.node_of("web") == "node-1", "what is free on the other node is not known"
+            assert ("", ["FailedScheduling"]) == (live.node_of("waiting"), live.reasons("waiting"))
+            assert {"default/bound", "default/waiting"} == {name for _, name, _ in live.kube.unreadable}
+            assert any("default/waiting" in problem for problem in live.health.problems)
+        else:
+            assert live.node_of("waiting")
+        live.kube.remove(PODS, "bound", "default")
+        live.kube.remove(PODS, "waiting", "default")
+        await live.settle()
+        assert [] == list(live.kube.unreadable)
+        live.add_pod("next", "3")
+        live.add_pod("last", "3")
+        await live.settle()
+        assert {"node-1", "node-2"} == {live.node_of("next"), live.node_of("last")}
+
+
+def undecodable(name: str, **spec: str) -> bytes:
+    document = msgspec.to_builtins(pending(name))
+    document["spec"] |= spec
+    document["status"]["startTime"] = "0000-01-01T00:00:00Z"
+    return msgspec.json.encode(document)
+
+
+async def test_a_pod_that_cannot_be_decoded_waits_until_it_can_and_is_told_why() -> None:
+    """Also one that could be: what it was before is not scheduled."""
+    async with live_scheduler() as live:
+        live.kube.put_json(PODS, undecodable("web"))
+        live.add_pod("other", "100")
+        await live.settle()
+        live.kube.put_json(PODS, undecodable("other"))
+        live.add_node(cpu="200")
+        await live.clock.advance(20)
+
+        assert ["", ""] == [live.node_of("web"), live.node_of("other")]
+        assert "the pod cannot be read: status.startTime" in live.kube.events[-1].note
+        assert {"default/web", "default/other"} == {name for _, name, _ in live.kube.unreadable}
+        live.add_pod("web")
+        live.add_pod("other", "100")
+        await live.settle()
+        assert ["node-1", "node-1"] == [live.node_of("web"), live.node_of("other")]
+        assert [] == list(live.kube.unreadable)
+
+
+async def test_a_node_that_cannot_be_decoded_gets_no_pod() -> None:
+    async with live_scheduler() as live:
+        live.add_node()
+        node = msgspec.to_builtins(live.kube.stored(NODES)[0])
+        node["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastTransitionTime": "0000"}]
+        live.kube.put_json(NODES, msgspec.json.encode(node))
+        live.add_pod("web")
+        await live.settle()
+        assert "" == live.node_of("web")
+        live.add_node()
+        await live.clock.advance(2)
+        assert "node-1" == live.node_of("web")
+
+
+async def test_a_pod_about_which_nothing_can_be_decided_ends_nothing() -> None:
+    """It learns why, is tried again, and the others are scheduled."""
+    async with live_scheduler() as live:
+        decide = live.scheduler.state.cluster.decide
+
+        def failing(pod: PodInfo, extenders: object = ()) -> object:
+            if pod.name == "bad":
+                raise OverflowError("cannot convert float infinity to integer")
+            return decide(pod)
+
+        live.scheduler.state.cluster.decide = failing  # type: ignore[method-assign,assignment]  # a fault in the library
+        live.add_node()
+        live.add_pod("bad")
+        live.add_pod("web")
+        await live.settle()
+
+        assert ("node-1", "") == (live.node_of("web"), live.node_of("bad"))
+        assert "nothing could be decided: OverflowError: cannot convert" in live.condition("bad")[2]
+        live.scheduler.state.cluster.decide = decide  # type: ignore[method-assign]
+        await live.clock.advance(20)
+        assert "node-1" == live.node_of("bad")

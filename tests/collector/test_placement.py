@@ -33,7 +33,7 @@ from equipoise.contracts.kubernetes.objects import (
 from equipoise.contracts.kubernetes.taints import DEFAULT_TOLERATIONS
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.pod_priority import PRIORITY_CLASS_LABEL, QOS, QOS_LABEL
-from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
+from equipoise.contracts.messages.placement import NodePlacement, PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 
 
@@ -479,3 +479,41 @@ def test_a_pod_with_cores_of_its_own_is_exclusive() -> None:
     assert batch_pod({"cpu": "1"}, **{QOS: "LSE"}).exclusive
     assert batch_pod({"cpu": "1"}, **{QOS_LABEL: "LSE"}).exclusive
     assert not batch_pod({"cpu": "1"}, **{QOS_LABEL: "LSR"}).exclusive
+
+
+def published(placements: ClusterPlacement) -> NodePlacement:
+    found = placements.placement("a")
+    assert found is not None
+    return found
+
+
+def unreadable_pod(**metadata: str) -> Pod:
+    pod = a_pod("bad")
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, **metadata))
+
+
+def test_the_placement_of_a_node_says_which_object_cannot_be_read() -> None:
+    """The node itself, or one of its pods: it is listed, and the sum of the requests is not known."""
+    placement = placements_with()
+    assert published(placement).unreadable == ""
+    bad = unreadable_pod(unreadable="status.startTime: not a time")
+    placement.on_pod(None, trimmed(bad), NOW)
+    assert [pod.name for pod in published(placement).pods] == ["bad"]
+    assert published(placement).unreadable == "pod shop/bad: status.startTime: not a time"
+    placement.on_pod(bad, trimmed(unreadable_pod()), NOW)
+    assert published(placement).unreadable == ""
+    node = a_node()
+    metadata = msgspec.structs.replace(node.metadata, unreadable="status: Expected `object`")
+    placement.on_node(node, msgspec.structs.replace(node, metadata=metadata))
+    assert published(placement).unreadable == "status: Expected `object`"
+
+
+def test_a_request_that_no_machine_has_is_unknown_and_not_zero() -> None:
+    resources = ResourceRequirements(requests={"cpu": "1e308", "memory": "1Gi"})
+    pod = a_pod()
+    pod = msgspec.structs.replace(
+        pod, spec=msgspec.structs.replace(pod.spec, containers=[Container(resources=resources)])
+    )
+    placement = placements_with(trimmed(pod))
+    assert published(placement).unreadable.startswith("pod shop/web-1: cpu is '1e308': no machine has more than")
+    assert published(placement).pods[0].requests == Resources()

@@ -29,6 +29,7 @@ from equipoise.contracts.messages.placement import GonePod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
+from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot
 from equipoise.descheduler.decisions.planning.projection import Projection
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, PodMove
 from equipoise.descheduler.state.pending_moves import PendingMoves, TrackedMove, planned
@@ -472,3 +473,64 @@ def test_a_pod_whose_volume_is_not_known_does_not_move() -> None:
         (pod,) = with_volume(claim).nodes[0].pods
 
         assert pod.protection == "the nodes that can reach its volumes are not known"
+
+
+# Objects that cannot be read
+
+
+def marked(value: Any) -> Any:
+    metadata = msgspec.structs.replace(value.metadata, unreadable="status: not read")
+    return msgspec.structs.replace(value, metadata=metadata)
+
+
+def watched_with(snapshot: Snapshot, **fields: Any) -> Snapshot:
+    return msgspec.structs.replace(snapshot, watched=msgspec.structs.replace(snapshot.watched, **fields))
+
+
+def protection_in(snapshot: Snapshot, node: str = "node-a") -> str:
+    nodes = {each.name: each for each in ClusterBuilder(snapshot, evaluation_settings()).cluster().nodes}
+    return nodes[node].pods[0].protection
+
+
+def test_a_pod_that_cannot_be_read_is_protected_and_its_node_is_no_target() -> None:
+    nodes = nodes_of(marked(a_pod("web-1", "node-a")), a_pod("web-2", "node-b"))
+    assert nodes["node-a"].target_refusal == "its pod shop/web-1 cannot be read"
+    assert nodes["node-a"].pods[0].protection == "the pod cannot be read: status: not read"
+    assert (nodes["node-b"].target_refusal, nodes["node-b"].pods[0].protection) == ("", "")
+
+
+def test_a_pod_whose_amounts_cannot_be_computed_is_one_that_cannot_be_read() -> None:
+    container = objects.Container(resources=objects.ResourceRequirements(requests={"cpu": "9" * 5_000}))
+    pod = a_pod("web-1", "node-a", containers=[container])
+    nodes = nodes_of(pod)
+    assert nodes["node-a"].target_refusal == "its pod shop/web-1 cannot be read"
+    assert "is not a Kubernetes quantity" in nodes["node-a"].pods[0].protection
+
+
+def test_a_node_that_cannot_be_read_is_no_source_and_no_target() -> None:
+    snapshot = a_snapshot(a_pod("web-1", "node-a"))
+    snapshot = watched_with(snapshot, nodes=[marked(node) for node in snapshot.watched.nodes])
+    node = ClusterBuilder(snapshot, evaluation_settings()).cluster().nodes[0]
+    assert node.target_refusal == node.source_refusal == "node cannot be read: status: not read"
+    assert node.unknown == "it cannot be read: status: not read"
+
+
+def test_a_budget_a_workload_and_a_namespace_that_cannot_be_read_protect() -> None:
+    """The selector of such a budget is not known: it may select any pod of its namespace."""
+    snapshot = a_snapshot(a_pod("web-1", "node-a"))
+    budget = objects.PodDisruptionBudget(metadata=objects.ObjectMeta(name="budget", namespace="shop"))
+    assert protection_in(watched_with(snapshot, budgets=[budget])) == ""
+    assert "PodDisruptionBudget budget cannot be read" in protection_in(
+        watched_with(snapshot, budgets=[marked(budget)])
+    )
+    workloads = {key: marked(value) for key, value in snapshot.watched.workloads.items()}
+    assert "cannot be read: status: not read" in protection_in(watched_with(snapshot, workloads=workloads))
+    namespaces = {key: marked(value) for key, value in snapshot.watched.namespaces.items()}
+    assert "its namespace cannot be read" in protection_in(watched_with(snapshot, namespaces=namespaces))
+
+
+def test_a_node_that_offers_nothing_is_unknown_with_a_reason() -> None:
+    utilization = msgspec.structs.replace(a_node_utilization(cpu=8.0), base=Resources(cpu=0.0, memory=0.0))
+    node = nodes_with(utilization, a_pod())["node-a"]
+    assert node.load("5m") == Resources()
+    assert node.unknown == "the node offers no cpu and no memory, or it is not known how much"

@@ -182,6 +182,15 @@ def test_an_annotation_that_cannot_be_read_leaves_only_what_pods_request() -> No
     assert "THE ANNOTATION" in result.message.degraded
 
 
+def test_an_object_that_cannot_be_read_leaves_only_what_pods_request() -> None:
+    """What its pods request, and what is idle, is not known."""
+    node = a_node(a_batch_pod(cpu=2.0), existing={BATCH_CPU: 6_000})
+    placement = msgspec.structs.replace(node.placement, unreadable="pod shop/web: cpu is '1e308'")
+    result = result_of(msgspec.structs.replace(node, placement=placement))
+    assert result.amounts[BATCH_CPU] == 2_000
+    assert "an object cannot be read: pod shop/web" in result.message.degraded
+
+
 def test_a_status_whose_capacity_has_another_amount_is_written_again() -> None:
     first = result_of(a_node())
     existing = {name: amount for name, amount in first.amounts.items() if amount is not None}

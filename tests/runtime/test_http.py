@@ -24,6 +24,7 @@ from equipoise.runtime.kubernetes.client import (
     Expired,
     Kube,
     KubeError,
+    UnreadableObject,
     metadata_of,
 )
 from equipoise.runtime.kubernetes.connection import connect_kube
@@ -277,7 +278,7 @@ async def test_no_server(kube: Kube, server: tuple[Server, BaseTestServer]) -> N
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"<html>login</html>", b'{"metadata": {"name": 5}}', b'{"metadata":', b'"\xff"', b"[" * 100_000]
+    "body", [b"", b"<html>login</html>", b'[{"metadata": {}}]', b'{"metadata":', b'"\xff"', b"[" * 100_000]
 )
 async def test_nonsense_is_an_error_not_an_object(kube: Kube, api: Server, body: bytes) -> None:
     """A proxy's page with status 200 is no pod."""
@@ -496,3 +497,44 @@ async def test_connections_are_given_back(kube: Kube, api: Server) -> None:
             await kube.get(CONFIG_MAPS, "a", "shop")
 
     assert isinstance(kube, ApiServer)
+
+
+def a_bad_pod(name: str, version: str) -> dict[str, object]:
+    """With a year that does not exist here."""
+    return {**pod(name, version), "status": {"startTime": "0000-01-01T00:00:00Z"}}
+
+
+async def test_an_object_that_cannot_be_decoded_hides_no_other_of_its_page(kube: Kube, api: Server) -> None:
+    """In lists, in pages and in watches; it is named until it is readable or gone."""
+    api.responds(as_json(200, {"metadata": {}, "items": [pod("a", "1"), a_bad_pod("b", "2"), 5]}))
+    listed = await kube.list(PODS)
+    assert [each.metadata.name for each in listed] == ["a", "b", ""]
+    reason = "status.startTime: Invalid RFC3339 encoded datetime"
+    assert [each.metadata.unreadable for each in listed] == ["", reason, "expected an object, got int"]
+    assert [name for _, name, _ in kube.unreadable] == ["shop/b", "an object without a name"]
+
+    [page] = [page async for page in kube.pages(PODS)]
+    assert [bool(each.metadata.unreadable) for each in page] == [False, True, True]
+
+    api.responds(as_json(200, {"metadata": {}, "items": [pod("a", "1")]}))
+    await kube.list(PODS)
+    assert list(kube.unreadable) == []
+
+    api.responds(lines({"type": "MODIFIED", "object": a_bad_pod("b", "8")}, {"type": "ADDED", "object": pod("c", "9")}))
+    changes = await received(kube)
+    assert [(each.kind, each.resource_version) for each in changes] == [("modified", "8"), ("added", "9")]
+    assert [each.object.metadata.unreadable for each in changes if each.object] == [reason, ""]
+
+
+async def test_an_object_that_cannot_be_decoded_is_not_returned_alone(kube: Kube, api: Server) -> None:
+    """The server did respond; the object is named until it is read again."""
+    api.responds(as_json(200, a_bad_pod("b", "2")))
+    with pytest.raises(
+        UnreadableObject, match=r"get pods shop/b: the object cannot be read: status\.startTime"
+    ) as error:
+        await kube.get(PODS, "b", "shop")
+    assert error.value.status == 422
+    assert [name for _, name, _ in kube.unreadable] == ["shop/b"]
+    api.responds(as_json(200, pod("b", "3")))
+    await kube.get(PODS, "b", "shop")
+    assert list(kube.unreadable) == []

@@ -1,7 +1,9 @@
 """Two installations in one cluster: the younger one writes nothing."""
 
+import re
 from typing import Any
 
+import msgspec
 import pytest
 from builders import NOW
 from kube_objects import a_lease
@@ -62,3 +64,49 @@ async def test_the_check_reports_the_other_installation_until_it_is_gone() -> No
     kube.refuse("list", resource="leases")
     await check.check()
     assert "cannot be checked" in check.problem
+
+
+def an_unreadable_lease(namespace: str, created: float) -> bytes:
+    lease = a_lease(namespace, created=created)
+    return re.sub(rb'("renewTime":")\d{4}', rb"\g<1>0000", msgspec.json.encode(lease))
+
+
+async def test_a_younger_lease_that_cannot_be_read_stops_nothing_and_is_named() -> None:
+    """A year that does not exist here, in a Lease that anyone with a namespace may create."""
+    clock = ManualClock(NOW)
+    kube = MemoryKube(clock)
+    health = Health(configuration_hash="", metrics=CollectorRegistry())
+    health.include_unreadable(kube.unreadable)
+    kube.put(LEASES, a_lease(OURS, created=NOW - 900))
+    lease = kube.put_json(LEASES, an_unreadable_lease(OTHER, NOW - 100))
+    assert lease.metadata.unreadable
+    check = InstallationCheck(kube, OURS, clock, health)
+    assert await check.current_problem() == ""
+    assert health.problems == [
+        "leases: 1 cannot be read: balance/equipoise-descheduler (spec.renewTime: Invalid RFC3339 encoded datetime)"
+    ]
+    kube.remove(LEASES, "equipoise-descheduler", OTHER)
+    await check.check()
+    assert health.problems == []
+
+
+async def test_an_older_lease_that_cannot_be_read_may_be_in_use() -> None:
+    """What is not known is no reason to write."""
+    clock = ManualClock(NOW)
+    kube = MemoryKube(clock)
+    kube.put(LEASES, a_lease(OURS, created=NOW - 900))
+    kube.put_json(LEASES, an_unreadable_lease(OTHER, NOW - 1_000))
+    check = InstallationCheck(kube, OURS, clock, Health(configuration_hash="", metrics=CollectorRegistry()))
+    assert "in namespace balance is older, and cannot be read (spec.renewTime" in await check.current_problem()
+
+
+async def test_a_check_that_fails_at_the_start_reports_why() -> None:
+    clock = ManualClock(NOW)
+    kube = MemoryKube(clock)
+    health = Health(configuration_hash="", metrics=CollectorRegistry())
+    check = InstallationCheck(kube, OURS, clock, health)
+    kube.fail_next("list", resource="leases")
+    problem = await check.current_problem()
+    assert problem.startswith("it was not yet checked whether there is another installation: ")
+    assert health.problems == [problem]
+    assert await check.current_problem() == ""

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from kube_worlds import NAMESPACE, RealWorld
+from structlog.testing import capture_logs
 
 from equipoise.contracts.kubernetes import objects
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, PODS, KubeError
@@ -25,7 +26,7 @@ def item(name: str, v: str = "1", **metadata: Any) -> objects.ConfigMap:
 
 
 def value(held: objects.ConfigMap | None) -> str | None:
-    return None if held is None else f"{held.metadata.name}={held.data['v']}"
+    return None if held is None else f"{held.metadata.name}={held.data.get('v')}"
 
 
 class Replicas:
@@ -303,3 +304,64 @@ async def test_follows_a_real_api_server(real: RealWorld) -> None:
         await until(lambda before, after: before and before.metadata.uid == pod.metadata.uid and after is None)
         assert key not in reflector.objects
         following.cancel()
+
+
+def unreadable(name: str) -> bytes:
+    """A ConfigMap with a text where an object belongs."""
+    return msgspec.json.encode({"metadata": {"name": name, "namespace": NAMESPACE}, "data": "none"})
+
+
+async def test_an_object_that_cannot_be_decoded_hides_no_other(followed: Followed) -> None:
+    """It is kept as such and named, and what it was before is not used any more, until it is readable or gone."""
+    followed.kube.put_json(CONFIG_MAPS, unreadable("b"))
+    followed.put("d")
+    await settle()
+
+    reason = "data: Expected `object`, got `str`"
+    assert followed.reflector.objects[NAMESPACE, "b"].metadata.unreadable == reason
+    assert (None, "d=1") in followed.received
+    assert followed.reflector.problem is None
+    assert list(followed.kube.unreadable) == [("configmaps", "shop/b", reason)]
+    async with running(Followed(followed.clock, followed.kube)) as later:
+        assert later.names == ["a", "b", "c", "d"]
+    followed.put("b", "2")
+    await settle()
+    assert "b=2" in str(followed.received[-1])
+    assert list(followed.kube.unreadable) == []
+    followed.kube.put_json(CONFIG_MAPS, unreadable("b"))
+    await settle()
+    assert list(followed.kube.unreadable)
+    followed.remove("b")
+    await settle()
+    assert list(followed.kube.unreadable) == []
+
+
+async def test_a_change_that_cannot_be_processed_ends_nothing() -> None:
+    """It is named and logged with its traceback; the other objects are followed, and it is again when it changes."""
+    clock = ManualClock()
+    kube = MemoryKube(clock)
+    received: Received = []
+
+    def on_change(before: objects.ConfigMap | None, after: objects.ConfigMap | None) -> None:
+        if after is not None and after.data["v"] == "bad":
+            raise OverflowError("too large")
+        received.append((value(before), value(after)))
+
+    reflector = Reflector(kube, CONFIG_MAPS, clock=clock, on_change=on_change)
+    kube.put(CONFIG_MAPS, item("a", "bad"))
+    kube.put(CONFIG_MAPS, item("b"))
+    with capture_logs() as lines:
+        task = asyncio.create_task(reflector.run())
+        await settle()
+        kube.put(CONFIG_MAPS, item("b", "bad"))
+        kube.put(CONFIG_MAPS, item("c"))
+        await settle()
+        assert received == [(None, "b=1"), (None, "c=1")]
+        assert {name for _, name, _ in kube.unreadable} == {"shop/a", "shop/b"}
+        kube.put(CONFIG_MAPS, item("a"))
+        kube.remove(CONFIG_MAPS, "b", NAMESPACE)
+        await settle()
+        assert list(kube.unreadable) == []
+    assert [line["object"] for line in lines if line.get("exc_info")] == ["shop/a", "shop/b"]
+    assert not task.done()
+    task.cancel()

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from scheduling.pods import a_budget, a_node, a_pod
 
 from equipoise.contracts.kubernetes.objects import (
@@ -348,3 +349,53 @@ def test_all_profiles_search_nodes_in_turn() -> None:
         cluster.put(a_node(name))
 
     assert [cluster.decide(a_pod(scheduler_name=name)).node for name in ("one", "two", "two")] == ["a", "b", "a"]
+
+
+MANIFEST = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: d, labels: null, creationTimestamp: null}
+spec:
+  initContainers: null
+  tolerations: null
+  affinity: {nodeAffinity: null}
+  nodeSelector: {disk: null}
+  overhead: {cpu: 1e-1}
+  volumes: null
+  containers:
+  - name: c
+    ports: null
+    resources: {requests: {cpu: 0.6, example.com/tpu: 1, memory: null}, limits: {example.com/tpu: 1}}
+status: null
+"""
+
+NODE = """
+kind: Node
+metadata: {name: n, labels: {disk: ""}, annotations: null}
+spec: {taints: null, unschedulable: null}
+status: {allocatable: {cpu: 4, memory: 1.5e9, pods: 110, example.com/tpu: 2}, images: null, conditions: null}
+"""
+
+
+def test_a_manifest_is_read_as_the_api_server_accepts_it() -> None:
+    """Numbers as quantities, and null for absent, for an empty text and for 0."""
+    pod = read_pod(yaml.safe_load(MANIFEST))
+    assert pod.requests == {"cpu": 700, "example.com/tpu": 1, "memory": 0}
+    cluster = ClusterScheduler(random.Random(1))
+    cluster.put_documents([None, yaml.safe_load(NODE), {"kind": "List", "items": None}, {"kind": None}])  # type: ignore[list-item]
+    assert cluster.decide(pod).node == "n"
+    cluster.put_documents([{"kind": "PodList", "items": [yaml.safe_load(MANIFEST), None]}])
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"containers": [{"resources": {"requests": {"cpu": True}}}]},
+        {"containers": [{"resources": {"requests": {"cpu": [1]}}}]},
+        {"containers": 5},
+        {"nodeName": 5},
+    ],
+)
+def test_what_the_api_server_refuses_is_an_error(spec: dict[str, Any]) -> None:
+    with pytest.raises((msgspec.ValidationError, ValueError)):
+        read_pod({"metadata": {"name": "p"}, "spec": spec})

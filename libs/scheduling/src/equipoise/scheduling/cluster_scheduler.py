@@ -1,7 +1,7 @@
 """A cluster in memory, and what kube-scheduler would do with a pod: the shortest way to an answer."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -20,6 +20,7 @@ from equipoise.contracts.kubernetes.objects import (
     VolumeAttachment,
     WorkloadObject,
 )
+from equipoise.contracts.unreadable.lenient_decoding import as_accepted
 from equipoise.scheduling.configuration import SchedulerConfiguration, default_configuration
 from equipoise.scheduling.framework.nominated import Nominated
 from equipoise.scheduling.framework.waiting_pods import WaitingPods
@@ -52,12 +53,22 @@ KINDS: Mapping[str, type[Object]] = {
 FINISHED = ("Succeeded", "Failed")
 """Phases of pods that occupy nothing any more."""
 
+T = TypeVar("T", bound=Object)
+
 _NONE: Mapping[str, Factory] = {}
+
+
+def _read(document: Mapping[str, Any], kind: type[T]) -> T:
+    """A manifest as the API server accepts it, with numbers as quantities and null for absent."""
+    try:
+        return msgspec.convert(as_accepted(document), kind, strict=False)
+    except RecursionError:
+        raise ValueError("the manifest is nested too deeply") from None
 
 
 def read_pod(document: Mapping[str, Any]) -> PodInfo:
     """From a manifest. Raises msgspec.ValidationError or ValueError for one that cannot be read."""
-    return PodInfo(msgspec.convert(document, Pod, strict=False))
+    return PodInfo(_read(document, Pod))
 
 
 class ClusterScheduler:
@@ -127,15 +138,18 @@ class ClusterScheduler:
         """By `schedulerName`."""
 
     def put_documents(self, documents: Iterable[Mapping[str, Any]]) -> None:
-        """Manifests, or the lists that `kubectl get -o json` prints. Kinds that decide nothing are ignored."""
-        for document in documents:
+        """Manifests, or the lists that `kubectl get -o json` prints. Kinds that decide nothing are ignored.
+
+        Raises msgspec.ValidationError or ValueError for one that cannot be read.
+        """
+        for document in filter(None, documents):  # a YAML file may have empty ones
             name = str(document.get("kind", ""))
             if name.endswith("List"):
                 # The items of a list of one kind do not have it.
                 own = {"kind": name.removesuffix("List")} if name != "List" else {}
-                self.put_documents({**own, **item} for item in document.get("items") or ())
-            elif (kind := KINDS.get(document.get("kind", ""))) is not None:
-                self.put(msgspec.convert(document, kind, strict=False))
+                self.put_documents({**own, **item} for item in document.get("items") or () if item)
+            elif (kind := KINDS.get(name)) is not None:
+                self.put(_read(document, kind))
 
     def put(self, item: Object) -> None:
         """Adds or replaces an object. Workloads need their `kind`. Raises ValueError for an invalid quantity."""

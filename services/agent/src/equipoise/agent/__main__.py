@@ -92,6 +92,7 @@ class AgentProgram:
         self.metrics.set("equipoise_agent_api_silence_seconds", silence)
         self.health.connected = self.watch.problem is None and received is not None
         self.health.set_problem("kubernetes", self.watch.problem)
+        self.health.set_problem("unreadable", self.watch.unreadable)
 
     def _changed(self) -> AgentConfiguration | None:
         found = read_configuration()

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -38,7 +39,7 @@ from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.runtime.bus import BusError, Delivery, Redeliver
-from equipoise.runtime.kubernetes.client import EVENTS, PODS, KubeError
+from equipoise.runtime.kubernetes.client import EVENTS, PODS, KubeError, UnreadableObject
 from equipoise.runtime.kubernetes.fence import PROBE, until_fenced
 from equipoise.runtime.kubernetes.installation import InstallationCheck
 from equipoise.runtime.process.lifecycle import Runtime
@@ -216,9 +217,10 @@ class Binder:
 
     async def _take_over(self, intent: EvictionIntent, entry: LedgerEntry) -> Finish | Retry:
         """The binder that reserved has crashed or is slow: its POST may have happened, or may still."""
-        pod = await find(self._kube, PODS, intent.pod, intent.namespace)
-        if has_left(pod, intent.pod_uid):
-            return pod_left(dry_run=entry.dry_run)
+        with suppress(UnreadableObject):  # the validation refuses it, and returns the reservation
+            pod = await find(self._kube, PODS, intent.pod, intent.namespace)
+            if has_left(pod, intent.pod_uid):
+                return pod_left(dry_run=entry.dry_run)
         valid = await self._validate_reserved(intent, entry, taken_over=True)
         if not isinstance(valid, Proceed):
             return valid

@@ -18,6 +18,7 @@ from equipoise.collector.state.pod_times import FINISHED
 from equipoise.contracts.colocation.bands import OFFERED_NAMES, requests_reclaimed
 from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.contracts.kubernetes.requests import pod_requests
+from equipoise.contracts.unreadable.known_amounts import with_known_amounts
 from equipoise.runtime.configuration import Kubernetes, Logging
 from equipoise.runtime.kubernetes.client import NODES, PODS, Conflict, Forbidden, Kube, KubeError, NotFound
 from equipoise.runtime.kubernetes.connection import connect_kube
@@ -109,9 +110,12 @@ async def clear_nodes(
 
 
 def _uses(pod: Pod) -> bool:
-    """Bound to a node, not finished, and requests reclaimed resources."""
+    """Bound to a node, not finished, and requests reclaimed resources, or may do so because it cannot be read."""
     bound = bool(pod.spec.node_name) and pod.status.phase not in FINISHED
-    return bound and requests_reclaimed(pod_requests(pod))
+    if not bound:
+        return False
+    pod = with_known_amounts(pod)
+    return bool(pod.metadata.unreadable) or requests_reclaimed(pod_requests(pod))
 
 
 def _name(pod: Pod) -> str:

@@ -6,7 +6,7 @@ import msgspec
 
 from equipoise.cli.terminal import percent
 from equipoise.collector.decisions.sample_validation import UnknownUsage
-from equipoise.contracts.load.correction import RESOURCES, load_of
+from equipoise.contracts.load.correction import RESOURCES, base_problem, load_of
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.state.cluster import ClusterNode
@@ -77,7 +77,7 @@ def nodes_now(
                 allocatable=allocatable,
                 pods=len(node.occupying),
                 sampled_at=node.sampled_at.get(window),
-                unknown=(why or f"no value of {' and '.join(missing)}") if missing else "",
+                unknown=(why or base_problem(node.base) or f"no value of {' and '.join(missing)}") if missing else "",
                 set_apart="" if node.name not in placements else placements[node.name].set_apart,
             )
         )

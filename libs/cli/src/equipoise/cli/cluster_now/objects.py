@@ -9,6 +9,7 @@ from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.prometheus.services import SERVICES
 from equipoise.contracts.kubernetes.objects import Object, OwnerReference, WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.unreadable.known_amounts import node_with_known_amounts, with_known_amounts
 from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
 from equipoise.runtime.kubernetes.client import (
     BUDGETS,
@@ -77,8 +78,8 @@ async def list_nodes_and_pods(kube: Kube, workloads: Sequence[str], *, volumes: 
     }
     return ListedObjects(
         watched=WatchedObjects(
-            nodes=found[NODES],
-            pods=found[PODS],
+            nodes=list(map(node_with_known_amounts, found[NODES])),
+            pods=list(map(with_known_amounts, found[PODS])),
             namespaces={item.metadata.name: item for item in found.get(NAMESPACES, ())},
             budgets=found.get(BUDGETS, ()),
             workloads={_workload(resource, item): item for resource in kinds for item in found.get(resource, ())},

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 import msgspec
 
 from equipoise.cli.live.rows import NodeRow, PodRow
-from equipoise.contracts.load.correction import is_fresh, known, load_of
+from equipoise.contracts.load.correction import base_problem, is_fresh, known, load_of
 from equipoise.contracts.load.latest import supersedes, supersedes_measurement
 from equipoise.contracts.messages.descheduling import NodeClassification, NodeState
 from equipoise.contracts.messages.placement import NodePlacement
@@ -185,7 +185,8 @@ class KnownNode:
             return Resources(), self._missing or (NOT_READY if not self._ready else TOO_OLD)
         if known(self._load.cpu) is None or known(self._load.memory) is None:
             why = self._missing or (self._unknown_in_evaluation if self._measured is None else "")
-            return self._load, why or (NO_USAGE if self._window else NO_WINDOW)
+            offered = "" if self._measured is None else base_problem(self._base)
+            return self._load, why or offered or (NO_USAGE if self._window else NO_WINDOW)
         planned_at, planned = self._planned
         in_plan = known(planned.cpu) is not None and known(planned.memory) is not None
         return planned if in_plan and now - planned_at <= PLAN_LIFETIME else self._load, ""

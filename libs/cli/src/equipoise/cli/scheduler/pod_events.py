@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from equipoise.cli.scheduler.scheduler_state import Attempt
-from equipoise.contracts.kubernetes.objects import Event, ExplainedCondition, ObjectMeta, ObjectReference
+from equipoise.contracts.kubernetes.objects import Event, ExplainedCondition, ObjectMeta, ObjectReference, Pod
 from equipoise.scheduling.model.pod_info import PodInfo
 
 MAX_NOTE = 1024
@@ -25,11 +25,11 @@ def preempted(by: PodInfo, node: str) -> tuple[str, str, str, str]:
 
 
 def event(
-    pod: PodInfo, content: tuple[str, str, str, str], *, now: float, number: str, scheduler: str, instance: str
+    pod: Pod, content: tuple[str, str, str, str], *, now: float, number: str, scheduler: str, instance: str
 ) -> Event:
     """`number`: makes its name unique. `content`: type, reason, action and note."""
     kind, reason, action, note = content
-    metadata = pod.pod.metadata
+    metadata = pod.metadata
     return Event(
         api_version="events.k8s.io/v1",
         kind="Event",

@@ -110,6 +110,7 @@ class LiveScheduler:
         self._kube = kube
         self._clock = clock
         self._health = health
+        health.include_unreadable(kube.unreadable)
         self._identity = identity
         times = PluginTimes(clock.monotonic)
         plugins = dict(settings.plugins)

@@ -20,6 +20,7 @@ from equipoise.contracts.kubernetes.objects import (
     StorageClass,
     VolumeAttachment,
 )
+from equipoise.contracts.unreadable.known_amounts import unknown_node, unknown_pod
 from equipoise.scheduling.cluster_scheduler import FINISHED, ClusterScheduler
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.diagnosis import counted
@@ -102,6 +103,18 @@ class SchedulerState:
         self.waiting: dict[str, PodInfo] = {}
         """By uid: pods of these schedulers without a node, as last reported."""
 
+        self._nodes: dict[str, Node] = {}
+        """By name: as reported."""
+
+        self._used_nodes: dict[str, Node] = {}
+        """By name: as they are in the cluster."""
+
+        self._unreadable_on: dict[str, set[str]] = {}
+        """By node: uids of its pods that cannot be read. What is free on it is not known: it gets no further pods."""
+
+        self._marked: dict[str, Pod] = {}
+        """By uid: in place of pods whose amounts cannot be read."""
+
         self._failure = failure
         self._attempts: dict[str, Attempt] = {}
         frameworks = self._frameworks = {name: each.framework for name, each in cluster.schedulers.items()}
@@ -116,12 +129,18 @@ class SchedulerState:
         return len(self._attempts)
 
     def apply(self, before: Object | None, after: Object | None, now: float) -> None:
-        """An object was added (`before` is None), changed or removed (`after` is None). `now`: seconds, any clock."""
+        """An object was added (`before` is None), changed or removed (`after` is None). `now`: seconds, any clock.
+
+        Raises ValueError for one with an invalid quantity: it is known as one that cannot be read.
+        """
         item = after if after is not None else before
         assert item is not None
         if isinstance(item, Pod):
             assert before is None or isinstance(before, Pod)
-            self._apply_pod(before, after if isinstance(after, Pod) else None, now)
+            self._apply_readable(before, after if isinstance(after, Pod) else None, now)
+            return
+        if isinstance(item, Node):
+            self._apply_node(item.metadata.name, after if isinstance(after, Node) else None, now)
             return
         if after is None:
             self.cluster.remove(item)
@@ -129,6 +148,67 @@ class SchedulerState:
             self.cluster.put(after)
         if (kind := KIND_OF.get(type(item))) is not None and _decides(before) != _decides(after):
             self._report(kind, before, after, now)
+
+    def waits(self, pod: Pod) -> bool:
+        """For a node, by one of these schedulers."""
+        known = pod.spec.scheduler_name in self._frameworks
+        return known and not pod.spec.node_name and pod.status.phase not in FINISHED
+
+    def as_known(self, pod: Pod) -> Pod:
+        """The pod, or the one marked as unreadable in its place."""
+        return self._marked.get(pod.metadata.uid, pod)
+
+    def is_in_flight(self, attempt: Attempt) -> bool:
+        return attempt.pod.uid in self._attempts
+
+    def _apply_node(self, name: str, after: Node | None, now: float) -> None:
+        """One that cannot be read, or with such a pod, is as if cordoned."""
+        before = self._used_nodes.get(name)
+        if after is None:
+            self._nodes.pop(name, None)
+            if self._used_nodes.pop(name, None) is not None and before is not None:
+                self.cluster.remove(before)
+                self._report("Node", before, None, now)
+            return
+        self._nodes[name] = after
+        if after.metadata.unreadable or self._unreadable_on.get(name):
+            after = msgspec.structs.replace(after, spec=msgspec.structs.replace(after.spec, unschedulable=True))
+        try:
+            self.cluster.put(after)
+        except ValueError as error:
+            self._apply_node(name, unknown_node(after, str(error)), now)
+            raise
+        self._used_nodes[name] = after
+        if _decides(before) != _decides(after):
+            self._report("Node", before, after, now)
+
+    def _apply_readable(self, before: Pod | None, after: Pod | None, now: float) -> None:
+        """The pod, or one that is marked as unreadable in its place."""
+        if before is not None:
+            before = self._marked.pop(before.metadata.uid, before)
+        try:
+            self._apply_pod(before, after, now)
+        except ValueError as error:
+            if after is None or after.metadata.unreadable:
+                raise
+            marked = self._marked[after.metadata.uid] = unknown_pod(after, str(error))
+            self._apply_pod(before, marked, now)
+            raise
+        finally:
+            self._count_unreadable(before, None if after is None else self._marked.get(after.metadata.uid, after), now)
+
+    def _count_unreadable(self, before: Pod | None, after: Pod | None, now: float) -> None:
+        changed = set[str]()
+        for pod, counts in ((before, False), (after, True)):
+            if pod is not None and pod.metadata.unreadable and _occupies(pod):
+                uids = self._unreadable_on.setdefault(pod.spec.node_name, set())
+                (uids.add if counts else uids.discard)(pod.metadata.uid)
+                changed.add(pod.spec.node_name)
+        for name in changed:
+            if not self._unreadable_on[name]:
+                del self._unreadable_on[name]
+            if name in self._nodes:
+                self._apply_node(name, self._nodes[name], now)
 
     # Attempts
 
@@ -249,6 +329,9 @@ class SchedulerState:
 
     def _apply_pod(self, before: Pod | None, after: Pod | None, now: float) -> None:
         ran, runs = before is not None and _occupies(before), after is not None and _occupies(after)
+        if after is not None and after.metadata.unreadable and self.waits(after):
+            self._stop_waiting(after, now)  # what it needs is not known
+            return
         if runs:
             assert after is not None
             pod = self._parsed(before, after)
@@ -269,6 +352,11 @@ class SchedulerState:
                 self._report("Pod", pod, None, now)
         elif after.spec.scheduler_name in self._frameworks:
             self._wait(before, self._parsed(before, after), now)
+
+    def _stop_waiting(self, pod: Pod, now: float) -> None:
+        known = self.assumed.get(pod.metadata.uid) or self.waiting.get(pod.metadata.uid)
+        if known is not None and self._leave(known, now):
+            self._report("Pod", known, None, now)
 
     def _parsed(self, before: Pod | None, after: Pod) -> PodInfo:
         """Parses only what has changed since the last report, or since the pod was assumed."""

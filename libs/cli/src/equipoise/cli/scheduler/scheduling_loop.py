@@ -16,15 +16,18 @@ from equipoise.cli.scheduler.http_extender import ExtenderClient
 from equipoise.cli.scheduler.metrics import SchedulerMetrics
 from equipoise.cli.scheduler.scheduler_state import Attempt, Result, SchedulerState, one_node_refused
 from equipoise.contracts.configuration.duration import Duration
-from equipoise.contracts.kubernetes.objects import Object
+from equipoise.contracts.kubernetes.objects import Object, Pod
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError, NotFound
+from equipoise.runtime.kubernetes.unreadable_objects import object_name
 from equipoise.runtime.process.clock import Clock
 from equipoise.scheduling.framework.plugin_times import PluginTimes
 from equipoise.scheduling.framework.queue import QueuedPod
+from equipoise.scheduling.framework.status import failed
 from equipoise.scheduling.framework.waiting_pods import WaitingPod
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.plugins.default_preemption import DefaultPreemption
+from equipoise.scheduling.scheduler import Decision
 
 BINDINGS = 64
 """Pods whose binding, or whose failure, is written at the same time. The client has 100 connections."""
@@ -86,14 +89,44 @@ class SchedulingLoop:
         """By uid of the pod: the last FailedScheduling, and when it was reported (monotonic)."""
 
         self._gauged_at = -GAUGE_SECONDS
+        self._running = False
 
     def apply(self, before: Object | None, after: Object | None) -> None:
         """A change that the API server reports. It counts after the decision that is under way."""
         if self._deferred is not None:
             self._deferred.append((before, after))
             return
-        self._state.apply(before, after, self._clock.monotonic())
-        self._changed.set()
+        try:
+            self._state.apply(before, after, self._clock.monotonic())
+        finally:
+            self._changed.set()
+            self._report_unreadable(after)
+
+    def _apply_deferred(self, before: Object | None, after: Object | None) -> None:
+        """One that fails is named. If it is reported at once, the reflector does that."""
+        value = after or before
+        assert value is not None
+        try:
+            self.apply(before, after)
+        except Exception as error:
+            meta, source = value.metadata, f"{value.kind.lower()}s"
+            log.exception("a change was not processed", resource=source, object=f"{meta.namespace}/{meta.name}")
+            name = object_name(meta.namespace, meta.name)
+            self._kube.unreadable.add(source, name, f"its change was not processed: {type(error).__name__}: {error}")
+
+    def _report_unreadable(self, value: Object | None) -> None:
+        """A pod that waits and cannot be read is not scheduled: its user learns why."""
+        if not self._running or not isinstance(value, Pod) or not self._state.waits(value):
+            return
+        value = self._state.as_known(value)
+        if not value.metadata.unreadable:
+            return
+        uid, now = value.metadata.uid, self._clock.monotonic()
+        message = f"the pod cannot be read: {value.metadata.unreadable}"
+        before, at = self._reported.get(uid, ("", 0.0))
+        if before != message or now - at >= REPEAT_SECONDS:
+            self._reported[uid] = (message, now)
+            self._record(value.spec.scheduler_name, value, pod_events.failed_scheduling(message))
 
     def stop(self) -> None:
         """No further pod is tried; `run` returns once what was decided is carried out."""
@@ -103,6 +136,7 @@ class SchedulingLoop:
 
     async def run(self) -> None:
         """Until `stop`. When it is cancelled, pods whose binding is not confirmed return to the queue."""
+        self._running = True
         async with asyncio.TaskGroup() as group:
             recording = group.create_task(self._events.run(), name="events")
             async with asyncio.TaskGroup() as attempts:
@@ -140,22 +174,32 @@ class SchedulingLoop:
         extenders = [each.of_pod(queued.pod, snapshot) for each in self._extenders if each.is_interested(queued.pod)]
         begun = self._clock.monotonic()
         if not extenders and self._decision_seconds < LONG_DECISION_SECONDS:
-            attempt = self._state.attempt(queued, self._state.decide(queued))
+            attempt = self._outcome(queued, lambda: self._state.decide(queued))
             self._decision_seconds = self._clock.monotonic() - begun
             return attempt
         async with self._undisturbed:
             self._deferred = []
             try:
-                decision = await _to_its_end(asyncio.to_thread(self._state.decide, queued, extenders))
+                deciding = asyncio.create_task(asyncio.to_thread(self._state.decide, queued, extenders))
+                await _to_its_end(asyncio.wait([deciding]))
                 self._decision_seconds = self._clock.monotonic() - begun
-                return self._state.attempt(queued, decision)
+                return self._outcome(queued, deciding.result)
             except asyncio.CancelledError:  # the Lease is lost
                 self._state.put_back(queued, self._clock.monotonic())
                 raise
             finally:
                 deferred, self._deferred = self._deferred, None
                 for before, after in deferred:
-                    self.apply(before, after)
+                    self._apply_deferred(before, after)
+
+    def _outcome(self, queued: QueuedPod, decide: Callable[[], Decision]) -> Attempt:
+        """A pod about which nothing can be decided is tried again later, and ends nothing."""
+        try:
+            return self._state.attempt(queued, decide())
+        except Exception as error:
+            log.exception("no decision", pod=_path(queued.pod))
+            reason = f"nothing could be decided: {type(error).__name__}: {error}"
+            return self._state.attempt(queued, Decision(status=failed(reason)))
 
     async def _wait(self) -> None:
         """For a change, or until a pod leaves backoff."""
@@ -187,6 +231,12 @@ class SchedulingLoop:
             else:
                 self._metrics.ended(attempt, attempt.result, self._clock.monotonic() - begun)
                 await self._refuse(attempt)
+        except Exception:  # of one pod: the others are scheduled
+            log.exception("a decision was not carried out", pod=_path(attempt.pod))
+            if self._state.is_in_flight(attempt):
+                if attempt.node:
+                    self._forget(attempt)
+                self._state.give_back(attempt, self._clock.monotonic(), failed=True)
         finally:
             self._slots.release()
             self._changed.set()
@@ -215,7 +265,7 @@ class SchedulingLoop:
         log.debug("bound", pod=_path(pod), node=attempt.node)
         for each in post_bind(attempt):
             log.error("plugin failed", plugin=each.plugin, pod=_path(pod), error=str(each))
-        self._record(attempt, pod, pod_events.scheduled(attempt))
+        self._record(attempt.profile, pod.pod, pod_events.scheduled(attempt))
 
     async def _permitted(self, waiting: WaitingPod) -> None:
         """Returns once all Permit plugins allow it. Raises NotBound. Other pods are bound meanwhile."""
@@ -314,7 +364,7 @@ class SchedulingLoop:
         waiting = self._state.cluster.waiting_pods.get(victim.uid)
         if waiting is not None and waiting.preempt(DefaultPreemption.name, "preempted"):
             # It is not bound, and returns to the queue: there is nothing to delete.
-            self._record(attempt, victim, pod_events.preempted(attempt.pod, attempt.nominated))
+            self._record(attempt.profile, victim.pod, pod_events.preempted(attempt.pod, attempt.nominated))
             return True
         condition = pod_events.disruption_target(attempt.profile, self._clock.now())
         try:
@@ -325,7 +375,7 @@ class SchedulingLoop:
         except KubeError as error:
             log.warning("victim not deleted", pod=_path(victim), for_pod=_path(attempt.pod), error=str(error))
             return False
-        self._record(attempt, victim, pod_events.preempted(attempt.pod, attempt.nominated))
+        self._record(attempt.profile, victim.pod, pod_events.preempted(attempt.pod, attempt.nominated))
         return True
 
     async def _report_failure(self, attempt: Attempt, message: str, *, error: bool) -> None:
@@ -338,7 +388,7 @@ class SchedulingLoop:
         if before == message and now - at < REPEAT_SECONDS and nominated is None:
             return
         if before != message or now - at >= REPEAT_SECONDS:
-            self._record(attempt, pod, pod_events.failed_scheduling(message))
+            self._record(attempt.profile, pod.pod, pod_events.failed_scheduling(message))
         condition = pod_events.not_scheduled(attempt, error=error, message=message, now=self._clock.now())
         if await self._try(
             self._kube.set_pod_status(
@@ -350,9 +400,9 @@ class SchedulingLoop:
             if len(self._reported) > 2 * len(self._state.waiting) + 100:
                 self._reported = {uid: each for uid, each in self._reported.items() if uid in self._state.waiting}
 
-    def _record(self, attempt: Attempt, pod: PodInfo, content: tuple[str, str, str, str]) -> None:
+    def _record(self, scheduler: str, pod: Pod, content: tuple[str, str, str, str]) -> None:
         event = pod_events.event(
-            pod, content, now=self._clock.now(), number=self._name(), scheduler=attempt.profile, instance=self._instance
+            pod, content, now=self._clock.now(), number=self._name(), scheduler=scheduler, instance=self._instance
         )
         self._events.record(event)
 

@@ -108,6 +108,15 @@ Rule = Callable[[Candidate, Rules, float], str]
 """(candidate, rules, now) -> "" or why the pod is protected."""
 
 
+def not_readable(candidate: Candidate, rules: Rules, now: float) -> str:
+    """An object that could not be decoded completely, or whose amounts cannot be true, is not known."""
+    objects = [("the pod", candidate.pod.metadata)]
+    objects += [(f"its {owner.kind or 'owner'} {owner.metadata.name}", owner.metadata) for owner in candidate.owners]
+    if candidate.namespace is not None:
+        objects.append(("its namespace", candidate.namespace.metadata))
+    return next((f"{what} cannot be read: {each.unreadable}" for what, each in objects if each.unreadable), "")
+
+
 def excluded_namespace(candidate: Candidate, rules: Rules, now: float) -> str:
     name = candidate.pod.metadata.namespace
     if name == rules.own_namespace:
@@ -368,6 +377,7 @@ def _kept_by_partition(workload: WorkloadObject, replicas: int) -> int:
 
 
 PROTECTIONS: Mapping[str, Rule] = {
+    "not readable": not_readable,
     "excluded namespace": excluded_namespace,
     "static pod": static,
     "bare pod": bare,

@@ -5,11 +5,10 @@ names in every term would take ten times the space.
 """
 
 from collections.abc import Mapping
-from datetime import datetime
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import ApiValue, Object
+from equipoise.contracts.kubernetes.objects import ApiValue, Object, Time
 from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
 
 
@@ -31,7 +30,7 @@ class Hint(ApiValue, frozen=True, kw_only=True):
 class HintsObject(Object, frozen=True, kw_only=True):
     """PlacementHints. The API server accepts only what definition.py describes."""
 
-    until: datetime | None = None
+    until: Time | None = None
     """When the hints expire. None only in a bookmark."""
 
     hostnames: tuple[str, ...] = ()

@@ -18,12 +18,13 @@ ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 """Labels of a node."""
 
 _VALUE = re.compile("(?=.{0,63}$)(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
-_INTEGER = re.compile("[+-]?[0-9]+")
+_INTEGER = re.compile("([+-]?)0*([0-9]{1,19})")
 
 
 def integer(text: str) -> int | None:
     """As `strconv.ParseInt` of Go: ASCII digits of a number of 64 bits. None: it is none."""
-    number = int(text) if _INTEGER.fullmatch(text) else None
+    match = _INTEGER.fullmatch(text)
+    number = int("".join(match.groups())) if match else None
     return number if number is not None and -(2**63) <= number < 2**63 else None
 
 

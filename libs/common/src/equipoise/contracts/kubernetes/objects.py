@@ -5,9 +5,14 @@ Unknown fields are ignored, and absent or null ones get the default, so a newer 
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+"""The API server writes every time with its time zone, UTC."""
+
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
 
 class ApiValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
@@ -32,11 +37,13 @@ class ObjectMeta(ApiValue, frozen=True, kw_only=True):
     uid: str = ""
     resource_version: str = ""
     generation: int = 0
-    creation_timestamp: datetime | None = None
-    deletion_timestamp: datetime | None = None
+    creation_timestamp: Time | None = None
+    deletion_timestamp: Time | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: list[OwnerReference] = []
+    unreadable: str = ""
+    """Why a part of the object could not be decoded (`contracts.unreadable`): it is unknown. Never of the API."""
 
     @property
     def controller(self) -> OwnerReference | None:
@@ -58,7 +65,7 @@ class Condition(ApiValue, frozen=True, kw_only=True):
     type: str
     status: str
     reason: str = ""
-    last_transition_time: datetime | None = None
+    last_transition_time: Time | None = None
 
 
 class ExplainedCondition(Condition, frozen=True, kw_only=True):
@@ -302,7 +309,7 @@ class PodSpec(ApiValue, frozen=True, kw_only=True):
     affinity: Affinity | None = None
     tolerations: list[Toleration] = []
     topology_spread_constraints: list[TopologySpreadConstraint] = []
-    priority: int = 0
+    priority: Int32 = 0
     priority_class_name: str = ""
     preemption_policy: str = "PreemptLowerPriority"
     volumes: list[Volume] = []
@@ -326,7 +333,7 @@ class ContainerStatus(ApiValue, frozen=True, kw_only=True):
 class PodStatus(ApiValue, frozen=True, kw_only=True):
     phase: str = ""
     conditions: list[Condition] = []
-    start_time: datetime | None = None
+    start_time: Time | None = None
     nominated_node_name: str = ""
     qos_class: str = ""
     container_statuses: list[ContainerStatus] = []
@@ -508,8 +515,8 @@ class AdmissionPolicy(Object, frozen=True, kw_only=True):
 class LeaseSpec(ApiValue, frozen=True, kw_only=True):
     holder_identity: str = ""
     lease_duration_seconds: int = 0
-    acquire_time: datetime | None = None
-    renew_time: datetime | None = None
+    acquire_time: Time | None = None
+    renew_time: Time | None = None
     lease_transitions: int = 0
 
 
@@ -528,7 +535,7 @@ class ObjectReference(ApiValue, frozen=True, kw_only=True):
 class Event(Object, frozen=True, kw_only=True, omit_defaults=False):
     """events.k8s.io/v1: `note` holds at most 1,024 bytes. Its type is always set: the API server has no default."""
 
-    event_time: datetime | None = None
+    event_time: Time | None = None
     type: str = "Normal"
     reason: str = ""
     action: str = ""

@@ -4,6 +4,8 @@ import math
 import re
 from functools import lru_cache
 
+from equipoise.contracts.messages.bounds import MAX_BYTES, MAX_CORES
+
 _SUFFIXES = {
     "n": 1e-9,
     "u": 1e-6,
@@ -26,17 +28,52 @@ _SUFFIXES = {
 _QUANTITY = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]+)")
 
 
+NO_QUANTITY = "is not a Kubernetes quantity"
+"""In the error of a text that the API server would refuse."""
+
+
 @lru_cache(maxsize=16_384)
 def parse_quantity(text: str) -> float:
     """The number of a quantity, in its base unit (cores, bytes, pieces).
 
-    Raises ValueError for anything that kube-apiserver would refuse as well.
+    Raises ValueError for anything that kube-apiserver would refuse as well, and for what is no float.
     Source of the grammar: apimachinery/pkg/api/resource/quantity.go.
     """
+    number = magnitude(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:40]!r} is more than any machine has")
+    return number
+
+
+@lru_cache(maxsize=16_384)
+def magnitude(text: str) -> float:
+    """As `parse_quantity`, to compare quantities: infinite for one that is no float."""
     if match := _QUANTITY.fullmatch(text):
         digits, suffix = match.groups()
         # Anything else is an exponent: "1e3" and "1E3". "1E" alone is exa.
-        number = float(digits) * _SUFFIXES[suffix] if suffix in _SUFFIXES else float(text)
-        if math.isfinite(number):
-            return number
-    raise ValueError(f"{text!r} is not a Kubernetes quantity (examples: 250m, 2, 512Mi, 1e3)")
+        return float(digits) * _SUFFIXES[suffix] if suffix in _SUFFIXES else float(text)
+    raise ValueError(f"{text[:40]!r} {NO_QUANTITY} (examples: 250m, 2, 512Mi, 1e3)")
+
+
+def most_of(resource: str) -> float:
+    """The largest amount of a resource that can be true, in its base unit.
+
+    No machine has more, nor has a virtual node that stands for a whole cluster. With larger ones, a pod or a node would
+    decide for all. Up to here floats are exact.
+    """
+    name = resource.rpartition("/")[2]
+    if name in ("cpu", "requests.cpu"):
+        return MAX_CORES
+    if name.endswith("-cpu"):  # of a band, in millicores
+        return MAX_CORES * 1_000
+    return MAX_BYTES
+
+
+@lru_cache(maxsize=16_384)
+def known_quantity(resource: str, text: str) -> float:
+    """As `parse_quantity`. Raises ValueError also for an amount that no machine has, or that is negative."""
+    amount = parse_quantity(text)
+    if not 0 <= amount <= most_of(resource):
+        why = "it is negative" if amount < 0 else f"no machine has more than {most_of(resource):g}"
+        raise ValueError(f"{resource} is {text[:40]!r}: {why}")
+    return amount

@@ -11,7 +11,8 @@ from typing import Literal
 import msgspec
 
 from equipoise.contracts.kubernetes.objects import Node
-from equipoise.contracts.kubernetes.quantity import parse_quantity
+from equipoise.contracts.kubernetes.quantity import known_quantity
+from equipoise.contracts.unreadable.lenient_decoding import DECODE_ERRORS
 
 RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
 """JSON, quantities by resource. Source: koordinator, apis/extension/node_resource_amplification.go."""
@@ -19,8 +20,8 @@ RAW_ALLOCATABLE = "node.koordinator.sh/raw-allocatable"
 
 def base_of(node: Node, kind: Literal["allocatable", "capacity"]) -> Mapping[str, str]:
     """Quantities by resource: the node's capacity, or its allocatable as it was before it was amplified."""
-    if kind == "capacity":
-        return node.status.capacity
+    if kind == "capacity" or node.metadata.unreadable:
+        return node.status.capacity if kind == "capacity" else node.status.allocatable
     return {**node.status.allocatable, **_raw(node.metadata.annotations.get(RAW_ALLOCATABLE, "{}"))}
 
 
@@ -28,6 +29,6 @@ def _raw(text: str) -> Mapping[str, str]:
     """Empty when it is invalid: then the status is used."""
     try:
         amounts = msgspec.json.decode(text, type=dict[str, str])
-        return amounts if all(parse_quantity(amount) > 0 for amount in amounts.values()) else {}
-    except (msgspec.MsgspecError, ValueError):
+        return amounts if all(known_quantity(name, amount) > 0 for name, amount in amounts.items()) else {}
+    except (ValueError, *DECODE_ERRORS):
         return {}

@@ -3,15 +3,25 @@
 A pod that is being resized in place holds what its status reports, as well as what its specification requests.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, Self, TypeVar
 
 import msgspec
 
 from equipoise.contracts.kubernetes.objects import Container, ContainerStatus, Pod, ResourceRequirements
-from equipoise.contracts.kubernetes.quantity import parse_quantity
+from equipoise.contracts.kubernetes.quantity import magnitude, parse_quantity
 
 Amounts = dict[str, float]
 """By resource name, in its base unit."""
+
+
+class Number(Protocol):
+    """What quantities are read as."""
+
+    def __add__(self, other: Any, /) -> Self: ...
+
+
+N = TypeVar("N", bound=Number)
 
 _POD_LEVEL = ("cpu", "memory", "hugepages-")
 """Only these can be requested at pod level."""
@@ -22,39 +32,58 @@ def amounts_of(quantities: Mapping[str, str]) -> Amounts:
     return {resource: parse_quantity(text) for resource, text in quantities.items()}
 
 
-def _sum(parts: Iterable[Amounts]) -> Amounts:
-    total: Amounts = {}
+def _sum(parts: Iterable[dict[str, N]]) -> dict[str, N]:
+    total: dict[str, N] = {}
     for part in parts:
         for resource, amount in part.items():
-            total[resource] = total.get(resource, 0.0) + amount
+            total[resource] = total[resource] + amount if resource in total else amount
     return total
 
 
-def _with_starting(pod: Pod, running: Amounts, missing: Mapping[str, str]) -> Amounts:
+def _with_starting(
+    pod: Pod,
+    running: dict[str, N],
+    missing: Mapping[str, str],
+    read: Callable[[str], N],
+    higher: Callable[[N, N], N],
+) -> dict[str, N]:
     """The highest requests at any time: while the init containers run one after another, or after them."""
-    sidecars: Amounts = {}
-    starting: Amounts = {}
+    sidecars: dict[str, N] = {}
+    starting: dict[str, N] = {}
     for container in pod.spec.init_containers:
+        own = _requested(container, missing, read)
         if container.restart_policy == "Always":
-            sidecars = _sum((sidecars, _requested(container, missing)))
-            starting = _highest(starting, sidecars)
+            sidecars = _sum((sidecars, own))
+            running = _sum((running, own))
+            starting = _highest(starting, sidecars, higher)
         else:
-            starting = _highest(starting, _sum((sidecars, _requested(container, missing))))
-    return _highest(_sum((running, sidecars)), starting)
+            starting = _highest(starting, _sum((own, sidecars)), higher)
+    return _highest(running, starting, higher)
 
 
-def _highest(left: Amounts, right: Amounts) -> Amounts:
-    return {resource: max(left.get(resource, 0.0), right.get(resource, 0.0)) for resource in {**left, **right}}
+def _highest(left: dict[str, N], right: dict[str, N], higher: Callable[[N, N], N]) -> dict[str, N]:
+    highest = dict(left)
+    for resource, amount in right.items():
+        highest[resource] = higher(left[resource], amount) if resource in left else amount
+    return highest
 
 
-def _requested(container: Container, missing: Mapping[str, str]) -> Amounts:
-    return amounts_of({**missing, **container.resources.requests} if missing else container.resources.requests)
+def _requested(container: Container, missing: Mapping[str, str], read: Callable[[str], N]) -> dict[str, N]:
+    quantities = {**missing, **container.resources.requests} if missing else container.resources.requests
+    return {resource: read(text) for resource, text in quantities.items()}
 
 
 _NONE: Mapping[str, str] = {}
 
 
 def pod_requests(pod: Pod, *, missing: Mapping[str, str] = _NONE) -> Amounts:
+    """As `pod_requests_as`, in base units."""
+    return pod_requests_as(pod, parse_quantity, max, missing=missing)
+
+
+def pod_requests_as(
+    pod: Pod, read: Callable[[str], N], higher: Callable[[N, N], N], *, missing: Mapping[str, str] = _NONE
+) -> dict[str, N]:
     """max(Σ containers + Σ sidecars, each init container + the sidecars before it), pod-level values, + overhead.
 
     While the pod is being resized, the requests of `with_actual_resources`. `missing`: the requests of a container that
@@ -62,13 +91,15 @@ def pod_requests(pod: Pod, *, missing: Mapping[str, str] = _NONE) -> Amounts:
     quantity. Source: `PodRequests` of kubernetes component-helpers/resource.
     """
     pod = with_actual_resources(pod)
-    total = _sum(_requested(container, missing) for container in pod.spec.containers or ())
+    total = _sum(_requested(container, missing, read) for container in pod.spec.containers or ())
     if pod.spec.init_containers:
-        total = _with_starting(pod, total, missing)
+        total = _with_starting(pod, total, missing, read, higher)
     if pod.spec.resources is not None:
-        whole = amounts_of(pod.spec.resources.requests)
-        total |= {resource: amount for resource, amount in whole.items() if resource.startswith(_POD_LEVEL)}
-    return _sum((total, amounts_of(pod.spec.overhead))) if pod.spec.overhead else total
+        whole = pod.spec.resources.requests
+        total |= {resource: read(text) for resource, text in whole.items() if resource.startswith(_POD_LEVEL)}
+    if pod.spec.overhead:
+        total = _sum((total, {resource: read(text) for resource, text in pod.spec.overhead.items()}))
+    return total
 
 
 def pod_limit(pod: Pod, resource: str) -> float | None:
@@ -190,6 +221,6 @@ def _highest_quantities(*alternatives: Mapping[str, str]) -> dict[str, str]:
     """Of equal amounts the first text: so what is wanted remains as it is written."""
     names = dict.fromkeys(name for quantities in alternatives for name in quantities)
     return {
-        name: max((quantities[name] for quantities in alternatives if name in quantities), key=parse_quantity)
+        name: max((quantities[name] for quantities in alternatives if name in quantities), key=magnitude)
         for name in names
     }

@@ -7,6 +7,7 @@ Without the gate the API server rejects pods that use them.
 import re
 from collections.abc import Iterable, Sequence
 
+from equipoise.contracts.kubernetes.labels import integer
 from equipoise.contracts.kubernetes.objects import Taint, Toleration
 
 REMOVAL_TAINTS = frozenset({"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"})
@@ -44,8 +45,10 @@ def _matches(toleration: Toleration, taint: Taint) -> bool:
         case "" | "Equal":
             return toleration.value == taint.value
         case "Gt" | "Lt" if _INTEGER.fullmatch(toleration.value) and _INTEGER.fullmatch(taint.value):
-            above = int(taint.value) - int(toleration.value)
-            return above > 0 if toleration.operator == "Gt" else above < 0
+            wanted, has = integer(toleration.value), integer(taint.value)
+            if wanted is None or has is None:
+                return False
+            return has > wanted if toleration.operator == "Gt" else has < wanted
     return False
 
 

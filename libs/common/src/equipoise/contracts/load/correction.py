@@ -37,6 +37,12 @@ def _amount(value: float | None) -> float:
     return math.nan if (amount := known(value)) is None else amount
 
 
+def base_problem(base: Resources) -> str:
+    """Why usage is no share of it; empty: it has both resources."""
+    missing = [resource for resource in RESOURCES if not known(getattr(base, resource))]
+    return f"the node offers no {' and no '.join(missing)}, or it is not known how much" if missing else ""
+
+
 def load_of(usage: Resources, base: Resources) -> Resources:
     """Usage as a share (0..1, above 1 when overcommitted) of the base; unknown if either is."""
     return Resources(cpu=_share(usage.cpu, base.cpu), memory=_share(usage.memory, base.memory))

@@ -162,6 +162,10 @@ class NodePlacement(Message, frozen=True, kw_only=True):
     pod_capacity: Count = 110
     pods: list[PlacedPod] = []
     gone: list[GonePod] = []
+    unreadable: str = ""
+    """Which object cannot be read, and why: the node, or one of its pods, whose requests are then unknown. It is no
+    target of moves. Empty: all can be read."""
+
     removed: bool = False
     """The node was deleted: readers drop it."""
 

@@ -161,6 +161,17 @@ class Expired(KubeError):
     """410: the resource version is too old: list again."""
 
 
+class UnreadableObject(KubeError):
+    """The API server sent the object, and a part of it cannot be decoded.
+
+    The status is 422, as of other requests that concern one object only: to repeat it at once does not help.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(422, "Unreadable", message)
+        self.args = (message,)
+
+
 _KINDS: Mapping[int, type[KubeError]] = {403: Forbidden, 404: NotFound, 409: Conflict, 410: Expired}
 
 
@@ -220,13 +231,16 @@ class Kube(Protocol):
         ...
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
-        """Raises NotFound."""
+        """Raises NotFound, and UnreadableObject."""
         ...
 
     async def list(
         self, resource: Resource[T], namespace: str = "", label_selector: str = "", *, field_selector: str = ""
     ) -> list[T]:
-        """For small collections only; use a Reflector for large ones."""
+        """For small collections only; use a Reflector for large ones.
+
+        Here, in `pages` and in `watch`, an object that cannot be decoded has `metadata.unreadable`.
+        """
         ...
 
     def pages(self, resource: Resource[T]) -> AsyncGenerator[Sequence[T], None]:
@@ -259,7 +273,7 @@ class Kube(Protocol):
         """Writes if the object still has `value.metadata.resource_version`; otherwise raises Conflict.
 
         Fields that the model does not contain are lost: use this only for objects of Equipoise (Leases, ledger,
-        approvals).
+        approvals). Raises UnreadableObject for one that was not decoded completely.
         """
         ...
 

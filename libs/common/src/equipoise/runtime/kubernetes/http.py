@@ -5,12 +5,14 @@ import random
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import aiohttp
 import msgspec
 
 from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.unreadable.lenient_decoding import DECODE_ERRORS, read_object
 from equipoise.runtime.kubernetes import responses
 from equipoise.runtime.kubernetes.availability import Availability
 from equipoise.runtime.kubernetes.client import (
@@ -27,6 +29,7 @@ from equipoise.runtime.kubernetes.client import (
 )
 from equipoise.runtime.kubernetes.server_clock import ServerClock
 from equipoise.runtime.kubernetes.transport import Transport
+from equipoise.runtime.kubernetes.unreadable_objects import UnreadableInLists, required_readable
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.failure_reason import failure_reason
 from equipoise.runtime.process.unreadable import UnreadableThings
@@ -97,6 +100,7 @@ class ApiServer:
         self._streams_lists = True
         self.as_service_account = as_service_account
         self.unreadable = UnreadableThings()
+        self._listed = UnreadableInLists(self.unreadable)
 
     @property
     def problem(self) -> str:
@@ -107,8 +111,9 @@ class ApiServer:
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         what = _what("get", resource, namespace, name)
-        read = responses.object_decoder(resource.model).decode
-        return await self._request(what, "GET", resource.path(namespace, name), read)
+        read = partial(read_object, model=resource.model)
+        found = await self._request(what, "GET", resource.path(namespace, name), read)
+        return required_readable(found, what, self.unreadable, resource.plural)
 
     async def list(
         self, resource: Resource[T], namespace: str = "", label_selector: str = "", *, field_selector: str = ""
@@ -117,7 +122,9 @@ class ApiServer:
         if field_selector:
             selection["fieldSelector"] = field_selector
         pages = [page.items async for page in self._pages(resource, namespace, selection)]
-        return [value for items in pages for value in items]
+        found = [value for items in pages for value in items]
+        self._listed.listed((resource.plural, namespace, *selection.values()), resource.plural, found)
+        return found
 
     async def pages(self, resource: Resource[T]) -> AsyncGenerator[Sequence[T], None]:
         async for page in self._pages(resource, "", {}):
@@ -163,10 +170,10 @@ class ApiServer:
         except NotFound:
             return []
         served = []
-        for version in (each.version for each in found.versions):
+        for version in (each.version for each in found.versions or ()):
             what, path = f"get resources of {group}/{version}", f"/apis/{group}/{version}"
             kinds = await self._request(what, "GET", path, responses.read_kinds)
-            if kind in {each.kind for each in kinds.resources}:
+            if kind in {each.kind for each in kinds.resources or ()}:
                 served.append(version)
         return served
 
@@ -178,6 +185,7 @@ class ApiServer:
     async def replace(self, resource: Resource[T], value: T) -> T:
         metadata = value.metadata
         what = _what("replace", resource, metadata.namespace, metadata.name)
+        required_readable(value, what, self.unreadable, resource.plural)
         if not metadata.resource_version:
             raise KubeError(400, "BadRequest", f"{what}: without a resourceVersion it would overwrite other changes")
         return await self._write(what, "PUT", resource.path(metadata.namespace, metadata.name), resource, value)
@@ -350,7 +358,7 @@ class ApiServer:
     ) -> AsyncIterator[responses.Page[T]]:
         """Without a resourceVersion: with "0" the server ignores the limit and sends half a gigabyte at once."""
         what = _what("list", resource, namespace, "")
-        read = responses.page_decoder(resource.model).decode
+        read = partial(responses.read_page, model=resource.model)
         query = {**selection, "limit": str(PAGE_SIZE)}
         accept = METADATA_LIST if resource.model is objects.Object else "application/json"
         while True:
@@ -383,7 +391,7 @@ class ApiServer:
     async def _write(
         self, what: str, method: str, path: str, resource: Resource[T], value: T, *, dry_run: bool = False
     ) -> T:
-        read = responses.object_decoder(resource.model).decode
+        read = partial(read_object, model=resource.model)
         body = responses.as_body(resource, value)
         query = {"fieldManager": self._agent} | ({"dryRun": "All"} if dry_run else {})
         return await self._request(what, method, path, read, query=query, body=body)
@@ -478,7 +486,7 @@ class ApiServer:
             if error.status == 0:  # there are no credentials, or the response was incomplete
                 self._failed(error)
             raise
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        except DECODE_ERRORS as error:
             raise KubeError(0, "Unreadable", f"{what}: the response cannot be decoded: {error}") from error
         finally:
             if response is not None:

@@ -36,15 +36,21 @@ class OtherInstallation(msgspec.Struct, frozen=True, kw_only=True):
     older: bool
     """Than ours, which therefore writes nothing."""
 
+    unreadable: str = ""
+    """Why its Lease cannot be read: whether it is in use is not known."""
+
 
 def other_installations(leases: Iterable[Lease], namespace: str, now: float) -> list[OtherInstallation]:
-    """The oldest first. Ours is the one in `namespace`; it is the youngest while it has no Lease."""
+    """The oldest first. Ours is the one in `namespace`; it is the youngest while it has no Lease.
+
+    A Lease that cannot be read may be in use, so ours must not write if it is the younger one.
+    """
     ordered = sorted(leases, key=_age_order)
     ours = next((place for place, lease in enumerate(ordered) if lease.metadata.namespace == namespace), len(ordered))
     return [
-        OtherInstallation(namespace=lease.metadata.namespace, older=place < ours)
+        OtherInstallation(namespace=lease.metadata.namespace, older=place < ours, unreadable=lease.metadata.unreadable)
         for place, lease in enumerate(ordered)
-        if place != ours and _is_held(lease, now)
+        if place != ours and (_is_held(lease, now) or (lease.metadata.unreadable and place < ours))
     ]
 
 
@@ -63,8 +69,13 @@ async def read_other_installations(kube: Kube, namespace: str, now: float) -> li
     return other_installations(leases, namespace, now)
 
 
-def refusal(namespace: str, other: str) -> str:
-    """For people: why this installation writes nothing."""
+def refusal(namespace: str, other: str, unreadable: str = "") -> str:
+    """For people: why the installation in `namespace` writes nothing. `unreadable`: see OtherInstallation."""
+    if unreadable:
+        return (
+            f"the Lease {DESCHEDULER_LEASE} in namespace {other} is older, and cannot be read ({unreadable}): another "
+            f"installation may work in this cluster, so the one in {namespace} evicts and annotates nothing. Delete it"
+        )
     return (
         f"another installation of Equipoise works in this cluster, in namespace {other}, and is older: the one in "
         f"{namespace} evicts and annotates nothing. Delete one of them"
@@ -82,20 +93,25 @@ class InstallationCheck:
     problem: str = field(default=UNCHECKED, init=False)
     """Why nothing may be written; "" when it may. A failed read changes nothing."""
 
+    _checked: bool = field(default=False, init=False)
+
     async def current_problem(self) -> str:
         """The problem, after a first check."""
-        if self.problem == UNCHECKED:
+        if not self._checked:
             await self.check()
         return self.problem
 
     async def check(self) -> None:
         try:
             others = await read_other_installations(self.kube, self.namespace, self.clock.now())
-            self.problem = next((refusal(self.namespace, each.namespace) for each in others if each.older), "")
+            refusals = (refusal(self.namespace, each.namespace, each.unreadable) for each in others if each.older)
+            self.problem, self._checked = next(refusals, ""), True
         except Forbidden as error:
             self.problem = f"it cannot be checked whether another installation works in this cluster: {error.message}"
-        except KubeError:
-            pass
+            self._checked = True
+        except KubeError as error:
+            if not self._checked:
+                self.problem = f"{UNCHECKED}: {error}"
         self.health.set_problem(PROBLEM, self.problem or None)
 
     async def run(self) -> NoReturn:

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import random
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from sys import getrefcount, intern
 from typing import Any, Generic, NoReturn, TypeVar
@@ -15,6 +15,7 @@ from equipoise.contracts.kubernetes import objects
 from equipoise.runtime.async_tools.batching import in_batches
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import Change, Expired, Kube, KubeError, Resource
+from equipoise.runtime.kubernetes.unreadable_objects import object_name
 from equipoise.runtime.process.clock import Clock
 
 T = TypeVar("T", bound=objects.Object)
@@ -111,8 +112,9 @@ class Reflector(Generic[T]):
     """`objects` mirrors the API server; `on_change(before, after)` is called for every difference, None for absent.
 
     A deletion that no watch reported is reported when the collection is listed again. A new object with an old name is
-    reported as a deletion and a creation. `on_change` is called in the event loop, after `objects` was changed; an
-    exception that it raises ends `run`.
+    reported as a deletion and a creation. `on_change` is called in the event loop, after `objects` was changed. If it
+    raises, or if a part of an object cannot be decoded (`metadata.unreadable`), the object is named in `unreadable` of
+    the client, and all others are followed.
     """
 
     def __init__(
@@ -137,6 +139,9 @@ class Reflector(Generic[T]):
         self._trim = trim
         self._inactivity = inactivity
         self._sharing = Interner()
+        self._unreadable: set[Key] = set()
+        """Reported as such."""
+
         self._objects: dict[Key, T] = {}
         self._since = ""
         """The last received version; empty before the first list."""
@@ -200,7 +205,7 @@ class Reflector(Generic[T]):
                 await self._list(changes)
             async for change in changes:
                 self._received_at = self._current_at = self._clock.monotonic()
-                self._since = change.resource_version
+                self._since = change.resource_version or self._since  # an object may lack it that cannot be decoded
                 self.problem = None
                 if change.object is not None:
                     key = _key(change.object)
@@ -240,11 +245,13 @@ class Reflector(Generic[T]):
             self._behind = False
 
     async def _replace(self, listed: dict[Key, T]) -> None:
+        self._set_nameless([value for key, value in listed.items() if not key[1]])
         for key in [key for key in self._objects if key not in listed]:
             self._set(key, None)
         async for part in in_batches(listed.items(), BATCH):
             for key, value in part:
-                self._set(key, value)
+                if key[1]:
+                    self._set(key, value)
 
     def _set(self, key: Key, after: T | None) -> None:
         before = self._objects.get(key)
@@ -254,12 +261,39 @@ class Reflector(Generic[T]):
             del self._objects[key]
         else:
             self._objects[key] = after
-        if self._on_change is None:
-            return
-        if before is not None and after is not None and before.metadata.uid != after.metadata.uid:
-            self._on_change(before, None)
-            before = None
-        self._on_change(before, after)
+        reason = after.metadata.unreadable if after is not None else ""
+        if self._on_change is not None:
+            if before is not None and after is not None and before.metadata.uid != after.metadata.uid:
+                reason = self._report(key, before, None) or reason
+                before = None
+            reason = self._report(key, before, after) or reason
+        self._report_unreadable(key, reason)
+
+    def _set_nameless(self, listed: Sequence[T]) -> None:
+        """Objects of a list whose name cannot be decoded are reported, and not kept."""
+        for value in listed:
+            self._report_unreadable(("", ""), value.metadata.unreadable or "it has no name")
+        if not listed:
+            self._report_unreadable(("", ""), "")
+
+    def _report_unreadable(self, key: Key, reason: str) -> None:
+        """Empty: it is readable, or gone."""
+        if reason:
+            self._unreadable.add(key)
+            self._kube.unreadable.add(self._resource.plural, object_name(*key), reason)
+        elif key in self._unreadable:
+            self._unreadable.remove(key)
+            self._kube.unreadable.remove(self._resource.plural, object_name(*key))
+
+    def _report(self, key: Key, before: T | None, after: T | None) -> str:
+        """Why the change could not be processed; empty: it was."""
+        assert self._on_change is not None
+        try:
+            self._on_change(before, after)
+        except Exception as error:  # whatever it is, the other objects are followed
+            log.exception("a change was not processed", resource=self._resource.plural, object=object_name(*key))
+            return f"its change was not processed: {type(error).__name__}: {error}"
+        return ""
 
     def _held(self, value: T) -> T:
         """The stored object, if this is the same version of it."""
@@ -271,6 +305,9 @@ class Reflector(Generic[T]):
 
     def _slim(self, value: T, key: Key) -> T:
         trimmed = self._trim(value) if self._trim is not None else value
+        if value.metadata.unreadable and not trimmed.metadata.unreadable:
+            metadata = msgspec.structs.replace(trimmed.metadata, unreadable=value.metadata.unreadable)
+            trimmed = msgspec.structs.replace(trimmed, metadata=metadata)
         return self._sharing.intern(trimmed, self._objects.get(key))
 
     async def _check_activity(self) -> NoReturn:

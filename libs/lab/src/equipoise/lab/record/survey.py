@@ -7,6 +7,7 @@ from statistics import median
 
 from equipoise.collector.sources.prometheus.samples import number
 from equipoise.contracts.kubernetes.objects import OwnerReference, PodDisruptionBudget
+from equipoise.contracts.unreadable.known_amounts import node_with_known_amounts, with_known_amounts
 from equipoise.lab.record.checkpoint import RecordingPlan
 from equipoise.lab.record.inventory import Inventory, inventory, owner_keys
 from equipoise.lab.record.options import DAY, RecordError, RecordOptions, utc
@@ -124,7 +125,8 @@ class Survey:
         controllers: dict[Key, OwnerReference | None] = {}
         try:
             async with connect_kube(self.options.kubernetes, "lab", self.clock) as kube:
-                nodes, pods = await kube.list(NODES), await kube.list(PODS)
+                nodes = [node_with_known_amounts(node) for node in await kube.list(NODES)]
+                pods = [with_known_amounts(pod) for pod in await kube.list(PODS)]
                 for resource in (REPLICA_SETS, JOBS):
                     try:
                         for item in await kube.list(resource):
@@ -142,6 +144,12 @@ class Survey:
             raise RecordError(
                 f"the API server: {error}. Recording requires permission to list nodes and pods"
             ) from error
+        for plural, values in (("nodes", nodes), ("pods", pods)):
+            for value in (each.metadata for each in values if each.metadata.unreadable):
+                name = "/".join(filter(None, (value.namespace, value.name)))
+                self.progress.note(f"omitted: {plural} {name} cannot be read: {value.unreadable}")
+        nodes = [node for node in nodes if not node.metadata.unreadable]
+        pods = [pod for pod in pods if not pod.metadata.unreadable]
         keys = owner_keys(pods, controllers)
         found = inventory(nodes, pods, keys, budgets)
         index = WorkloadIndex(found.workloads)

@@ -1,13 +1,14 @@
 """Requests of pods and capacities of nodes as whole numbers: millicores of cpu, the base unit of everything else.
 
-kube-scheduler rounds up a sum, not its parts (`Resource.Add` of pkg/scheduler/framework).
+As kube-scheduler reads them, which rounds up a sum, not its parts (`Resource.Add` of pkg/scheduler/framework).
 """
 
 import math
 from collections.abc import Mapping
 
 from equipoise.contracts.kubernetes.objects import Node, Pod
-from equipoise.contracts.kubernetes.requests import amounts_of, pod_requests
+from equipoise.contracts.kubernetes.requests import pod_requests_as
+from equipoise.scheduling.model.quantities import MILLI, Quantity, higher, read_quantity
 
 Amounts = dict[str, int]
 """By resource name."""
@@ -22,12 +23,11 @@ EXACT = 2**53
 """Up to here, 100 times an amount has 64 bits, and floats are exact."""
 
 _MOST = 2**63 - 1
-"""As Kubernetes reads a quantity that is larger."""
 
 
 def requested(pod: Pod) -> Amounts:
     """Raises ValueError for an invalid quantity."""
-    return whole(pod_requests(pod))
+    return _integers(pod_requests_as(pod, read_quantity, higher))
 
 
 def requested_or_assumed(pod: Pod) -> tuple[int, int]:
@@ -37,20 +37,30 @@ def requested_or_assumed(pod: Pod) -> tuple[int, int]:
     """
     missing = MISSING
     if pod.spec.resources is not None and pod.spec.resources.requests:
-        given = pod_requests(pod)
+        given = pod_requests_as(pod, read_quantity, higher)
         missing = {name: amount for name, amount in MISSING.items() if name not in given}
-    amounts = whole(pod_requests(pod, missing=missing))
+    amounts = _integers(pod_requests_as(pod, read_quantity, higher, missing=missing))
     return amounts.get(CPU, 0), amounts.get(MEMORY, 0)
+
+
+def requested_by_containers(pod: Pod) -> Amounts:
+    """With MISSING for containers without a request."""
+    return _integers(pod_requests_as(pod, read_quantity, higher, missing=MISSING))
 
 
 def allocatable(node: Node) -> Amounts:
     """Raises ValueError for an invalid quantity."""
-    return whole(amounts_of(node.status.allocatable))
+    return _integers({name: read_quantity(text) for name, text in node.status.allocatable.items()})
 
 
 def whole(amounts: Mapping[str, float]) -> Amounts:
+    """Of amounts in base units."""
     # A float of 1.1 cores is 1100.0000000000002 millicores.
     return {
         name: min(math.ceil(round(amount * 1_000, 6)) if name == CPU else math.ceil(round(amount, 6)), _MOST)
         for name, amount in amounts.items()
     }
+
+
+def _integers(quantities: Mapping[str, Quantity]) -> Amounts:
+    return {name: each.value(MILLI if name == CPU else 0) for name, each in quantities.items()}

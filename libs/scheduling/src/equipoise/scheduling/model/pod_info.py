@@ -23,17 +23,16 @@ from equipoise.contracts.kubernetes.objects import (
     SelectorRequirement,
     Volume,
 )
-from equipoise.contracts.kubernetes.requests import pod_requests, with_actual_resources
+from equipoise.contracts.kubernetes.requests import with_actual_resources
 from equipoise.scheduling.model.amounts import (
     CPU,
     MEMORY,
-    MISSING,
     PODS,
     STORAGE,
     Amounts,
     requested,
+    requested_by_containers,
     requested_or_assumed,
-    whole,
 )
 from equipoise.scheduling.model.arrays import Ints
 
@@ -114,7 +113,7 @@ class PodShape:
     @cached_property
     def container_requests(self) -> Amounts:
         spec = msgspec.structs.replace(self.pod.spec, resources=None)
-        return whole(pod_requests(msgspec.structs.replace(self.pod, spec=spec), missing=MISSING))
+        return requested_by_containers(msgspec.structs.replace(self.pod, spec=spec))
 
     @cached_property
     def container_cpu_and_memory(self) -> Ints:
@@ -134,7 +133,9 @@ class PodShape:
         """
         if not self.requests.keys() <= {CPU, MEMORY, STORAGE, PODS}:
             return None
-        amounts = [[self.requests.get(name) or _LESS_THAN_ANY] for name in (CPU, MEMORY, STORAGE)]
+        # A sum that has overflowed may be negative: nothing is requested then.
+        requested = (self.requests.get(name, 0) for name in (CPU, MEMORY, STORAGE))
+        amounts = [[amount if amount > 0 else _LESS_THAN_ANY] for amount in requested]
         return np.array([*amounts, [1]], dtype=np.int64)
 
     @cached_property

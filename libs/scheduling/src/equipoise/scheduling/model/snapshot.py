@@ -20,6 +20,7 @@ from equipoise.scheduling.model.node_labels import NodeLabels
 from equipoise.scheduling.model.node_order import NodeOrder
 from equipoise.scheduling.model.pod_groups import SimilarPodsIndex
 from equipoise.scheduling.model.pod_info import GroupKey, PodHostPort, PodInfo, PodShape
+from equipoise.scheduling.model.quantities import wrapped
 
 Taints = tuple[Taint, ...]
 
@@ -334,13 +335,19 @@ class ClusterSnapshot:
     def _count(self, pod: PodInfo, row: int, sign: int) -> None:
         for resource, amount in pod.requests.items():
             index = self._index(resource)  # may replace the array
-            self.requested[index, row] += sign * amount
+            self._add(self.requested, index, row, sign * amount)
         self.requested[3, row] += sign
         self._priorities[pod.priority] += sign
         if not self._priorities[pod.priority]:
             del self._priorities[pod.priority]
-        self.assumed[0, row] += sign * pod.assumed_cpu
-        self.assumed[1, row] += sign * pod.assumed_memory
+        self._add(self.assumed, 0, row, sign * pod.assumed_cpu)
+        self._add(self.assumed, 1, row, sign * pod.assumed_memory)
+
+    @staticmethod
+    def _add(amounts: Ints, index: int, row: int, amount: int) -> None:
+        """Sums have 64 bits, as in kube-scheduler."""
+        total = amounts.item(index, row) + amount
+        amounts[index, row] = total if -(2**63) <= total < 2**63 else wrapped(total)
 
     def _index(self, resource: str) -> int:
         index = self.resources.get(resource)

@@ -13,8 +13,8 @@ from equipoise.contracts.kubernetes.objects import (
     Volume,
     VolumeAttachment,
 )
-from equipoise.contracts.kubernetes.quantity import parse_quantity
 from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.quantities import Quantity, read_quantity
 
 BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 """Annotation of claims and volumes, which takes precedence over their field."""
@@ -75,14 +75,14 @@ def claim_key(claim: PersistentVolumeClaim) -> ClaimKey:
     return claim.metadata.namespace or DEFAULT_NAMESPACE, claim.metadata.name
 
 
-def requested_bytes(claim: PersistentVolumeClaim) -> float:
+def requested_bytes(claim: PersistentVolumeClaim) -> Quantity:
     """0 without a request. Raises ValueError for an invalid quantity."""
-    return parse_quantity(claim.spec.resources.requests.get("storage", "0"))
+    return read_quantity(claim.spec.resources.requests.get("storage", "0"))
 
 
-def capacity_bytes(volume: PersistentVolume) -> float:
+def capacity_bytes(volume: PersistentVolume) -> Quantity:
     """0 without a capacity. Raises ValueError for an invalid quantity."""
-    return parse_quantity(volume.spec.capacity.get("storage", "0"))
+    return read_quantity(volume.spec.capacity.get("storage", "0"))
 
 
 def is_fully_bound(claim: PersistentVolumeClaim) -> bool:

@@ -14,6 +14,7 @@ import msgspec
 
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.labels import selects
+from equipoise.contracts.unreadable.lenient_decoding import read_object
 from equipoise.runtime.kubernetes.client import (
     BUDGETS,
     EVENTS,
@@ -27,6 +28,7 @@ from equipoise.runtime.kubernetes.client import (
     Resource,
     error_for_status,
 )
+from equipoise.runtime.kubernetes.unreadable_objects import UnreadableInLists, required_readable
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.unreadable import UnreadableThings
 from equipoise.testbed.memory.faults import Call, Faults, Verb
@@ -94,6 +96,7 @@ class MemoryKube:
 
         self.as_service_account = False
         self.unreadable = UnreadableThings()
+        self._listed = UnreadableInLists(self.unreadable)
 
         self.problem = ""
         """As a test sets it; independent of the requests."""
@@ -125,6 +128,10 @@ class MemoryKube:
         uid = value.metadata.uid or (before.metadata.uid if before else self._new_uid(resource, key))
         created = value.metadata.creation_timestamp or self._timestamp()
         return self._write(resource, _with_metadata(value, uid=uid, creation_timestamp=created))
+
+    def put_json(self, resource: Resource[T], text: bytes) -> T:
+        """As `put`, for an object as an API server sends it. A part of it may be one that cannot be decoded."""
+        return self.put(resource, read_object(text, resource.model))
 
     def remove(self, resource: Resource[T], name: str, namespace: str = "") -> None:
         """Removes an object at once. Raises KeyError if there is none."""
@@ -170,19 +177,22 @@ class MemoryKube:
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         async with self._request("get", resource, namespace, name):
-            return self._find(resource, namespace, name)
+            found = self._find(resource, namespace, name)
+            return required_readable(found, f"get {resource.plural} {name}", self.unreadable, resource.plural)
 
     async def list(
         self, resource: Resource[T], namespace: str = "", label_selector: str = "", *, field_selector: str = ""
     ) -> list[T]:
         async with self._request("list", resource, namespace):
-            return [
+            found = [
                 value
                 for value in self.stored(resource)
                 if (not namespace or value.metadata.namespace == namespace)
                 and _matches_label(value.metadata.labels, label_selector)
                 and _matches_field(value, field_selector)
             ]
+            self._listed.listed((resource.plural, namespace, label_selector, field_selector), resource.plural, found)
+            return found
 
     async def pages(self, resource: Resource[T]) -> AsyncGenerator[Sequence[T], None]:
         async with self._request("list", resource, ""):
@@ -254,6 +264,7 @@ class MemoryKube:
 
     async def replace(self, resource: Resource[T], value: T) -> T:
         async with self._request("replace", resource, *_key(value)):
+            required_readable(value, f"replace {resource.plural}", self.unreadable, resource.plural)
             before = self._find(resource, *_key(value)).metadata
             if value.metadata.resource_version != before.resource_version:
                 raise _conflict(resource, before.name, "the object has been modified")

@@ -31,7 +31,7 @@ def band_pod(pod: Pod) -> BandPod | None:
 
     A pod that requests nothing at all is not one of the band free because of that: many system pods are like it.
     """
-    if pod.status.phase in ("Succeeded", "Failed") or MIRROR in pod.metadata.annotations:
+    if pod.status.phase in ("Succeeded", "Failed") or MIRROR in pod.metadata.annotations or pod.metadata.unreadable:
         return None
     try:
         return _asking(pod) or _free(pod)

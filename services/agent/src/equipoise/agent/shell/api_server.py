@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.unreadable.lenient_decoding import DECODE_ERRORS, read_envelope, read_item
 
 TIMEOUT = 10.0
 """Seconds for a request, and for the beginning of a response."""
@@ -40,7 +41,7 @@ class _ListMeta(msgspec.Struct):
 
 class _PodPage(msgspec.Struct):
     metadata: _ListMeta
-    items: list[Pod]
+    items: list[msgspec.Raw] | None
 
 
 class PodEvent(msgspec.Struct):
@@ -48,6 +49,10 @@ class PodEvent(msgspec.Struct):
 
     type: str
     object: msgspec.Raw
+
+
+_page = msgspec.json.Decoder(_PodPage)
+_event = msgspec.json.Decoder(PodEvent)
 
 
 class AgentApi:
@@ -67,18 +72,21 @@ class AgentApi:
         self._authority = b""
 
     def list_pods(self, node: str) -> tuple[list[Pod], str]:
-        """The pods of a node, and the version from which a watch goes on. Raises RequestFailed."""
+        """The pods of a node, and the version from which a watch goes on. Raises RequestFailed and DECODE_ERRORS.
+
+        One that cannot be decoded completely has `metadata.unreadable`.
+        """
         pods: list[Pod] = []
         following = ""
         while True:
             path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}&limit={PAGE}"
             with closing(self._connect()) as connection:
                 response = self._send(connection, "GET", path + (f"&continue={following}" if following else ""))
-                page = msgspec.json.decode(response.read(), type=_PodPage)
-            pods += page.items
-            following = page.metadata.next_page
+                found, metadata = read_pods(_body_of(response))
+            pods += found
+            following = metadata.next_page
             if not following:
-                return pods, page.metadata.resource_version
+                return pods, metadata.resource_version
 
     def watch_pods(self, node: str, version: str) -> Iterator[PodEvent]:
         """Events until the API server ends the watch. Raises RequestFailed when the connection breaks."""
@@ -93,8 +101,8 @@ class AgentApi:
                 connection.sock.settimeout(WATCH_SECONDS + TIMEOUT)
             try:
                 while line := response.readline(LONGEST_LINE):
-                    yield msgspec.json.decode(line, type=PodEvent)
-            except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
+                    yield read_envelope(_event, line)
+            except (OSError, http.client.HTTPException, *DECODE_ERRORS) as error:
                 raise RequestFailed(0, f"the watch broke: {error or type(error).__name__}") from error
 
     def evict(self, namespace: str, name: str, uid: str) -> None:
@@ -156,11 +164,25 @@ class AgentApi:
             raise RequestFailed(0, f"{error.filename}: {error.strerror}") from error
 
 
+def read_pods(body: bytes) -> tuple[list[Pod], _ListMeta]:
+    """Of a page of a list. Raises DECODE_ERRORS."""
+    page = read_envelope(_page, body)
+    return [read_item(item, Pod) for item in page.items or ()], page.metadata
+
+
+def _body_of(response: http.client.HTTPResponse) -> bytes:
+    """Raises RequestFailed."""
+    try:
+        return response.read()
+    except (OSError, http.client.HTTPException) as error:
+        raise RequestFailed(0, f"the response broke: {error or type(error).__name__}") from error
+
+
 class _Status(msgspec.Struct):
     message: str = ""
 
 
 def _message(body: bytes) -> str:
-    with suppress(msgspec.DecodeError):
+    with suppress(*DECODE_ERRORS):
         return msgspec.json.decode(body, type=_Status).message
     return body[:200].decode(errors="replace")

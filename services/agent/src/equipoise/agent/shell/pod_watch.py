@@ -3,15 +3,19 @@
 from collections.abc import Callable
 from threading import Event, Thread
 
-import msgspec
-
 from equipoise.agent.decisions.band_pods import band_pod
 from equipoise.agent.shell.api_server import AgentApi, PodEvent, RequestFailed
-from equipoise.agent.state.watched_pods import WatchedPods
+from equipoise.agent.state.watched_pods import BandPod, WatchedPods
 from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.plain_text import plain_text
+from equipoise.contracts.unreadable.known_amounts import with_known_amounts
+from equipoise.contracts.unreadable.lenient_decoding import DECODE_ERRORS, read_object
 
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds before the next attempt; doubled after each failure."""
+
+_MOST_UNREADABLE = 200
+"""Names that are kept."""
 
 
 class PodWatch:
@@ -35,6 +39,9 @@ class PodWatch:
         self._stop = Event()
         self.received_at: float | None = None
         self.problem: str | None = None
+        self._unreadable: dict[tuple[str, str], str] = {}
+        """By namespace and name: what is shown of the pod."""
+
         self._thread = Thread(target=self._run, name="pods", daemon=True)
 
     def start(self) -> None:
@@ -50,7 +57,7 @@ class PodWatch:
             try:
                 self._follow()
                 pause = FIRST_PAUSE
-            except (RequestFailed, msgspec.DecodeError, msgspec.ValidationError) as error:
+            except (RequestFailed, *DECODE_ERRORS) as error:
                 self.problem = f"the pods of node {self._node} are not received: {error}"
                 if self.received_at is not None and self._monotonic() - self.received_at < pause:
                     pause = FIRST_PAUSE
@@ -60,27 +67,59 @@ class PodWatch:
     def _follow(self) -> None:
         """One list, and watches from there until one fails."""
         pods, version = self._api.list_pods(self._node)
-        self._pods.replace([found for pod in pods if (found := band_pod(pod)) is not None])
+        self._unreadable = {}
+        self._pods.replace([found for pod in pods if (found := self._read(pod)) is not None])
         del pods
         while not self._stop.is_set():
             self._received()
             for event in self._api.watch_pods(self._node, version):
-                version = self._handle(event)
+                version = self._handle(event, version)
                 self._received()
 
     def _received(self) -> None:
         self.received_at = self._monotonic()
         self.problem = None
 
-    def _handle(self, event: PodEvent) -> str:
+    def _handle(self, event: PodEvent, version: str) -> str:
         """The version of the object. Raises RequestFailed for an error event: the version may be too old."""
         if event.type == "ERROR":
             raise RequestFailed(0, f"the watch ended: {bytes(event.object).decode(errors='replace')[:200]}")
-        pod = msgspec.json.decode(event.object, type=Pod)
-        if event.type != "BOOKMARK":
+        pod = read_object(event.object, Pod)
+        if event.type == "BOOKMARK":
+            return pod.metadata.resource_version
+        if event.type == "DELETED":
+            self._unreadable.pop(_key(pod), None)
+            found = None
+        else:
+            found = self._read(pod)
+        if found is None:
+            self._pods.remove(pod.metadata.uid)
+        else:
+            self._pods.put(found)
+        return pod.metadata.resource_version or version
+
+    def _read(self, pod: Pod) -> BandPod | None:
+        """None: it belongs to no band, or it cannot be read and is named."""
+        try:
+            pod = with_known_amounts(pod)
             found = band_pod(pod)
-            if event.type == "DELETED" or found is None:
-                self._pods.remove(pod.metadata.uid)
-            else:
-                self._pods.put(found)
-        return pod.metadata.resource_version
+            reason = pod.metadata.unreadable
+        except Exception as error:  # whatever it is, the other pods are followed
+            found, reason = None, f"{type(error).__name__}: {error}"
+        if reason:
+            if len(self._unreadable) < _MOST_UNREADABLE:
+                self._unreadable[_key(pod)] = plain_text(f"{'/'.join(_key(pod))} ({reason})", 300)
+        else:
+            self._unreadable.pop(_key(pod), None)
+        return found
+
+    @property
+    def unreadable(self) -> str | None:
+        """Which pods cannot be read, and why; they are left as the kubelet made them. Read by another thread."""
+        found = list(self._unreadable.values())
+        more = f", and {len(found) - 3} more" if len(found) > 3 else ""
+        return f"pods: {len(found)} cannot be read: {', '.join(found[:3])}{more}" if found else None
+
+
+def _key(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.namespace, pod.metadata.name

@@ -46,6 +46,8 @@ def unsettled_reason(node: NodeState, load: LoadSettings, now: float) -> str:
 
 def _unschedulable(node: NodeState) -> str:
     """ "" when new pods may come to a settled node, else why not."""
+    if node.placement.unreadable:
+        return f"an object cannot be read: {node.placement.unreadable}"
     if node.placement.cordoned:
         return "it is cordoned"
     taint = may_be_removed(node.placement.taints)

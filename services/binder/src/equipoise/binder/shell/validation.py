@@ -21,8 +21,9 @@ from equipoise.contracts.eviction.protection import Candidate, Rules, protection
 from equipoise.contracts.kubernetes.objects import Lease, Pod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
+from equipoise.contracts.unreadable.known_amounts import with_known_amounts
 from equipoise.runtime.configuration import Shared
-from equipoise.runtime.kubernetes.client import LEASES, PODS, Kube
+from equipoise.runtime.kubernetes.client import LEASES, PODS, Kube, UnreadableObject
 from equipoise.runtime.kubernetes.installation import InstallationCheck
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import Clock
@@ -61,6 +62,12 @@ class Validation:
         Raises KubeError when the API server does not respond now. `read_at`: when the read of the ledger began, on the
         monotonic clock.
         """
+        try:
+            return await self._validate(intent, ledger, read_at)
+        except UnreadableObject as error:  # what is not known protects
+            return Finish(outcome=Outcome.REJECTED_POLICY, detail=str(error))
+
+    async def _validate(self, intent: EvictionIntent, ledger: Ledger, read_at: float) -> Proceed[ValidIntent] | Finish:
         why = await self.installation.current_problem()
         if why:
             return Finish(outcome=Outcome.PAUSED, detail=why)
@@ -75,6 +82,7 @@ class Validation:
         if refusal is not None:
             return refusal
         assert pod is not None
+        pod = with_known_amounts(pod)
         candidate = self._with_pod_counts(await read_candidate(self.kube, pod))
         why = protection(candidate, self._rules, self.clock.now())
         if why:

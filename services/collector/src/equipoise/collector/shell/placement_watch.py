@@ -9,6 +9,7 @@ import structlog
 from equipoise.collector.state.pod_times import trimmed, trimmed_owner
 from equipoise.contracts.kubernetes.objects import Node, OwnerReference, Pod, WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.unreadable.known_amounts import node_with_known_amounts
 from equipoise.runtime.kubernetes.client import JOBS, NODES, PODS, REPLICA_SETS, Kube
 from equipoise.runtime.kubernetes.reflector import Reflector
 from equipoise.runtime.process.clock import Clock
@@ -40,7 +41,7 @@ class PlacementWatch:
         self._clock = clock
         self._health = health
         self._reflectors: dict[str, Reflector[Any]] = {
-            "nodes": Reflector(kube, NODES, clock=clock, on_change=on_node),
+            "nodes": Reflector(kube, NODES, clock=clock, on_change=on_node, trim=node_with_known_amounts),
             "pods": Reflector(kube, PODS, clock=clock, on_change=on_pod, trim=trimmed),
             "replicasets": Reflector(kube, REPLICA_SETS, clock=clock, trim=trimmed_owner),
             "jobs": Reflector(kube, JOBS, clock=clock, trim=trimmed_owner),

@@ -91,11 +91,11 @@ class MetricsServerSource(PollingSource):
         except KubeError as error:
             raise SourceError(f"metrics.k8s.io does not respond: {error}") from None
         for node in nodes:
-            if node.timestamp is not None:
+            if node.timestamp is not None and not node.metadata.unreadable:
                 key = (node.metadata.name, "", "")
                 self._history.add(key, node.timestamp.timestamp(), *_sums([node.usage]))
         for pod in pods:
-            if pod.timestamp is not None and pod.containers:
+            if pod.timestamp is not None and pod.containers and not pod.metadata.unreadable:
                 key = ("", pod.metadata.namespace, pod.metadata.name)
                 usages = [container.usage for container in pod.containers]
                 self._history.add(key, pod.timestamp.timestamp(), *_sums(usages))

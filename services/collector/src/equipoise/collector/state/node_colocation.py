@@ -4,6 +4,7 @@ An annotation with an amount that cannot be parsed, or that is negative, is inva
 annotations: koordinator, apis/extension/node.go.
 """
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 
@@ -17,10 +18,15 @@ from equipoise.contracts.colocation.bands import (
     amounts_of_band,
 )
 from equipoise.contracts.kubernetes.objects import Node
-from equipoise.contracts.kubernetes.quantity import parse_quantity
+from equipoise.contracts.kubernetes.quantity import known_quantity
 from equipoise.contracts.load.pod_priority import PRIORITY_CLASSES
 from equipoise.contracts.messages.placement import NodeColocation
 from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.unreadable.lenient_decoding import DECODE_ERRORS
+
+_ERRORS = (ValueError, *DECODE_ERRORS)
+
+_CPU = re.compile("[0-9]{1,6}")
 
 RESERVATION = "node.koordinator.sh/reservation"
 THIRD_PARTY = "node.koordinator.sh/thirdPartyAllocations"
@@ -50,11 +56,11 @@ def node_colocation(node: Node) -> NodeColocation:
     invalid: list[str] = []
     try:
         reserved = _reserved(annotations.get(RESERVATION))
-    except ValueError as error:
+    except _ERRORS as error:
         invalid.append(f"{RESERVATION}: {error}")
     try:
         third_party = _third_party(annotations.get(THIRD_PARTY))
-    except ValueError as error:
+    except _ERRORS as error:
         invalid.append(f"{THIRD_PARTY}: {error}")
     return NodeColocation(
         amounts=_bands(status.allocatable),
@@ -75,17 +81,9 @@ def _bands(quantities: Mapping[str, str]) -> dict[OfferedBand, Resources]:
     for name in OFFERED_NAMES:
         if name in quantities:
             with suppress(ValueError):
-                amounts[name] = parse_quantity(quantities[name])
+                amounts[name] = known_quantity(name, quantities[name])
     found = {band: amounts_of_band(amounts, band) for band in OFFERED_BANDS}
     return {band: each for band, each in found.items() if each != Resources()}
-
-
-def _amount(name: str, quantity: str) -> float:
-    """Raises ValueError for one that is negative or no quantity."""
-    amount = parse_quantity(quantity)
-    if amount < 0:
-        raise ValueError(f"{name} is {quantity}, which is negative")
-    return amount
 
 
 def _reserved(text: str | None) -> Resources:
@@ -93,7 +91,7 @@ def _reserved(text: str | None) -> Resources:
     if text is None:
         return Resources()
     reservation = msgspec.json.decode(text, type=_Reservation)
-    amounts = {name: _amount(name, quantity) for name, quantity in reservation.resources.items()}
+    amounts = {name: known_quantity(name, quantity) for name, quantity in reservation.resources.items()}
     cpu = float(_count(reservation.reserved_cpus)) if reservation.reserved_cpus else amounts.get("cpu")
     return Resources(cpu=cpu, memory=amounts.get("memory"))
 
@@ -103,8 +101,8 @@ def _count(cpus: str) -> int:
     count = 0
     for part in cpus.split(","):
         first, _, last = part.partition("-")
-        if not first.isdecimal() or not (last or first).isdecimal() or int(last or first) < int(first):
-            raise ValueError(f"{part!r} is no range of CPUs")
+        if not _CPU.fullmatch(first) or not _CPU.fullmatch(last or first) or int(last or first) < int(first):
+            raise ValueError(f"{part[:40]!r} is no range of CPUs")
         count += int(last or first) - int(first) + 1
     return count
 
@@ -119,6 +117,6 @@ def _third_party(text: str | None) -> dict[OfferedBand, Resources]:
         if band in OFFERED_BANDS:
             for name in RESOURCE_NAMES[band]:
                 if name in allocation.resources:
-                    total[name] = total.get(name, 0.0) + _amount(name, allocation.resources[name])
+                    total[name] = total.get(name, 0.0) + known_quantity(name, allocation.resources[name])
     found = {band: amounts_of_band(total, band) for band in OFFERED_BANDS}
     return {band: each for band, each in found.items() if each != Resources()}

@@ -14,7 +14,7 @@ from equipoise.collector.state.pod_times import FINISHED, placed_pod, unix_secon
 from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects import Node, OwnerReference, Pod, ready_condition
 from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
-from equipoise.contracts.kubernetes.quantity import parse_quantity
+from equipoise.contracts.kubernetes.quantity import known_quantity
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import PodLifetime, share_measured
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
@@ -242,15 +242,22 @@ class ClusterPlacement:
             allocatable=amounts(node.status.allocatable),
             capacity=amounts(node.status.capacity),
             colocation=node_colocation(node),
-            pod_capacity=int(amount(node.status.allocatable.get("pods")) or 0),
+            pod_capacity=int(_amount(node.status.allocatable, "pods") or 0),
             pods=[
                 msgspec.structs.replace(tracked.placed, workload=self.workload_of(tracked.pod))
                 for tracked in self.tracked(name)
             ],
             gone=sorted(self._gone.get(name, {}).values(), key=lambda pod: pod.gone_at),
+            unreadable=self._unreadable(node),
             epoch=0,
             sequence=0,
         )
+
+    def _unreadable(self, node: Node) -> str:
+        if node.metadata.unreadable:
+            return node.metadata.unreadable
+        pods = (tracked.pod.metadata for tracked in self.tracked(node.metadata.name))
+        return next((f"pod {pod.namespace}/{pod.name}: {pod.unreadable}" for pod in pods if pod.unreadable), "")
 
 
 def readiness(node: Node) -> tuple[bool, float | None]:
@@ -259,13 +266,13 @@ def readiness(node: Node) -> tuple[bool, float | None]:
     return (False, None) if ready is None else (ready.status == "True", unix_seconds(ready.last_transition_time))
 
 
-def amount(text: str | None) -> float | None:
-    """A quantity, or None when it cannot be parsed."""
+def amounts(quantities: Mapping[str, str]) -> Resources:
+    """Unknown where a quantity is missing or cannot be true."""
+    return Resources(cpu=_amount(quantities, "cpu"), memory=_amount(quantities, "memory"))
+
+
+def _amount(quantities: Mapping[str, str], resource: str) -> float | None:
     try:
-        return None if text is None else parse_quantity(text)
+        return known_quantity(resource, quantities[resource]) if resource in quantities else None
     except ValueError:
         return None
-
-
-def amounts(quantities: Mapping[str, str]) -> Resources:
-    return Resources(cpu=amount(quantities.get("cpu")), memory=amount(quantities.get("memory")))

@@ -39,6 +39,7 @@ from equipoise.contracts.load.pod_priority import (
 )
 from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.unreadable.known_amounts import with_known_amounts
 
 MAX_WATCH_DELAY = 2.0
 """Seconds between the API's time of an event and its arrival here up to which the arrival time is used."""
@@ -63,9 +64,9 @@ _CONDITIONS = frozenset({"PodScheduled", "Ready", _DISRUPTED})
 def trimmed(pod: Pod) -> Pod:
     """Only the fields that this module and the search for the workload read, to save memory.
 
-    Its containers have the resources that the node accounts for. Those that cannot be read remain as they are.
+    Its containers have the resources that the node accounts for.
     """
-    pod = _with_actual_resources(pod)
+    pod = _with_actual_resources(with_known_amounts(pod))
     meta, spec, status = pod.metadata, pod.spec, pod.status
     tolerations, nodes = _constraints(pod)
     return Pod(
@@ -79,6 +80,7 @@ def trimmed(pod: Pod) -> Pod:
             labels={label: meta.labels[label] for label in _LABELS if label in meta.labels},
             annotations={HINTED: meta.annotations[HINTED]} if _shows_hint(pod) else {},
             owner_references=meta.owner_references,
+            unreadable=meta.unreadable,
         ),
         spec=PodSpec(
             node_name=spec.node_name,
@@ -116,6 +118,7 @@ def trimmed_owner(owner: WorkloadObject) -> WorkloadObject:
             uid=meta.uid,
             resource_version=meta.resource_version,
             owner_references=meta.owner_references,
+            unreadable=meta.unreadable,
         )
     )
 
@@ -158,7 +161,11 @@ def _trimmed(container: Container) -> Container:
 
 
 def unix_seconds(time: datetime | None) -> float | None:
-    return None if time is None else time.timestamp()
+    """None for a time before 1970: a message has none of them."""
+    if time is None:
+        return None
+    seconds = time.timestamp()
+    return seconds if seconds >= 0 else None
 
 
 def precise_time(reported: float, received: float) -> float:

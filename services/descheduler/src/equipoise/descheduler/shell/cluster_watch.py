@@ -11,6 +11,7 @@ from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects import Pod, PreferredNodes, WorkloadObject
 from equipoise.contracts.kubernetes.requests import without_equal_status
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.unreadable.known_amounts import node_with_known_amounts, with_known_amounts
 from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.kubernetes.client import (
@@ -32,7 +33,7 @@ from equipoise.scheduling.model.volumes import claim_key
 
 def trimmed(pod: Pod) -> Pod:
     """Only what decides about moves, to save memory."""
-    return without_hints(without_equal_status(pod))
+    return without_hints(without_equal_status(with_known_amounts(pod)))
 
 
 def without_hints(pod: Pod) -> Pod:
@@ -57,7 +58,7 @@ class ClusterWatch:
         self._reader = PodReader()
         self._infos: dict[str, PodInfo] = {}
         self._owners: dict[Workload, WorkloadObject] = {}
-        self._nodes = Reflector(kube, NODES, clock=clock)
+        self._nodes = Reflector(kube, NODES, clock=clock, trim=node_with_known_amounts)
         self._pods = Reflector(kube, PODS, clock=clock, on_change=self._on_pod, trim=trimmed)
         self._namespaces = Reflector(kube, NAMESPACES, clock=clock)
         self._budgets = Reflector(kube, BUDGETS, clock=clock)

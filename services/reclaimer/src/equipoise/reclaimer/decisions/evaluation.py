@@ -244,6 +244,11 @@ def _evaluate(
     last: Amounts = node.last or _existing(node)
     if not strategy.enabled:
         target, degraded = _nothing(), DISABLED
+    elif unreadable := node.placement.unreadable:
+        target, degraded = (
+            _nothing(),
+            f"only what bound pods request is offered: an object cannot be read: {unreadable}",
+        )
     elif invalid := node.placement.colocation.invalid:
         target, degraded = _nothing(), f"only what bound pods request is offered: invalid annotation {invalid}"
     elif node.usage is None or node.age > max_age:

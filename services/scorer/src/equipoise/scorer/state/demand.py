@@ -7,6 +7,7 @@ import msgspec
 from equipoise.contracts.colocation.bands import OFFERED_NAMES, amounts_of_band, band_of, limits_of_band
 from equipoise.contracts.kubernetes.objects import Container, ContainerStatus, Pod, ResourceRequirements
 from equipoise.contracts.kubernetes.owners import workload_from_pod
+from equipoise.contracts.kubernetes.quantity import NO_QUANTITY
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
 from equipoise.contracts.load.correction import amounts
 from equipoise.contracts.load.demand import EstimateSource, expected_usage, requests_and_limits
@@ -16,12 +17,18 @@ from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
 from equipoise.contracts.numeric import Array, np
+from equipoise.contracts.unreadable.known_amounts import with_known_amounts
 from equipoise.scorer.state.arrays import Demand
 
 
 def pod_demand(pod: Pod) -> PodDemand:
-    """The parts of a Pod that the scorer uses. Raises ValueError for an invalid quantity."""
-    pod = _without_other_resources(pod)
+    """The parts of a Pod that the scorer uses, without amounts that no machine has.
+
+    Raises ValueError for an invalid quantity.
+    """
+    pod = with_known_amounts(_without_other_resources(pod))
+    if NO_QUANTITY in pod.metadata.unreadable:
+        raise ValueError(pod.metadata.unreadable)
     requests, qos = pod_requests(pod), qos_of(pod.status.qos_class)
     band = band_of(requests)
     return PodDemand(

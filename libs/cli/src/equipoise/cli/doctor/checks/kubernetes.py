@@ -27,7 +27,7 @@ async def _installations(environment: Environment) -> list[Finding]:
         return [Finding("unknown", INSTALLATION, f"other installations cannot be listed: {error}")]
     fix = "delete one of them: kubectl delete namespace NAMESPACE"
     return [
-        Finding("error", INSTALLATION, refusal(namespace, other.namespace), fix)
+        Finding("error", INSTALLATION, refusal(namespace, other.namespace, other.unreadable), fix)
         if other.older
         else Finding("warning", INSTALLATION, f"{refusal(other.namespace, namespace)}", fix)
         for other in others

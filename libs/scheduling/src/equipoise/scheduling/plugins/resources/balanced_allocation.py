@@ -43,7 +43,8 @@ class NodeResourcesBalancedAllocation:
         after -= before
         after += _OFFSET
         after >>= _HALVED
-        found: Ints = after
+        # As in NodeResourcesFit: no pod is refused because of sums that have overflowed.
+        found: Ints = np.clip(after, 0, MAX_SCORE, out=after)
         return found
 
     def _deviation(self, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Floats:

@@ -7,9 +7,9 @@ import numpy as np
 from equipoise.contracts.kubernetes.objects import Node
 from equipoise.scheduling.framework.cycle_state import CycleState
 from equipoise.scheduling.framework.events import ClusterEvent, changes_itself, node_helps
-from equipoise.scheduling.framework.plugin import Refusal
+from equipoise.scheduling.framework.plugin import MAX_SCORE, Refusal
 from equipoise.scheduling.framework.status import Code
-from equipoise.scheduling.model.amounts import CPU, EXACT, MEMORY, PODS, allocatable
+from equipoise.scheduling.model.amounts import CPU, EXACT, MEMORY, PODS, STORAGE, allocatable
 from equipoise.scheduling.model.arrays import Ints, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
@@ -62,7 +62,7 @@ class NodeResourcesFit:
         full = free[3] < 1
         refusals = [Refusal(nodes=full, reason=TOO_MANY_PODS)] if np.count_nonzero(full) else []
         for resource, amount in pod.requests.items():
-            if not amount or self._is_ignored(resource) or resource == PODS:
+            if not _counts(resource, amount) or self._is_ignored(resource) or resource == PODS:
                 continue
             index = snapshot.resources.get(resource)
             short = free[index] < amount if index is not None else np.ones(len(rows), dtype=np.bool_)
@@ -92,7 +92,9 @@ class NodeResourcesFit:
             if name == PODS or (is_scalar(name) and not own[index]):
                 counts[index] = False  # scalar resources count only if the pod requests them
         used += np.array(own, dtype=np.int64)[:, np.newaxis]
-        return self._strategy(used, size, counts, self._weights)
+        # Sums that have overflowed may be negative. kube-scheduler then refuses the score, and with it every pod.
+        scores: Ints = np.clip(self._strategy(used, size, counts, self._weights), 0, MAX_SCORE)
+        return scores
 
     def _is_ignored(self, resource: str) -> bool:
         if resource in self._unknown:
@@ -116,8 +118,15 @@ class NodeResourcesFit:
     def _fits_alone(self, pod: PodInfo, node: Node) -> bool:
         has = allocatable(node)
         return has.get(PODS, 0) > 0 and all(
-            amount <= has.get(name, 0) for name, amount in pod.requests.items() if amount and not self._is_ignored(name)
+            amount <= has.get(name, 0)
+            for name, amount in pod.requests.items()
+            if _counts(name, amount) and not self._is_ignored(name)
         )
+
+
+def _counts(resource: str, amount: int) -> bool:
+    """A sum that has overflowed may be negative. Scalar resources are compared even then, as there."""
+    return amount > 0 or (amount < 0 and resource not in (CPU, MEMORY, STORAGE))
 
 
 def _of(snapshot: ClusterSnapshot, array: Ints, resource: str, rows: Rows) -> Ints:

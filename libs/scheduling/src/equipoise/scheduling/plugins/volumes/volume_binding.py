@@ -37,6 +37,7 @@ from equipoise.scheduling.framework.plugin import SKIPPED, PreFiltered, Refusal
 from equipoise.scheduling.framework.status import SUCCESS, Code, PluginStatus, unresolvable
 from equipoise.scheduling.model.arrays import Flags, Rows
 from equipoise.scheduling.model.pod_info import PodInfo
+from equipoise.scheduling.model.quantities import Quantity
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import (
     SELECTED_NODE,
@@ -279,11 +280,15 @@ def _unusable(pod: PodInfo, volume: Volume, claim: PersistentVolumeClaim) -> str
     return wrong_owner(pod, claim) if volume.persistent_volume_claim is None else None
 
 
-def _matches(volume: PersistentVolume, claim: PersistentVolumeClaim, size: float) -> bool:
+def _matches(volume: PersistentVolume, claim: PersistentVolumeClaim, size: Quantity) -> bool:
     """What holds for a volume that is reserved for the claim, too."""
     wanted, offered = claim.spec, volume.spec
+    try:
+        capacity = capacity_bytes(volume)
+    except ValueError:  # no other volume is hidden by it
+        return False
     return (
-        capacity_bytes(volume) >= size
+        capacity >= size
         and wanted.volume_mode == offered.volume_mode
         and wanted.volume_attributes_class_name == offered.volume_attributes_class_name
         and volume.metadata.deletion_timestamp is None

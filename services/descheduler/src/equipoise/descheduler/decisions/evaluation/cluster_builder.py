@@ -18,6 +18,7 @@ from equipoise.contracts.load.daily_profile import DailyProfile, daily_profile
 from equipoise.contracts.load.pod_priority import is_batch_work, priority_class_of, qos_of
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
+from equipoise.contracts.unreadable.known_amounts import unknown_pod
 from equipoise.descheduler.decisions.evaluation.eligibility import eviction_obstacle, source_refusal, target_refusal
 from equipoise.descheduler.decisions.evaluation.node_usage import MeasuredNode, NodeUsageReader
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, occupies_node
@@ -70,6 +71,9 @@ class ClusterBuilder:
         self._requesting: dict[str, list[PodInfo]] = {}
         """By node: its pods, and those nominated to it."""
 
+        self._unreadable_pods: dict[str, str] = {}
+        """By node: what its pods request is not known, because of one of them."""
+
         self._moved_off: dict[str, list[Pod]] = {}
         """By node: the pods that a dry run moved to another node."""
 
@@ -83,10 +87,9 @@ class ClusterBuilder:
         self._dry_runs = dry_runs(snapshot.pending)
         reader = PodReader()
         # The pods of a large cluster are far apart in memory: everything that concerns all of them is read in one pass.
-        for pod in watched.pods:
-            uid, node = pod.metadata.uid, ""
-            if uid not in self._infos:
-                self._infos[uid] = reader.read(pod)
+        for each in watched.pods:
+            uid, node = each.metadata.uid, ""
+            pod = each if uid in self._infos else self._read(reader, each)
             if occupies_node(pod):
                 node = pod.spec.node_name
                 if uid in self._dry_runs:
@@ -100,6 +103,8 @@ class ClusterBuilder:
                 node = pod.status.nominated_node_name
             if node:
                 self._requesting.setdefault(node, []).append(self._infos[uid])
+                if pod.metadata.unreadable:
+                    self._unreadable_pods[node] = f"its pod {pod.metadata.namespace}/{pod.metadata.name} cannot be read"
         self._filters = ReplacementFilters(
             Volumes(claims=watched.claims, volumes=watched.volumes),
             default_selector=SpreadSelectors({}, owners_by_name(watched.workloads)),  # Services are not watched
@@ -114,6 +119,14 @@ class ClusterBuilder:
         uids = frozenset(pod.metadata.uid for pods in self._batch_work.values() for pod in pods)
         batch_work = BatchWork(uids, settings.load.batch_work_weight)
         self._days = UsageForecast(profile_of, self._pods_after_moves, batch_work=batch_work)
+
+    def _read(self, reader: PodReader, pod: Pod) -> Pod:
+        try:
+            self._infos[pod.metadata.uid] = reader.read(pod)
+        except ValueError as error:
+            pod = unknown_pod(pod, str(error))
+            self._infos[pod.metadata.uid] = reader.read(pod)
+        return pod
 
     def _set_pending(self, pending: PendingMoves) -> None:
         self._pending = pending
@@ -262,7 +275,7 @@ class ClusterBuilder:
             ),
             source_refusal=source_refusal(node, now=now, settling=settling)
             or node_cooldown(self._snapshot.cooldowns, name, now),
-            target_refusal=target_refusal(node, now=now, settling=settling),
+            target_refusal=target_refusal(node, now=now, settling=settling) or self._unreadable_pods.get(name, ""),
             unknown=measured.unknown,
             pods=LazySequence(lambda: [self._movable(pod, name) for pod in pods]),
             production=LazySequence(lambda: self._production(name, pods)),
@@ -359,7 +372,9 @@ class ClusterBuilder:
             return f"moved in a dry run, from {pod.spec.node_name}"
         candidate = self._watched.candidate(pod, workload)
         budgets = [
-            budget for budget in self._budgets.get(meta.namespace, ()) if selects(budget.spec.selector, meta.labels)
+            budget
+            for budget in self._budgets.get(meta.namespace, ())
+            if budget.metadata.unreadable or selects(budget.spec.selector, meta.labels)
         ]
         return (
             protection(candidate, self._settings.rules, self._now)
@@ -379,7 +394,11 @@ class ClusterBuilder:
         names = [name for volume in pod.spec.volumes if (name := volume.claim_of(pod.metadata.name))]
         claims = [self._watched.claims.get((pod.metadata.namespace, name)) for name in names]
         return all(
-            claim is not None and is_fully_bound(claim) and claim.spec.volume_name in self._watched.volumes
+            claim is not None
+            and not claim.metadata.unreadable
+            and is_fully_bound(claim)
+            and (bound := self._watched.volumes.get(claim.spec.volume_name)) is not None
+            and not bound.metadata.unreadable
             for claim in claims
         )
 

@@ -13,6 +13,8 @@ def source_refusal(node: Node, *, now: float, settling: float) -> str:
 
     `settling`: seconds for which a node must exist and must have been Ready without interruption.
     """
+    if node.metadata.unreadable:
+        return f"node cannot be read: {node.metadata.unreadable}"
     if node.metadata.deletion_timestamp is not None:
         return "node is being deleted"
     if taint := being_removed(node.spec.taints):
@@ -44,12 +46,15 @@ def target_refusal(node: Node, *, now: float, settling: float) -> str:
 def eviction_obstacle(candidate: Candidate, budgets: Sequence[PodDisruptionBudget], *, volumes_known: bool) -> str:
     """Why an eviction of this unprotected pod would fail at present; "" when it may succeed.
 
-    `budgets`: the PodDisruptionBudgets that select the pod.
+    `budgets`: the PodDisruptionBudgets that select the pod, or may select it because they cannot be read.
     """
     if not volumes_known:
         return "the nodes that can reach its volumes are not known"
     if candidate.unready:
         return f"{candidate.unready} of {candidate.replicas} replicas of {candidate.workload} are not ready"
+    for budget in budgets:
+        if budget.metadata.unreadable:
+            return f"PodDisruptionBudget {budget.metadata.name} cannot be read: {budget.metadata.unreadable}"
     if len(budgets) > 1:
         return "more than one PodDisruptionBudget selects it: the API server refuses such evictions"
     for budget in budgets:

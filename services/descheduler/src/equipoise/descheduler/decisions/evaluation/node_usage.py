@@ -8,9 +8,11 @@ from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import Node
 from equipoise.contracts.load.correction import (
     age_of,
+    base_problem,
     corrected,
     is_fresh,
     known,
+    load_of,
     partial_lifetimes,
     skew_of,
     usable_window,
@@ -52,7 +54,8 @@ class NodeUsageReader:
         if utilization is None or placement is None:
             missing = "utilization" if utilization is None else "placement"
             return MeasuredNode(unknown=f"the collector has not published its {missing}")
-        if why := self._unknown(node, utilization):
+        nothing = load_of(Resources(cpu=1.0, memory=1.0), utilization.base) == Resources()
+        if why := self._unknown(node, utilization) or (base_problem(utilization.base) if nothing else ""):
             return MeasuredNode(unknown=why)
         windows = {
             window.name: (window, value)
@@ -77,6 +80,8 @@ class NodeUsageReader:
         )
 
     def _unknown(self, node: Node, utilization: NodeUtilization) -> str:
+        if node.metadata.unreadable:
+            return f"it cannot be read: {node.metadata.unreadable}"
         if utilization.uid and node.metadata.uid and utilization.uid != node.metadata.uid:
             return "its utilization is that of an earlier node of the same name"
         freshness, now = self._load.freshness, self._snapshot.now

@@ -1,0 +1,208 @@
+"""Reads objects of which a part cannot be decoded: the rest of them, and what is wrong.
+
+Such an object has `metadata.unreadable`. It is unknown, and protected: nothing is decided on the fields that are left.
+An API server, an extension or a proxy can send any JSON; a user can write times and numbers that have no value here,
+such as the year 0000 in a Lease.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, TypeVar
+
+import msgspec
+
+from equipoise.contracts.kubernetes.objects import CustomWorkload, Object, ObjectMeta, WorkloadObject
+from equipoise.contracts.plain_text import plain_text
+
+T = TypeVar("T", bound=Object)
+Envelope = TypeVar("Envelope")
+
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises."""
+
+MAX_DEPTH = 100
+"""Lists and objects in each other. No field that is read here is that deep."""
+
+_DEPTHS = (*[MAX_DEPTH] * 16, *[2] * 8, *[1] * 8)
+"""How deep the first, second, … part may be that is left out. After these, only the name is read."""
+
+_REASON_LIMIT = 200
+
+_QUANTITIES = frozenset({"requests", "limits", "allocatable", "capacity", "overhead", "allocatedResources"})
+"""Fields in which a number is a quantity, and null is 0."""
+
+_TEXTS = frozenset({"labels", "annotations", "nodeSelector", "matchLabels", "data"})
+"""Fields in which null is an empty text. So is it in the selector of a Service."""
+
+_SELECTOR = frozenset({"matchLabels", "matchExpressions"})
+
+_TOKEN = re.compile(rb'"(?:[^"\\]+|\\.)*"|[\[{\]}]', re.DOTALL)
+_PART = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
+_PLACE = re.compile(r"(.*?)(?: - at (?:`key` in )?`\$(.*)`)?", re.DOTALL)
+
+
+@cache
+def object_decoder(model: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(model, strict=is_strict(model))
+
+
+def is_strict(model: type[Object]) -> bool:
+    """An Argo Rollout writes its observedGeneration as a string."""
+    return model not in (WorkloadObject, CustomWorkload)
+
+
+def read_object(raw: bytes | msgspec.Raw, model: type[T]) -> T:
+    """The object, with `metadata.unreadable` if a part of it cannot be decoded. Raises DecodeError for no JSON object.
+
+    Null is read as absent everywhere.
+    """
+    try:
+        value: T = object_decoder(model).decode(raw)
+    except DECODE_ERRORS:
+        return convert_object(_json_of(shallow(bytes(raw))), model)
+    return value
+
+
+def read_item(raw: msgspec.Raw, model: type[T]) -> T:
+    """As `read_object`, for an item of a list: what is no object at all is one without a name."""
+    try:
+        return read_object(raw, model)
+    except msgspec.DecodeError as error:
+        return msgspec.convert({"metadata": {"unreadable": str(error)}}, model)
+
+
+def read_envelope(decoder: msgspec.json.Decoder[Envelope], body: bytes) -> Envelope:
+    """What objects are sent in, with the objects as msgspec.Raw. Raises DecodeError.
+
+    Without what is nested too deeply, and with a replacement for what is no Unicode, if it cannot be decoded otherwise.
+    """
+    try:
+        return decoder.decode(body)
+    except DECODE_ERRORS:
+        return decoder.decode(shallow(body).decode(errors="replace"))
+
+
+def convert_object(document: Any, model: type[T]) -> T:
+    """As `read_object`, from JSON as dicts and lists that are not nested deeper than MAX_DEPTH."""
+    if not isinstance(document, dict):
+        raise msgspec.DecodeError(f"expected an object, got {type(document).__name__}")
+    tree = as_accepted(document)
+    problems: list[str] = []
+    for depth in _DEPTHS:
+        try:
+            value = msgspec.convert(tree, model, strict=is_strict(model))
+        except msgspec.ValidationError as error:
+            problem, path = _place(str(error))
+            problems.append(problem)
+            if not _remove(tree, path[:depth]):
+                break
+        else:
+            if not problems:
+                return value
+            metadata = _identified(value.metadata, document, problems)
+            return msgspec.structs.replace(value, metadata=metadata)
+    metadata = _identified(ObjectMeta(), document, problems)
+    try:
+        return msgspec.convert({"metadata": msgspec.to_builtins(metadata)}, model, strict=False)
+    except msgspec.ValidationError as error:  # a model with required fields
+        raise msgspec.DecodeError(problems[0]) from error
+
+
+def as_accepted(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest as the API server accepts it: numbers as quantities, and null for absent. Raises RecursionError."""
+    found: dict[str, Any] = {}
+    for key, value in document.items():
+        if key in _QUANTITIES and isinstance(value, dict):
+            found[key] = {name: _quantity(each) for name, each in value.items()}
+        elif isinstance(value, dict) and (key in _TEXTS or (key == "selector" and not value.keys() & _SELECTOR)):
+            found[key] = {name: "" if each is None else _accepted(each) for name, each in value.items()}
+        elif value is not None:
+            found[key] = _accepted(value)
+    return found
+
+
+def shallow(raw: bytes) -> bytes:
+    """With null in place of what is nested deeper than MAX_DEPTH: to decode that fails, even if it is not read."""
+    depth = 0
+    start = end = 0
+    kept: list[bytes] = []
+    for token in _TOKEN.finditer(raw):
+        match raw[token.start()]:
+            case 0x7B | 0x5B:
+                depth += 1
+                if depth == MAX_DEPTH + 1:
+                    start = token.start()
+            case 0x7D | 0x5D:
+                depth -= 1
+                if depth == MAX_DEPTH:
+                    kept += [raw[end:start], b"null"]
+                    end = token.end()
+    return b"".join([*kept, raw[end:]]) if kept else raw
+
+
+def _json_of(raw: bytes) -> Any:
+    """More than msgspec decodes: numbers of any size, texts that are no Unicode."""
+    try:
+        return json.loads(raw.decode(errors="replace"), parse_int=_whole_number)
+    except (ValueError, RecursionError) as error:
+        raise msgspec.DecodeError(f"this is no JSON: {plain_text(str(error), _REASON_LIMIT)}") from error
+
+
+def _whole_number(digits: str) -> int | float:
+    return int(digits) if len(digits) < 40 else float(digits)  # int() refuses thousands of digits
+
+
+def _accepted(value: Any) -> Any:
+    match value:
+        case dict():
+            return as_accepted(value)
+        case list():
+            return [{} if each is None else _accepted(each) for each in value]
+        case str() if not value.isascii():
+            return value.encode(errors="replace").decode()  # a half of a pair cannot be encoded again
+    return value
+
+
+def _quantity(value: Any) -> Any:
+    if value is None:
+        return "0"
+    return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else _accepted(value)
+
+
+def _place(error: str) -> tuple[str, list[str]]:
+    """The error with its place first, and that place as keys and indices."""
+    match = _PLACE.fullmatch(error)
+    assert match is not None
+    what, place = match[1], match[2] or ""
+    problem = f"{place.lstrip('.')}: {what}" if place else what
+    return plain_text(problem, _REASON_LIMIT), [key or index for key, index in _PART.findall(place)]
+
+
+def _remove(tree: Any, path: list[str]) -> bool:
+    """Whether there was such a part. Of a mapping with a wrong value, or with a wrong key, nothing remains."""
+    if "..." in path:
+        path = path[: path.index("...")]
+    if not path:
+        return False
+    for step in path[:-1]:
+        tree = tree[int(step) if isinstance(tree, list) else step]
+    del tree[int(path[-1]) if isinstance(tree, list) else path[-1]]
+    return True
+
+
+def _identified(metadata: ObjectMeta, document: Mapping[str, Any], problems: list[str]) -> ObjectMeta:
+    """With its name, and why it cannot be read."""
+    own = document.get("metadata")
+    names = own if isinstance(own, dict) else {}
+    reason = problems[0] if len(problems) == 1 else f"{problems[0]} (and {len(problems) - 1} more)"
+    texts = {
+        field: plain_text(str(names[key]), 253)
+        for field, key in (("name", "name"), ("namespace", "namespace"), ("uid", "uid"))
+        if not getattr(metadata, field) and isinstance(names.get(key), (str, int, float))
+    }
+    version = names.get("resourceVersion")
+    if not metadata.resource_version and isinstance(version, (str, int)):
+        texts["resource_version"] = str(version)
+    return msgspec.structs.replace(metadata, **texts, unreadable=reason)

@@ -1,0 +1,173 @@
+"""Quantities as kube-scheduler computes with them, overflow included.
+
+A number of at most 18 digits is an integer with a decimal scale; every other one, and a sum that has overflowed, is a
+decimal of any size. Both are read as 64-bit integers, in different ways: `1e308` cores are 0 millicores, and
+2^63 - 1 cores are -1000. Source: apimachinery 0.36.3, pkg/api/resource (quantity.go, amount.go, scale_int.go), as
+compiled for amd64.
+"""
+
+import re
+from functools import lru_cache
+
+import msgspec
+
+NANO = -9
+MILLI = -3
+
+_DECIMAL_SUFFIXES = {"": 0, "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+
+_TEXT = re.compile(r"([+-]?)0*([0-9]*)(\.([0-9]*))?([numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]+)")
+
+_MOST_DIGITS = 4_000
+"""int() refuses more."""
+
+_FARTHEST = 1_000
+"""Exponents beyond this one are read like it."""
+
+_WRAPPING = (1, 2, 3, 6, 9)
+"""Powers of ten by which a product of integers wraps when it overflows. By every other one it becomes 0."""
+
+_HIGHEST = 2**63 - 1
+_LOWEST = -(2**63)
+
+
+class Quantity(msgspec.Struct, frozen=True):
+    """`number` · 10^`scale`."""
+
+    number: int
+    scale: int
+    decimal: bool = False
+    """Of any size; False: an integer of 64 bits."""
+
+    def __add__(self, other: "Quantity") -> "Quantity":
+        if not self.decimal and not other.decimal:
+            if not other.number:
+                return self
+            if not self.number:
+                return other
+            scale, left, right = _aligned(self, other)
+            if all(map(_is_int64, (left, right, left + right))) and _LOWEST not in (self.number, other.number):
+                return Quantity(left + right, scale)
+        scale, left, right = _aligned(self, other)
+        return Quantity(left + right, scale, decimal=True)
+
+    def __lt__(self, other: "Quantity") -> bool:
+        _, left, right = _aligned(self, other)
+        return left < right
+
+    def __gt__(self, other: "Quantity") -> bool:
+        return other < self
+
+    def __ge__(self, other: "Quantity") -> bool:
+        return not self < other
+
+    def value(self, scale: int = 0) -> int:
+        """In units of 10^`scale`, rounded up, as an integer of 64 bits: ScaledValue."""
+        steps = self.scale - scale
+        if self.decimal:
+            return self._decimal_value(steps)
+        if steps < 0:
+            whole, fraction = divmod(abs(self.number), _power(-steps))
+            return (whole + (fraction > 0)) * (1 if self.number >= 0 else -1)
+        found = self.number * _power(steps)
+        if not steps or (_is_int64(found) and self.number != _LOWEST):
+            return found
+        return wrapped(found) if steps in _WRAPPING and self.number != _LOWEST else 0
+
+    def _decimal_value(self, steps: int) -> int:
+        if steps > 0:
+            power = _power(steps) if steps <= 18 else _LOWEST  # a larger float is the lowest integer on amd64
+            return wrapped(_low_bits(self.number) * power)
+        divisor = _power(-steps)
+        if -steps < 19 and self.number < _HIGHEST:
+            low = _low_bits(self.number)
+            quotient = abs(low) // divisor * (1 if low >= 0 else -1)
+            return quotient + (low % divisor != 0)
+        quotient, rest = divmod(self.number, divisor)
+        return wrapped(_low_bits(quotient) + (rest != 0))
+
+
+ZERO = Quantity(0, 0)
+
+
+def higher(left: Quantity, right: Quantity) -> Quantity:
+    """The higher one, `left` if they are equal. To compare with a decimal makes a decimal of `right`."""
+    if not right > left:
+        return left
+    return Quantity(right.number, right.scale, decimal=True) if left.decimal or right.decimal else right
+
+
+@lru_cache(maxsize=16_384)
+def read_quantity(text: str) -> Quantity:
+    """As ParseQuantity. Raises ValueError for what the API server would refuse, and for thousands of digits."""
+    match = _TEXT.fullmatch(text)
+    if not text or match is None or len(text) > _MOST_DIGITS:
+        raise ValueError(f"{text[:40]!r} is not a Kubernetes quantity (examples: 250m, 2, 512Mi, 1e3)")
+    sign, digits, _, fraction, suffix = match.groups(default="")
+    digits = digits or "0"
+    negative = -1 if sign == "-" else 1
+    binary = _BINARY_SUFFIXES.get(suffix)
+    exponent = 0 if binary is not None else _exponent(suffix)
+    if binary is None:
+        precision = 18 - len(digits) - len(fraction)
+    else:
+        precision = -1 if fraction else 15 - len(digits) - binary * 3 // 10 - 1
+    scale = exponent - len(fraction)
+    if precision >= 0 and scale >= NANO:
+        number = int(digits + fraction) << (binary or 0)
+        if _is_int64(number):
+            return Quantity(negative * number, min(scale, _FARTHEST))
+    if match[2] == "" and not fraction and "0" not in text[: match.start(5)]:
+        raise ValueError(f"{text[:40]!r} is not a Kubernetes quantity: it has no digits")
+    return _decimal(negative, int(digits + fraction) << (binary or 0), scale, binary is not None)
+
+
+def _decimal(sign: int, number: int, scale: int, binary: bool) -> Quantity:
+    """Rounded up to a billionth, and a binary one capped at 2^63 - 1."""
+    if not number:
+        return Quantity(0, scale if abs(scale) < _FARTHEST else 0, decimal=True)
+    if scale > NANO:
+        number *= _power(min(scale, _FARTHEST) - NANO)
+    elif NANO - scale > len(str(number)):
+        number = 1
+    else:
+        number = -(-number // _power(NANO - scale))
+    if binary and number > _HIGHEST * _power(-NANO):
+        return Quantity(sign * _HIGHEST, 0, decimal=True)
+    return Quantity(sign * number, NANO, decimal=True)
+
+
+def _exponent(suffix: str) -> int:
+    """Raises ValueError for more than 64 bits. Of the rest, 32 bits count."""
+    if suffix in _DECIMAL_SUFFIXES:
+        return _DECIMAL_SUFFIXES[suffix]
+    exponent = int(suffix[1:])
+    if not _is_int64(exponent):
+        raise ValueError(f"{suffix[:40]!r} is not the exponent of a Kubernetes quantity")
+    return (exponent + 2**31) % 2**32 - 2**31
+
+
+def _is_int64(number: int) -> bool:
+    return _LOWEST <= number <= _HIGHEST
+
+
+def wrapped(number: int) -> int:
+    """The lowest 64 bits, as a signed integer."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def _low_bits(number: int) -> int:
+    """Of the magnitude, with the sign: Int64 of math/big."""
+    return wrapped(number) if number >= 0 else wrapped(-wrapped(-number))
+
+
+def _power(exponent: int) -> int:
+    """Of ten."""
+    return int(10**exponent)
+
+
+def _aligned(left: Quantity, right: Quantity) -> tuple[int, int, int]:
+    """The lower scale, and both numbers in it."""
+    scale = min(left.scale, right.scale)
+    return scale, left.number * _power(left.scale - scale), right.number * _power(right.scale - scale)
