@@ -275,8 +275,10 @@ def test_the_report_names_commands_that_exist() -> None:
 # profiles
 
 
-FITS = ProfileMatch(nodes={"cpu": 8, "memory": 8}, pods=9)
-NONE = ProfileMatch(nodes={"cpu": 0, "memory": 0})
+EIGHT = {"cpu": 8, "memory": 8}
+FITS = ProfileMatch(nodes=EIGHT, sampled=EIGHT, pods=9, sampled_pods=9)
+NONE = ProfileMatch(nodes={"cpu": 0, "memory": 0}, sampled={"cpu": 0, "memory": 0})
+YOUNG = ProfileMatch(nodes={"cpu": 0, "memory": 0}, sampled=EIGHT, sampled_pods=9)
 
 
 @pytest.mark.parametrize(
@@ -284,17 +286,27 @@ NONE = ProfileMatch(nodes={"cpu": 0, "memory": 0})
     [
         ({"kubelet": FITS, "kube-prometheus": FITS}, "kubelet"),
         ({"kubelet": NONE, "kube-prometheus": FITS}, "kube-prometheus"),
-        ({"kubelet": ProfileMatch(nodes={"cpu": 8, "memory": 8}), "kube-prometheus": FITS}, "kube-prometheus"),
-        ({"kubelet": ProfileMatch(nodes={"cpu": 1, "memory": 8}, pods=9), "kube-prometheus": FITS}, "kube-prometheus"),
+        ({"kubelet": ProfileMatch(nodes=EIGHT, sampled=EIGHT), "kube-prometheus": FITS}, "kube-prometheus"),
+        (
+            {"kubelet": msgspec.structs.replace(FITS, nodes={"cpu": 1, "memory": 8}), "kube-prometheus": FITS},
+            "kube-prometheus",
+        ),
+        ({"kubelet": YOUNG, "kube-prometheus": FITS}, "kube-prometheus"),
+        ({"kubelet": NONE, "kube-prometheus": YOUNG}, "kube-prometheus"),
         ({"kubelet": NONE, "kube-prometheus": ProfileMatch(problem="too slow")}, None),
     ],
 )
 def test_the_profile_with_pods_and_most_nodes_is_best(matches: dict[str, ProfileMatch], best: str | None) -> None:
+    """Of known usage; soon after the start of Prometheus, of series."""
     assert best == best_profile(matches)
 
 
 def test_the_missing_series_are_named_in_one_sentence() -> None:
-    matches = {"kubelet": NONE, "kube-prometheus": ProfileMatch(nodes={"cpu": 3, "memory": 0}), "recording-rules": NONE}
+    matches = {
+        "kubelet": NONE,
+        "kube-prometheus": ProfileMatch(sampled={"cpu": 3, "memory": 0}),
+        "recording-rules": NONE,
+    }
     problem, fix = no_profile_problem(matches, "workingSet")
     assert problem == (
         "no profile fits, because these series are missing: node_cpu_usage_seconds_total and "
@@ -302,7 +314,7 @@ def test_the_missing_series_are_named_in_one_sentence() -> None:
         "equipoise:node_cpu_seconds:sum and equipoise:node_memory_working_set_bytes (recording-rules)"
     )
     assert "/metrics/resource" in fix
-    foreign = ProfileMatch(nodes={"cpu": 0, "memory": 0}, foreign_series='node="other"')
+    foreign = ProfileMatch(sampled={"cpu": 0, "memory": 0}, foreign_series='node="other"')
     assert 'one has node="other"' in no_profile_problem({"kubelet": foreign}, "workingSet")[0]
 
 

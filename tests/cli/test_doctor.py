@@ -11,6 +11,8 @@ import pytest
 import yaml
 from builders import NOW
 from cli.narrow import assert_never_cut
+from collector.collectors import a_node
+from collector.sources_in_memory import FakeSource, Usage
 from deployment.base import base_documents
 from deployment.kustomize import read_documents
 from rich.console import Console
@@ -48,7 +50,6 @@ from equipoise.cli.doctor.checks.versions import (
 from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding
 from equipoise.cli.doctor.run import diagnose, show
 from equipoise.cli.service_settings import AllSettings
-from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError
 from equipoise.collector.decisions.sample_validation import NodeReading, Reason, UnknownUsage
 from equipoise.collector.settings import CollectorSettings, LoadWatcherSettings
 from equipoise.collector.sources.metrics_server import (
@@ -280,58 +281,69 @@ def test_the_permission_of_agents_to_evict_is_compared_with_their_configuration(
 # Prometheus and nodes
 
 
-MATCH = ProfileMatch(nodes={"cpu": 3, "memory": 3}, pods=7)
-EMPTY = ProfileMatch(nodes={"cpu": 0, "memory": 0})
+THREE = {"cpu": 3, "memory": 3}
+NONE = {"cpu": 0, "memory": 0}
+MATCH = ProfileMatch(nodes=THREE, sampled=THREE, pods=7, sampled_pods=7)
+EMPTY = ProfileMatch(nodes=NONE, sampled=NONE)
+WHY = "none has 8 samples in a window of 300 s, at one per 30 s"
 
 
 @pytest.mark.parametrize(
     ("profiles", "state", "text", "fix"),
     [
         ({"kubelet": MATCH}, "ok", "cpu of 3 nodes, memory of 3 nodes, usage of 7 pods", ""),
-        ({"kubelet": msgspec.structs.replace(MATCH, pods=0)}, "warning", "0 pods", "scrape the pods"),
-        ({"kubelet": ProfileMatch(nodes={"cpu": 3}, pods=7)}, "ok", "memory of nodes is not measured", ""),
+        ({"kubelet": msgspec.structs.replace(MATCH, pods=0, sampled_pods=0)}, "warning", "0 pods", "scrape the pods"),
+        (
+            {"kubelet": msgspec.structs.replace(MATCH, pods=0, unknown_pods=WHY)},
+            "warning", f"usage of 0 pods of 7: {WHY}", "wait for one window",
+        ),
+        (
+            {"kubelet": msgspec.structs.replace(MATCH, nodes=NONE, unknown="cpu: samples cover 40% of a window")},
+            "warning", "has series of 3 nodes, and measures none: cpu: samples cover 40%", "see the nodes below",
+        ),
+        (
+            {"kubelet": ProfileMatch(nodes={"cpu": 3}, sampled={"cpu": 3}, pods=7, sampled_pods=7)},
+            "ok", "memory of nodes is not measured", "",
+        ),
         ({"kubelet": EMPTY}, "error", "has no metrics", "missing: node_cpu_usage_seconds_total and"),
-        ({"kubelet": EMPTY, "other": MATCH}, "error", "has no metrics", "profile to other"),
+        ({"kubelet": EMPTY, "kube-prometheus": MATCH}, "error", "has no metrics", "profile to kube-prometheus"),
         ({"kubelet": msgspec.structs.replace(EMPTY, foreign_series='node="x"')}, "error", 'has node="x"', "nodeLabels"),
         ({"kubelet": ProfileMatch(problem="too slow")}, "error", "too slow", "check the limits"),
     ],
-)
+)  # fmt: skip
 def test_a_profile_matches_or_the_finding_names_one(
     profiles: dict[str, ProfileMatch], state: str, text: str, fix: str
 ) -> None:
-    """Nodes and pods with series are counted."""
+    """Nodes and pods of known usage are counted."""
     found = profile_finding("http://prometheus", "kubelet", profiles)
     assert found.state == state
     assert text in found.message
     assert fix in found.fix
 
 
-class OnlyNodes:
-    """A source that does not support queries about pods."""
-
-    async def run(self) -> None: ...
-
-    async def time(self) -> float:
-        return 0.0
-
-    def unsupported(self, question: MetricQuery) -> str:
-        return "pods are not measured" if question.subject == "pod" else ""
-
-    async def query(self, question: MetricQuery) -> list[Sample]:
-        if reason := self.unsupported(question):
-            raise SourceError(reason)
-        return [Sample(node="a", series="{}", value=0.0)]
-
-    def close(self) -> None: ...
-
-
 async def test_a_profile_may_measure_nodes_only() -> None:
     """Unsupported queries are not sent; the finding has the reason."""
-    match = await match_profile(OnlyNodes(), frozenset({"a"}), 0.0)
+    source = FakeSource(ManualClock(NOW), nodes={"a": Usage()})
+    source.rejects = lambda query: "pods are not measured" if query.subject == "pod" else ""
+    match = await match_profile(source, [a_node("a")], LOAD)
     found = profile_finding("http://prometheus", "custom", {"custom": match})
     assert found.state == "warning"
     assert "profile custom matches: cpu of 1 nodes, memory of 1 nodes, usage of 0 pods" in found.message
     assert "pods are not measured" in found.fix
+    assert {"node"} == {query.subject for query in source.queries}
+
+
+async def test_a_profile_matches_what_it_measures() -> None:
+    """By the validation of the collector: series alone are no usage."""
+    source = FakeSource(ManualClock(NOW), nodes={"a": Usage(), "b": Usage(coverage=0.5)})
+    source.pods = {("shop", "web-1", "a"): Usage(coverage=0.5), ("shop", "web-2", "b"): Usage(coverage=0.5)}
+    match = await match_profile(source, [a_node("a"), a_node("b")], LOAD)
+
+    assert ({"cpu": 1, "memory": 1}, {"cpu": 2, "memory": 2}) == (match.nodes, match.sampled)
+    assert "cpu: samples cover 53% of a window of 300 s at one per 15 s" == match.unknown
+    assert (0, 2, "none has 16 samples in a window of 300 s, at one per 15 s") == (
+        match.pods, match.sampled_pods, match.unknown_pods,
+    )  # fmt: skip
 
 
 def test_every_reason_has_a_fix() -> None:

@@ -14,7 +14,7 @@ import yaml
 from cli.programs import invoke, run, started
 from cluster_fixtures import StartCluster
 from collector.exporter import Exporter, a_job, a_node, prometheus
-from collector.scraped_pages import cadvisor, exporter_job, kube_state_metrics, kubelet_job, node_exporter, state_job
+from collector.scraped_pages import cadvisor, exporter_job, kubelet_job, node_exporter
 from kubelets import kubelet_arguments, serve_kubelet, write_forwards
 
 from equipoise.cli.exit_codes import TERMINATED
@@ -255,8 +255,7 @@ def stack(testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
     exporter = Exporter()
     exporter.show("node-exporter/hot", node_exporter(busy=1.5))
     exporter.show("cadvisor/hot", cadvisor({"default/greedy": 0.5}))
-    exporter.show("state", kube_state_metrics({"hot": "10.0.0.1"}))
-    jobs = [exporter_job(exporter, "hot", "10.0.0.1"), kubelet_job(exporter, "hot", "10.0.0.1"), state_job(exporter)]
+    jobs = [exporter_job(exporter, "hot", "hot"), kubelet_job(exporter, "hot", "hot")]
     with prometheus(testbed_binaries.prometheus, tmp_path_factory.mktemp("stack"), jobs) as url:
         yield url
     exporter.close()
@@ -366,7 +365,8 @@ async def test_nothing_but_the_kubeconfig_is_needed(
     first, text = output.split("\n", maxsplit=1)
     assert note == first
     found = {each["subject"]: each["state"] for each in json.loads(text)["findings"]}
-    assert ("ok", "ok") == (found[in_cluster], found["Kubernetes"])
+    # The default windows are longer than this Prometheus has run.
+    assert ("warning", "ok") == (found[in_cluster], found["Kubernetes"])
 
     kubeconfig = await a_reader(cluster, "no-forwards", rights(*READER, "services"), tmp_path)
     code, output = await run("report", "--now", KUBECONFIG=str(kubeconfig))

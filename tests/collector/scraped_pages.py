@@ -12,10 +12,15 @@ SANDBOX = "registry.k8s.io/pause:3.9"
 SLICE = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod"
 
 
-def node_exporter(*, busy: float, cores: int = 4, stolen: float = 0.0) -> Callable[[], str]:
+MEMORY = {"MemTotal": 16e9, "MemFree": 9e9, "MemAvailable": 12e9, "Inactive_file": 2e9, "AnonPages": 3e9}
+
+
+def node_exporter(
+    *, busy: float, cores: int = 4, stolen: float = 0.0, memory: Mapping[str, float] = MEMORY
+) -> Callable[[], str]:
     """node-exporter's page of a machine of which so many cores are busy, two thirds of them as user, one as system.
 
-    `stolen`: cores that its hypervisor gives to others.
+    `stolen`: cores that its hypervisor gives to others. `memory`: bytes by the name in /proc/meminfo.
     """
 
     def text() -> str:
@@ -36,17 +41,12 @@ def node_exporter(*, busy: float, cores: int = 4, stolen: float = 0.0) -> Callab
             "# HELP node_cpu_guest_seconds_total Seconds the CPUs spent in guests (VMs) for each mode.",
             "# TYPE node_cpu_guest_seconds_total counter",
             *(f'node_cpu_guest_seconds_total{{cpu="{core}",mode="user"}} {used / 2:.3f}' for core in range(cores)),
-            "# HELP node_memory_AnonPages_bytes Memory information field AnonPages_bytes.",
-            "# TYPE node_memory_AnonPages_bytes gauge",
-            "node_memory_AnonPages_bytes 3e+09",
-            "# TYPE node_memory_Inactive_file_bytes gauge",
-            "node_memory_Inactive_file_bytes 2e+09",
-            "# TYPE node_memory_MemAvailable_bytes gauge",
-            "node_memory_MemAvailable_bytes 1.2e+10",
-            "# TYPE node_memory_MemFree_bytes gauge",
-            "node_memory_MemFree_bytes 9e+09",
-            "# TYPE node_memory_MemTotal_bytes gauge",
-            "node_memory_MemTotal_bytes 1.6e+10",
+            *(
+                line
+                for field, amount in memory.items()
+                for name in [f"node_memory_{field}" if field.startswith("HugePages") else f"node_memory_{field}_bytes"]
+                for line in (f"# TYPE {name} gauge", f"{name} {amount}")
+            ),
             "# TYPE node_uname_info gauge",
             'node_uname_info{domainname="(none)",machine="x86_64",nodename="host",sysname="Linux"} 1',
         ]
@@ -162,12 +162,6 @@ def kubelet_job(exporter: Exporter, node: str, address: str, path: str = "cadvis
             {"source_labels": ["id", "pod"], "regex": ".+;", "action": "drop"},
         ]
     return job
-
-
-def state_job(exporter: Exporter) -> dict[str, object]:
-    """The target of kube-state-metrics."""
-    labels = {"job": "kube-state-metrics", "instance": "10.244.0.9:8080", "namespace": "monitoring", "pod": "state-0"}
-    return _job("kube-state-metrics", exporter, "state", labels)
 
 
 def _job(name: str, exporter: Exporter, page: str, labels: dict[str, str]) -> dict[str, object]:

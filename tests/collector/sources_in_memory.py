@@ -50,6 +50,8 @@ class FakeSource:
 
     async def query(self, query: MetricQuery) -> list[Sample]:
         self.queries.append(query)
+        if query.aggregate == "namespaces" and query.pod_series == "containers":
+            return []  # each pod has a series
         await self._respond()
         if self.fails(query):
             raise SourceError("too many samples")
@@ -88,6 +90,7 @@ def a_sample(query: MetricQuery, usage: Usage, node: str, namespace: str = "", p
         "newest": query.at - usage.age,
         "last": query.at - usage.age,
         "spacing": usage.interval,
+        "namespaces": 1.0,
     }
     labels = {"node": node, "namespace": namespace, "pod": pod}
     return Sample(node=node, namespace=namespace, pod=pod, series=series_name(labels), value=values[query.aggregate])

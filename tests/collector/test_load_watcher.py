@@ -15,6 +15,7 @@ from equipoise.collector.decisions.sample_validation import MeasurementTarget, N
 from equipoise.collector.settings import LoadWatcherSettings
 from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods
 from equipoise.collector.sources.load_watcher import LoadWatcherSource
+from equipoise.collector.state.node_names import NodeNames
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.testbed.memory.clock import ManualClock
@@ -88,7 +89,7 @@ async def watch(world: World, source: LoadWatcherSource, minutes: int) -> None:
 
 async def read(source: LoadWatcherSource, length: float = WINDOW) -> dict[str, dict[str, NodeReading]]:
     at = await source.time()
-    intervals = await find_intervals(source, WINDOW, at)
+    intervals = await find_intervals(source, WINDOW, at, NodeNames())
     criteria = WindowCriteria(at=at, length=length, coverage=0.8, max_age=180.0, lookback=WINDOW, intervals=intervals)
     found = await measure_nodes(source, KNOWN, criteria)
 
@@ -187,7 +188,7 @@ async def test_unsupported_queries_are_unknown_with_a_reason(world: World) -> No
     source = a_source(world)
     await watch(world, source, 16)
     at = await source.time()
-    intervals = await find_intervals(source, WINDOW, at)
+    intervals = await find_intervals(source, WINDOW, at, NodeNames())
     criteria = WindowCriteria(at=at, length=WINDOW, coverage=0.8, max_age=180.0, lookback=WINDOW, intervals=intervals)
     pods = await measure_pods(source, {}, criteria)
 

@@ -146,6 +146,7 @@ def exporter(machines: Machines) -> Iterator[Exporter]:
     opened = Exporter()
     opened.show("machines", machines.page)
     opened.show("single", a_node(2.0))
+    opened.show("forged", a_node(9.0))
     yield opened
     opened.close()
 
@@ -154,7 +155,9 @@ def exporter(machines: Machines) -> Iterator[Exporter]:
 def url(exporter: Exporter, testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     jobs = [
         a_job("machines", exporter, "machines"),
-        a_job("twin", exporter, "single", node="twin"),
+        a_job("twin", exporter, "forged", node="twin"),
+        a_job("pair-1", exporter, "single", node="pair"),
+        a_job("pair-2", exporter, "single", node="pair"),
         a_job("joined", exporter, "single", node="joined", instance="neighbour"),
     ]
     with prometheus(testbed_binaries.prometheus, tmp_path_factory.mktemp("truth"), jobs) as opened:
@@ -260,12 +263,22 @@ async def test_impossible_values_are_unknown(
     assert world.usage(page) is None
 
 
-async def test_a_node_that_two_jobs_scrape_is_unknown(start: Callable[..., World]) -> None:
+async def test_a_node_that_two_equal_jobs_scrape_is_unknown(start: Callable[..., World]) -> None:
     """It is not known which one is right."""
     world = start()
-    world.put("twin", "well")
+    world.put("pair", "well")
     cycle = await world.until(lambda cycle: cycle.reasons == {"duplicate": 1})
-    assert cycle.missing == {"twin": "cpu: 2 series claim to be this node"}
+    assert cycle.missing == {"pair": "cpu: 2 series claim to be this node"}
+
+
+async def test_a_node_is_measured_by_the_job_of_the_other_nodes(start: Callable[..., World]) -> None:
+    """Whoever is scraped can write series with the name of a node."""
+    world = start()
+    world.put("twin", "well")
+    await world.until(lambda cycle: cycle.reasons == {} and cycle.fresh == 2)
+    usage = world.usage("twin")
+    assert usage is not None
+    assert usage.mean.cpu == pytest.approx(2.0, rel=0.2)
 
 
 async def test_samples_from_the_future_are_unknown(start: Callable[..., World]) -> None:

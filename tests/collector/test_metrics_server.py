@@ -29,6 +29,7 @@ from equipoise.collector.sources.metrics_server import (
     NodeMetrics,
     PodMetrics,
 )
+from equipoise.collector.state.node_names import NodeNames
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import ObjectMeta
@@ -77,7 +78,7 @@ class World:
 
     async def read(self, length: float = WINDOW) -> tuple[object, object]:
         at = await self.source.time()
-        intervals = await find_intervals(self.source, WINDOW, at)
+        intervals = await find_intervals(self.source, WINDOW, at, NodeNames())
         criteria = WindowCriteria(
             at=at, length=length, coverage=0.8, max_age=180.0, lookback=300.0, intervals=intervals
         )

@@ -147,7 +147,7 @@ def test_every_query_has_valid_promql(name: str, length: float, step: float) -> 
         for usages in [profile.cpu] if resource == "cpu" else profile.memory.values():
             text = usages[subject].promql(query, {"cluster": "blue"})
             if text is None:
-                assert ("pod", "spacing") == (subject, aggregate)
+                assert aggregate == "namespaces" or ("pod", "spacing") == (subject, aggregate)
                 continue
 
             assert 'cluster="blue"' in text
@@ -160,7 +160,8 @@ def test_a_pods_spacing_is_not_queried_when_pods_and_nodes_are_on_one_page() -> 
     query = a_query(subject="pod", aggregate="spacing")
 
     assert promql("kubelet", query) is None
-    assert 'namespace="kube-system"' in (promql("kube-prometheus", query) or "")
+    of_two = a_query(subject="pod", aggregate="spacing", namespaces=("kube-system", "a.b"))
+    assert r'namespace=~"kube\\-system|a\\.b"' in (promql("kube-prometheus", of_two) or "")
 
 
 def test_anonymous_memory_is_the_same_for_nodes_and_pods() -> None:

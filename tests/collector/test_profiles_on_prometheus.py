@@ -15,11 +15,9 @@ from collector.scraped_pages import (
     NODES,
     cadvisor,
     exporter_job,
-    kube_state_metrics,
     kubelet_job,
     node_exporter,
     resource_page,
-    state_job,
 )
 
 from equipoise.collector.decisions.profiles import PROFILES
@@ -30,6 +28,7 @@ from equipoise.collector.decisions.sample_validation import MeasurementTarget, N
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.shell.rounds import PodRound, find_intervals, measure_nodes, measure_pods
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
+from equipoise.collector.state.node_names import node_names
 from equipoise.collector.state.placement import PodName
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.process.clock import SystemClock
@@ -41,6 +40,9 @@ EVERY_SCRAPE = 0.5
 WINDOW = 5.0
 YOUNG_DAY = 1_000.0
 """Seconds of a day in the compressed rules: far more than the age of the rules."""
+
+ADDRESSES = NODES | {"moved": "10.0.0.3", "twin": "10.0.0.4", "stuck": "10.0.0.5", "gone": "10.0.0.6"}
+NAMES = node_names({node: [address] for node, address in (ADDRESSES | {"before": "10.0.0.3"}).items()})
 
 CAPACITY = Resources(cpu=16.0, memory=64e9)
 KNOWN = {node: MeasurementTarget(since=0.0, capacity=CAPACITY) for node in (*NODES, "moved", "twin", "stuck", "gone")}
@@ -86,18 +88,15 @@ def exporter() -> Iterator[Exporter]:
 @pytest.fixture(scope="module")
 def url(exporter: Exporter, testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Two usual nodes, one with the address of another, one scraped twice, and two that tests break."""
-    addresses = NODES | {"moved": "10.0.0.3", "twin": "10.0.0.4", "stuck": "10.0.0.5", "gone": "10.0.0.6"}
-    jobs = [exporter_job(exporter, node, address) for node, address in addresses.items()]
-    jobs.append(exporter_job(exporter, "twin", addresses["twin"]) | {"job_name": "twin-again"})
-    jobs[-1]["static_configs"][0]["labels"]["job"] = "node-exporter-again"  # type: ignore[index]
-    for node in addresses:
+    jobs = [exporter_job(exporter, node, address) for node, address in ADDRESSES.items()]
+    jobs.append(exporter_job(exporter, "twin", ADDRESSES["twin"]) | {"job_name": "twin-again"})
+    jobs[-1]["static_configs"][0]["labels"]["pod"] = "exporter-again"  # type: ignore[index]
+    for node in ADDRESSES:
         exporter.show(f"node-exporter/{node}", node_exporter(busy=3.0 if node == "node-b" else 1.5))
     exporter.show("node-exporter/stuck", stamped(time.time))  # noqa: TID251
     exporter.show("cadvisor/node-a", cadvisor(PODS))
     exporter.show("resource/node-a", resource_page(PODS))
     jobs += [kubelet_job(exporter, "node-a", NODES["node-a"], path) for path in ("cadvisor", "resource")]
-    exporter.show("state", kube_state_metrics(addresses | {"before": "10.0.0.3"}))
-    jobs.append(state_job(exporter))
     folder = tmp_path_factory.mktemp("stack")
     with prometheus(testbed_binaries.prometheus, folder, jobs, compressed(rule_file()), EVERY_SCRAPE) as opened:
         yield opened
@@ -122,8 +121,10 @@ async def source(url: str) -> AsyncIterator[Open]:
 
 async def read(source: PrometheusSource, node: str, resource: ResourceName = "cpu") -> NodeReading:
     at = await source.time()
-    intervals = await find_intervals(source, WINDOW, at)
-    criteria = WindowCriteria(at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW, intervals=intervals)
+    intervals = await find_intervals(source, WINDOW, at, NAMES)
+    criteria = WindowCriteria(
+        at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW, intervals=intervals, names=NAMES
+    )
     found = await measure_nodes(source, KNOWN, criteria, ["p95", "max", "deviation"])
 
     assert {} == found.failed
@@ -147,7 +148,7 @@ async def query(
 @pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
 @pytest.mark.parametrize(("node", "cores"), [("node-a", 1.5), ("node-b", 3.0)])
 async def test_a_node_is_measured(source: Open, profile: str, node: str, cores: float) -> None:
-    """Busy modes of all cores, without guests twice and stolen time; kube_node_info maps its address."""
+    """Busy modes of all cores, without guests twice; the address of its status names it."""
     opened = source(profile)
 
     def right(found: NodeReading) -> bool:
@@ -179,9 +180,9 @@ async def test_pods_are_measured_once(source: Open, profile: str) -> None:
 
     async def measured() -> Any:
         at = await opened.time()
-        intervals = await find_intervals(opened, WINDOW, at, "pod")
+        intervals = await find_intervals(opened, WINDOW, at, NAMES, "pod")
         criteria = WindowCriteria(
-            at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW, intervals=intervals
+            at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW, intervals=intervals, names=NAMES
         )
         return await measure_pods(opened, POD_TARGETS, criteria)
 
@@ -210,7 +211,7 @@ async def test_the_spacing_of_pods_is_that_of_their_own_samples(source: Open) ->
 
 
 async def _pod_intervals(source: PrometheusSource) -> Any:
-    return await find_intervals(source, WINDOW, await source.time(), "pod")
+    return await find_intervals(source, WINDOW, await source.time(), NAMES, "pod")
 
 
 async def test_anonymous_memory_is_measured(source: Open) -> None:
@@ -225,31 +226,13 @@ async def test_anonymous_memory_is_measured(source: Open) -> None:
 
 @pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
 async def test_an_address_of_two_nodes_names_neither(source: Open, profile: str) -> None:
-    """A node with the address of a deleted one does not get its usage."""
+    """Both are unknown, and the reason names the other."""
     opened = source(profile)
     await until(lambda: read(opened, "node-a"), lambda found: found.mean is not None)
     reading = await read(opened, "moved")
 
-    assert (None, "cpu: no sample") == (reading.mean, reading.why)
-
-
-async def test_node_addresses_are_queried_once_per_query_time(source: Open) -> None:
-    """However many queries there are about that time."""
-    opened = source("kube-prometheus")
-    await until(lambda: read(opened, "node-a"), lambda found: found.mean is not None)
-    now = await opened.time()
-    queries: list[str] = []
-    request = opened._request
-
-    async def counting(text: str, at: float | None, read: Callable[[Any], Any]) -> Any:
-        queries.append(text)
-        return await request(text, at, read)
-
-    opened._request = counting  # type: ignore[method-assign]
-    for at in (now, now - 1, now, now - 1):
-        await asyncio.gather(*(query(opened, aggregate, at=at) for aggregate in ("mean", "count")))
-
-    assert 2 == len([text for text in queries if "kube_node_info" in text])
+    why = "cpu: no sample names it alone: 10.0.0.3 is also of node before"
+    assert (None, why) == (reading.mean, reading.why)
 
 
 @pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
@@ -281,7 +264,7 @@ async def test_a_recorded_window_ages_when_its_samples_have_a_fixed_time(source:
     exporter.show("node-exporter/stuck", stamped(lambda: stamp))
     await until(opened.time, lambda now: now > stamp + WINDOW)
     reading = await until(lambda: read(opened, "stuck"), lambda found: found.mean is None)
-    newest = [sample.value for sample in await query(opened, "newest") if sample.node == "stuck"]
+    newest = [sample.value for sample in await query(opened, "newest") if NAMES.of(sample.node) == "stuck"]
 
     assert [pytest.approx(stamp, abs=2 * EVERY_SCRAPE)] == newest
     assert reading.sampled_at == pytest.approx(stamp, abs=2 * EVERY_SCRAPE)
@@ -332,7 +315,9 @@ async def _of_node_a(
     source: PrometheusSource, aggregate: Aggregate, length: float, resource: ResourceName
 ) -> list[float]:
     return [
-        sample.value for sample in await query(source, aggregate, length, resource=resource) if sample.node == "node-a"
+        sample.value
+        for sample in await query(source, aggregate, length, resource=resource)
+        if NAMES.of(sample.node) == "node-a"
     ]
 
 
@@ -348,21 +333,21 @@ async def test_a_custom_profile_measures_nodes(source: Open) -> None:
         samples='node_cpu_seconds_total{cpu="1",mode="idle"}',
     )
     opened = source("custom", custom=CustomQueries(node_cpu=promql))
-    by_address = {"10.0.0.1": MeasurementTarget(since=0.0, capacity=CAPACITY)}
+    targets = {"node-a": MeasurementTarget(since=0.0, capacity=CAPACITY)}
 
     async def measured() -> Any:
         at = await opened.time()
-        intervals = await find_intervals(opened, WINDOW, at)
+        intervals = await find_intervals(opened, WINDOW, at, NAMES)
         criteria = WindowCriteria(
-            at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW, intervals=intervals
+            at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW, intervals=intervals, names=NAMES
         )
-        return await measure_nodes(opened, by_address, criteria, ["p95"])
+        return await measure_nodes(opened, targets, criteria, ["p95"])
 
-    found = await until(measured, lambda found: found.readings["cpu"]["10.0.0.1"].mean == pytest.approx(1.5, rel=0.05))
+    found = await until(measured, lambda found: found.readings["cpu"]["node-a"].mean == pytest.approx(1.5, rel=0.05))
 
     assert {} == found.failed
     assert "memory: profile custom does not measure the mean of memory of nodes" == (
-        found.readings["memory"]["10.0.0.1"].why
+        found.readings["memory"]["node-a"].why
     )
 
 

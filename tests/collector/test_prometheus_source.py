@@ -16,6 +16,7 @@ from equipoise.collector.decisions.sample_validation import MeasurementTarget, N
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
+from equipoise.collector.state.node_names import NodeNames
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.binaries.build import Binaries
@@ -35,7 +36,7 @@ class World:
 
     async def read(self, node: str, resource: str = "cpu", window: float = WINDOW) -> NodeReading:
         at = await self.source.time()
-        intervals = await find_intervals(self.source, window, at)
+        intervals = await find_intervals(self.source, window, at, NodeNames())
         criteria = WindowCriteria(
             at=at, length=window, coverage=0.8, max_age=60.0, lookback=WINDOW, intervals=intervals
         )
@@ -102,7 +103,7 @@ async def test_the_scrape_interval_is_measured(world: World) -> None:
     """From the raw samples."""
 
     async def spacing() -> float | None:
-        return (await find_intervals(world.source, WINDOW, await world.source.time())).of("steady")
+        return (await find_intervals(world.source, WINDOW, await world.source.time(), NodeNames())).of("steady")
 
     await until(spacing, lambda found: found == pytest.approx(SCRAPE_INTERVAL, abs=0.02))
 
@@ -111,7 +112,7 @@ async def test_statistics_are_measured(world: World) -> None:
     """Quantile, maximum and standard deviation of a constant usage."""
     await world.until(known, "steady")
     at = await world.source.time()
-    intervals = await find_intervals(world.source, WINDOW, at)
+    intervals = await find_intervals(world.source, WINDOW, at, NodeNames())
     criteria = WindowCriteria(
         at=at, length=4 * WINDOW, coverage=0.1, max_age=60.0, lookback=WINDOW, intervals=intervals
     )
@@ -209,7 +210,7 @@ async def test_pods_are_measured(world: World) -> None:
 
     async def measured() -> Resources:
         at = await world.source.time()
-        intervals = await find_intervals(world.source, WINDOW, at)
+        intervals = await find_intervals(world.source, WINDOW, at, NodeNames())
         criteria = WindowCriteria(
             at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW, intervals=intervals
         )

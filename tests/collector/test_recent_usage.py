@@ -12,6 +12,7 @@ from equipoise.collector.decisions.profiles import PROFILES
 from equipoise.collector.decisions.query import MetricQuery, ResourceName, Sample
 from equipoise.collector.decisions.recent_usage import has_new_pods, recent_length, recent_usage
 from equipoise.collector.decisions.sample_validation import MeasurementTarget, NodeReading
+from equipoise.collector.state.node_names import NodeNames
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.kubernetes.client import NODES, PODS
@@ -36,7 +37,7 @@ def means_of_nodes(world: World, length: float) -> set[tuple[ResourceName, float
 
 
 def cpu_of(*samples: Sample) -> float | None:
-    found = recent_usage({"a": TARGET}, {"cpu": samples}, KNOWN)
+    found = recent_usage({"a": TARGET}, {"cpu": samples}, KNOWN, NodeNames(), {})
     return found.get("a", Resources()).cpu
 
 
@@ -64,8 +65,8 @@ def test_other_samples_are_unknown(samples: tuple[Sample, ...]) -> None:
 
 def test_what_is_unknown_in_the_shortest_window_is_unknown_here() -> None:
     """It was measured from the same series, which may be broken."""
-    assert recent_usage({"a": TARGET}, {"cpu": [a_sample(2.0)]}, {"cpu": {"a": NodeReading()}}) == {}
-    assert recent_usage({"a": TARGET}, {"cpu": [a_sample(2.0)]}, {}) == {}
+    assert recent_usage({"a": TARGET}, {"cpu": [a_sample(2.0)]}, {"cpu": {"a": NodeReading()}}, NodeNames(), {}) == {}
+    assert recent_usage({"a": TARGET}, {"cpu": [a_sample(2.0)]}, {}, NodeNames(), {}) == {}
 
 
 @pytest.mark.parametrize(

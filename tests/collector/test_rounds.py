@@ -5,9 +5,9 @@ import pytest
 from builders import GIB, NOW
 from collector.sources_in_memory import INTERVAL, FakeSource, Usage
 
-from equipoise.collector.decisions.query import MetricQuery
 from equipoise.collector.decisions.sample_validation import MeasurementTarget, ScrapeIntervals, WindowCriteria
 from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods
+from equipoise.collector.state.node_names import NodeNames
 from equipoise.contracts.messages.resources import Resources
 from equipoise.testbed.memory.clock import ManualClock
 
@@ -83,9 +83,9 @@ async def test_spacing_is_measured_on_memory_when_cpu_is_unsupported() -> None:
     source = a_source()
     source.rejects = lambda query: "no" if query.resource == "cpu" else ""
 
-    assert INTERVAL == (await find_intervals(source, 300.0, NOW, "pod")).of("a")
+    assert INTERVAL == (await find_intervals(source, 300.0, NOW, NodeNames(), "pod")).of("a")
     source.rejects = lambda query: "no"
-    assert (await find_intervals(source, 300.0, NOW)).default is None
-    assert {MetricQuery(subject="pod", resource="memory", aggregate="spacing", length=300.0, at=NOW)} == set(
-        source.queries
-    )
+    assert (await find_intervals(source, 300.0, NOW, NodeNames())).default is None
+    assert {("pod", "memory", "namespaces"), ("pod", "memory", "spacing")} == {
+        (query.subject, query.resource, query.aggregate) for query in source.queries
+    }

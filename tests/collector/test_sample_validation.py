@@ -22,6 +22,7 @@ from equipoise.collector.decisions.sample_validation import (
     validate_nodes,
     validate_pods,
 )
+from equipoise.collector.state.node_names import NodeNames
 from equipoise.contracts.messages.resources import Resources
 
 CRITERIA = WindowCriteria(
@@ -40,7 +41,7 @@ def complete_samples(mean: Any = 2.5, count: float = 20, newest: float = NOW - 5
 
 
 def reading_of(samples: dict[Any, Any], target: MeasurementTarget = NODE, **criteria: Any) -> Any:
-    return validate_nodes({"a": target}, "cpu", samples, msgspec.structs.replace(CRITERIA, **criteria))["a"]
+    return validate_nodes({"a": target}, "cpu", samples, msgspec.structs.replace(CRITERIA, **criteria))[0]["a"]
 
 
 def test_complete_samples_are_a_measurement() -> None:
@@ -149,7 +150,7 @@ def test_a_window_that_holds_no_two_samples_is_unknown(interval: float, known: b
     intervals = ScrapeIntervals(default=interval)
     reading = reading_of(complete_samples(count=2), intervals=intervals)
     pod = MeasurementTarget(since=NODE.since, capacity=NODE.capacity, node="a")
-    pods = validate_pods(
+    pods, _ = validate_pods(
         {("shop", "web-1"): pod}, "cpu", {"mean": [a_sample(0.5, "a", "shop", "web-1")]},
         msgspec.structs.replace(CRITERIA, intervals=intervals),
     )  # fmt: skip
@@ -167,7 +168,7 @@ def test_without_a_scrape_interval_everything_is_unknown() -> None:
 
 def test_samples_of_unknown_nodes_are_ignored() -> None:
     """Such as those of a deleted node."""
-    assert {"b"} == validate_nodes({"b": NODE}, "cpu", complete_samples(), CRITERIA).keys()
+    assert {"b"} == validate_nodes({"b": NODE}, "cpu", complete_samples(), CRITERIA)[0].keys()
 
 
 @pytest.mark.parametrize(
@@ -194,7 +195,8 @@ def test_coverage_is_the_share_of_expected_samples(
 def test_intervals_are_found_per_node() -> None:
     """The larger of two series of a node counts; nodes without one get the default."""
     found = scrape_intervals(
-        [a_sample(15.0), a_sample(30.0), a_sample(60.0, "b"), a_sample(math.nan, "c"), a_sample(0.0, "d")]
+        [a_sample(15.0), a_sample(30.0), a_sample(60.0, "b"), a_sample(math.nan, "c"), a_sample(0.0, "d")],
+        NodeNames(),
     )
 
     assert (30.0, 60.0, 45.0) == (found.of("a"), found.of("b"), found.of("c"))
@@ -206,7 +208,7 @@ POD = MeasurementTarget(since=NOW - 1_000, capacity=NODE.capacity, node="a")
 def read_one_pod(*means: Sample, count: float = 20, known: MeasurementTarget = POD) -> float | None:
     counts = [Sample(node=s.node, namespace=s.namespace, pod=s.pod, series=s.series, value=count) for s in means]
     samples: Any = {"mean": list(means), "count": counts}
-    return validate_pods({("shop", "web"): known}, "cpu", samples, CRITERIA).get(("shop", "web"))
+    return validate_pods({("shop", "web"): known}, "cpu", samples, CRITERIA)[0].get(("shop", "web"))
 
 
 def test_pods_are_found_by_namespace_name_and_node() -> None:
@@ -226,7 +228,7 @@ def test_pods_are_validated_like_nodes() -> None:
     assert read_one_pod(here, a_sample(1.5, namespace="shop", pod="web", job="twin")) is None
     assert read_one_pod(here, count=15) is None
     counts = [Sample(node="a", namespace="shop", pod="web", series=here.series, value=value) for value in (15.0, 20.0)]
-    assert {} == validate_pods({("shop", "web"): POD}, "cpu", {"mean": [here], "count": counts}, CRITERIA)
+    assert {} == validate_pods({("shop", "web"): POD}, "cpu", {"mean": [here], "count": counts}, CRITERIA)[0]
     assert read_one_pod(here, known=MeasurementTarget(since=NOW - 100, capacity=NODE.capacity, node="a")) is None
     assert read_one_pod(a_sample(math.nan, namespace="shop", pod="web")) is None
     assert read_one_pod(a_sample(11.0, namespace="shop", pod="web")) is None
@@ -237,11 +239,10 @@ def test_pods_without_counts_are_complete() -> None:
     here = a_sample(1.5, namespace="shop", pod="web")
     pods = {("shop", "web"): POD}
 
-    assert {("shop", "web"): 1.5} == validate_pods(pods, "cpu", {"mean": [here]}, CRITERIA)
-    assert {} == validate_pods(pods, "cpu", {"mean": [here], "count": []}, CRITERIA)
-    assert {} == validate_pods(
-        pods, "cpu", {"mean": [here]}, msgspec.structs.replace(CRITERIA, intervals=ScrapeIntervals())
-    )
+    assert {("shop", "web"): 1.5} == validate_pods(pods, "cpu", {"mean": [here]}, CRITERIA)[0]
+    assert {} == validate_pods(pods, "cpu", {"mean": [here], "count": []}, CRITERIA)[0]
+    unknown = msgspec.structs.replace(CRITERIA, intervals=ScrapeIntervals())
+    assert {} == validate_pods(pods, "cpu", {"mean": [here]}, unknown)[0]
 
 
 VALUES = st.floats() | st.sampled_from([0.0, -0.0, NOW, NOW - 5, 20.0])
@@ -263,10 +264,10 @@ def test_no_samples_become_a_value_that_was_not_measured(
     measured = [s.value for s in samples.get("mean", []) if s.node in ("a", "")]
     possible = {*measured, *([] if capacity is None else [capacity] if any(v >= capacity for v in measured) else [])}
 
-    reading = validate_nodes({"a": known}, "cpu", samples, criteria)["a"]
+    reading = validate_nodes({"a": known}, "cpu", samples, criteria)[0]["a"]
     assert (reading.mean is None) == bool(reading.why)
     assert reading.mean is None or reading.mean in possible
-    for value in validate_pods({("shop", "web"): known}, "cpu", samples, criteria).values():
+    for value in validate_pods({("shop", "web"): known}, "cpu", samples, criteria)[0].values():
         assert value in possible
 
 

@@ -14,13 +14,11 @@ from equipoise.collector.sources.prometheus.samples import (
     LABELS_TTL,
     LabelCache,
     identified_by_name,
-    names_by_address,
     number,
     result_of,
     spacings,
     time_of,
     vector,
-    with_node_names,
 )
 
 LABELS = LabelCache(("node", "instance"))
@@ -95,7 +93,8 @@ def test_invalid_numbers_are_nan(value: Any) -> None:
         ({"node": "a", "instance": "10.0.0.1:10250"}, "a"),
         ({"node": "", "instance": "b:10250"}, "b"),
         ({"instance": "b"}, "b"),
-        ({"instance": "b:x"}, "b:x"),
+        ({"instance": "b:metrics"}, "b"),
+        ({"instance": "[FD00:0::1]:9100"}, "fd00::1"),
     ],
 )
 def test_the_first_node_label_names_the_node(labels: dict[str, str], expected: str) -> None:
@@ -217,36 +216,8 @@ def test_any_json_becomes_samples_or_a_source_error(document: Any) -> None:
                     assert any(isinstance(text, str) and number(text) == 0 for text in written)
 
 
-def info(node: object, address: object) -> dict[str, object]:
-    return {"metric": {"node": node, "internal_ip": address}, "value": [0, "1"]}
-
-
 def a_sample(node: str) -> Sample:
     return Sample(node=node, series=series_name({"instance": node}), value=1.0)
-
-
-def test_an_address_is_replaced_by_its_nodes_name() -> None:
-    """IPv4 and IPv6; a name is unchanged."""
-    names = names_by_address([info("a", "10.0.0.1"), info("b", "fd00::1"), info("c", "10.0.0.3")])
-
-    published = with_node_names(
-        [a_sample("10.0.0.1"), a_sample("[fd00::1]"), a_sample("c"), a_sample("10.9.9.9")], names
-    )
-    assert ["a", "b", "c", "10.9.9.9"] == [sample.node for sample in published]
-
-
-def test_samples_of_an_address_of_two_nodes_are_left_out() -> None:
-    """A new node with the address of a deleted one must not get its usage."""
-    names = names_by_address([info("old", "10.0.0.1"), info("new", "10.0.0.1"), info("new", "10.0.0.1")])
-
-    assert [] == with_node_names([a_sample("10.0.0.1")], names)
-
-
-def test_invalid_elements_are_skipped() -> None:
-    """A result that is no list is an error."""
-    assert {} == names_by_address([None, {}, {"metric": 1}, info(1, "x"), info("a", None), info("", "y")])
-    with pytest.raises(SourceError):
-        names_by_address("x")
 
 
 def test_series_can_be_identified_by_name_alone() -> None:

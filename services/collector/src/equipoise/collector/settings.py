@@ -42,6 +42,16 @@ class BasicAuthentication(Section, frozen=True, kw_only=True):
     """Read for every query, so that a rotated secret needs no restart."""
 
 
+class ScrapeJobs(Section, frozen=True, kw_only=True):
+    """Names of scrape jobs (label `job`) whose series are read. Default: the jobs that measure most nodes are found."""
+
+    nodes: tuple[str, ...] = ()
+    """Of the usage of nodes: [node-exporter]; with the profile `kubelet` as for `pods`."""
+
+    pods: tuple[str, ...] = ()
+    """Of the usage of pods: [kubelet]."""
+
+
 class PrometheusSettings(Section, frozen=True, kw_only=True):
     """The Prometheus, or a server with its HTTP API (Thanos, VictoriaMetrics, Mimir)."""
 
@@ -55,8 +65,12 @@ class PrometheusSettings(Section, frozen=True, kw_only=True):
     custom: CustomQueries = CustomQueries()
     """The queries of `profile: custom`."""
 
-    node_labels: tuple[str, ...] = ("node", "instance")
-    """Labels that may contain the node name of a series; the first one present is used, without a port."""
+    node_labels: tuple[str, ...] = ("node", "k8s_node_name", "kubernetes_node", "instance")
+    """Labels that may name the node of a series, by its name, host name or address; the first one present is used,
+    without a port."""
+
+    jobs: ScrapeJobs = ScrapeJobs()
+    """Not added to the queries of `profile: custom`."""
 
     matchers: dict[str, str] = field(default_factory=dict)
     """Labels that every series must have, for a Prometheus with several clusters: {cluster: production}."""

@@ -1,6 +1,6 @@
 """Reads the cluster once, with the collector's measurement: the snapshot that a descheduler would evaluate."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -21,6 +21,7 @@ from equipoise.collector.state.placement import ClusterPlacement
 from equipoise.collector.state.pod_times import trimmed
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.eviction.protection import Rules
+from equipoise.contracts.kubernetes.objects import Node
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.utilization import WorkloadUtilization
@@ -82,8 +83,7 @@ async def connected(
     prometheus, memory = settings.collector.prometheus, settings.shared.load.memory
     if profile is None:
         progress("detecting the metrics of Prometheus")
-        names = frozenset(node.metadata.name for node in objects.watched.nodes)
-        profile = await detected_profile(prometheus, settings.shared.load, names, clock)
+        profile = await detected_profile(settings.collector, settings.shared.load, objects.watched.nodes, clock)
         detected, prometheus = True, msgspec.structs.replace(prometheus, profile=profile)
     else:
         detected = False
@@ -110,12 +110,11 @@ def unreachable(prometheus: PrometheusSettings, error: SourceError) -> CommandFa
     )
 
 
-async def detected_profile(
-    prometheus: PrometheusSettings, load: LoadSettings, names: frozenset[str], clock: Clock
-) -> str:
+async def detected_profile(settings: CollectorSettings, load: LoadSettings, nodes: Sequence[Node], clock: Clock) -> str:
     """Raises CommandFailed, with what to do, if Prometheus does not respond or no profile fits."""
+    prometheus = settings.prometheus
     try:
-        matches = await match_profiles(prometheus, names, memory=load.memory, clock=clock)
+        matches = await match_profiles(settings, nodes, load=load, clock=clock)
     except SourceError as error:
         raise unreachable(prometheus, error) from None
     best = best_profile(matches)
@@ -221,7 +220,7 @@ async def _assembled(connection: ClusterSources, measurement: Measurement, place
     return ClusterNow(
         snapshot=snapshot,
         placements=placements,
-        unknown={**measurement.incomplete(names), **unknown},
+        unknown={**measurement.incomplete(name for name in names if name not in not_expected), **unknown},
         not_expected=not_expected,
         missing=connection.objects.missing,
         problem="; ".join(filter(None, (measurement.problem, measurement.pods_problem, measurement.clock_warning))),

@@ -1,7 +1,8 @@
 """Which profile of queries fits a Prometheus: the one whose metrics it has, of nodes of this cluster."""
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any, get_args
 
 import msgspec
 
@@ -9,11 +10,28 @@ from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.collector.decisions.profiles import PROFILES
 from equipoise.collector.decisions.profiles.custom import CustomQueries
 from equipoise.collector.decisions.profiles.query_profile import MemoryKind, QueryProfile
-from equipoise.collector.decisions.query import MetricQuery, ResourceName, Sample, SourceError, Subject
-from equipoise.collector.settings import PrometheusSettings
+from equipoise.collector.decisions.query import MetricQuery, SourceError, Subject
+from equipoise.collector.decisions.sample_validation import (
+    MeasurementTarget,
+    NodeReading,
+    Readings,
+    Reason,
+    ScrapeIntervals,
+    WindowCriteria,
+    is_short,
+    min_samples,
+)
+from equipoise.collector.settings import CollectorSettings
+from equipoise.collector.shell.measurement import criteria_of, node_target
+from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
+from equipoise.collector.state.node_names import NodeNames, node_names, texts_of
+from equipoise.collector.state.placement import PodName
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.kubernetes.objects import Node
 from equipoise.contracts.load.correction import RESOURCES
+from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.configuration.env_overrides import overridden
 from equipoise.runtime.configuration.loading import all_sections
 from equipoise.runtime.process.clock import Clock
@@ -29,16 +47,28 @@ LABEL_FIX = (
 
 
 class ProfileMatch(msgspec.Struct, frozen=True, kw_only=True):
-    """The metrics of a profile that the source has."""
+    """What a profile measures now, in the shortest window and as the collector measures it."""
 
     nodes: Mapping[str, int] = {}
-    """Nodes with a live series, by resource that the profile measures."""
+    """Nodes of known usage, by resource that the profile measures."""
+
+    sampled: Mapping[str, int] = {}
+    """Nodes with series, by resource that the profile measures."""
+
+    unknown: str = ""
+    """Why the usage of one of these nodes is not known."""
 
     foreign_series: str = ""
     """Labels of a series of an unknown node, if no series belongs to a known one."""
 
     pods: int = 0
-    """Pods with live series of cpu and memory; 0 if one of them is not measured."""
+    """Pods of known usage."""
+
+    sampled_pods: int = 0
+    """Pods with series; 0 if one of the resources is not measured."""
+
+    unknown_pods: str = ""
+    """Why no pod is of known usage, though some have series."""
 
     unsupported: tuple[str, ...] = ()
     """Why queries were skipped that this profile does not support."""
@@ -48,76 +78,171 @@ class ProfileMatch(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def matches(self) -> bool:
-        return not self.problem and not self.foreign_series and bool(self.nodes) and all(self.nodes.values())
+        """Whether the source has the series of the profile: soon after its start, no usage is known yet."""
+        return not self.problem and not self.foreign_series and bool(self.sampled) and all(self.sampled.values())
 
 
-async def match_profile(source: MetricSource, names: Collection[str] | None, at: float) -> ProfileMatch:
-    """`names`: the nodes of the cluster; None if they are unknown, then any node counts."""
-    nodes: dict[str, int] = {}
-    foreign_series = ""
-    pods: list[set[tuple[str, str]]] = []
+async def match_profile(
+    source: MetricSource, nodes: Sequence[Node] | None, load: LoadSettings, interval: float | None = None
+) -> ProfileMatch:
+    """`nodes`: of the cluster; None if they are unknown, then any node counts. `interval`: the configured one."""
     unsupported: list[str] = []
-
-    async def live(subject: Subject, resource: ResourceName) -> list[Sample] | None:
-        query = MetricQuery(subject=subject, resource=resource, aggregate="newest", length=0.0, at=at)
-        if reason := source.unsupported(query):
-            unsupported.append(reason)
-            return None
-        return await source.query(query)
-
     try:
-        for resource in RESOURCES:
-            if (samples := await live("node", resource)) is not None:
-                known = {sample.node for sample in samples if names is None or sample.node in names}
-                nodes[resource] = len(known)
-                if samples and not known:
-                    foreign_series = samples[0].series
-            samples = await live("pod", resource)
-            pods.append({(sample.namespace, sample.pod) for sample in samples or ()})
+        at = await source.time()
+        if nodes is None:
+            names, targets = NodeNames(), await _sampled_nodes(source, at)
+        else:
+            names = node_names({node.metadata.name: texts_of(node) for node in nodes})
+            targets = {node.metadata.name: node_target(node) for node in nodes}
+        shortest = load.shortest
+        intervals = of_pods = ScrapeIntervals(default=interval)
+        if interval is None:
+            intervals = await find_intervals(source, shortest.length, at, names)
+        found = await measure_nodes(source, targets, criteria_of(load, shortest, at, intervals, names))
+        if found.failed:
+            return ProfileMatch(problem=next(iter(found.failed.values())))
+        of_pods = await find_intervals(source, shortest.length, at, names, "pod")
+        if interval is not None or of_pods.default is None:
+            of_pods = msgspec.structs.replace(intervals, pod_series=of_pods.pod_series)
+        criteria = criteria_of(load, shortest, at, of_pods, names)
+        pod_targets = await _sampled_pods(source, criteria, unsupported)
+        measured = (await measure_pods(source, pod_targets, criteria)).usage if pod_targets else {}
     except SourceError as error:
         return ProfileMatch(problem=str(error))
+    by_resource = {
+        resource: list(readings.values())
+        for resource, readings in found.readings.items()
+        if not any(_reason(reading) == "unsupported" for reading in readings.values())
+    }
+    every = [reading for readings in by_resource.values() for reading in readings]
+    pods = sum(None not in (used.cpu, used.memory) for used in measured.values())
     return ProfileMatch(
-        nodes=nodes,
-        foreign_series=foreign_series,
-        pods=len(set.intersection(*pods)),
-        unsupported=tuple(dict.fromkeys(unsupported)),
+        nodes={name: sum(reading.mean is not None for reading in found) for name, found in by_resource.items()},
+        sampled={name: sum(map(_is_sampled, found)) for name, found in by_resource.items()},
+        unknown=next((reading.why for reading in every if reading.why and _is_sampled(reading)), ""),
+        foreign_series=found.unknown_node,
+        pods=pods,
+        sampled_pods=len(pod_targets),
+        unknown_pods=_why_no_pod(criteria) if pod_targets and not pods else "",
+        unsupported=tuple(dict.fromkeys((*_unsupported_nodes(found.readings), *unsupported))),
     )
 
 
+async def match_current(source: MetricSource, nodes: Sequence[Node] | None) -> ProfileMatch:
+    """The match of a source that has only current values: its nodes and pods with a value."""
+    names = None if nodes is None else {node.metadata.name for node in nodes}
+    counts: dict[str, int] = {}
+    foreign_series = ""
+    pods: list[set[PodName]] = []
+    unsupported: list[str] = []
+    try:
+        at = await source.time()
+        for subject, resource in product(get_args(Subject), RESOURCES):
+            query = MetricQuery(subject=subject, resource=resource, aggregate="newest", length=0.0, at=at)
+            if reason := source.unsupported(query):
+                unsupported.append(reason)
+                continue
+            samples = await source.query(query)
+            if subject == "pod":
+                pods.append({(sample.namespace, sample.pod) for sample in samples})
+                continue
+            counts[resource] = len({sample.node for sample in samples if names is None or sample.node in names})
+            foreign_series = foreign_series or (samples[0].series if samples and not counts[resource] else "")
+    except SourceError as error:
+        return ProfileMatch(problem=str(error))
+    number = len(set.intersection(*pods)) if len(pods) == len(RESOURCES) else 0
+    return ProfileMatch(
+        nodes=counts, sampled=counts, foreign_series=foreign_series, pods=number, sampled_pods=number,
+        unsupported=tuple(dict.fromkeys(unsupported)),
+    )  # fmt: skip
+
+
+async def _sampled_nodes(source: MetricSource, at: float) -> dict[str, MeasurementTarget]:
+    query = MetricQuery(subject="node", aggregate="newest", length=0.0, at=at)
+    samples = [] if source.unsupported(query) else await source.query(query)
+    return {sample.node: MeasurementTarget(since=0.0, capacity=Resources()) for sample in samples}
+
+
+async def _sampled_pods(
+    source: MetricSource, criteria: WindowCriteria, unsupported: list[str]
+) -> dict[PodName, MeasurementTarget]:
+    """All pods with series; none if a resource is not supported, and why."""
+    query = MetricQuery(subject="pod", length=criteria.length, at=criteria.at, pod_series=criteria.intervals.pod_series)
+    for resource in RESOURCES:
+        if reason := source.unsupported(msgspec.structs.replace(query, resource=resource)):
+            unsupported.append(reason)
+    if unsupported:
+        return {}
+    return {
+        (sample.namespace, sample.pod): MeasurementTarget(
+            since=0.0, capacity=Resources(), node=criteria.names.of(sample.node)
+        )
+        for sample in await source.query(query)
+    }
+
+
+def _why_no_pod(criteria: WindowCriteria) -> str:
+    interval, window = criteria.intervals.default, f"a window of {criteria.length:g} s"
+    if interval is None:
+        return "none has two samples yet"
+    if is_short(criteria.length, interval):
+        return f"{window} at one sample per {interval:g} s holds no two"
+    return f"none has {min_samples(criteria, interval)} samples in {window}, at one per {interval:g} s"
+
+
+def _reason(reading: NodeReading) -> Reason | None:
+    return reading.unknown.reason if reading.unknown else None
+
+
+def _is_sampled(reading: NodeReading) -> bool:
+    return _reason(reading) not in ("no sample", "shared address", "unsupported")
+
+
+def _unsupported_nodes(readings: Readings) -> Iterator[str]:
+    for found in readings.values():
+        yield from (reading.why for reading in found.values() if _reason(reading) == "unsupported")
+
+
 async def match_profiles(
-    settings: PrometheusSettings,
-    names: Collection[str] | None,
+    settings: CollectorSettings,
+    nodes: Sequence[Node] | None,
     *,
-    memory: MemoryKind,
+    load: LoadSettings,
     clock: Clock,
     without: Collection[str] = (),
 ) -> dict[str, ProfileMatch]:
     """The match of every profile that measures this kind of memory, except those of `without`.
 
-    Ends with one that has pods and all nodes: none is better. Not of `custom`, which has no queries of its own. Raises
-    SourceError if Prometheus does not respond.
+    Ends with one that measures pods and all nodes: none is better. Not of `custom`, which has no queries of its own.
+    Raises SourceError if Prometheus does not respond.
     """
     found: dict[str, ProfileMatch] = {}
     for name in PROFILES:
-        if name == "custom" or name in without or memory not in _profile(name).memory:
+        if name == "custom" or name in without or load.memory not in _profile(name).memory:
             continue
-        changed = msgspec.structs.replace(settings, profile=name, custom=CustomQueries())
-        source = PrometheusSource(changed, memory=memory, clock=clock)
+        changed = msgspec.structs.replace(settings.prometheus, profile=name, custom=CustomQueries())
+        source = PrometheusSource(changed, memory=load.memory, clock=clock)
         try:
-            found[name] = match = await match_profile(source, names, await source.time())
+            await source.time()
+            found[name] = match = await match_profile(source, nodes, load, settings.scrape_interval)
         finally:
             source.close()
-        if match.matches and match.pods and names is not None and min(match.nodes.values()) == len(names):
+        if match.matches and match.pods and nodes is not None and min(match.nodes.values()) == len(nodes):
             break
     return found
 
 
 def best_profile(matches: Mapping[str, ProfileMatch]) -> str | None:
-    """One that measures pods before one that does not, then one with more nodes, then the first; None: none fits."""
-    fitting = [name for name, match in matches.items() if match.matches]
-    return max(
-        fitting, key=lambda name: (matches[name].pods > 0, min(matches[name].nodes.values())), default=None
-    )  # of equal ones, max() takes the first
+    """One that measures pods before one that does not, then one that measures more nodes, then one with more series,
+    then the first; None: none fits."""
+    fitting = {name: match for name, match in matches.items() if match.matches}
+
+    def order(name: str) -> tuple[bool, int, bool, int]:
+        match = fitting[name]
+        measured, sampled = (min(counts.values(), default=0) for counts in (match.nodes, match.sampled))
+        return match.pods > 0, measured, match.sampled_pods > 0, sampled
+
+    return max(fitting, key=order, default=None)  # of equal ones, max() takes the first
 
 
 def no_profile_problem(matches: Mapping[str, ProfileMatch], memory: MemoryKind) -> tuple[str, str]:
@@ -138,7 +263,7 @@ def _missing(name: str, match: ProfileMatch, memory: MemoryKind) -> list[str]:
     """The series of nodes that a profile reads and Prometheus does not have."""
     profile = _profile(name)
     of_nodes = {"cpu": profile.cpu["node"], "memory": profile.memory[memory]["node"]}
-    return [of_nodes[resource].metric for resource in RESOURCES if not match.nodes.get(resource)]
+    return [of_nodes[resource].metric for resource in RESOURCES if not match.sampled.get(resource)]
 
 
 def _profile(name: str) -> QueryProfile:

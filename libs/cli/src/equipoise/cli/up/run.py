@@ -209,8 +209,8 @@ async def set_profile(document: Document, *, detect: bool) -> str:
         return f"profile {prometheus.profile}"
     try:
         async with connect_kube(settings.shared.kubernetes, "up", clock) as kube:
-            names = frozenset(node.metadata.name for node in await kube.list(NODES))
-        profile = await detected_profile(prometheus, load, names, clock)
+            nodes = await kube.list(NODES)
+        profile = await detected_profile(settings.collector, load, nodes, clock)
     except (CommandFailed, KubeError) as error:
         return f"profile {prometheus.profile}, which was not detected: {error.message}"
     document["collector"]["prometheus"]["profile"] = profile

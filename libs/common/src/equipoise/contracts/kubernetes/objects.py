@@ -118,10 +118,16 @@ class ContainerImage(ApiValue, frozen=True, kw_only=True):
     size_bytes: int = 0
 
 
+class NodeAddress(ApiValue, frozen=True, kw_only=True):
+    type: str = ""
+    address: str = ""
+
+
 class NodeStatus(ApiValue, frozen=True, kw_only=True):
     allocatable: dict[str, str] = {}
     capacity: dict[str, str] = {}
     conditions: list[Condition] = []
+    addresses: list[NodeAddress] = []
     images: list[ContainerImage] = []
 
 

@@ -10,16 +10,16 @@ from typing import Any, Literal
 
 import msgspec
 
+from equipoise.collector.decisions.profiles.kube_prometheus import POD_CPU as CGROUPS_CPU
+from equipoise.collector.decisions.profiles.kube_prometheus import POD_WORKING_SET as CGROUPS_MEMORY
 from equipoise.collector.decisions.profiles.kubelet import POD_CPU, POD_MEMORY
+from equipoise.collector.decisions.profiles.pod_cgroups import CONTAINERS, PodCgroups
 from equipoise.collector.decisions.profiles.query_profile import milliseconds, selector
 
 Resource = Literal["cpu", "memory"]
 
 COVERED = 0.8
 """Share of a step that its samples must cover (design, law 1)."""
-
-_INSTANCE = "id, image, name"
-"""Labels of cAdvisor that change when a container restarts."""
 
 
 class Series(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,32 +37,29 @@ class UsageMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """Origin, for messages."""
 
     names: Mapping[Resource, str]
-    of_containers: bool = False
+    containers: Mapping[Resource, PodCgroups] = {}
+    """The series of containers, if the metrics have no series of a whole pod."""
 
     def raw(self, resource: Resource, matchers: Mapping[str, str]) -> str:
         """Selector of the raw samples."""
-        text = selector(self.names[resource], matchers)
-        if not self.of_containers:
-            return text
         # The cgroups above the containers and the sandbox of a pod would count usage twice.
-        conditions = 'container!="",container!="POD"'
-        return f"{text[:-1]},{conditions}}}" if text.endswith("}") else f"{text}{{{conditions}}}"
+        return selector(self.names[resource], matchers, *(CONTAINERS if self.containers else ()))
 
     def samples(self, resource: Resource, matchers: Mapping[str, str], step: float) -> str:
-        """Number of samples of each pod in the step, as the minimum over its containers."""
-        counts = f"count_over_time({self.raw(resource, matchers)}[{milliseconds(step)}])"
-        return f"min without (container) (sum without ({_INSTANCE}) ({counts}))" if self.of_containers else counts
+        """Number of samples of each pod in the step."""
+        window = milliseconds(step)
+        if self.containers:
+            return self.containers[resource].container_count(matchers, window)
+        return f"count_over_time({self.raw(resource, matchers)}[{window}])"
 
     def usage(self, resource: Resource, matchers: Mapping[str, str], step: float, min_samples: int) -> str:
         """Mean of each pod over the step, in cores or bytes, with at least `min_samples` samples."""
-        raw = f"{self.raw(resource, matchers)}[{milliseconds(step)}]"
-        mean = f"rate({raw})" if resource == "cpu" else f"avg_over_time({raw})"
-        if self.of_containers and resource == "cpu":
-            mean = f"sum without (container, {_INSTANCE}) ({mean})"
-        elif self.of_containers:
-            # A restarted container has two series for a while: their means must not be added.
-            total, counts = (f"sum without ({_INSTANCE}) ({part}_over_time({raw}))" for part in ("sum", "count"))
-            mean = f"sum without (container) ({total} / {counts})"
+        window = milliseconds(step)
+        if self.containers:
+            mean = f"({self.containers[resource].container_mean(matchers, window)})"
+        else:
+            raw = f"{self.raw(resource, matchers)}[{window}]"
+            mean = f"rate({raw})" if resource == "cpu" else f"avg_over_time({raw})"
         return f"{mean} and {self.samples(resource, matchers, step)} >= {min_samples}"
 
     def pods(self, resource: Resource, matchers: Mapping[str, str]) -> str:
@@ -90,8 +87,8 @@ METRICS: Mapping[str, UsageMetrics] = {
     ),
     "containers": UsageMetrics(
         source="the kubelets' /metrics/cadvisor",
-        names={"cpu": "container_cpu_usage_seconds_total", "memory": "container_memory_working_set_bytes"},
-        of_containers=True,
+        names={"cpu": CGROUPS_CPU.metric, "memory": CGROUPS_MEMORY.metric},
+        containers={"cpu": CGROUPS_CPU, "memory": CGROUPS_MEMORY},
     ),
 }
 """In the order in which they are tried."""

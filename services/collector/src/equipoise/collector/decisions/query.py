@@ -1,14 +1,18 @@
 """Queries to a metric source, and the samples that it returns."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 ResourceName = Literal["cpu", "memory"]
 Statistic = Literal["p95", "max", "deviation"]
 Subject = Literal["node", "pod"]
-Aggregate = Literal["mean", "count", "newest", "last", "spacing"] | Statistic
+Aggregate = Literal["mean", "count", "newest", "last", "spacing", "namespaces"] | Statistic
+
+PodSeries = Literal["pods", "containers", "any"]
+"""The series that show the usage of a pod: one of the whole pod; those of its containers, for pods that have no other;
+or either."""
 
 
 class SourceError(Exception):
@@ -20,7 +24,8 @@ class MetricQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     aggregate: `mean`, `p95`, `max`, `deviation` of the usage over the window (cores, bytes); `count` of its raw
     samples; `newest`: time of the newest raw sample of series that are alive; `last`: the same of series that ended
-    within the window; `spacing`: median seconds between raw samples.
+    within the window; `spacing`: median seconds between raw samples; `namespaces`: number of series of pods by
+    namespace and node.
     """
 
     subject: Subject
@@ -39,12 +44,30 @@ class MetricQuery(msgspec.Struct, frozen=True, kw_only=True):
     """Of a `mean`: series with fewer raw samples in the window are left out. The source checks it, because the counts
     of many pods would double the size of the response and nearly all are complete."""
 
+    pod_series: PodSeries = "pods"
+    namespaces: tuple[str, ...] = ()
+    """Of a `spacing` of pods: those in these namespaces only."""
+
+    jobs: tuple[str, ...] = ()
+    """Only series of these scrape jobs; empty: of all."""
+
+
+class Scrape(NamedTuple):
+    """What scraped a series, by labels that Prometheus adds to it. Empty: the series has none of this name."""
+
+    job: str = ""
+    service: str = ""
+    endpoint: str = ""
+    path: str = ""
+    namespace: str = ""
+    """Of the target; empty for series of pods, whose label it is."""
+
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The value of one series, as it came: it may be NaN, infinite or negative. `sample_validation` checks it."""
 
     node: str
-    """Name of its node; empty when no label names it."""
+    """What names its node: a name or an address, without a port; empty when no label does."""
 
     namespace: str = ""
     pod: str = ""
@@ -52,6 +75,10 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """All labels, as `series_name` writes them: identifies the series across queries."""
 
     value: float
+
+    scrape: Scrape = Scrape()
+    target: str = ""
+    """The label `instance`."""
 
     share_of_capacity: bool = False
     """True: the value is a share (0..1) of the machine's capacity. False: it is cores or bytes."""

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 
 from equipoise.collector.decisions.query import ResourceName, Sample
 from equipoise.collector.decisions.sample_validation import MeasurementTarget, NodeReading, known_usage
+from equipoise.collector.decisions.scrape_choice import Scrapes
+from equipoise.collector.state.node_names import NodeNames
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
@@ -34,16 +36,22 @@ def recent_usage(
     targets: Mapping[str, MeasurementTarget],
     samples: Mapping[ResourceName, Iterable[Sample]],
     readings: Mapping[ResourceName, Mapping[str, NodeReading]],
+    names: NodeNames,
+    scrapes: Mapping[ResourceName, Scrapes],
 ) -> dict[str, Resources]:
-    """By node, of these targets. `readings`: those of the shortest window at the same time.
+    """By node, of these targets. `readings`: those of the shortest window at the same time, from `scrapes`.
 
     What is unknown there is unknown here, too: it was measured from the same series.
     """
     usage: dict[str, dict[ResourceName, float]] = {}
     for resource in RESOURCES:
         found: dict[str, list[Sample]] = {}
+        chosen = scrapes.get(resource, {})
         for sample in samples.get(resource, ()):
-            found.setdefault(sample.node, []).append(sample)
+            node = names.of(sample.node)
+            # The mean of a custom profile may have no label of its scrape.
+            if not any(sample.scrape) or chosen.get(node, sample.scrape) == sample.scrape:
+                found.setdefault(node, []).append(sample)
         for node, target in targets.items():
             reading = readings.get(resource, {}).get(node)
             if reading is None or reading.mean is None:

@@ -6,13 +6,15 @@ of the same name. Two more checks compare values with one another (`check_plausi
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from statistics import median
 from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from equipoise.collector.decisions.query import Aggregate, ResourceName, Sample, Statistic
+from equipoise.collector.decisions.query import Aggregate, PodSeries, ResourceName, Sample, Statistic
+from equipoise.collector.decisions.scrape_choice import Scrapes, choose_scrapes
+from equipoise.collector.state.node_names import NodeNames
 from equipoise.collector.state.placement import PodName
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE
 from equipoise.contracts.messages.bounds import MAX_BYTES
@@ -33,7 +35,7 @@ MAX_ZERO_SHARE = 0.5
 
 Reason = Literal[
     "no sample", "duplicate", "future", "stale", "gap", "young", "previous object", "invalid", "excess", "frozen",
-    "zeros", "no interval", "short window", "no result", "unsupported", "no capacity",
+    "zeros", "shared address", "no interval", "short window", "no result", "unsupported", "no capacity",
 ]  # fmt: skip
 """Kinds of reasons why a usage is unknown: the label of a metric, and the key of `doctor`'s advice."""
 
@@ -67,11 +69,14 @@ class MeasurementTarget(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ScrapeIntervals(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds between raw samples, per node."""
+    """Seconds between raw samples, per node, of the series that show the usage."""
 
     by_node: Mapping[str, float] = {}
     default: float | None = None
     """Of nodes that are not in `by_node`; None: unknown."""
+
+    pod_series: PodSeries = "pods"
+    """Of intervals of pods: the series that show the usage of all of them."""
 
     def of(self, node: str) -> float | None:
         return self.by_node.get(node, self.default)
@@ -99,6 +104,14 @@ class WindowCriteria(msgspec.Struct, frozen=True, kw_only=True):
     """How far back the last sample of an ended series is searched for."""
 
     intervals: ScrapeIntervals
+    names: NodeNames = NodeNames()
+    """Of all nodes of the cluster."""
+
+    scrapes: Mapping[ResourceName, Scrapes] = {}
+    """What measured each node last."""
+
+    jobs: tuple[str, ...] = ()
+    """Only series of these scrape jobs are queried; empty: of all."""
 
 
 class NodeReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,12 +135,14 @@ Readings = Mapping[ResourceName, Mapping[str, NodeReading]]
 """By resource and node."""
 
 
-def scrape_intervals(samples: Iterable[Sample]) -> ScrapeIntervals:
+def scrape_intervals(samples: Collection[Sample], names: NodeNames) -> ScrapeIntervals:
     """Intervals from measured spacings. The largest one of a node counts, so that coverage is never overestimated."""
     by_node: dict[str, float] = {}
+    scrapes = choose_scrapes(samples, names, {})
     for sample in samples:
-        if SHORTEST_INTERVAL <= sample.value <= LONGEST_INTERVAL:
-            by_node[sample.node] = max(sample.value, by_node.get(sample.node, 0.0))
+        node, chosen = names.of(sample.node), scrapes.get(names.of(sample.node), sample.scrape)
+        if chosen == sample.scrape and SHORTEST_INTERVAL <= sample.value <= LONGEST_INTERVAL:
+            by_node[node] = max(sample.value, by_node.get(node, 0.0))
     return ScrapeIntervals(by_node=by_node, default=median(by_node.values()) if by_node else None)
 
 
@@ -156,14 +171,23 @@ def _full_count(length: float, interval: float) -> float:
 
 def validate_nodes(
     targets: Mapping[str, MeasurementTarget], resource: ResourceName, samples: Samples, criteria: WindowCriteria
-) -> dict[str, NodeReading]:
-    """A reading for every target; samples of other nodes are ignored."""
+) -> tuple[dict[str, NodeReading], Scrapes]:
+    """A reading for every target, and what measured each node; samples of other nodes are ignored."""
+    names = criteria.names
+    live = [sample for aggregate in ("newest", "last") for sample in samples.get(aggregate, ())]
+    scrapes = choose_scrapes(live, names, criteria.scrapes.get(resource, {}))
     by_node: dict[str, dict[Aggregate, list[Sample]]] = {node: {} for node in targets}
     for aggregate, found in samples.items():
+        # The other queries are about series that these two show.
+        shows_series = aggregate in ("newest", "last")
         for sample in found:
-            if sample.node in by_node:
-                by_node[sample.node].setdefault(aggregate, []).append(sample)
-    return {node: _node_reading(node, target, resource, by_node[node], criteria) for node, target in targets.items()}
+            node = names.of(sample.node)
+            if node in by_node and not (shows_series and scrapes.get(node, sample.scrape) != sample.scrape):
+                by_node[node].setdefault(aggregate, []).append(sample)
+    readings = {
+        node: _node_reading(node, target, resource, by_node[node], criteria) for node, target in targets.items()
+    }
+    return readings, scrapes
 
 
 def _node_reading(
@@ -178,6 +202,8 @@ def _node_reading(
     # Without a live series (it ended, or its last scrape failed) the last sample before that gives the age.
     ended = [sample for sample in samples.get("last", []) if math.isfinite(sample.value)]
     newest = alive[0] if alive else max(ended, key=lambda sample: sample.value, default=None)
+    if newest is None and (shared := criteria.names.shared.get(node)):
+        return unknown("shared address", f"no sample names it alone: {shared}")
     if newest is None or not math.isfinite(newest.value):
         return unknown("no sample", "no sample")
     sampled_at = newest.value
@@ -254,12 +280,14 @@ def _usage(sample: Sample, capacity: float | None) -> tuple[float | None, Unknow
 
 def validate_pods(
     targets: Mapping[PodName, MeasurementTarget], resource: ResourceName, samples: Samples, criteria: WindowCriteria
-) -> dict[PodName, float]:
-    """Mean usage of the targets that were measured; the others are left out.
+) -> tuple[dict[PodName, float], Scrapes]:
+    """Mean usage of the targets that were measured, and what measured the pods of each node; others are left out.
 
     Without samples of `count`, the source has already left out the series with too few samples.
     A pod that was created again under its name on another node has a series on both: the one of its node counts.
     """
+    names = criteria.names
+    scrapes = choose_scrapes(samples.get("mean", ()), names, criteria.scrapes.get(resource, {}))
     counted = "count" in samples
     counts: dict[str, float] = {}
     for sample in samples.get("count", ()):
@@ -270,8 +298,9 @@ def validate_pods(
     for sample in samples.get("mean", ()):
         name = (sample.namespace, sample.pod)
         pod = targets.get(name)
-        # A node label that is no node's name (an address and port) does not rule the sample out.
-        if pod is None or (sample.node and sample.node != pod.node):
+        if pod is None or (sample.node and sample.node != pod.node and _is_elsewhere(sample, pod, names)):
+            continue
+        if scrapes.get(pod.node, sample.scrape) != sample.scrape:
             continue
         if name in measured:
             measured[name] = None
@@ -281,7 +310,13 @@ def validate_pods(
         if interval is not None and counted:
             covered = covered and required[interval] <= counts.get(sample.series, 0.0) < math.inf
         measured[name] = _usage(sample, getattr(pod.capacity, resource))[0] if covered else None
-    return {name: usage for name, usage in measured.items() if usage is not None}
+    return {name: usage for name, usage in measured.items() if usage is not None}, scrapes
+
+
+def _is_elsewhere(sample: Sample, pod: MeasurementTarget, names: NodeNames) -> bool:
+    """Whether the series is of another node. The address of a proxy that is no node's does not rule it out."""
+    node = names.of(sample.node)
+    return node != pod.node and (names.has(node) or not names.by_text)
 
 
 def check_plausibility(readings: Readings, with_pods: Collection[str]) -> dict[ResourceName, dict[str, NodeReading]]:

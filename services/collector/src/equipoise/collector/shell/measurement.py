@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from equipoise.collector.decisions.expected_nodes import not_yet_expected, unmeasurable
 from equipoise.collector.decisions.other_cluster import nodes_of_another_cluster, pods_of_another_cluster
-from equipoise.collector.decisions.query import ResourceName, Sample, SourceError
+from equipoise.collector.decisions.query import ResourceName, Sample, SourceError, Subject
 from equipoise.collector.decisions.recent_usage import has_new_pods, recent_length, recent_usage
 from equipoise.collector.decisions.sample_validation import (
     MeasurementTarget,
@@ -15,11 +15,14 @@ from equipoise.collector.decisions.sample_validation import (
     UnknownUsage,
     WindowCriteria,
 )
+from equipoise.collector.decisions.scrape_choice import Scrapes, jobs_of
 from equipoise.collector.decisions.utilization import UtilizationStore
 from equipoise.collector.decisions.workloads import SLOTS, MeasuredPod, WorkloadRound, WorkloadStore, replica_means
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods, recent_samples
 from equipoise.collector.sources import MetricSource
+from equipoise.collector.state.known_jobs import KnownJobs
+from equipoise.collector.state.node_names import NodeNames
 from equipoise.collector.state.placement import ClusterPlacement, PodName, TrackedPod, amounts
 from equipoise.collector.state.pod_times import unix_seconds
 from equipoise.contracts.configuration.settings import LoadSettings, Window
@@ -56,6 +59,11 @@ class Measurement:
         )
         self._intervals = ScrapeIntervals(default=self.settings.scrape_interval)
         self.pod_intervals = self._intervals
+        self._scrapes: dict[Subject, dict[ResourceName, Scrapes]] = {"node": {}, "pod": {}}
+        self._jobs: dict[Subject, KnownJobs] = {
+            subject: KnownJobs(period=self.load.longest.refresh_period, period_while_missing=self.load.shortest.length)
+            for subject in self._scrapes
+        }
         self._intervals_at: float | None = None
         self._problems: dict[str, str] = {}
         self._outage = ""
@@ -130,22 +138,47 @@ class Measurement:
 
     async def _find_intervals(self, at: float) -> None:
         due = self._intervals_at is None or at - self._intervals_at >= self.load.longest.refresh_period
-        if self.settings.scrape_interval is None and (due or self._intervals.default is None):
+        if not due and self._intervals.default is not None:
+            return
+        shortest, names, fixed = (
+            self.load.shortest.length,
+            self.placement.addresses.names,
+            self.settings.scrape_interval,
+        )
+        if fixed is None:
             try:
-                found = await find_intervals(self.source, self.load.shortest.length, at)
+                found = await find_intervals(self.source, shortest, at, names)
             except SourceError:
                 if self._intervals.default is None:
                     raise
                 self._intervals_at = at  # the previous intervals of nodes and pods stay valid
                 return
             # Right after a restart of the source there may be too few samples: the previous intervals stay valid.
-            if found.default is not None:
-                self._intervals, self._intervals_at = found, at
-                try:
-                    of_pods = await find_intervals(self.source, self.load.shortest.length, at, "pod")
-                except SourceError:
-                    of_pods = self.pod_intervals
-                self.pod_intervals = found if of_pods.default is None else of_pods
+            if found.default is None:
+                return
+            self._intervals = found
+        self._intervals_at = at
+        try:
+            of_pods = await find_intervals(self.source, shortest, at, names, "pod")
+        except SourceError:
+            of_pods = self.pod_intervals
+        if fixed is not None:
+            self.pod_intervals = ScrapeIntervals(default=fixed, pod_series=of_pods.pod_series)
+        else:
+            self.pod_intervals = self._intervals if of_pods.default is None else of_pods
+
+    def criteria(self, window: Window, at: float, subject: Subject) -> WindowCriteria:
+        """The criteria for the samples of a window that ends at `at`."""
+        intervals = self._intervals if subject == "node" else self.pod_intervals
+        return criteria_of(
+            self.load,
+            window,
+            at,
+            intervals,
+            self.placement.addresses.names,
+            scrapes=self._scrapes[subject],
+            jobs=self._jobs[subject].current,
+        )
 
     async def _measure_nodes(self, window: Window, at: float) -> tuple[str, list[str]]:
         """Why nothing was measured, if nothing was, and which queries failed."""
@@ -158,11 +191,18 @@ class Measurement:
             if window == self.load.shortest:
                 new |= {name: targets[name] for name, _ in batch if self._has_new_pods(name, begin)}
         statistics = self.settings.statistics if window.length <= self.settings.statistics_window_limit else ()
-        criteria = criteria_of(self.load, window, at, self._intervals)
+        criteria = self.criteria(window, at, "node")
         length = recent_length(self._intervals.default, window.length) if new else 0.0
         found, (recent, recent_failed) = await asyncio.gather(
-            measure_nodes(self.source, targets, criteria, statistics), self._recent_samples(length, at)
+            measure_nodes(self.source, targets, criteria, statistics), self._recent_samples(length, at, criteria.jobs)
         )
+        self._scrapes["node"] |= found.scrapes
+        missing = any(
+            reading.unknown is not None and reading.unknown.reason == "no sample"
+            for readings in found.readings.values()
+            for reading in readings.values()
+        )
+        self._jobs["node"].on_round(jobs_of(found.scrapes), at, missing=missing, failed=bool(found.failed))
         if nodes:
             known = {*nodes, *self.known_nodes(), *self.placement.removed}
             self._other_nodes = nodes_of_another_cluster(found.sampled, known)
@@ -176,7 +216,7 @@ class Measurement:
             if recent_failed:
                 resource, why = min(recent_failed.items())
                 self._problems[_RECENT] = f"{self.settings.source}: {resource} of nodes in the last scrapes: {why}"
-            recently = recent_usage(new, recent, found.readings)
+            recently = recent_usage(new, recent, found.readings, criteria.names, found.scrapes)
             self._utilization.record_recent({nodes[name].metadata.uid: used for name, used in recently.items()}, length)
         self._utilization.retain(node.metadata.uid for node in self.placement.nodes.values())
         failures = [f"{resource} of nodes: {why}" for resource, why in found.failed.items()]
@@ -185,9 +225,9 @@ class Measurement:
         return ("" if found.readings else next(iter(failures), "")), failures
 
     async def _recent_samples(
-        self, length: float, at: float
+        self, length: float, at: float, jobs: tuple[str, ...]
     ) -> tuple[dict[ResourceName, list[Sample]], dict[ResourceName, str]]:
-        return await recent_samples(self.source, length, at) if length else ({}, {})
+        return await recent_samples(self.source, length, at, jobs) if length else ({}, {})
 
     async def _measure_pods(self, at: float) -> list[str]:
         """Which queries failed."""
@@ -201,8 +241,11 @@ class Measurement:
                         name = (pod.placed.namespace, pod.placed.name)
                         targets[name] = MeasurementTarget(since=since, capacity=capacities[node], node=node)
                         tracked[name] = pod
-        criteria = criteria_of(self.load, self.load.shortest, at, self.pod_intervals)
+        criteria = self.criteria(self.load.shortest, at, "pod")
         found = await measure_pods(self.source, targets, criteria)
+        self._scrapes["pod"] |= found.scrapes
+        missing = len(found.usage) < len(targets)
+        self._jobs["pod"].on_round(jobs_of(found.scrapes), at, missing=missing, failed=bool(found.failed))
         settled = sum(target.since <= at - criteria.length for target in targets.values())
         if not self.settings.node_selector:  # else the pods of other nodes are not known here
             here = [name for name in found.sampled if name in tracked or name in self.placement.departed]
@@ -301,7 +344,16 @@ class Measurement:
         return {name: why for name, why in found if why is not None}
 
 
-def criteria_of(load: LoadSettings, window: Window, at: float, intervals: ScrapeIntervals) -> WindowCriteria:
+def criteria_of(
+    load: LoadSettings,
+    window: Window,
+    at: float,
+    intervals: ScrapeIntervals,
+    names: NodeNames,
+    *,
+    scrapes: Mapping[ResourceName, Scrapes] | None = None,
+    jobs: tuple[str, ...] = (),
+) -> WindowCriteria:
     """The criteria for the samples of a window that ends at `at`."""
     return WindowCriteria(
         at=at,
@@ -310,6 +362,9 @@ def criteria_of(load: LoadSettings, window: Window, at: float, intervals: Scrape
         max_age=load.lifetime(window),
         lookback=max(load.freshness.score, load.shortest.length),
         intervals=intervals,
+        names=names,
+        scrapes=scrapes or {},
+        jobs=jobs,
     )
 
 

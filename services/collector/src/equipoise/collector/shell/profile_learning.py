@@ -120,7 +120,7 @@ class ProfileLearning:
                     targets[name], owners[name] = on_node[node], workload_of(pod.pod)
         criteria = WindowCriteria(
             at=ended_at, length=self._slot, coverage=self.load.coverage.window, max_age=self._slot, lookback=self._slot,
-            intervals=intervals,
+            intervals=intervals, names=self._placement.addresses.names,
         )  # fmt: skip
         found = await measure_pods(self.measurement.source, targets, criteria)
         number = round(ended_at / self._slot)

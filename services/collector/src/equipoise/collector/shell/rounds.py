@@ -1,14 +1,16 @@
 """One round: every query about one window, all at the same time, and the validated readings."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import msgspec
 
+from equipoise.collector.decisions.covering_namespaces import covering_namespaces
 from equipoise.collector.decisions.query import (
     Aggregate,
     MetricQuery,
+    PodSeries,
     ResourceName,
     Sample,
     SourceError,
@@ -28,7 +30,9 @@ from equipoise.collector.decisions.sample_validation import (
     validate_nodes,
     validate_pods,
 )
+from equipoise.collector.decisions.scrape_choice import Scrapes
 from equipoise.collector.sources import MetricSource
+from equipoise.collector.state.node_names import NodeNames
 from equipoise.collector.state.placement import PodName
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.resources import Resources
@@ -59,7 +63,10 @@ class NodeRound(msgspec.Struct, frozen=True, kw_only=True):
     """When samples came but none of a known node: the labels of one."""
 
     sampled: frozenset[str] = frozenset()
-    """The names of all nodes that have samples."""
+    """The names of all nodes that have samples, of the scrapes that measure nodes of this cluster if there are any."""
+
+    scrapes: Mapping[ResourceName, Scrapes] = {}
+    """What measured each node."""
 
 
 class PodRound(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +78,10 @@ class PodRound(msgspec.Struct, frozen=True, kw_only=True):
     """False: the source cannot measure pods."""
 
     sampled: frozenset[PodName] = frozenset()
-    """The names of some pods that have samples."""
+    """The names of some pods that have samples, as for nodes."""
+
+    scrapes: Mapping[ResourceName, Scrapes] = {}
+    """What measured the pods of each node."""
 
 
 async def measure_nodes(
@@ -82,13 +92,16 @@ async def measure_nodes(
 ) -> NodeRound:
     """Query every node's usage in one window. What the source does not support is unknown, and no failure."""
     step = statistic_step(criteria.length, criteria.intervals.default)
-    query = MetricQuery(subject="node", length=criteria.length, at=criteria.at, step=step or 0.0)
+    query = MetricQuery(subject="node", length=criteria.length, at=criteria.at, step=step or 0.0, jobs=criteria.jobs)
     required: list[Aggregate] = ["mean", "count", "newest"]
     unsupported = _unsupported(source, query, required)
     resources = [resource for resource in RESOURCES if resource not in unsupported]
     results, failed = await _run(source, query, resources, [*required, *(statistics if step is not None else ())])
+    names = criteria.names
     ended = [
-        resource for resource, found in results.items() if targets.keys() - {sample.node for sample in found["newest"]}
+        resource
+        for resource, found in results.items()
+        if targets.keys() - {names.of(sample.node) for sample in found["newest"]}
     ]
     if ended:
         query = msgspec.structs.replace(query, length=criteria.lookback, step=criteria.lookback / LAST_STEPS)
@@ -96,24 +109,28 @@ async def measure_nodes(
         failed |= last_failed
         for resource, found in last.items():
             results[resource] |= found
-    readings = {
-        resource: await in_thread_if_many(len(targets), validate_nodes, targets, resource, found, criteria)
-        for resource, found in results.items()
-        if resource not in failed
-    }
+    readings: dict[ResourceName, Mapping[str, NodeReading]] = {}
+    scrapes: dict[ResourceName, Scrapes] = {}
+    for resource, found in results.items():
+        if resource not in failed:
+            readings[resource], scrapes[resource] = await in_thread_if_many(
+                len(targets), validate_nodes, targets, resource, found, criteria
+            )
     for resource, why in unsupported.items():
         unknown = NodeReading(unknown=UnknownUsage("unsupported", f"{resource}: {why}"))
         readings[resource] = dict.fromkeys(targets, unknown)
-    readings = check_plausibility(readings, {node for node, target in targets.items() if target.has_pods})
-    sampled = frozenset(sample.node for found in results.values() for sample in found["newest"])
-    return NodeRound(readings=readings, failed=failed, unknown_node=_unknown_node(targets, results), sampled=sampled)
+    checked = check_plausibility(readings, {node for node, target in targets.items() if target.has_pods})
+    live = [sample for resource, found in results.items() for sample in _own(found["newest"], scrapes.get(resource))]
+    sampled = frozenset(names.of(sample.node) for sample in live)
+    unknown_node = "" if not live or not targets or sampled & targets.keys() else live[0].series
+    return NodeRound(readings=checked, failed=failed, unknown_node=unknown_node, sampled=sampled, scrapes=scrapes)
 
 
 async def recent_samples(
-    source: MetricSource, length: float, at: float
+    source: MetricSource, length: float, at: float, jobs: tuple[str, ...] = ()
 ) -> tuple[dict[ResourceName, list[Sample]], dict[ResourceName, str]]:
     """The mean usage of every node over these seconds, and for failed resources why there is none."""
-    query = MetricQuery(subject="node", length=length, at=at, min_samples=MIN_SAMPLES)
+    query = MetricQuery(subject="node", length=length, at=at, min_samples=MIN_SAMPLES, jobs=jobs)
     unsupported = _unsupported(source, query, ["mean"])
     results, failed = await _run(
         source, query, [resource for resource in RESOURCES if resource not in unsupported], ["mean"]
@@ -126,35 +143,51 @@ async def measure_pods(
 ) -> PodRound:
     """Query every pod's mean usage in one window."""
     counts = {min_samples(criteria, interval) for interval in criteria.intervals.all}
-    query = MetricQuery(subject="pod", length=criteria.length, at=criteria.at, min_samples=min(counts, default=0.0))
+    query = MetricQuery(
+        subject="pod", length=criteria.length, at=criteria.at, min_samples=min(counts, default=0.0),
+        pod_series=criteria.intervals.pod_series, jobs=criteria.jobs,
+    )  # fmt: skip
     unsupported = _unsupported(source, query, ["mean", "count"])
     resources = [resource for resource in RESOURCES if resource not in unsupported]
     results, failed = await _run(source, query, resources, ["mean"] if len(counts) == 1 else ["mean", "count"])
-    some = islice(next(iter(results.values()), {}).get("mean", ()), SOME)
-    sampled = frozenset((sample.namespace, sample.pod) for sample in some)
-    usage = await in_thread_if_many(len(targets), _pod_usage, targets, results, criteria)
-    return PodRound(usage=usage, failed=failed, supported=bool(resources), sampled=sampled)
+    usage, sampled, scrapes = await in_thread_if_many(len(targets), _pod_usage, targets, results, criteria)
+    return PodRound(usage=usage, failed=failed, supported=bool(resources), sampled=sampled, scrapes=scrapes)
 
 
 def _pod_usage(
     targets: Mapping[PodName, MeasurementTarget], results: Results, criteria: WindowCriteria
-) -> dict[PodName, Resources]:
-    # Each result is released as soon as it is validated: both together are the peak of this process's memory.
-    cpu, memory = (
-        validate_pods(targets, resource, results.pop(resource), criteria) if resource in results else {}
-        for resource in RESOURCES
-    )
+) -> tuple[dict[PodName, Resources], frozenset[PodName], dict[ResourceName, Scrapes]]:
+    """The usage of each pod, the names of some pods, and what measured them."""
+    found: dict[ResourceName, Mapping[PodName, float]] = {}
+    scrapes: dict[ResourceName, Scrapes] = {}
+    sampled: frozenset[PodName] = frozenset()
+    for resource in RESOURCES:
+        # Each result is released as soon as it is validated: both together are the peak of this process's memory.
+        if (samples := results.pop(resource, None)) is not None:
+            found[resource], scrapes[resource] = validate_pods(targets, resource, samples, criteria)
+            some = islice(_own(samples.get("mean", ()), scrapes[resource]), SOME)
+            sampled = sampled or frozenset((sample.namespace, sample.pod) for sample in some)
+    cpu, memory = found.get("cpu", {}), found.get("memory", {})
     usage = {name: Resources(cpu=used, memory=memory.get(name)) for name, used in cpu.items()}
     for name, used in memory.items():
         if name not in cpu:
             usage[name] = Resources(memory=used)
-    return usage
+    return usage, sampled, scrapes
+
+
+def _own(samples: Iterable[Sample], scrapes: Scrapes | None) -> Iterator[Sample]:
+    """The samples of these scrapes; all samples if there are none."""
+    own = set((scrapes or {}).values())
+    return (sample for sample in samples if not own or sample.scrape in own)
 
 
 async def find_intervals(
-    source: MetricSource, shortest: float, at: float, subject: Subject = "node"
+    source: MetricSource, shortest: float, at: float, names: NodeNames, subject: Subject = "node"
 ) -> ScrapeIntervals:
-    """The spacing of raw samples of the nodes, or of the pods on each node. Raises SourceError."""
+    """The spacing of raw samples of the nodes, or of the pods on each node. Raises SourceError.
+
+    Raw samples of all pods are too many: those of a few namespaces that together have pods on every node show it.
+    """
     found = ScrapeIntervals()
     for factor in SPACING_FACTORS:
         query = MetricQuery(subject=subject, resource="cpu", aggregate="spacing", length=shortest * factor, at=at)
@@ -162,10 +195,30 @@ async def find_intervals(
             query = msgspec.structs.replace(query, resource="memory")
         if source.unsupported(query):
             break
-        found = scrape_intervals(await source.query(query))
+        if subject == "node":
+            found = scrape_intervals(await source.query(query), names)
+        else:
+            found = await _find_pod_intervals(source, query, names)
         if found.default is not None:
             break
     return found
+
+
+async def _find_pod_intervals(source: MetricSource, query: MetricQuery, names: NodeNames) -> ScrapeIntervals:
+    samples: list[Sample] = []
+    shown_by: dict[PodSeries, bool] = {}
+    for series in ("pods", "containers"):
+        query = msgspec.structs.replace(query, pod_series=series, namespaces=())
+        number = msgspec.structs.replace(query, aggregate="namespaces")
+        if source.unsupported(number):
+            samples += await source.query(query) if series == "pods" else []
+            continue
+        namespaces = covering_namespaces(await source.query(number), names)
+        shown_by[series] = bool(namespaces)
+        if namespaces:
+            samples += await source.query(msgspec.structs.replace(query, namespaces=namespaces))
+    pod_series: PodSeries = "any" if shown_by.get("containers") else "pods"
+    return msgspec.structs.replace(scrape_intervals(samples, names), pod_series=pod_series)
 
 
 def statistic_step(length: float, interval: float | None) -> float | None:
@@ -211,10 +264,3 @@ async def _run(
                 if not source.unsupported(variant):
                     tasks.create_task(run(variant))
     return {resource: found for resource, found in results.items() if resource not in failed}, failed
-
-
-def _unknown_node(targets: Mapping[str, MeasurementTarget], results: Results) -> str:
-    samples = [sample for found in results.values() for sample in found["newest"]]
-    if not samples or not targets or any(sample.node in targets for sample in samples):
-        return ""
-    return samples[0].series

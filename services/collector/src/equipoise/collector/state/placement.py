@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from equipoise.collector.state.node_addresses import NodeAddresses
 from equipoise.collector.state.node_colocation import node_colocation
 from equipoise.collector.state.pod_times import FINISHED, placed_pod, unix_seconds
 from equipoise.contracts.kubernetes.labels import HOSTNAME
@@ -69,6 +70,9 @@ class ClusterPlacement:
         self.nodes: dict[str, Node] = {}
         """This collector's nodes by name."""
 
+        self.addresses = NodeAddresses()
+        """Of all nodes of the cluster."""
+
         self.removed: dict[str, str] = {}
         """UIDs of deleted nodes by name, the latest ones."""
 
@@ -123,6 +127,7 @@ class ClusterPlacement:
         known = after if after is not None else before
         if known is None:
             return
+        self.addresses.on_node(before, after)
         name = known.metadata.name
         current = self.nodes.get(name)
         if after is None or not self.selects(after.metadata.labels):

@@ -14,6 +14,7 @@ from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.shell.measurement import criteria_of, node_target
 from equipoise.collector.shell.rounds import find_intervals, measure_nodes
 from equipoise.collector.sources import MetricSource
+from equipoise.collector.state.node_names import node_names, texts_of
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import Node
 from equipoise.runtime.configuration import ConfigurationError
@@ -32,6 +33,7 @@ FIXES: Mapping[Reason, str] = {
     "frozen": "the exporter repeats an old page: restart the exporter or the kubelet",
     "zeros": "too many nodes read exactly 0, which is impossible: check the page of an exporter",
     "no interval": "wait for two samples, or set collector.scrapeInterval",
+    "shared address": "give each node an address of its own, or the series a label with the node's name",
     "short window": "scrape this node more often, or configure a longer window (load.windows)",
     "no capacity": "the kubelet reports no capacity: check the status in `kubectl get node -o yaml`",
     "unsupported": "choose a profile that measures it, or add the query (collector.prometheus.custom)",
@@ -66,7 +68,7 @@ async def nodes(environment: Environment) -> list[Finding]:
                     *_not_selected(others, settings),
                 ]
             sampled: set[str] = set()
-            readings = await _measure(source, mine, settings, load, at, sampled)
+            readings = await _measure(source, mine, (*mine, *others), settings, load, at, sampled)
     except (KubeError, ConfigurationError, SourceError) as error:
         return [Finding("unknown", "nodes", f"not checked: {error}")]
     measured = UtilizationStore(load)
@@ -99,6 +101,7 @@ def selected(every: Sequence[Node], settings: CollectorSettings) -> tuple[list[N
 async def _measure(
     source: MetricSource,
     mine: Sequence[Node],
+    every: Sequence[Node],
     settings: CollectorSettings,
     load: LoadSettings,
     at: float,
@@ -109,12 +112,13 @@ async def _measure(
     Adds the names of all nodes that have samples to `sampled`.
     """
     targets = {node.metadata.name: node_target(node, has_pods=True) for node in mine}
+    names = node_names({node.metadata.name: texts_of(node) for node in every})
     intervals = ScrapeIntervals(default=settings.scrape_interval)
     if settings.scrape_interval is None:
-        intervals = await find_intervals(source, load.shortest.length, at)
+        intervals = await find_intervals(source, load.shortest.length, at, names)
     found: dict[str, Readings] = {}
     for window in load.windows:
-        results = await measure_nodes(source, targets, criteria_of(load, window, at, intervals))
+        results = await measure_nodes(source, targets, criteria_of(load, window, at, intervals, names))
         sampled |= results.sampled
         failed = {
             resource: dict.fromkeys(targets, NodeReading(unknown=UnknownUsage("no result", f"{resource}: {why}")))

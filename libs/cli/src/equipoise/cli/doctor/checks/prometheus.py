@@ -1,18 +1,20 @@
 """The metrics source responds and has the metrics of the configured profile."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.prometheus.profiles import (
     LABEL_FIX,
     ProfileMatch,
     best_profile,
+    match_current,
     match_profile,
     match_profiles,
     no_profile_problem,
 )
 from equipoise.collector.decisions.profiles.query_profile import MemoryKind
 from equipoise.collector.decisions.query import SourceError
+from equipoise.contracts.kubernetes.objects import Node
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import KubeError
@@ -22,6 +24,11 @@ UNREACHABLE_FIXES: Mapping[str, str] = {
     "load-watcher": "check collector.loadWatcher.url from this machine, and the metrics source of load-watcher",
     "metrics-server": "check that metrics-server is installed and `kubectl top nodes` works for this user",
 }
+
+PODS_FIX = (
+    "wait for one window after a start of Prometheus; else scrape the pods more often, or configure a longer shortest "
+    "window (load.windows)"
+)
 
 _POLLED_FIXES: Mapping[str, str] = {
     "load-watcher": "check the metrics source of load-watcher: /watcher must have the nodes by their Kubernetes names",
@@ -40,9 +47,11 @@ async def prometheus(environment: Environment) -> list[Finding]:
         return [Finding("error", "Prometheus", environment.prometheus_problem)]
     try:
         async with environment.open_source() as source:
-            at = await source.time()
-            names = await _node_names(environment)
-            profiles: dict[str, ProfileMatch] = {chosen: await match_profile(source, names, at)}
+            await source.time()
+            nodes = await _nodes(environment)
+            load, interval = environment.settings.shared.load, settings.scrape_interval
+            matched = match_profile(source, nodes, load, interval) if has_profiles else match_current(source, nodes)
+            profiles = {chosen: await matched}
     except ConfigurationError as error:
         return [Finding("error", subject, str(error), "correct the configuration")]
     except KubeError as error:
@@ -50,23 +59,23 @@ async def prometheus(environment: Environment) -> list[Finding]:
     except SourceError as error:
         return [Finding("error", subject, f"does not respond: {error}", UNREACHABLE_FIXES[settings.source])]
     if has_profiles and not profiles[chosen].matches:
-        profiles |= await _other_profiles(environment, names)
+        profiles |= await _other_profiles(environment, nodes)
     return [Finding("ok", subject, "responds"), profile_finding(subject, chosen, profiles, memory)]
 
 
-async def _node_names(environment: Environment) -> frozenset[str] | None:
+async def _nodes(environment: Environment) -> list[Node] | None:
     """None if they are unknown."""
     try:
-        return frozenset(node.metadata.name for node in await environment.nodes())
+        return await environment.nodes()
     except KubeError:
         return None
 
 
-async def _other_profiles(environment: Environment, names: Collection[str] | None) -> dict[str, ProfileMatch]:
-    settings, memory = environment.settings.collector.prometheus, environment.settings.shared.load.memory
+async def _other_profiles(environment: Environment, nodes: Sequence[Node] | None) -> dict[str, ProfileMatch]:
+    settings, load = environment.settings.collector, environment.settings.shared.load
     try:
         return await match_profiles(
-            settings, names, memory=memory, clock=environment.clock, without=(settings.profile,)
+            settings, nodes, load=load, clock=environment.clock, without=(settings.prometheus.profile,)
         )
     except SourceError:
         return {}  # it has just responded
@@ -85,7 +94,13 @@ def profile_finding(
         for resource in RESOURCES
     )
     if match.matches:
+        if not all(match.nodes.values()):
+            message = f"{name} has series of {min(match.sampled.values())} nodes, and measures none: {match.unknown}"
+            return Finding("warning", subject, message, "see the nodes below")
         message = f"{name} matches: {counts}, usage of {match.pods} pods"
+        if match.unknown_pods:
+            message += f" of {match.sampled_pods}: {match.unknown_pods}"
+            return Finding("warning", subject, message, PODS_FIX)
         if match.pods:
             return Finding("ok", subject, message)
         fix = f"measure the pods too ({'; '.join(match.unsupported)})" if match.unsupported else "scrape the pods too"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.collector.decisions.profiles.query_profile import QueryProfile, UsageQueries, milliseconds
+from equipoise.collector.decisions.profiles.query_profile import Matchers, QueryProfile, UsageQueries, milliseconds
 from equipoise.collector.decisions.profiles.raw import sample_query, statistic_query
 from equipoise.collector.decisions.query import MetricQuery, Subject
 from equipoise.contracts.configuration.settings import Section
@@ -57,7 +57,7 @@ class CustomUsage(msgspec.Struct, frozen=True, kw_only=True):
     def metric(self) -> str:
         return self.custom.samples
 
-    def promql(self, query: MetricQuery, _: Mapping[str, str]) -> str | None:
+    def promql(self, query: MetricQuery, _: Matchers) -> str | None:
         if query.aggregate == "spacing" and self.subject == "pod":
             return None  # raw samples of all pods are too many: the spacing of the nodes is used
         window, step = milliseconds(query.length), milliseconds(query.step)

@@ -1,16 +1,11 @@
-"""node-exporter, cAdvisor and kube-state-metrics, with the labels of kube-prometheus-stack.
+"""node-exporter and cAdvisor, with the labels of kube-prometheus-stack.
 
 The usage of nodes is read from node-exporter, because the chart drops cAdvisor's cgroups without a pod, including the
-root cgroup. The label `instance` of node-exporter is an address and port; kube_node_info maps addresses to nodes. Used
-memory is total − free − inactive file, as the kubelet computes the working set of a node, without the pool of huge
-pages: neither the allocatable memory of a node nor the working set of a pod has them.
-
-The usage of pods is read from the cgroup of the whole pod in cAdvisor. It is one series per pod, includes each
-container and the sandbox once, and its counter continues when a container restarts. The series of containers and of
-the sandbox in cAdvisor have an image or a name. `/metrics/resource` of the kubelet has series of containers under the
-same metric name without both; they have a label `container`.
+root cgroup. Used memory is total − free − inactive file, as the kubelet computes the working set of a node, without the
+pool of huge pages: neither the allocatable memory of a node nor the working set of a pod has them.
 """
 
+from equipoise.collector.decisions.profiles.pod_cgroups import PodCgroups
 from equipoise.collector.decisions.profiles.query_profile import QueryProfile
 from equipoise.collector.decisions.profiles.raw import CpuCounter, HugePages, MemoryGauge
 
@@ -19,11 +14,6 @@ BUSY_MODES = 'mode=~"user|nice|system|irq|softirq|steal"'
 iowait, which uses no CPU; not guest, which `user` already includes."""
 
 ONE_PART = ('cpu="0"', 'mode="user"')
-
-WHOLE_POD = ('container=""', 'image=""', 'name=""', 'pod!=""')
-
-_SPACING = ('namespace="kube-system"',)
-"""The interval between samples is measured on a few pods: nearly every node runs some in kube-system."""
 
 NODE_CPU = CpuCounter(
     metric="node_cpu_seconds_total", conditions=(BUSY_MODES,), parts=("cpu", "mode"), one_part=ONE_PART
@@ -38,8 +28,8 @@ NODE_WORKING_SET = MemoryGauge(
         present="node_memory_MemFree_bytes",
     ),
 )
-POD_CPU = CpuCounter(metric="container_cpu_usage_seconds_total", conditions=WHOLE_POD, spacing_conditions=_SPACING)
-POD_WORKING_SET = MemoryGauge(metric="container_memory_working_set_bytes", conditions=WHOLE_POD)
+POD_CPU = PodCgroups(metric="container_cpu_usage_seconds_total", kind="counter")
+POD_WORKING_SET = PodCgroups(metric="container_memory_working_set_bytes", kind="gauge")
 
 KUBE_PROMETHEUS = QueryProfile(
     cpu={"node": NODE_CPU, "pod": POD_CPU},
@@ -47,8 +37,7 @@ KUBE_PROMETHEUS = QueryProfile(
         "workingSet": {"node": NODE_WORKING_SET, "pod": POD_WORKING_SET},
         "anonymous": {
             "node": MemoryGauge(metric="node_memory_AnonPages_bytes"),
-            "pod": MemoryGauge(metric="container_memory_rss", conditions=WHOLE_POD),
+            "pod": PodCgroups(metric="container_memory_rss", kind="gauge"),
         },
     },
-    node_info="kube_node_info",
 )

@@ -1,6 +1,7 @@
 """A query profile: for each resource of nodes and pods, the PromQL for its usage; and parts of such queries."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Literal, Protocol
 
 import msgspec
@@ -11,6 +12,10 @@ MemoryKind = Literal["workingSet", "anonymous"]
 """As in `load.memory`."""
 
 
+Matchers = Mapping[str, str | Sequence[str]]
+"""Labels that every series must have: a value, or one of several."""
+
+
 class UsageQueries(Protocol):
     """One resource of nodes, or of pods."""
 
@@ -19,7 +24,7 @@ class UsageQueries(Protocol):
         """The name of the series that must exist, for messages."""
         ...
 
-    def promql(self, query: MetricQuery, matchers: Mapping[str, str]) -> str | None:
+    def promql(self, query: MetricQuery, matchers: Matchers) -> str | None:
         """The PromQL for a query, restricted to series with the labels `matchers`; None: not supported.
 
         The results of all queries about one series must have the same labels.
@@ -33,9 +38,6 @@ class QueryProfile(msgspec.Struct, frozen=True, kw_only=True):
     cpu: Mapping[Subject, UsageQueries]
     memory: Mapping[MemoryKind, Mapping[Subject, UsageQueries]]
 
-    node_info: str = ""
-    """Metric with the labels `node` and `internal_ip`, for series that name their node by its address only."""
-
     names_only: bool = False
     """True: series are identified by node, namespace and pod alone, because other labels differ between queries."""
 
@@ -45,10 +47,19 @@ def milliseconds(seconds: float) -> str:
     return f"{max(1, round(seconds * 1000))}ms"
 
 
-def selector(metric: str, matchers: Mapping[str, str], *conditions: str) -> str:
+def selector(metric: str, matchers: Matchers, *conditions: str) -> str:
     """`metric{name="value"}` with quoted values; the conditions are inserted unchanged."""
-    pairs = [*conditions, *(f'{name}="{_quoted(value)}"' for name, value in sorted(matchers.items()))]
+    pairs = [*conditions, *(_matcher(name, value) for name, value in sorted(matchers.items()))]
     return f"{metric}{{{','.join(pairs)}}}" if pairs else metric
+
+
+def one_of(name: str, values: Sequence[str]) -> str:
+    """The condition that a label has one of these values."""
+    return f'{name}=~"{_quoted("|".join(map(re.escape, values)))}"'
+
+
+def _matcher(name: str, value: str | Sequence[str]) -> str:
+    return f'{name}="{_quoted(value)}"' if isinstance(value, str) else one_of(name, value)
 
 
 def _quoted(value: str) -> str:

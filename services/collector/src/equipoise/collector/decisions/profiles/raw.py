@@ -5,11 +5,9 @@ A mean of cpu is the rate of its counter over the whole window, never a mean of 
 little of it has samples, and returns values for a whole window after its source died.
 """
 
-from collections.abc import Mapping
-
 import msgspec
 
-from equipoise.collector.decisions.profiles.query_profile import milliseconds, selector
+from equipoise.collector.decisions.profiles.query_profile import Matchers, milliseconds, selector
 from equipoise.collector.decisions.query import MetricQuery
 
 AHEAD = "2m"
@@ -52,26 +50,24 @@ class CpuCounter(msgspec.Struct, frozen=True, kw_only=True):
     one_part: tuple[str, ...] | None = None
     """Conditions that select one part. A scrape brings all parts or none, so one shows when there were samples."""
 
-    spacing_conditions: tuple[str, ...] | None = ()
-    """Conditions on the series whose spacing is measured; None: it is that of the nodes' samples."""
+    has_spacing: bool = True
+    """False: the spacing of its samples is that of the nodes' samples."""
 
-    def promql(self, query: MetricQuery, matchers: Mapping[str, str]) -> str | None:
+    def promql(self, query: MetricQuery, matchers: Matchers) -> str | None:
         window, step = milliseconds(query.length), milliseconds(query.step)
         if query.aggregate == "mean":
             return self._rate(matchers, window)
         if query.aggregate == "spacing":
-            conditions = self.spacing_conditions
-            return None if conditions is None else f"{self._samples(matchers, *conditions)}[{window}]"
+            return f"{self._samples(matchers)}[{window}]" if self.has_spacing else None
         about_samples = sample_query(query, self._samples(matchers))
         if about_samples is not None:
             return f"max without ({', '.join(self.parts)}) ({about_samples})" if self.parts else about_samples
         return statistic_query(query, f"{self._rate(matchers, step)}[{window}:{step}]")
 
-    def _samples(self, matchers: Mapping[str, str], *more: str) -> str:
-        conditions = self.conditions if self.one_part is None else self.one_part
-        return selector(self.metric, matchers, *conditions, *more)
+    def _samples(self, matchers: Matchers) -> str:
+        return selector(self.metric, matchers, *(self.conditions if self.one_part is None else self.one_part))
 
-    def _rate(self, matchers: Mapping[str, str], window: str) -> str:
+    def _rate(self, matchers: Matchers, window: str) -> str:
         rate = f"rate({selector(self.metric, matchers, *self.conditions)}[{window}])"
         return f"sum without ({', '.join(self.parts)}) ({rate})" if self.parts else rate
 
@@ -92,14 +88,14 @@ class HugePages(msgspec.Struct, frozen=True, kw_only=True):
     present: str
     """A gauge that every exporter has: its nodes without huge pages have 0."""
 
-    def mean(self, matchers: Mapping[str, str], window: str) -> str:
+    def mean(self, matchers: Matchers, window: str) -> str:
         """Of a window; that of an older kernel is the newest value."""
         return self._first(matchers, f"avg_over_time({selector(self.total, matchers)}[{window}])")
 
-    def newest(self, matchers: Mapping[str, str]) -> str:
+    def newest(self, matchers: Matchers) -> str:
         return self._first(matchers, selector(self.total, matchers))
 
-    def _first(self, matchers: Mapping[str, str], total: str) -> str:
+    def _first(self, matchers: Matchers, total: str) -> str:
         count, size, present = (
             f"last_over_time({selector(metric, matchers)}[{RECENT}])"
             for metric in (self.count, self.size, self.present)
@@ -115,7 +111,7 @@ class MemoryGauge(msgspec.Struct, frozen=True, kw_only=True):
     minus: tuple[str, ...] = ()
     minus_huge_pages: HugePages | None = None
 
-    def promql(self, query: MetricQuery, matchers: Mapping[str, str]) -> str | None:
+    def promql(self, query: MetricQuery, matchers: Matchers) -> str | None:
         window, step = milliseconds(query.length), milliseconds(query.step)
         gauge, pool = selector(self.metric, matchers, *self.conditions), self.minus_huge_pages
         if query.aggregate == "mean":
@@ -126,10 +122,10 @@ class MemoryGauge(msgspec.Struct, frozen=True, kw_only=True):
         values = f"{gauge}[{window}]" if now == gauge else f"({now})[{window}:{step}]"
         return sample_query(query, gauge) or statistic_query(query, values)
 
-    def newest(self, matchers: Mapping[str, str]) -> str:
+    def newest(self, matchers: Matchers) -> str:
         """The newest value."""
         pool = self.minus_huge_pages
         return " - ".join([*self._gauges(matchers), *([pool.newest(matchers)] if pool else [])])
 
-    def _gauges(self, matchers: Mapping[str, str]) -> list[str]:
+    def _gauges(self, matchers: Matchers) -> list[str]:
         return [selector(metric, matchers, *self.conditions) for metric in (self.metric, *self.minus)]

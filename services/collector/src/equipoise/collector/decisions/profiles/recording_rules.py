@@ -10,19 +10,24 @@ series each already and are queried as they were scraped.
 for its operator.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from equipoise.collector.decisions.profiles.kube_prometheus import (
-    KUBE_PROMETHEUS,
     NODE_CPU,
     NODE_WORKING_SET,
     POD_CPU,
     POD_WORKING_SET,
 )
-from equipoise.collector.decisions.profiles.query_profile import QueryProfile, UsageQueries, milliseconds, selector
+from equipoise.collector.decisions.profiles.query_profile import (
+    Matchers,
+    QueryProfile,
+    UsageQueries,
+    milliseconds,
+    selector,
+)
 from equipoise.collector.decisions.profiles.raw import statistic_query
 from equipoise.collector.decisions.query import Aggregate, MetricQuery
 from equipoise.contracts.configuration.duration import Duration
@@ -84,7 +89,7 @@ class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
         """Rule that records the time of the raw sample behind the recorded one."""
         return f"{self.name}:newest"
 
-    def promql(self, query: MetricQuery, matchers: Mapping[str, str]) -> str | None:
+    def promql(self, query: MetricQuery, matchers: Matchers) -> str | None:
         window = next((window for window in WINDOWS if window.length == query.length), None)
         if window is not None and query.aggregate in ("mean", "count", "newest"):
             return selector(f"{self.name}:{query.aggregate}{window.name}", matchers)
@@ -155,7 +160,6 @@ MEMORY = RecordedUsage(
 RECORDING_RULES = QueryProfile(
     cpu={"node": CPU, "pod": POD_CPU},
     memory={"workingSet": {"node": MEMORY, "pod": POD_WORKING_SET}},
-    node_info=KUBE_PROMETHEUS.node_info,
 )
 
 

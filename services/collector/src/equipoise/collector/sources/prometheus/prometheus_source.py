@@ -12,7 +12,7 @@ from prometheus_api_client.exceptions import PrometheusApiClientException
 from urllib3.exceptions import HTTPError
 
 from equipoise.collector.decisions.profiles import PROFILES
-from equipoise.collector.decisions.profiles.query_profile import MemoryKind, milliseconds, selector
+from equipoise.collector.decisions.profiles.query_profile import Matchers, MemoryKind
 from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.collector.sources import MetricSource
@@ -20,13 +20,12 @@ from equipoise.collector.sources.prometheus import http
 from equipoise.collector.sources.prometheus.samples import (
     LabelCache,
     identified_by_name,
-    names_by_address,
+    namespaces,
     result_of,
     shortened,
     spacings,
     time_of,
     vector,
-    with_node_names,
 )
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.runtime.configuration import ConfigurationError
@@ -35,12 +34,6 @@ from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.failure_reason import failure_reason
 
 _ATTEMPTS = 3
-
-ADDRESS_LOOKBACK = 300.0
-"""Seconds back within which a node's address was reported: kube-state-metrics may restart in between."""
-
-MAX_CACHED_TIMES = 8
-"""Points in time whose node addresses are cached."""
 
 
 class PrometheusSource:
@@ -58,8 +51,6 @@ class PrometheusSource:
         self._usage = {"cpu": self._profile.cpu, "memory": self._profile.memory[memory]}
         self._clock = clock
         self._labels = LabelCache(settings.node_labels)
-        self._addresses: dict[float, dict[str, str]] = {}
-        self._addresses_lock = asyncio.Lock()
         # A trailing slash would give //api/v1; the library mounts an adapter of its own, so ours comes after it.
         self._client: Any = PrometheusConnect(
             url=settings.url.rstrip("/"),
@@ -94,46 +85,36 @@ class PrometheusSource:
         if promql is None:
             raise SourceError(self.unsupported(query))
         self._labels.rotate(self._clock.monotonic())
-        addresses = await self._node_addresses(query.at)
-        parse, kind = (spacings, "matrix") if query.aggregate == "spacing" else (vector, "vector")
+        kind = "matrix" if query.aggregate == "spacing" else "vector"
 
         # Runs in the thread: 150,000 samples would block the event loop.
         def read(document: Any) -> list[Sample]:
-            samples = parse(result_of(document, kind), query.subject, self._labels)
-            samples = with_node_names(samples, addresses) if addresses else samples
+            samples = self._samples(result_of(document, kind), query)
             return identified_by_name(samples) if self._profile.names_only else samples
 
         samples: list[Sample] = await self._request(promql, query.at, read)
         return samples
 
+    def _samples(self, result: Any, query: MetricQuery) -> list[Sample]:
+        if query.aggregate == "namespaces":
+            return namespaces(result, self._labels)
+        parse = spacings if query.aggregate == "spacing" else vector
+        return parse(result, query.subject, self._labels)
+
     def _promql(self, query: MetricQuery) -> str | None:
         usage = self._usage[query.resource].get(query.subject)
         if usage is None:
             return None
-        promql = usage.promql(query, self._settings.matchers)
+        jobs = getattr(self._settings.jobs, f"{query.subject}s") or query.jobs
+        matchers: Matchers = {**({"job": jobs} if jobs else {}), **self._settings.matchers}
+        promql = usage.promql(query, matchers)
         uncountable = self._profile.names_only and query.subject == "node"
         if promql is None or not query.min_samples or uncountable:
             return promql
         count_query = msgspec.structs.replace(query, aggregate="count", min_samples=0.0)
-        count = usage.promql(count_query, self._settings.matchers)
+        count = usage.promql(count_query, matchers)
         on = " on (namespace, pod)" if self._profile.names_only else ""
         return f"({promql}) and{on} ({count}) >= {query.min_samples:g}"
-
-    async def _node_addresses(self, at: float) -> dict[str, str]:
-        """The node of each address at that time; one request for all queries about the same time."""
-        if not self._profile.node_info:
-            return {}
-        async with self._addresses_lock:
-            if at not in self._addresses:
-                info = selector(self._profile.node_info, self._settings.matchers)
-                promql = f"max by (node, internal_ip) (last_over_time({info}[{milliseconds(ADDRESS_LOOKBACK)}]))"
-                names = await self._request(
-                    promql, at, lambda document: names_by_address(result_of(document, "vector"))
-                )
-                # Rounds of several windows run at the same time, each with a time of its own.
-                kept = list(self._addresses.items())[1 - MAX_CACHED_TIMES :]
-                self._addresses = {**dict(kept), at: names}
-            return self._addresses[at]
 
     def close(self) -> None:
         """Running queries end by themselves, within their timeout."""

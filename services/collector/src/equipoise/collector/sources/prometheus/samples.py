@@ -2,23 +2,21 @@
 
 A fault of the whole response (an error, a warning, another type of result) is a SourceError: the result of that query
 is unknown. A fault of one element makes the value of that element NaN, which sample validation rejects with a reason.
-
-Some series name their node by its address, which is used again after its node is deleted. An address that two nodes had
-recently identifies neither of them; older samples are rejected by the age of the node (`sample_validation`).
 """
 
 import math
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
 import msgspec
 
-from equipoise.collector.decisions.query import Sample, SourceError, Subject, series_name
+from equipoise.collector.decisions.query import Sample, Scrape, SourceError, Subject, series_name
 from equipoise.collector.sources.prometheus.json_document import Element
+from equipoise.collector.state.node_names import host_of
 from equipoise.contracts.messages.bounds import LATEST
 
 _NUMBER = "0123456789+-.eE"
@@ -29,11 +27,6 @@ _INFO_PREFIX = "PromQL info:"
 
 LABELS_TTL = 600.0
 """Seconds for which the labels of a series are cached that no response contains any more, and up to as many more."""
-
-AMBIGUOUS = ""
-"""Instead of the name of a node: two nodes had the address."""
-
-_PORT = re.compile(r":\d{1,5}", re.ASCII)
 
 _DECODER = msgspec.json.Decoder()
 
@@ -78,6 +71,9 @@ class _SeriesLabels(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     namespace: str
     pod: str
     name: str
+    of_node: Scrape
+    of_pod: Scrape
+    target: str
 
 
 def time_of(result: Any) -> float:
@@ -115,6 +111,15 @@ def spacings(result: Any, subject: Subject, labels: "LabelCache") -> list[Sample
     return samples
 
 
+def namespaces(result: Any, labels: "LabelCache") -> list[Sample]:
+    """Samples by node and namespace, without pods. Elements that name no namespace are left out."""
+    return [
+        _sample(series, "pod", _instant(element))
+        for element in elements(result)
+        if (series := labels.of(element, "node")) is not None and series.namespace
+    ]
+
+
 def elements(result: Any) -> Iterator[Element]:
     """The series of a result; anything else in it is skipped."""
     if not isinstance(result, list):
@@ -150,8 +155,11 @@ def _times(values: Any) -> list[float]:
 
 def _sample(series: _SeriesLabels, subject: Subject, value: float) -> Sample:
     if subject == "node":
-        return Sample(node=series.node, series=series.name, value=value)
-    return Sample(node=series.node, namespace=series.namespace, pod=series.pod, series=series.name, value=value)
+        return Sample(node=series.node, series=series.name, value=value, scrape=series.of_node, target=series.target)
+    return Sample(
+        node=series.node, namespace=series.namespace, pod=series.pod, series=series.name, value=value,
+        scrape=series.of_pod, target=series.target,
+    )  # fmt: skip
 
 
 class LabelCache:
@@ -192,45 +200,29 @@ class LabelCache:
 
 def _parse(metric: Mapping[str, Any], node_labels: Sequence[str]) -> _SeriesLabels:
     labels = {name: text for name, text in metric.items() if isinstance(text, str) and name != "__name__"}
+    of_pod = _scrape(
+        labels.get("job", ""), labels.get("service", ""), labels.get("endpoint", ""), labels.get("metrics_path", "")
+    )
     return _SeriesLabels(
-        node=sys.intern(next((_host(labels[label]) for label in node_labels if labels.get(label)), "")),
+        node=sys.intern(next((host_of(labels[label]) for label in node_labels if labels.get(label)), "")),
         namespace=sys.intern(labels.get("namespace", "")),
         pod=labels.get("pod", ""),
         name=series_name(labels),
+        of_node=_scrape(of_pod.job, of_pod.service, of_pod.endpoint, of_pod.path, labels.get("namespace", "")),
+        of_pod=of_pod,
+        target=sys.intern(labels.get("instance", "")),
     )
 
 
-def _host(text: str) -> str:
-    name, colon, port = text.rpartition(":")
-    return name if colon and _PORT.fullmatch(colon + port) else text
+@lru_cache(maxsize=1_000)
+def _scrape(*labels: str) -> Scrape:
+    """Equal ones are one object: there are few."""
+    return Scrape(*labels)
 
 
 def shortened(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 300 else text[:299] + "…"
-
-
-def names_by_address(result: Any) -> dict[str, str]:
-    """Node names by address, from an instant vector of kube_node_info; AMBIGUOUS for an address of two nodes."""
-    names: dict[str, str] = {}
-    for element in elements(result):
-        labels = decoded(element.metric)
-        if not isinstance(labels, Mapping):
-            continue
-        node, address = labels.get("node"), labels.get("internal_ip")
-        if isinstance(node, str) and isinstance(address, str) and node and address:
-            names[address] = node if names.get(address, node) == node else AMBIGUOUS
-    return names
-
-
-def with_node_names(samples: Iterable[Sample], names: Mapping[str, str]) -> list[Sample]:
-    """The samples with node names instead of addresses; those of ambiguous addresses are left out."""
-    found = []
-    for sample in samples:
-        node = names.get(sample.node.strip("[]"), sample.node)
-        if node != AMBIGUOUS or sample.node == AMBIGUOUS:
-            found.append(sample if node == sample.node else msgspec.structs.replace(sample, node=node))
-    return found
 
 
 def identified_by_name(samples: Iterable[Sample]) -> list[Sample]:

@@ -1,0 +1,30 @@
+"""Which namespaces have pods on every node: their few series show how often the pods of each node are scraped."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from equipoise.collector.decisions.query import Sample
+from equipoise.collector.state.node_names import NodeNames
+
+MOST = 20
+"""Namespaces at most. Other nodes have the usual interval."""
+
+
+def covering_namespaces(samples: Iterable[Sample], names: NodeNames) -> tuple[str, ...]:
+    """From numbers of series by namespace and node: first the one that has most nodes for its number of series."""
+    nodes: defaultdict[str, set[str]] = defaultdict(set)
+    series: defaultdict[str, float] = defaultdict(float)
+    found = list(samples)
+    known = [sample for sample in found if names.has(names.of(sample.node))]
+    for sample in known or found:
+        nodes[sample.namespace].add(names.of(sample.node))
+        series[sample.namespace] += sample.value
+    chosen: list[str] = []
+    missing = set().union(*nodes.values())
+    while missing and len(chosen) < MOST:
+        best = max(sorted(nodes), key=lambda name: len(nodes[name] & missing) ** 2 / max(1.0, series[name]))
+        if not nodes[best] & missing:
+            break
+        chosen.append(best)
+        missing -= nodes[best]
+    return tuple(chosen)

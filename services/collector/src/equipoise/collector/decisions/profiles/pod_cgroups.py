@@ -1,0 +1,92 @@
+"""Usage of pods from cAdvisor's series of cgroups.
+
+The cgroup of the whole pod is one series per pod. It includes each container and the sandbox once, and its counter
+continues when a container restarts. It has no `container`, `image` and `name`. Some scrape jobs drop it with everything
+else that has no `container`: the usage of such a pod is the sum of its containers, without the sandbox.
+
+A container that was restarted has a series for each time that it ran. `/metrics/resource` of the kubelet has series of
+containers under the same names, without `image`: they count only where cAdvisor's are absent.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from equipoise.collector.decisions.profiles.query_profile import Matchers, milliseconds, one_of, selector
+from equipoise.collector.decisions.profiles.raw import sample_query, statistic_query
+from equipoise.collector.decisions.query import MetricQuery
+
+WHOLE_POD = ('container=""', 'image=""', 'name=""', 'pod!=""')
+CONTAINERS = ('container!=""', 'container!="POD"', 'pod!=""')
+"""Not the sandbox, which the Docker runtime names POD, and others do not name at all."""
+
+_INSTANCE = "id, image, name, cpu"
+"""Labels of one run of a container, and of nothing else."""
+
+_OF_PAGE = "namespace, pod, job, instance, service, endpoint, metrics_path"
+"""Labels that the series of a pod on one page share. Another page cannot hide them."""
+
+
+class PodCgroups(msgspec.Struct, frozen=True, kw_only=True):
+    """One resource of pods. Of `newest` and `last` only the cgroup of the whole pod is queried."""
+
+    metric: str
+    kind: Literal["counter", "gauge"]
+
+    def promql(self, query: MetricQuery, matchers: Matchers) -> str | None:
+        window, step = milliseconds(query.length), milliseconds(query.step)
+        pod = selector(self.metric, matchers, *WHOLE_POD)
+        match query.aggregate:
+            case "mean":
+                return self._either(query, self._mean(pod, window), self.container_mean(matchers, window))
+            case "count":
+                return self._either(query, f"count_over_time({pod}[{window}])", self.container_count(matchers, window))
+            case "namespaces":
+                return self._namespaces(query, matchers)
+            case "spacing":
+                conditions = CONTAINERS if query.pod_series == "containers" else WHOLE_POD
+                namespaces = (one_of("namespace", query.namespaces),) if query.namespaces else ()
+                return f"{selector(self.metric, matchers, *conditions, *namespaces)}[{window}]"
+        inner = f"{self._mean(pod, step)}[{window}:{step}]" if self.kind == "counter" else f"{pod}[{window}]"
+        return sample_query(query, pod) or statistic_query(query, inner)
+
+    def container_mean(self, matchers: Matchers, window: str) -> str:
+        """The sum of the means of a pod's containers. A pod of which a container has two series now is left out."""
+        now, *_ = self._containers(matchers)
+        means = [self._container_mean(f"{each}[{window}]") for each in self._containers(matchers)]
+        mean = f"sum without (container) ({means[0]} or on (container, {_OF_PAGE}) {means[1]})"
+        return f"{mean} unless group without (container) (count without ({_INSTANCE}) ({now}) > 1)"
+
+    def container_count(self, matchers: Matchers, window: str) -> str:
+        """Samples of the container of a pod that has most. A scrape brings all containers that run."""
+        counts = [
+            f"sum without ({_INSTANCE}) (count_over_time({each}[{window}]))" for each in self._containers(matchers)
+        ]
+        return f"max without (container) ({counts[0]} or on (container, {_OF_PAGE}) {counts[1]})"
+
+    def _containers(self, matchers: Matchers) -> tuple[str, str]:
+        """The series of cAdvisor, and those of the kubelet's other page."""
+        first, second = (selector(self.metric, matchers, *CONTAINERS, image) for image in ('image!=""', 'image=""'))
+        return first, second
+
+    def _container_mean(self, samples: str) -> str:
+        if self.kind == "counter":
+            return f"sum without ({_INSTANCE}) (rate({samples}))"
+        # The means of two runs of a container must not be added.
+        total, count = (f"sum without ({_INSTANCE}) ({part}_over_time({samples}))" for part in ("sum", "count"))
+        return f"({total} / {count})"
+
+    def _namespaces(self, query: MetricQuery, matchers: Matchers) -> str:
+        pods = f"count without ({_INSTANCE}, container) ({selector(self.metric, matchers, *WHOLE_POD)})"
+        if query.pod_series == "containers":
+            containers = f"count without ({_INSTANCE}, container) ({selector(self.metric, matchers, *CONTAINERS)})"
+            pods = f"({containers} unless on ({_OF_PAGE}) {pods})"
+        return f"sum without (pod) ({pods})"
+
+    def _mean(self, samples: str, window: str) -> str:
+        return f"{'rate' if self.kind == 'counter' else 'avg_over_time'}({samples}[{window}])"
+
+    def _either(self, query: MetricQuery, of_pod: str, of_containers: str) -> str:
+        if query.pod_series == "pods":
+            return of_pod
+        return of_containers if query.pod_series == "containers" else f"({of_pod} or on ({_OF_PAGE}) {of_containers})"

@@ -1,0 +1,62 @@
+"""Which scrape job measures a node, when several have series of it.
+
+Whoever is scraped can write series with the name of any node. A job of node-exporters or kubelets differs from others:
+it has a target on each node. So of two jobs that have series of a node, the one with more such targets measures it. Of
+two that are equal, neither is chosen: the node has two series, and is unknown.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from equipoise.collector.decisions.query import ResourceName, Sample, Scrape
+from equipoise.collector.state.node_names import NodeNames
+
+PREFERRED = "cadvisor"
+"""The kubelet has series of containers on several pages. This one has those of whole pods."""
+
+Scrapes = Mapping[str, Scrape]
+"""By the name of the node."""
+
+
+def jobs_of(scrapes: Mapping[ResourceName, Scrapes]) -> set[str]:
+    """The names of all jobs that measure a resource of a node."""
+    return {scrape.job for of_nodes in scrapes.values() for scrape in of_nodes.values()}
+
+
+def choose_scrapes(samples: Iterable[Sample], names: NodeNames, before: Scrapes) -> dict[str, Scrape]:
+    """The scrape that measures each node. Nodes that are absent have none, or equal ones.
+
+    `before`: what was chosen last. It competes as long as it has samples of other nodes: an exporter that fails is not
+    replaced by another target that has series with the name of its node.
+    """
+    nodes: defaultdict[Scrape, set[str]] = defaultdict(set)
+    targets: defaultdict[Scrape, set[str]] = defaultdict(set)
+    candidates: defaultdict[str, set[Scrape]] = defaultdict(set)
+    for scrape, target, text in {(sample.scrape, sample.target, sample.node) for sample in samples}:
+        node = names.of(text)
+        if names.has(node):
+            nodes[scrape].add(node)
+            targets[scrape].add(target)
+            candidates[node].add(scrape)
+    for node, last in before.items():
+        if last in nodes and names.has(node):
+            candidates[node].add(last)
+    ranks = {
+        scrape: (min(len(found), len(targets[scrape])), len(found), PREFERRED in str(scrape))
+        for scrape, found in nodes.items()
+    }
+    chosen = {node: best for node, found in candidates.items() if (best := _best(found, ranks)) is not None}
+    # A target of many nodes, most of which others measure, is not scraped as a node is: none of its nodes is its own.
+    refused = {
+        scrape
+        for scrape, found in nodes.items()
+        if len(targets[scrape]) < len(found)
+        and any(2 * ranks[other][0] > len(found) for node in found if (other := chosen.get(node, scrape)) != scrape)
+    }
+    others = sorted(nodes.keys() - refused, key=ranks.__getitem__)
+    return {node: others[-1] if scrape in refused else scrape for node, scrape in chosen.items()}
+
+
+def _best(scrapes: Iterable[Scrape], ranks: Mapping[Scrape, tuple[int, int, bool]]) -> Scrape | None:
+    first, *others = sorted(scrapes, key=ranks.__getitem__, reverse=True)
+    return None if others and ranks[others[0]] == ranks[first] else first

@@ -1,0 +1,26 @@
+"""The scrape jobs to which queries are limited, so that series of others cost nothing, however many they are."""
+
+from collections.abc import Iterable
+
+
+class KnownJobs:
+    """Found by a query of all jobs, and again from time to time: sooner while a node has no series."""
+
+    def __init__(self, *, period: float, period_while_missing: float) -> None:
+        """Seconds."""
+        self._period = period
+        self._period_while_missing = period_while_missing
+        self._found: tuple[str, ...] = ()
+        self._found_at = 0.0
+        self.current: tuple[str, ...] = ()
+        """Of the next query; empty: all jobs."""
+
+    def on_round(self, jobs: Iterable[str], at: float, *, missing: bool, failed: bool) -> None:
+        """`jobs`: those that measured nodes in this round. `missing`: a node has no series."""
+        if failed:
+            self.current = self._found  # the series of all jobs may be too many
+        elif not self.current:
+            self._found = tuple(sorted(set(jobs)))
+            self._found_at, self.current = at, self._found
+        elif at - self._found_at >= (self._period_while_missing if missing else self._period):
+            self.current = ()

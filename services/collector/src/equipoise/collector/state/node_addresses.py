@@ -1,0 +1,37 @@
+"""The names and addresses of all nodes of the cluster, as the API server has them."""
+
+from equipoise.collector.state.node_names import NodeNames, node_names, texts_of
+from equipoise.contracts.kubernetes.labels import HOSTNAME
+from equipoise.contracts.kubernetes.objects import Node
+
+
+class NodeAddresses:
+    """Kept up to date by the watch of nodes: a status with the same addresses, which is frequent, costs nothing."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, frozenset[str]] = {}
+        self._names: NodeNames | None = None
+
+    def on_node(self, before: Node | None, after: Node | None) -> None:
+        """A node was added (before is None), changed, or deleted (after is None)."""
+        if after is None:
+            if before is not None and self._texts.pop(before.metadata.name, None) is not None:
+                self._names = None
+            return
+        name = after.metadata.name
+        if before is not None and name in self._texts and _what_names_it(before) == _what_names_it(after):
+            return
+        if self._texts.get(name) != (texts := texts_of(after)):
+            self._texts[name] = texts
+            self._names = None
+
+    @property
+    def names(self) -> NodeNames:
+        """Of the current nodes."""
+        if self._names is None:
+            self._names = node_names(dict(self._texts))
+        return self._names
+
+
+def _what_names_it(node: Node) -> tuple[object, ...]:
+    return node.metadata.name, node.status.addresses, node.metadata.labels.get(HOSTNAME)

@@ -1,0 +1,99 @@
+"""Which node a series is of: exporters, targets and scrape jobs name it by its name, host name, address, and a port.
+
+Addresses are compared as addresses: `[FD00:0::1]:9100` is the node with the address `fd00::1`, `::ffff:10.0.0.1` the
+one with `10.0.0.1`. Names may be shorter or longer than the name of the node (`worker-1` and `worker-1.example.com`),
+if only one node fits.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from ipaddress import IPv6Address, ip_address
+
+import msgspec
+
+from equipoise.contracts.kubernetes.labels import HOSTNAME
+from equipoise.contracts.kubernetes.objects import Node
+
+AMBIGUOUS = ""
+"""Instead of the name of a node: several nodes have this address or name."""
+
+_PORT = re.compile(r"(\d{1,5}|[a-z][-a-z0-9_]{0,62})", re.ASCII | re.IGNORECASE)
+"""A number, or the name of a port, as Google's managed Prometheus has it."""
+
+
+class NodeNames(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes of a cluster by everything that may name one of them."""
+
+    by_text: Mapping[str, str] = {}
+    """By name, host name and address as `host_of` writes them; AMBIGUOUS for that of several nodes."""
+
+    by_first_label: Mapping[str, str] = {}
+    """By the part of its name before the first dot; AMBIGUOUS for that of several nodes."""
+
+    shared: Mapping[str, str] = {}
+    """Of nodes that have an address of another node: which address, and which node."""
+
+    def of(self, host: str) -> str:
+        """The node that this text of `host_of` names; AMBIGUOUS if it names several; the text itself if none."""
+        found = self.by_text.get(host)
+        if found is not None or not host:
+            return found or AMBIGUOUS
+        name = host.casefold().rstrip(".")
+        first, dot, _ = name.partition(".")
+        node = self.by_text.get(name) or self.by_first_label.get(first, AMBIGUOUS)
+        fits = node == name or (node == first if dot else node.startswith(f"{first}."))
+        return node if node and (fits or name in self.by_text) else host
+
+    def has(self, name: str) -> bool:
+        """Whether there is a node of this name."""
+        return self.by_text.get(name) == name != AMBIGUOUS
+
+
+def host_of(text: str) -> str:
+    """The host of an address or of a URL, without a port; an IP address in its shortest form."""
+    host = text.partition("://")[2].partition("/")[0] if "://" in text else text
+    if ":" not in host and not host[:1].isdigit():
+        return host  # the usual case: a name
+    if host.startswith("["):
+        return _canonical(host[1:].partition("]")[0])
+    if (address := _address(host)) is not None:
+        return address
+    name, colon, port = host.rpartition(":")
+    return _canonical(name) if colon and _PORT.fullmatch(port) else host
+
+
+def _canonical(host: str) -> str:
+    return _address(host) or host
+
+
+def _address(text: str) -> str | None:
+    """None for other text. An IPv4 address that is written as an IPv6 address is the same; zones are left out."""
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return str(mapped or address)
+
+
+def texts_of(node: Node) -> frozenset[str]:
+    """What names this node, besides its name."""
+    texts = {host_of(each.address) for each in node.status.addresses}
+    return frozenset({*texts, *(text.casefold() for text in texts), node.metadata.labels.get(HOSTNAME, "")} - {""})
+
+
+def node_names(nodes: Mapping[str, Iterable[str]]) -> NodeNames:
+    """From `texts_of` by the name of each node."""
+    by_text, first_labels, shared = {name: name for name in nodes}, dict[str, str](), dict[str, str]()
+    holders: dict[str, str] = {}
+    for name, texts in nodes.items():
+        first = name.partition(".")[0]
+        first_labels[first] = name if first_labels.get(first, name) == name else AMBIGUOUS
+        for text in texts:
+            if text in nodes:
+                continue  # a name is never the address of another node
+            other = holders.setdefault(text, name)
+            by_text[text] = name if by_text.get(text, name) == name else AMBIGUOUS
+            if other != name:
+                shared |= {name: f"{text} is also of node {other}", other: f"{text} is also of node {name}"}
+    return NodeNames(by_text=by_text, by_first_label=first_labels, shared=shared)
