@@ -115,6 +115,23 @@ def test_the_points_of_targets_depend_on_how_scores_reach_kube_scheduler(
     assert settings.descheduler.target_points == points
 
 
+@pytest.mark.parametrize("hints", [False, True])
+def test_helm_test_may_read_the_policy_of_hints(helm: Helm, hints: bool) -> None:
+    """`doctor` reads it in every installation, and what it says about them where they are used."""
+    rendered = documents_in(helm.text({"hints": {"enabled": hints}}))
+    rules = named(rendered, "ClusterRole", "equipoise-test")["rules"]
+    permitted = {
+        (resource, verb, name)
+        for rule in rules
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    }
+    assert ("mutatingadmissionpolicies", "get", "equipoise-hints") in permitted
+    assert ("mutatingadmissionpolicybindings", "get", "") in permitted
+    assert (("placementhints", "list", "") in permitted) == hints
+
+
 def test_co_location_is_the_overlay(helm: Helm) -> None:
     """With the permissions of NATS, and with the evictions of agents as k8s/colocation/evictions."""
     values = {"mode": "advise", "reclaimer": {"enabled": True}, "agent": {"enabled": True}}

@@ -172,6 +172,24 @@ def test_every_container_is_restricted(name: str, pod: Document) -> None:
         assert container["resources"]["limits"]["memory"]
 
 
+def test_a_container_may_take_five_minutes_to_start() -> None:
+    """On a full node, where it is needed: its liveness counts from then on, by the same request."""
+    templates = [
+        each["spec"]["template"]["spec"]
+        for folder in ("base", "colocation", "live-page", "scheduler")
+        for file in sorted((ROOT / "k8s" / folder).glob("*.yaml"))
+        for each in read_documents(file)
+        if each and each.get("kind") in ("Deployment", "StatefulSet", "DaemonSet")
+    ]
+    containers = [container for template in templates for container in template["containers"]]
+    assert len(containers) >= 11
+    for container in containers:
+        liveness, startup = container["livenessProbe"], container["startupProbe"]
+        for handler in ("httpGet", "exec"):
+            assert liveness.get(handler) == startup.get(handler)
+        assert startup["periodSeconds"] * startup["failureThreshold"] == 300
+
+
 def test_the_agent_is_root_without_privileges() -> None:
     """It writes the cgroups of the node, and nothing else of it, in a namespace that only it uses."""
     (document,) = [each for each in colocation_documents() if each["kind"] == "DaemonSet"]

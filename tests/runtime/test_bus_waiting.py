@@ -30,3 +30,35 @@ async def test_the_same_reason_is_logged_once() -> None:
         await asyncio.gather(opening, return_exceptions=True)
         await link.close()
     assert [each["event"] for each in logs].count("waiting for the bus") == 1
+
+
+async def test_a_dns_that_does_not_respond_is_named() -> None:
+    """As in a cluster that starts: there was no connection that could be lost. Its name is asked for only once."""
+    asked: list[str] = []
+
+    async def silent(host: str, port: int) -> None:
+        asked.append(host)
+        await asyncio.Event().wait()
+
+    errors = BusErrors(SystemClock())
+    link = NatsConnection(Nats(url="nats://nats:4222"), "tap", errors, reconnect_pause=0.01, resolve=silent)
+    attempts, on_error = asyncio.Semaphore(0), link._on_error
+
+    async def counted(error: Exception) -> None:
+        await on_error(error)
+        attempts.release()
+
+    link._on_error = counted  # type: ignore[method-assign]  # to wait for attempts, not for time
+    with capture_logs() as logs:
+        opening = asyncio.create_task(link.open())
+        for _ in range(2):
+            await attempts.acquire()
+        problems = list(errors.problems)
+        opening.cancel()
+        await asyncio.gather(opening, return_exceptions=True)
+        await link.close()
+
+    reason = "the name nats was not resolved within 2 s: the DNS does not respond"
+    assert [each["error"] for each in logs if each["event"] == "waiting for the bus"] == [reason]
+    assert [reason in text for text in problems] == [True]
+    assert asked == ["nats"]

@@ -81,3 +81,11 @@ def test_the_text_of_a_secret_is_not_shown() -> None:
     with pytest.raises(UnicodeDecodeError) as error:
         b"password\xff".decode()
     assert "the text is not UTF-8" == failure_reason(error.value)
+
+
+async def test_a_time_limit_is_no_lost_connection() -> None:
+    """Python names the cancelled wait as its cause."""
+    with pytest.raises(TimeoutError) as raised:
+        await asyncio.wait_for(asyncio.Event().wait(), 0.001)
+
+    assert failure_reason(raised.value) == "no response in time"

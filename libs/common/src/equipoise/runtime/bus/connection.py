@@ -15,7 +15,7 @@ from nats.js.errors import APIError
 from equipoise.runtime.bus import BusError, BusUnavailable, NotPermitted, TooLarge
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.permissions import TAP_PREFIX
-from equipoise.runtime.bus.tls import TlsClient, client_context
+from equipoise.runtime.bus.tls import Resolve, TlsClient, client_context
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.bounded_files import SECRET_LIMIT, read_bounded_text
 from equipoise.runtime.process.clock import Clock
@@ -78,11 +78,17 @@ class NatsConnection:
     """A message that cannot be sent is not buffered: after a reconnect it would be outdated."""
 
     def __init__(
-        self, settings: Nats, service: str, errors: BusErrors, reconnect_pause: float = RECONNECT_PAUSE
+        self,
+        settings: Nats,
+        service: str,
+        errors: BusErrors,
+        reconnect_pause: float = RECONNECT_PAUSE,
+        resolve: Resolve | None = None,
     ) -> None:
+        """`resolve`: of names; by default that of the event loop."""
         self.service = service
         self.errors = errors
-        self.client = TlsClient(required=settings.tls is not None)
+        self.client = TlsClient(required=settings.tls is not None, resolve=resolve)
         self.streams = JetStreamContext(self.client, timeout=RESPONSE_TIMEOUT)
         self._settings = settings
         self._reconnect_pause = reconnect_pause

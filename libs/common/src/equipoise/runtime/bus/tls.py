@@ -2,13 +2,20 @@
 
 import asyncio
 import ssl
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import nats.errors
-from nats.aio.client import Client
+from nats.aio.client import Client, Srv
 from nats.aio.transport import TcpTransport
 
 from equipoise.runtime.configuration import Tls
+from equipoise.runtime.process.failure_reason import NameNotResolved
+
+RESOLVE_SECONDS = 2.0
+"""As long as the client waits for a connection."""
+
+Resolve = Callable[[str, int], Awaitable[Any]]
 
 
 class TlsClient(Client):
@@ -18,9 +25,13 @@ class TlsClient(Client):
     with tls://, that is an error.
     """
 
-    def __init__(self, *, required: bool) -> None:
+    def __init__(self, *, required: bool, resolve: Resolve | None = None) -> None:
+        """`resolve`: by default that of the event loop."""
         super().__init__()
         self._tls_required = required
+        self._resolve = resolve
+        self._resolving: tuple[str, asyncio.Future[Any]] | None = None
+        """A host whose name was not resolved in time; the thread that asks for it may last longer."""
 
     @property
     def certificate_end(self) -> float | None:
@@ -28,6 +39,20 @@ class TlsClient(Client):
         transport = self._tls_transport()
         certificate = transport.get_extra_info("peercert") if transport is not None else None
         return ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        """Resolves the name first: a connection that takes too long would not say why."""
+        host, port = s.uri.hostname or "", s.uri.port or 4222
+        if self._resolving is None or self._resolving[0] != host:
+            resolve = self._resolve or asyncio.get_running_loop().getaddrinfo
+            self._resolving = host, asyncio.ensure_future(resolve(host, port))
+        _, answer = self._resolving
+        done, _ = await asyncio.wait([answer], timeout=RESOLVE_SECONDS)
+        if not done:
+            raise NameNotResolved(host, RESOLVE_SECONDS)
+        self._resolving = None
+        answer.result()
+        await super()._connect_to_server(s)
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         """Called with the first line of the server, before anything is sent."""

@@ -1,14 +1,22 @@
 """Why a connection or a file failed, in words."""
 
+import asyncio
 import os
 import socket
 import ssl
 
 
+class NameNotResolved(TimeoutError):
+    """The servers of the DNS do not respond."""
+
+    def __init__(self, host: str, seconds: float) -> None:
+        super().__init__(f"the name {host} was not resolved within {seconds:g} s: the DNS does not respond")
+
+
 def failure_reason(error: BaseException) -> str:
     """In one line, for people: client libraries put the cause into names of classes, tuples and nested exceptions."""
-    while error.__cause__ is not None:
-        error = error.__cause__
+    while error.__cause__ is not None and not isinstance(error.__cause__, asyncio.CancelledError):
+        error = error.__cause__  # a time limit has cancelled what it waits for
     match error:
         case ssl.SSLCertVerificationError():
             return f"the certificate of the server is rejected: {error.verify_message}"
@@ -16,6 +24,8 @@ def failure_reason(error: BaseException) -> str:
             return f"TLS failed: {error.reason.lower().replace('_', ' ')}"
         case socket.gaierror():
             return "the name of the host cannot be resolved"
+        case NameNotResolved():
+            return str(error)
         case TimeoutError():
             return "no response in time"
         case UnicodeDecodeError():
