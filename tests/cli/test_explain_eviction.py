@@ -302,7 +302,7 @@ async def test_the_user_tap_may_read_the_history(bus: Bus) -> None:
 
     assert code == 0, text
     assert text.startswith(
-        "cluster: unknown (no kubeconfig at /nowhere: use --kubeconfig)\n"
+        f"messages of {bus.url}, not compared with a cluster (no kubeconfig at /nowhere: use --kubeconfig)\n"
         "shop/api.v1-1 of Deployment/shop/web on node-a: evicted\n"
     )
     assert "node-a was above its threshold 5 times in a row within 8 min" in text
@@ -325,7 +325,7 @@ async def test_an_expired_intent_without_an_outcome_is_unknown(bus: Bus, cluster
 
     assert code == 1
     assert text.splitlines()[0] == (
-        f"cluster: unknown (not compared: messages of {bus.url}, kubeconfig of castle {cluster.url} (context home))"
+        f"messages of {bus.url}, not compared with the kubeconfig's cluster castle {cluster.url} (context home)"
     )
     assert "outcome         unknown: check that a binder is running" in text
     assert text.splitlines()[-1] == "Error: an intent has expired, and its outcome is unknown"

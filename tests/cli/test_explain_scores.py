@@ -90,7 +90,7 @@ async def test_the_user_tap_may_explain_a_pod(scored: Bus) -> None:
     ranking = next(number for number, line in enumerate(lines) if line.split()[:1] == ["node"])
 
     assert code == 0, output
-    assert cluster == "cluster: unknown (no kubeconfig at /nowhere: use --kubeconfig)"
+    assert cluster.startswith(f"messages of {scored.url}, not compared with a cluster (no kubeconfig at /nowhere")
     assert lines[0] == "shop/web-1 of Deployment/shop/web, placed on node-a (its load there is scored without the pod)"
     assert lines[1].startswith(
         "expected usage: 0.50 cores (request), 1.00 GiB (request); sources in order of precedence: measured, request"

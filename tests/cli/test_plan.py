@@ -195,7 +195,8 @@ async def test_the_user_tap_may_show_the_plan(leader: Leader, tmp_path: Path) ->
     lines = output.splitlines()
 
     assert code == 1, output
-    assert lines[0] == "cluster: unknown (no kubeconfig at /nowhere: use --kubeconfig)"
+    expected = "not compared with a cluster (no kubeconfig at /nowhere: use --kubeconfig)"
+    assert lines[0] == f"messages of {leader.bus.url}, {expected}"
     assert lines[1].startswith("2 pods would move (3 nodes, ")
     assert lines[2] == "evictions: unknown, no heartbeat of a binder: check that one is running"
     assert lines[-1] == "Error: it is unknown whether binders evict"
@@ -225,9 +226,7 @@ async def test_the_plan_names_its_cluster(leader: Leader, cluster: HttpCluster, 
     encoded = await leader.run("plan", "-o", "json", **variables)
 
     assert missing[0] == 0
-    assert missing[1].startswith(
-        f"cluster: unknown (messages of {leader.bus.url}; the Lease of {name} cannot be read: 404"
-    )
+    assert missing[1].startswith(f"messages of {leader.bus.url}; the Lease of {name} cannot be read: 404")
     assert another[0] == 1
     assert another[1].startswith(f"cluster: NOT {name}: the descheduler at {leader.bus.url} holds another Lease")
     assert same[0] == 0, same[1]

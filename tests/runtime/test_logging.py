@@ -1,5 +1,6 @@
 """What a process logs."""
 
+import json
 import subprocess
 import sys
 
@@ -60,3 +61,25 @@ def test_what_others_wrote_is_text_in_a_log(shape: str) -> None:
     assert visible(ended.stderr) == ended.stderr
     assert "]52;c;x" in ended.stderr.splitlines()[0]
     assert "a line of its own" in ended.stderr.splitlines()[0]
+
+
+LIBRARY = """
+import logging
+from equipoise.runtime.process.logging import configure_logging
+from equipoise.runtime.configuration import Logging
+
+configure_logging(Logging(level={level!r}), "doctor")
+logging.getLogger("urllib3").setLevel(logging.WARNING)
+logging.getLogger("urllib3.connectionpool").warning("Retrying")
+logging.getLogger("urllib3.connectionpool").error("failed")
+"""
+
+
+@pytest.mark.parametrize(("level", "lines"), [("error", ["failed"]), ("warning", ["Retrying", "failed"])])
+def test_a_library_that_sets_its_own_level_logs_no_more_than_the_process(level: str, lines: list[str]) -> None:
+    """Retries of the HTTP client once stood above each error of a command: the client of Kubernetes sets its level."""
+    ended = subprocess.run(
+        [sys.executable, "-c", LIBRARY.format(level=level)], capture_output=True, text=True, check=True, timeout=60
+    )
+
+    assert [json.loads(line)["event"] for line in ended.stderr.splitlines()] == lines

@@ -29,13 +29,14 @@ class BusCluster(msgspec.Struct, frozen=True, kw_only=True):
 
     state: Literal["confirmed", "another", "unknown"]
     why: str = ""
+    """Unless it is confirmed: whose messages they are, and why no more is known."""
 
     def __str__(self) -> str:
         if self.state == "confirmed":
             return f"cluster: {self.name}"
         if self.state == "another":
             return f"cluster: NOT {self.name}: {self.why}"
-        return f"cluster: unknown ({self.why})"
+        return self.why
 
 
 def bus_cluster(options: ClusterOptions, server: Nats) -> BusCluster:
@@ -45,13 +46,12 @@ def bus_cluster(options: ClusterOptions, server: Nats) -> BusCluster:
     """
     connection = _connection(options)
     if isinstance(connection, str):
-        return BusCluster(name=None, state="unknown", why=connection)
+        return _without_cluster(server, connection)
     name = cluster_name(connection, os.environ)
     if isinstance(server, ClusterNats):
         return BusCluster(name=name, state="confirmed")
-    return BusCluster(
-        name=name, state="unknown", why=f"not compared: messages of {server.shown_url}, kubeconfig of {name}"
-    )
+    why = f"messages of {server.shown_url}, not compared with the kubeconfig's cluster {name}"
+    return BusCluster(name=name, state="unknown", why=why)
 
 
 async def plan_cluster(options: ClusterOptions, lease_uid: str, server: Nats) -> BusCluster:
@@ -61,7 +61,7 @@ async def plan_cluster(options: ClusterOptions, lease_uid: str, server: Nats) ->
     """
     connection = _connection(options)
     if isinstance(connection, str):
-        return BusCluster(name=None, state="unknown", why=connection)
+        return _without_cluster(server, connection)
     name, url = cluster_name(connection, os.environ), server.shown_url
     if isinstance(server, ClusterNats):
         return BusCluster(name=name, state="confirmed")
@@ -93,6 +93,11 @@ async def leader_in_cluster(options: ClusterOptions) -> str:
     return (
         f"; in cluster {cluster_name(connection, os.environ)}, {held_text(held)}: use its NATS server" if held else ""
     )
+
+
+def _without_cluster(server: Nats, why: str) -> BusCluster:
+    why = f"messages of {server.shown_url}, not compared with a cluster ({why})"
+    return BusCluster(name=None, state="unknown", why=why)
 
 
 def _connection(options: ClusterOptions) -> Kubernetes | str:

@@ -53,9 +53,11 @@ def configure_logging(settings: Logging, service: str, stream: TextIO | None = N
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
         )
     )
+    lowest = max(level, logging.WARNING)
+    handler.setLevel(lowest)  # the root's level does not hold for a library that sets one of its own, as urllib3's user
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(max(level, logging.WARNING))
+    root.setLevel(lowest)
 
 
 def _visible_values(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
