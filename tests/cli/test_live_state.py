@@ -14,7 +14,8 @@ from equipoise.cli.live.feed import plan_row
 from equipoise.cli.live.nodes import NO_USAGE, NO_WINDOW, NOT_MEASURED, NOT_READY, TOO_OLD
 from equipoise.cli.live.rows import Changes, Move, NodeRow
 from equipoise.cli.live.state import LiveState
-from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.configuration.duration import Duration
+from equipoise.contracts.configuration.settings import Freshness, LoadSettings
 from equipoise.contracts.kubernetes.objects import Taint
 from equipoise.contracts.messages.advice import ClusterReview
 from equipoise.contracts.messages.descheduling import (
@@ -524,3 +525,12 @@ def test_all_changes_together_are_the_whole_view(steps: list[Any]) -> None:
     assert everything.summary == summary
     for row in nodes.values():
         assert bool(row.unknown) == (None in (row.cpu, row.memory))
+
+
+def test_a_sample_is_shown_for_as_long_as_the_collector_that_measures_has_it() -> None:
+    """Not by the defaults of the view."""
+    state = a_state(a_node_utilization())
+    long_ago = LoadSettings().lifetime(LoadSettings().shortest) + 60
+    state.use(LoadSettings(freshness=Freshness(score=Duration(7_200))))
+    state.tick(NOW + long_ago)
+    assert [row.unknown for row in state.rows] == [""]

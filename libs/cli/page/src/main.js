@@ -237,9 +237,11 @@ function Limits({ limits }) {
   return html`<section class="card" aria-labelledby="limits-title"><div class="title"><h2 id="limits-title">Limits in use</h2><span class="quiet">${count(limits.last_day ?? 0, "eviction")}, ${count(limits.dry_runs_last_day ?? 0, "dry run")} in 24 h</span></div>
     ${limits.halved_until && html`<p class="notice">Limits are halved until ${clock(limits.halved_until)}.</p>`}
     ${limits.usage_of_dry_runs && html`<p class="quiet">Used by dry runs, which take nothing from the limits of evictions.</p>`}
+    ${(limits.configuration ?? []).map((line) => html`<p class="reason">${line}</p>`)}
     ${(limits.usage ?? []).length === 0 ? html`<p class="empty">No limit counts anything now.</p>` : html`<ul class="limits">${limits.usage.slice(0, 12).map((each) => {
-      const share = /^\d+$/.test(each.max) && Number(each.max) > 0 ? Math.min(1, each.counted / Number(each.max)) : null;
-      return html`<li><span class="name">${each.limit}</span><span class="quiet">${each.scope}${each.window ? ` · ${each.window}` : ""}</span><span class="number">${each.counted} of ${each.max}</span>
+      const most = each.allowed ?? (/^\d+$/.test(each.max) ? Number(each.max) : null);
+      const share = most > 0 ? Math.min(1, each.counted / most) : null;
+      return html`<li><span class="name">${each.limit}</span><span class="quiet">${each.scope}${each.window ? ` · ${each.window}` : ""}</span><span class="number">${each.counted} of ${most ?? each.max}${each.freeAt ? `, free again at ${clock(each.freeAt)}` : ""}</span>
         ${share != null && html`<span class=${`bar ${share >= 1 ? "full" : ""}`} aria-hidden="true"><i style=${{ width: `${100 * share}%` }}></i></span>`}</li>`;
     })}</ul>`}</section>`;
 }

@@ -19,7 +19,7 @@ from equipoise.cli.bus import retained_messages
 from equipoise.cli.bus_cluster import BusCluster, bus_cluster, plan_cluster
 from equipoise.cli.effective.reading import read_effective
 from equipoise.cli.effective.running import running_configurations
-from equipoise.cli.effective.settings import file_settings
+from equipoise.cli.effective.settings import file_settings, known_settings
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.live.history import MAX_REVIEW_AGE
 from equipoise.cli.live.moves import MAX_MOVES
@@ -43,7 +43,7 @@ from equipoise.contracts.messages.plan import PlanRequest, PlanResponse
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
 from equipoise.runtime.bus import Bus, BusError, Delivery, NoResponders, connect
 from equipoise.runtime.bus.errors import BusErrors
-from equipoise.runtime.configuration import Nats, read_document, read_sections
+from equipoise.runtime.configuration import ConfigurationError, Nats, read_document, read_sections
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.bounded_files import read_bounded_text
@@ -189,6 +189,9 @@ class LiveFeed:
         if known is None and len(self._effective) >= MAX_PROCESSES:
             self._effective.pop(min(self._effective.values(), key=lambda each: each.at).id)
         self._effective[message.id] = message
+        if message.service == "collector" and not message.stopped:
+            with suppress(ConfigurationError):  # of a version whose values this one cannot read
+                self.state.use(known_settings(message.settings.get("load", {}), LoadSettings, "load"))
 
     async def _read_back(self) -> None:
         """The state as it was in the last hours, in the order of time: it gets points and frames of then."""

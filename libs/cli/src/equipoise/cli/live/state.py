@@ -58,8 +58,7 @@ class LiveState:
     """Apply messages in the order of their arrival, call `tick` about once a second, and take the changes."""
 
     def __init__(self, load: LoadSettings) -> None:
-        self._max_age: float = load.lifetime(load.shortest)
-        self._shard_lifetime: float = SHARD_LIFETIME * load.freshness.score
+        self.use(load)
         self._nodes: dict[str, KnownNode] = {}
         self._rows: dict[str, NodeRow] = {}
         self._stale: set[str] = set()
@@ -82,6 +81,11 @@ class LiveState:
         self._changed_parts: set[str] = set()
         self.ignored_nodes = 0
         """Messages about nodes beyond `MAX_NODES`."""
+
+    def use(self, load: LoadSettings) -> None:
+        """For how long values are shown from now on: as the collector that measures them has it."""
+        self._max_age: float = load.lifetime(load.shortest)
+        self._shard_lifetime: float = SHARD_LIFETIME * load.freshness.score
 
     # -- messages
 
