@@ -55,10 +55,10 @@ def node_exporter(
     return text
 
 
-def cadvisor(pods: Mapping[str, float]) -> Callable[[], str]:
+def cadvisor(pods: Mapping[str, float], *, twice: bool = False, sandbox: str = "") -> Callable[[], str]:
     """The kubelet's /metrics/cadvisor: cgroups of pods that use so many cores, of their sandboxes and containers.
 
-    Its samples have times of their own.
+    Its samples have times of their own. `twice`: each pod has a second cgroup. `sandbox`: the name of its container.
     """
 
     def text() -> str:
@@ -70,7 +70,8 @@ def cadvisor(pods: Mapping[str, float]) -> Callable[[], str]:
             root = f"{SLICE}{number}.slice"
             cgroups += [
                 ("", root, "", "", namespace, pod, cores),
-                ("", f"{root}/cri-0.scope", SANDBOX, "0" * 64, namespace, pod, 0.01 * cores),
+                *([("", f"/system.slice{root}", "", "", namespace, pod, cores)] if twice else []),
+                (sandbox, f"{root}/cri-0.scope", SANDBOX, "0" * 64, namespace, pod, 0.01 * cores),
                 ("main", f"{root}/cri-1.scope", "shop:1", "1" * 64, namespace, pod, 0.69 * cores),
                 ("helper", f"{root}/cri-2.scope", "mesh:1", "2" * 64, namespace, pod, 0.3 * cores),
             ]

@@ -198,6 +198,15 @@ def grafana(name: str = "grafana", half: bool = False) -> Distribution:
     return found
 
 
+def docker() -> Distribution:
+    """The sandbox is a container named POD, and rows of pods are dropped; or each pod has two cgroups."""
+    found = Distribution("docker", pods=(0.495, 0.2475))
+    for number, (node, page) in enumerate(zip(found.names, ("cadvisor/docker", "cadvisor/twice"), strict=True)):
+        found.scrape(f"exporter/{'ab'[number]}", job="node-exporter", instance=node)
+        found.scrape(page, drop=() if number else NO_CONTAINER[:1], job="cadvisor", instance=node)
+    return found
+
+
 def bitnami() -> Distribution:
     """Endpoints of other names, and both pages of the kubelet in one job."""
     found = Distribution("bitnami")
@@ -319,6 +328,7 @@ DISTRIBUTIONS: Mapping[str, Callable[[], Distribution]] = {
     "k3s": k3s,
     "grafana": grafana,
     "grafana on half of the nodes": lambda: grafana("half", half=True),
+    "docker and duplicate cgroups": docker,
     "bitnami": bitnami,
     "victoria-metrics": victoria_metrics,
     "eks with fargate": eks,
@@ -392,6 +402,8 @@ def exporter() -> Iterator[Exporter]:
         "exporter/older": node_exporter(busy=3.0, memory=huge),
         "exporter/stolen": node_exporter(busy=0.346, cores=2, stolen=1.318),
         "exporter/own": node_exporter(busy=0.346, cores=2),
+        "cadvisor/docker": cadvisor({"shop/web-0": 0.5}, sandbox="POD"),
+        "cadvisor/twice": cadvisor({"shop/web-1": 0.25}, twice=True),
         "forged": forged,
     }
     for number, cores in enumerate((0.5, 0.25)):

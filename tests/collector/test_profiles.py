@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.collector.decisions.profiles import PROFILES
-from equipoise.collector.decisions.profiles.custom import CustomQueries, CustomQuery
+from equipoise.collector.decisions.profiles.custom import CustomQueries, CustomQuery, custom_profile
 from equipoise.collector.decisions.profiles.query_profile import MemoryKind, QueryProfile
 from equipoise.collector.decisions.query import Aggregate, MetricQuery, ResourceName, Subject
 from equipoise.collector.settings import PrometheusSettings
@@ -162,6 +162,25 @@ def test_a_pods_spacing_is_not_queried_when_pods_and_nodes_are_on_one_page() -> 
     assert promql("kubelet", query) is None
     of_two = a_query(subject="pod", aggregate="spacing", namespaces=("kube-system", "a.b"))
     assert r'namespace=~"kube\\-system|a\\.b"' in (promql("kube-prometheus", of_two) or "")
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        ("x", '{namespace=~"a|b"}'),
+        ("x{}", '{namespace=~"a|b"}'),
+        (' x{pod!="", } ', '{pod!="",namespace=~"a|b"}'),
+        ('x{image=",}"}', '{image=",}",namespace=~"a|b"}'),
+    ],
+)
+def test_the_spacing_of_custom_pods_is_measured_in_some_namespaces(samples: str, expected: str) -> None:
+    """Those that have pods on every node."""
+    usage = custom_profile(CustomQueries(pod_cpu=CustomQuery(mean="x[$window]", samples=samples))).cpu["pod"]
+    spacing = a_query(subject="pod", aggregate="spacing", namespaces=("a", "b"))
+    number = a_query(subject="pod", aggregate="namespaces")
+
+    assert f"x{expected}[300000ms]" == usage.promql(spacing, {})
+    assert f"count without (pod, container, id, image, name, cpu, uid) ({samples.strip()})" == usage.promql(number, {})
 
 
 def test_anonymous_memory_is_the_same_for_nodes_and_pods() -> None:

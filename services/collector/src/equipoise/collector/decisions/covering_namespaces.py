@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from equipoise.collector.decisions.query import Sample
+from equipoise.collector.decisions.scrape_choice import choose_scrapes
 from equipoise.collector.state.node_names import NodeNames
 
 MOST = 20
@@ -11,11 +12,15 @@ MOST = 20
 
 
 def covering_namespaces(samples: Iterable[Sample], names: NodeNames) -> tuple[str, ...]:
-    """From numbers of series by namespace and node: first the one that has most nodes for its number of series."""
+    """From numbers of series by namespace and node: first the one that has most nodes for its number of series.
+
+    Series of jobs that do not measure their node are no reason for a namespace.
+    """
     nodes: defaultdict[str, set[str]] = defaultdict(set)
     series: defaultdict[str, float] = defaultdict(float)
     found = list(samples)
-    known = [sample for sample in found if names.has(names.of(sample.node))]
+    scrapes = choose_scrapes(found, names, {})
+    known = [sample for sample in found if scrapes.get(names.of(sample.node)) == sample.scrape]
     for sample in known or found:
         nodes[sample.namespace].add(names.of(sample.node))
         series[sample.namespace] += sample.value

@@ -5,13 +5,22 @@ from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.collector.decisions.profiles.query_profile import Matchers, QueryProfile, UsageQueries, milliseconds
+from equipoise.collector.decisions.profiles.query_profile import (
+    Matchers,
+    QueryProfile,
+    UsageQueries,
+    milliseconds,
+    one_of,
+)
 from equipoise.collector.decisions.profiles.raw import sample_query, statistic_query
 from equipoise.collector.decisions.query import MetricQuery, Subject
 from equipoise.contracts.configuration.settings import Section
 
 WINDOW = "$window"
 """Placeholder for the length of a window."""
+
+_OF_POD = "pod, container, id, image, name, cpu, uid"
+"""Labels by which the series of pods on one node usually differ."""
 
 _SELECTOR = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*(\{.*\})?|\{.+\}", re.ASCII | re.DOTALL)
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'')
@@ -58,13 +67,27 @@ class CustomUsage(msgspec.Struct, frozen=True, kw_only=True):
         return self.custom.samples
 
     def promql(self, query: MetricQuery, _: Matchers) -> str | None:
-        if query.aggregate == "spacing" and self.subject == "pod":
-            return None  # raw samples of all pods are too many: the spacing of the nodes is used
+        if query.pod_series == "containers":
+            return None  # each pod has a series
         window, step = milliseconds(query.length), milliseconds(query.step)
-        if query.aggregate == "mean":
-            return self.custom.mean.replace(WINDOW, window)
+        samples = self.custom.samples.strip()
+        match query.aggregate:
+            case "mean":
+                return self.custom.mean.replace(WINDOW, window)
+            case "namespaces":
+                return f"count without ({_OF_POD}) ({samples})" if self.subject == "pod" else None
+            case "spacing" if query.namespaces:
+                return f"{_limited(samples, one_of('namespace', query.namespaces))}[{window}]"
         inner = self.custom.mean.replace(WINDOW, step)
-        return sample_query(query, self.custom.samples) or statistic_query(query, f"({inner})[{window}:{step}]")
+        return sample_query(query, samples) or statistic_query(query, f"({inner})[{window}:{step}]")
+
+
+def _limited(samples: str, condition: str) -> str:
+    """A plain selector with one more condition."""
+    if not samples.endswith("}"):
+        return f"{samples}{{{condition}}}"
+    conditions = samples[:-1].rstrip().rstrip(",")
+    return f"{conditions}{'' if conditions.endswith('{') else ','}{condition}}}"
 
 
 def custom_profile(queries: CustomQueries) -> QueryProfile:

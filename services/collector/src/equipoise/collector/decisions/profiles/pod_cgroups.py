@@ -2,7 +2,8 @@
 
 The cgroup of the whole pod is one series per pod. It includes each container and the sandbox once, and its counter
 continues when a container restarts. It has no `container`, `image` and `name`. Some scrape jobs drop it with everything
-else that has no `container`: the usage of such a pod is the sum of its containers, without the sandbox.
+else that has no `container`, and some pods have two such cgroups: the usage of these pods is the sum of their
+containers, without the sandbox.
 
 A container that was restarted has a series for each time that it ran. `/metrics/resource` of the kubelet has series of
 containers under the same names, without `image`: they count only where cAdvisor's are absent.
@@ -38,9 +39,11 @@ class PodCgroups(msgspec.Struct, frozen=True, kw_only=True):
         pod = selector(self.metric, matchers, *WHOLE_POD)
         match query.aggregate:
             case "mean":
-                return self._either(query, self._mean(pod, window), self.container_mean(matchers, window))
+                return self._either(query, matchers, self._mean(pod, window), self.container_mean(matchers, window))
             case "count":
-                return self._either(query, f"count_over_time({pod}[{window}])", self.container_count(matchers, window))
+                return self._either(
+                    query, matchers, f"count_over_time({pod}[{window}])", self.container_count(matchers, window)
+                )
             case "namespaces":
                 return self._namespaces(query, matchers)
             case "spacing":
@@ -80,13 +83,14 @@ class PodCgroups(msgspec.Struct, frozen=True, kw_only=True):
         pods = f"count without ({_INSTANCE}, container) ({selector(self.metric, matchers, *WHOLE_POD)})"
         if query.pod_series == "containers":
             containers = f"count without ({_INSTANCE}, container) ({selector(self.metric, matchers, *CONTAINERS)})"
-            pods = f"({containers} unless on ({_OF_PAGE}) {pods})"
+            pods = f"({containers} unless on ({_OF_PAGE}) {pods} == 1)"
         return f"sum without (pod) ({pods})"
 
     def _mean(self, samples: str, window: str) -> str:
         return f"{'rate' if self.kind == 'counter' else 'avg_over_time'}({samples}[{window}])"
 
-    def _either(self, query: MetricQuery, of_pod: str, of_containers: str) -> str:
-        if query.pod_series == "pods":
-            return of_pod
-        return of_containers if query.pod_series == "containers" else f"({of_pod} or on ({_OF_PAGE}) {of_containers})"
+    def _either(self, query: MetricQuery, matchers: Matchers, of_pod: str, of_containers: str) -> str:
+        if query.pod_series != "any":
+            return of_pod if query.pod_series == "pods" else of_containers
+        several = f"count by ({_OF_PAGE}) ({selector(self.metric, matchers, *WHOLE_POD)}) > 1"
+        return f"({of_pod} unless on ({_OF_PAGE}) {several} or on ({_OF_PAGE}) {of_containers})"
