@@ -13,6 +13,7 @@ from kube_worlds import NAMESPACE, MemoryWorld, RealWorld, World
 
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.quantity import parse_quantity
+from equipoise.contracts.unreadable.known_amounts import with_known_amounts
 from equipoise.runtime.configuration.sections import Kubernetes
 from equipoise.runtime.kubernetes.client import (
     CLAIMS,
@@ -31,11 +32,14 @@ from equipoise.runtime.kubernetes.client import (
     KubeError,
     NotFound,
     Resource,
+    UnreadableObject,
     metadata_of,
     scale_of,
 )
 from equipoise.runtime.kubernetes.connection import connect_kube
+from equipoise.runtime.kubernetes.reflector import Reflector
 from equipoise.runtime.process.clock import SystemClock
+from equipoise.scheduling.model.amounts import requested
 
 
 def config_map(name: str, **data: str) -> objects.ConfigMap:
@@ -452,6 +456,59 @@ async def test_everything_that_may_be_read_can_be_read(real: RealWorld) -> None:
             await real.kube.list(resource)
         except NotFound:
             assert "." in resource.group, resource
+    assert list(real.kube.unreadable) == []
+
+
+class AnyLease(objects.Object, frozen=True, kw_only=True):
+    """A Lease with times that a user wrote."""
+
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+async def test_a_real_api_server_accepts_a_year_that_hides_nothing(real: RealWorld) -> None:
+    """Lists, watches and single reads of the kind go on; the object is named until it is gone."""
+    written = msgspec.structs.replace(LEASES, model=AnyLease)
+    for name, year in (("first", "2026"), ("odd", "0000"), ("second", "2026"), ("far", "9999")):
+        time = f"{year}-12-31T23:59:59.000000{'-11:00' if year == '9999' else 'Z'}"
+        metadata = objects.ObjectMeta(name=name, namespace=NAMESPACE)
+        await real.kube.create(written, AnyLease(metadata=metadata, spec={"renewTime": time, "holderIdentity": "me"}))
+
+    listed = {each.metadata.name: each for each in await real.kube.list(LEASES, NAMESPACE)}
+    assert listed.keys() == {"first", "odd", "second", "far"}
+    assert {name for name, each in listed.items() if each.metadata.unreadable} == {"odd", "far"}
+    assert listed["odd"].spec.holder_identity == "me"
+    assert {name for _, name, _ in real.kube.unreadable} == {f"{NAMESPACE}/odd", f"{NAMESPACE}/far"}
+    with pytest.raises(UnreadableObject, match="renewTime"):
+        await real.kube.get(LEASES, "odd", NAMESPACE)
+    seen = set[str]()
+    async with asyncio.timeout(60), aclosing(real.kube.watch(LEASES, namespace=NAMESPACE)) as changes:
+        async for change in changes:
+            if change.synced:
+                break
+            if change.object is not None:
+                seen.add(change.object.metadata.name)
+    assert seen == listed.keys()
+
+    reflector = Reflector(real.kube, LEASES, clock=real.clock, namespace=NAMESPACE)
+    following = asyncio.create_task(reflector.run())
+    await reflector.wait_synced(60)
+    assert {name for _, name in reflector.objects} == listed.keys()
+    following.cancel()
+
+
+@pytest.mark.parametrize("cpu", ["1e308", "9223372036854775807"])
+async def test_a_real_api_server_accepts_requests_that_no_machine_has(real: RealWorld, cpu: str) -> None:
+    """What it stores is read as kube-scheduler reads it, and is otherwise unknown."""
+    pod = await real.pending_pod("huge")
+    await real.remove(pod)
+    name = f"huge-{cpu[:1]}"
+    container = objects.Container(name="c", image="none", resources=objects.ResourceRequirements(requests={"cpu": cpu}))
+    spec = msgspec.structs.replace(pod.spec, containers=[container], scheduler_name="nobody", node_name="")
+    pod = objects.Pod(metadata=objects.ObjectMeta(name=name, namespace=NAMESPACE), spec=spec)
+    stored = await real.kube.create(PODS, pod)
+    assert with_known_amounts(stored).metadata.unreadable
+    assert requested(stored)["cpu"] in (0, -1_000)
+    await real.remove(stored)
 
 
 async def test_how_many_pods_a_workload_of_any_kind_should_have(real: RealWorld) -> None:

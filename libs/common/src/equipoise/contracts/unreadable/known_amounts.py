@@ -53,12 +53,18 @@ def unknown_node(node: Node, why: str) -> Node:
 
 def _pod_problem(pod: Pod) -> str:
     large = False
-    for quantities in _quantities(pod):
-        for resource, text in quantities.items():
-            why, is_large = _checked(resource, text)
-            if why:
-                return why
-            large = large or is_large
+    for container in (*(pod.spec.containers or ()), *pod.spec.init_containers):  # of every pod of a cluster
+        resources = container.resources
+        for quantities in (resources.requests, resources.limits):
+            for item in quantities.items():
+                why, is_large = _checked(item)
+                if why:
+                    return why
+                large = large or is_large
+    for quantities in _other_quantities(pod):
+        if why := _problem(quantities):
+            return why
+        large = True  # a sum with them
     if not large:
         return ""
     requests = pod_requests(pod)
@@ -67,33 +73,35 @@ def _pod_problem(pod: Pod) -> str:
     )
 
 
-def _quantities(pod: Pod) -> Iterator[Mapping[str, str]]:
+def _other_quantities(pod: Pod) -> Iterator[Mapping[str, str]]:
+    """Few pods have any of them."""
     spec, status = pod.spec, pod.status
-    for container in (*(spec.containers or ()), *spec.init_containers):
-        yield container.resources.requests
-        yield container.resources.limits
     if spec.overhead:
         yield spec.overhead
-    for each in (spec.resources, status.resources):
-        if each is not None:
-            yield each.requests
-            yield each.limits
+    if spec.resources is not None:
+        yield spec.resources.requests
+        yield spec.resources.limits
+    if status.resources is not None:
+        yield status.resources.requests
+        yield status.resources.limits
+    if status.allocated_resources:
+        yield status.allocated_resources
     for reported in (*status.container_statuses, *status.init_container_statuses):
-        yield reported.allocated_resources
+        if reported.allocated_resources:
+            yield reported.allocated_resources
         if reported.resources is not None:
             yield reported.resources.requests
             yield reported.resources.limits
-    if status.allocated_resources:
-        yield status.allocated_resources
 
 
 def _problem(quantities: Mapping[str, str]) -> str:
-    return next((why for resource, text in quantities.items() if (why := _checked(resource, text)[0])), "")
+    return next((why for item in quantities.items() if (why := _checked(item)[0])), "")
 
 
 @lru_cache(maxsize=16_384)
-def _checked(resource: str, text: str) -> tuple[str, bool]:
-    """Why it is unknown, and whether a pod with many such amounts needs another look."""
+def _checked(item: tuple[str, str]) -> tuple[str, bool]:
+    """Of a resource and its quantity: why it is unknown, and whether a pod with many of them needs another look."""
+    resource, text = item
     try:
         return "", known_quantity(resource, text) > most_of(resource) / _PARTS
     except ValueError as error:

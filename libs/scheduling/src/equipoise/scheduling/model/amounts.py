@@ -5,6 +5,7 @@ As kube-scheduler reads them, which rounds up a sum, not its parts (`Resource.Ad
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 
 from equipoise.contracts.kubernetes.objects import Node, Pod
 from equipoise.contracts.kubernetes.requests import pod_requests_as
@@ -50,7 +51,12 @@ def requested_by_containers(pod: Pod) -> Amounts:
 
 def allocatable(node: Node) -> Amounts:
     """Raises ValueError for an invalid quantity."""
-    return _integers({name: read_quantity(text) for name, text in node.status.allocatable.items()})
+    return {name: _integer(text, MILLI if name == CPU else 0) for name, text in node.status.allocatable.items()}
+
+
+@lru_cache(maxsize=16_384)
+def _integer(text: str, scale: int) -> int:
+    return read_quantity(text).value(scale)
 
 
 def whole(amounts: Mapping[str, float]) -> Amounts:
