@@ -1,6 +1,10 @@
-"""Which connection is closed for a new one."""
+"""Which connection is closed for a new one, or after a time."""
 
-from equipoise.contracts.connection_limits import ConnectionPool
+import asyncio
+from typing import Any
+
+from equipoise.contracts.connection_limits import ConnectionLimits, ConnectionPool
+from equipoise.runtime.process.connections import LimitedConnections
 
 
 def test_below_the_limits_no_connection_is_displaced() -> None:
@@ -44,3 +48,48 @@ def test_above_the_total_the_address_with_the_most_loses_one() -> None:
 
     assert pool.add("c1", "c") == "a1"
     assert pool.add("d1", "d") == "b1"  # one each: the one that has waited longest
+
+
+class Recorded(asyncio.Transport):
+    """A connection of a client whose address is known."""
+
+    def __init__(self) -> None:
+        self.aborted = asyncio.Event()
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        return ("10.0.0.1", 1) if name == "peername" else default
+
+    def abort(self) -> None:
+        self.aborted.set()
+
+
+async def opened(limits: ConnectionLimits) -> tuple[Any, Recorded]:
+    transport = Recorded()
+    connection = LimitedConnections(asyncio.Protocol, limits)()
+    connection.connection_made(transport)
+    return connection, transport
+
+
+async def test_a_client_that_does_not_read_its_response_is_closed() -> None:
+    """Its request was complete: only the buffer of the response is full."""
+    connection, transport = await opened(ConnectionLimits(request_seconds=600, response_seconds=0.01))
+    connection.data_received(b"GET /metrics HTTP/1.1\r\n\r\n")
+    connection.pause_writing()
+
+    async with asyncio.timeout(60):
+        await transport.aborted.wait()
+
+
+async def test_a_complete_request_has_no_deadline_any_more() -> None:
+    """In whatever parts it came, until the next one begins; a client that reads again has none either."""
+    connection, transport = await opened(ConnectionLimits(request_seconds=0.05, response_seconds=0.05))
+    for part in (b"GET / HTTP/1.1\r", b"\n", b"\r", b"\n"):
+        connection.data_received(part)
+    connection.pause_writing()
+    connection.resume_writing()
+    await asyncio.sleep(0.2)
+    assert not transport.aborted.is_set()
+    connection.data_received(b"GET /")
+
+    async with asyncio.timeout(60):
+        await transport.aborted.wait()

@@ -6,6 +6,7 @@ import click
 from click.shell_completion import ShellComplete
 
 from equipoise.cli.main import PLUGIN, main
+from equipoise.runtime.process.visible_stream import make_output_visible
 
 NO_FILES = 4
 """For kubectl: file names are not completed."""
@@ -13,6 +14,7 @@ NO_FILES = 4
 
 def complete() -> None:
     """Prints a line for each candidate for the last argument, and what kubectl should do with them."""
+    make_output_visible()
     *arguments, incomplete = sys.argv[1:] or [""]
     for candidate in ShellComplete(main, {}, PLUGIN, "").get_completions(arguments, incomplete):
         click.echo(f"{candidate.value}\t{candidate.help}" if candidate.help else candidate.value)

@@ -14,7 +14,12 @@ class RecordProgress:
     """The progress of a recording."""
 
     def __init__(self, console: Console) -> None:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
         self._console = console
         self.bar = Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
         self._task = self.bar.add_task("", total=None)
