@@ -232,6 +232,20 @@ async def test_a_stateful_set_waits_for_the_pod_of_the_same_name(world: World) -
     assert await state() == "pending"
 
 
+@pytest.mark.parametrize("outcome", [None, Outcome.FAILED, Outcome.EXPIRED])
+async def test_a_pod_that_was_not_evicted_after_all_is_not_waited_for(outcome: Outcome | None, world: World) -> None:
+    """A binder was killed, or got no response: once its intent is over, a pod that still runs needs no replacement."""
+    settled_at = None if outcome is None else NOW - 30
+    entry = an_entry("web-1", outcome=outcome, settled_at=settled_at, reserved_at=NOW - 100, expires_at=NOW + 30)
+    world.write_ledger(msgspec.json.encode(msgspec.structs.replace(world.ledger, entries=(entry,))).decode())
+    world.kube.put(DEPLOYMENTS, a_deployment(ready_replicas=9))
+    await world.start(world.binder())
+    await world.clock.advance(38)
+    assert world.ledger.entries[0].recovered_at is None, "the request may still arrive"
+    await world.clock.advance(20)
+    assert world.ledger.entries[0].recovered_at is not None
+
+
 @pytest.mark.parametrize("kind", ["Job", "CronJob"])
 async def test_a_preempted_pod_of_a_job_is_not_waited_for(kind: str, world: World) -> None:
     """Its owner has no ready replicas to compare with."""

@@ -80,7 +80,7 @@ def ledger_status(
         why=ledger.pause_reason if ledger.paused else "",
         last_day=ledger.last_day(now).evictions,
         dry_runs_last_day=ledger.last_day(now).dry_runs,
-        pending=[entry for entry in ledger.entries if entry.outcome is None],
+        pending=[entry for entry in ledger.entries if entry.outcome is None and entry.recovered_at is None],
         last=sorted(settled, key=lambda entry: entry.settled_at or 0.0, reverse=True)[:LAST],
     )
     return status if limits is None else _with_limits(status, ledger, limits, now, cluster_pods)

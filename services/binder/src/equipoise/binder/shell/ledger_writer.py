@@ -15,6 +15,7 @@ from equipoise.binder.shell.ledger_store import ADVICE, LedgerFull, LedgerStore,
 from equipoise.binder.shell.live_reads import read_replacement
 from equipoise.binder.state.cluster_state import PreemptedPod
 from equipoise.binder.state.ledger import (
+    CERTAIN,
     Ledger,
     LedgerClosed,
     LedgerEntry,
@@ -213,7 +214,11 @@ class LedgerWriter:
         period = self._limits.replacement_settling_period
         elapsed = -math.inf if entry.settled_at is None else now - entry.settled_at
         return await read_replacement(
-            self._kube, entry, settled=elapsed >= period, long_settled=elapsed >= _LONG_SETTLED * period
+            self._kube,
+            entry,
+            settled=elapsed >= period,
+            long_settled=elapsed >= _LONG_SETTLED * period,
+            expired=entry.outcome not in CERTAIN and now - entry.latest >= period,
         )
 
     async def settle(self, intent: EvictionIntent, finish: Finish) -> LedgerEntry | None:

@@ -168,17 +168,20 @@ async def read_workload(kube: Kube, workload: Workload) -> WorkloadObject:
 
 
 async def read_replacement(
-    kube: Kube, entry: LedgerEntry, *, settled: bool, long_settled: bool = False
+    kube: Kube, entry: LedgerEntry, *, settled: bool, long_settled: bool = False, expired: bool = False
 ) -> ReplacementStatus:
     """The status of an evicted pod's replacement. `settled`: the workload's status has had the time to follow.
 
     Until then only a definite failure is trusted. `long_settled`: so much time that a pod which still terminates has
-    been replaced, if the status shows that; a pod may terminate for hours.
+    been replaced, if the status shows that; a pod may terminate for hours. `expired`: it is not known whether the API
+    server evicted the pod, and no binder can request it any more. A pod that still runs then needs no replacement.
     """
     workload = entry.workload
     if workload is None:  # nothing replaces a bare pod, and only preemptions concern these
         return ReplacementStatus(state="ready" if entry.preempted_for else "unknown")
     try:
+        if expired and not has_left(await find(kube, PODS, entry.pod, entry.namespace), entry.pod_uid):
+            return ReplacementStatus(state="ready")
         if (workload.group, workload.kind) in _NEVER_SCALED:
             current = await find(kube, PODS, entry.pod, entry.namespace)
             # A preempted pod. Whether its replacement runs cannot be read, and no limit of its workload needs it.
