@@ -80,3 +80,33 @@ def test_allocations_that_cannot_be_read_are_named_and_not_taken_for_none(amount
     found = node_colocation(node(third_party=text))
     assert THIRD_PARTY in found.invalid
     assert found.third_party == {}
+
+
+DEEP = "[" * 50_000 + "]" * 50_000
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"reservation": '{"other": ' + DEEP + "}"},
+        {"third_party": '{"other": ' + DEEP + "}"},
+        {"reservation": '{"resources": {"cpu": "1e308"}}'},
+        {"reservation": '{"reservedCPUs": "0-' + "9" * 5_000 + '"}'},
+        {"reservation": '{"reservedCPUs": "0-9999999"}'},
+        {
+            "third_party": '{"allocations": [{"priority": "koord-batch", "resources": '
+            '{"kubernetes.io/batch-cpu": "1e308"}}]}'
+        },
+    ],
+    ids=lambda annotations: str(annotations)[:60],
+)
+def test_an_annotation_without_bounds_is_invalid_and_ends_nothing(annotations: dict[str, str]) -> None:
+    """Whoever may write annotations of nodes writes any text."""
+    found = node_colocation(node(**annotations))
+    assert found.invalid
+    assert found.reserved == Resources()
+    assert len(found.invalid) < 400
+
+
+def test_an_amount_of_a_status_that_no_machine_has_is_unknown() -> None:
+    assert node_colocation(node({"kubernetes.io/batch-cpu": "1e308"})).amounts == {}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from equipoise.contracts.kubernetes.labels import required_nodes, satisfies, selects_node
+from equipoise.contracts.kubernetes.labels import integer, required_nodes, satisfies, selects_node
 from equipoise.contracts.kubernetes.objects import (
     Affinity,
     NodeAffinity,
@@ -62,3 +62,14 @@ def test_comparisons_are_of_integers_as_go_reads_them(value: str) -> None:
     assert not satisfies(value, "Gt", ["5"])
     assert not satisfies("7", "Lt", [value])
     assert satisfies("007", "Gt", ["+5"])
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("9" * 5_000, None), ("0" * 5_000 + "7", 7), ("-9223372036854775808", -(2**63)), ("9223372036854775808", None)],
+    ids=["too long", "zeros", "lowest", "too high"],
+)
+def test_a_number_of_any_length_is_read_as_64_bits_or_not_at_all(text: str, number: int | None) -> None:
+    """Nothing limits the values of a pod's node affinity."""
+    assert integer(text) == number
+    assert satisfies(text, "Gt", ["1"]) == (number is not None and number > 1)

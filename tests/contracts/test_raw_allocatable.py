@@ -22,8 +22,13 @@ def test_a_resource_that_was_not_amplified_is_unchanged() -> None:
 
 
 @pytest.mark.parametrize(
-    "annotation", [None, "", "null", "[]", '{"cpu": 16}', '{"cpu": "many"}', '{"cpu": "0"}', '{"cpu": "-1"}', "{" * 9]
-)
+    "annotation",
+    [
+        None, "", "null", "[]", '{"cpu": 16}', '{"cpu": "many"}', '{"cpu": "0"}', '{"cpu": "-1"}', "{" * 9,
+        '{"cpu": "1e308"}', '{"cpu": "10E"}', '{"cpu": ' + "[" * 50_000 + "]" * 50_000 + "}", "\ud800",
+    ],
+    ids=lambda annotation: repr(annotation)[:20],
+)  # fmt: skip
 def test_an_invalid_amount_is_ignored(annotation: str | None) -> None:
     """A node of 0 cores would always be overloaded."""
     assert base_of(a_node(annotation), "allocatable")["cpu"] == "32"

@@ -62,3 +62,10 @@ def test_one_matching_toleration_is_enough() -> None:
     assert tolerates(tolerations, TAINT)
     assert not tolerates(tolerations[:1], TAINT)
     assert not tolerates([], TAINT)
+
+
+@pytest.mark.parametrize("value", ["9" * 5_000, "9223372036854775808", "-9223372036854775809"], ids=len)
+def test_a_number_that_has_no_64_bits_tolerates_nothing(value: str) -> None:
+    for operator in ("Gt", "Lt"):
+        assert not tolerates([Toleration(key="k", operator=operator, value=value)], Taint(key="k", value="5"))
+        assert not tolerates([Toleration(key="k", operator=operator, value="5")], Taint(key="k", value=value))

@@ -37,6 +37,7 @@ from equipoise.contracts.load.pod_priority import (
     priority_class_of,
     qos_of,
 )
+from equipoise.contracts.messages.bounds import LATEST
 from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.unreadable.known_amounts import with_known_amounts
@@ -161,11 +162,11 @@ def _trimmed(container: Container) -> Container:
 
 
 def unix_seconds(time: datetime | None) -> float | None:
-    """None for a time before 1970: a message has none of them."""
+    """None for a time that a message cannot have: before 1970, or after the year 9999."""
     if time is None:
         return None
     seconds = time.timestamp()
-    return seconds if seconds >= 0 else None
+    return seconds if 0 <= seconds <= LATEST else None
 
 
 def precise_time(reported: float, received: float) -> float:
