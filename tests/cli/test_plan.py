@@ -73,6 +73,14 @@ def a_move(pod: str = "web-1", target: str = "node-b") -> PlannedMove:
     )
 
 
+def test_a_shortened_plan_says_so() -> None:
+    """What is missing is missing in every list below."""
+    to = io.StringIO()
+    show(a_plan(shortened="without 250 of 500 refused"), Console(file=to, width=200))
+
+    assert "The plan was too large for the bus: it is without 250 of 500 refused." in to.getvalue()
+
+
 def a_planned_node(node: str = "node-a", state: Any = "hot", missing: int = 3, **fields: Any) -> PlannedNode:
     defaults: dict[str, Any] = {
         "strategy": "low_node_load",

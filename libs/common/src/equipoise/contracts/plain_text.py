@@ -18,11 +18,13 @@ _NOT_SHOWN = re.compile(rf"[^\S ]|[{_UNSAFE}]")
 def plain_text(text: str, limit: int) -> str:
     """At most `limit` characters on one line, without control characters; a longer text ends with `…`."""
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
-    return _NOT_SHOWN.sub(" ", cut)
+    return cut if cut.isprintable() else _NOT_SHOWN.sub(" ", cut)  # the former takes a tenth of the time
 
 
 def visible(text: str) -> str:
     r"""Control characters, except line breaks and tabs, as in a Python string: `\x1b`, `\u202e`."""
+    if text.isprintable():
+        return text
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 

@@ -160,6 +160,8 @@ def show(
     refusals = {} if limits is None else limits.refusals
     for line in _headline(plan, hints, in_effect, limits):
         to.print(line)
+    if plan.shortened:
+        to.print(Text(f"The plan was too large for the bus: it is {plan.shortened}.", style="yellow"))
     if plan.moves:
         rows = _moves(plan.moves, refusals, with_strategy=wide or _strategies(plan) > 1)
         print_section(to, "Planned moves", rows)
