@@ -9,6 +9,7 @@ import msgspec
 import yaml
 
 from equipoise.cli.exit_codes import InvalidInput
+from equipoise.contracts.configuration.shallow_yaml import ShallowLoader
 from equipoise.runtime.configuration import Kubernetes, read_document, read_sections
 from equipoise.runtime.process.bounded_files import read_bounded_text
 
@@ -56,7 +57,8 @@ def chosen_context(files: str, name: str | None) -> Context:
     documents = [_read(Path(file)) for file in files.split(os.pathsep) if file and Path(file).exists()]
     if not documents:
         raise InvalidInput(f"no kubeconfig at {files}: use --kubeconfig")
-    chosen = name or next((current for document in documents if (current := document.get("current-context"))), "")
+    current = next((current for document in documents if (current := document.get("current-context"))), "")
+    chosen = name or str(current)
     contexts = _named(documents, "contexts", "context")
     if chosen not in contexts:
         missing = f"no context {chosen!r}" if chosen else "no current context"
@@ -87,8 +89,8 @@ def default_files() -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(read_bounded_text(path)) or {}
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        document = yaml.load(read_bounded_text(path), Loader=ShallowLoader) or {}  # noqa: S506  a SafeLoader
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
         raise InvalidInput(f"{path} is not a kubeconfig: {' '.join(str(error).split())}") from None
     if not isinstance(document, dict):
         raise InvalidInput(f"{path} is not a kubeconfig: it must be a mapping with clusters, users and contexts")
@@ -98,7 +100,9 @@ def _read(path: Path) -> dict[str, Any]:
 def _named(documents: list[dict[str, Any]], plural: str, singular: str) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for document in documents:
-        for entry in document.get(plural) or []:
+        entries = document.get(plural)
+        for entry in entries if isinstance(entries, list) else ():
             if isinstance(entry, dict) and "name" in entry:
-                found.setdefault(str(entry["name"]), entry.get(singular) or {})
+                value = entry.get(singular)
+                found.setdefault(str(entry["name"]), value if isinstance(value, dict) else {})
     return found

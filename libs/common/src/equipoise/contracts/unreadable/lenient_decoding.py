@@ -39,6 +39,11 @@ _TEXTS = frozenset({"labels", "annotations", "nodeSelector", "matchLabels", "dat
 _SELECTOR = frozenset({"matchLabels", "matchExpressions"})
 
 _TOKEN = re.compile(rb'"(?:[^"\\]+|\\.)*"|[\[{\]}]', re.DOTALL)
+_ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\.", re.DOTALL
+)
+"""A pair of surrogates, half of one, or any other escape."""
+
 _PART = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
 _PLACE = re.compile(r"(.*?)(?: - at (?:`key` in )?`\$(.*)`)?", re.DOTALL)
 
@@ -81,7 +86,12 @@ def read_envelope(decoder: msgspec.json.Decoder[Envelope], body: bytes) -> Envel
     try:
         return decoder.decode(body)
     except DECODE_ERRORS:
-        return decoder.decode(shallow(body).decode(errors="replace"))
+        return decoder.decode(_with_whole_characters(shallow(body).decode(errors="replace")))
+
+
+def _with_whole_characters(text: str) -> str:
+    """JSON with a replacement for half of a pair of surrogates."""
+    return _ESCAPE.sub(lambda found: "\\ufffd" if len(found[0]) == len("\\ufffd") else found[0], text)
 
 
 def convert_object(document: Any, model: type[T]) -> T:

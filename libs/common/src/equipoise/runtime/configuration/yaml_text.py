@@ -11,6 +11,8 @@ from typing import Any
 
 import yaml
 
+from equipoise.contracts.configuration.shallow_yaml import ShallowLoader
+
 LIMIT = 2**20
 """Bytes of a document: what a ConfigMap holds."""
 
@@ -46,7 +48,7 @@ def _read(text: str, load: Callable[[], Any]) -> Any:
         raise UnreadableYaml("the document is nested too deeply") from None
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(ShallowLoader):
     """YAML 1.2 core scalars, no aliases, no repeated keys."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012  PyYAML's own name

@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from equipoise.contracts.configuration.shallow_yaml import ShallowLoader
+
 
 class InvalidConfiguration(ValueError):
     """`faults`: all that are wrong, each with its path."""
@@ -144,7 +146,7 @@ def read_yaml(text: str) -> Any:
         raise InvalidConfiguration([f"the document is no YAML: {' '.join(str(error).split())}"]) from error
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(ShallowLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [self.construct_object(key, deep=True) for key, _ in node.value]
         if twice := next((key for key in keys if keys.count(key) > 1), None):

@@ -14,6 +14,9 @@ _GUEST = 8
 """From here on the times are contained in the ones before."""
 
 
+_LONGEST_LINE = 4_096
+
+
 class NodeMemory(msgspec.Struct, frozen=True):
     """Bytes."""
 
@@ -25,7 +28,9 @@ class NodeMemory(msgspec.Struct, frozen=True):
 def read_cpu_seconds(proc: str) -> float | None:
     """Seconds in which a CPU was busy, of all CPUs."""
     with suppress(OSError, ValueError, IndexError), open(f"{proc}/stat", encoding="ascii") as file:
-        times = [int(word) for word in file.readline().split()[1 : _GUEST + 1]]
+        times = [int(word) for word in file.readline(_LONGEST_LINE).split()[1 : _GUEST + 1]]
+        if len(times) <= max(_IDLE):
+            return None
         return sum(time for place, time in enumerate(times) if place not in _IDLE) / os.sysconf("SC_CLK_TCK")
     return None
 
