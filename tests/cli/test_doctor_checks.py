@@ -294,7 +294,7 @@ async def test_each_node_without_data_has_its_reason(metrics: tuple[Exporter, st
     assert [found[f"node {name}"].state for name in ("nan", "twin", "absent")] == ["warning"] * 3
     assert [found[f"node {name}"].state for name in ("cloud", "down")] == ["ok"] * 2
     assert "virtual" in found["node cloud"].message
-    assert "2 of 4 nodes is known (50%)" in found["nodes"].message
+    assert "1 of 4 nodes is known, and of 1 in part (50% together)" in found["nodes"].message
     assert found["nodes"].state == "error"
     assert "known for 0 of 6 nodes" in found["window 1d"].message
 

@@ -194,10 +194,10 @@ async def impossible_values(rig: Rig, extent: Extent) -> None:
 
 
 async def duplicate_series(rig: Rig, extent: Extent) -> None:
-    """Two series, of two jobs, claim to be the same node in every response, for six of ten nodes."""
+    """Two series of one job claim to be the same node in every response, for six of ten nodes."""
 
     def twice(found: list[Any], _: int) -> list[Any]:
-        return [*found, *(series | {"metric": series["metric"] | {"job": "other"}} for series in found)]
+        return [*found, *(series | {"metric": series["metric"] | {"replica": "2"}} for series in found)]
 
     await with_real_metrics(rig, extent, lambda: rig.prometheus.rule(changed_series(twice), path="/query"))
 
