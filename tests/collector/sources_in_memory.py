@@ -50,7 +50,7 @@ class FakeSource:
 
     async def query(self, query: MetricQuery) -> list[Sample]:
         self.queries.append(query)
-        if query.aggregate == "namespaces" and query.pod_series == "containers":
+        if query.aggregate == "size" or (query.aggregate == "namespaces" and query.pod_series == "containers"):
             return []  # each pod has a series
         await self._respond()
         if self.fails(query):

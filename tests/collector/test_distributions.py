@@ -19,6 +19,10 @@ from equipoise.cli.doctor.environment import Environment
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings
+from equipoise.collector.shell.measurement import criteria_of, node_target
+from equipoise.collector.shell.rounds import find_intervals, measure_nodes
+from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
+from equipoise.collector.state.node_names import node_names, texts_of
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import Coverage, Freshness, LoadSettings, Window
 from equipoise.contracts.kubernetes.objects import Node, Pod
@@ -430,6 +434,34 @@ def url(exporter: Exporter, testbed_binaries: Binaries, tmp_path_factory: pytest
         job["static_configs"][0]["targets"] = [exporter.address]
     with prometheus(testbed_binaries.prometheus, tmp_path_factory.mktemp("many"), jobs, every=EVERY) as opened:
         yield opened
+
+
+async def test_an_exporter_that_sees_a_larger_machine_measures_no_node(url: str) -> None:
+    """Each core of it is one of this node's only if the kubelet has it too."""
+    found = DISTRIBUTIONS["kube-prometheus-stack"]()
+    source = PrometheusSource(
+        PrometheusSettings(url=url, profile="kube-prometheus", matchers={"cluster": found.name}),
+        memory="workingSet", clock=SystemClock(),
+    )  # fmt: skip
+    half = {"cpu": "2", "memory": "8G"}
+    smaller = msgspec.structs.replace(found.nodes[1].status, capacity=half, allocatable=half)
+    nodes = [found.nodes[0], msgspec.structs.replace(found.nodes[1], status=smaller)]
+    names = node_names({node.metadata.name: texts_of(node) for node in nodes})
+    targets = {node.metadata.name: node_target(node) for node in nodes}
+    async with asyncio.timeout(60):
+        while True:
+            at = await source.time()
+            intervals = await find_intervals(source, LOAD.shortest.length, at, names)
+            criteria = criteria_of(LOAD, LOAD.shortest, at, intervals, names)
+            readings = (await measure_nodes(source, targets, criteria)).readings
+            if readings["cpu"]["node-a"].mean is not None:
+                break
+            await asyncio.sleep(EVERY)
+    source.close()
+
+    assert "cpu: its exporter measures 4 where the node has 2" == readings["cpu"]["node-b"].why
+    assert "memory: its exporter measures 1.6e+10 where the node has 8e+09" == readings["memory"]["node-b"].why
+    assert {"cpu": {"node-a": 4.0, "node-b": 4.0}, "memory": dict.fromkeys(found.names, 16e9)} == intervals.machines
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)

@@ -147,7 +147,7 @@ def test_every_query_has_valid_promql(name: str, length: float, step: float) -> 
         for usages in [profile.cpu] if resource == "cpu" else profile.memory.values():
             text = usages[subject].promql(query, {"cluster": "blue"})
             if text is None:
-                assert aggregate == "namespaces" or ("pod", "spacing") == (subject, aggregate)
+                assert aggregate in ("namespaces", "size") or ("pod", "spacing") == (subject, aggregate)
                 continue
 
             assert 'cluster="blue"' in text

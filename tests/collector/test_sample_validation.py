@@ -60,6 +60,16 @@ def test_impossible_values_are_unknown(value: float) -> None:
     assert "value is" in reading.why
 
 
+@pytest.mark.parametrize(("machine", "known"), [(10.0, True), (10.4, True), (8.0, True), (16.0, False)])
+def test_the_usage_of_a_larger_machine_is_not_that_of_the_node(machine: float, known: bool) -> None:
+    """A node in a container may have an exporter that sees the machine around it, with all that runs there."""
+    intervals = ScrapeIntervals(default=15.0, machines={"cpu": {"a": machine}, "memory": {"a": 1e15}})
+    reading = reading_of(complete_samples(), intervals=intervals)
+
+    assert known == (reading.mean is not None)
+    assert known or "cpu: its exporter measures 16 where the node has 10" == reading.why
+
+
 def test_a_slightly_too_large_value_is_capped() -> None:
     """Rounding may result in 103 % of a machine."""
     assert 10.0 == reading_of(complete_samples(mean=10.3)).mean

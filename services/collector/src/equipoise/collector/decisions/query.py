@@ -8,7 +8,7 @@ import msgspec
 ResourceName = Literal["cpu", "memory"]
 Statistic = Literal["p95", "max", "deviation"]
 Subject = Literal["node", "pod"]
-Aggregate = Literal["mean", "count", "newest", "last", "spacing", "namespaces"] | Statistic
+Aggregate = Literal["mean", "count", "newest", "last", "spacing", "namespaces", "size"] | Statistic
 
 PodSeries = Literal["pods", "containers", "any"]
 """The series that show the usage of a pod: one of the whole pod; those of its containers, for pods that have no other;
@@ -25,7 +25,7 @@ class MetricQuery(msgspec.Struct, frozen=True, kw_only=True):
     aggregate: `mean`, `p95`, `max`, `deviation` of the usage over the window (cores, bytes); `count` of its raw
     samples; `newest`: time of the newest raw sample of series that are alive; `last`: the same of series that ended
     within the window; `spacing`: median seconds between raw samples; `namespaces`: number of series of pods by
-    namespace and node.
+    namespace and node; `size`: cores or bytes of the machine that is measured.
     """
 
     subject: Subject

@@ -35,7 +35,8 @@ MAX_ZERO_SHARE = 0.5
 
 Reason = Literal[
     "no sample", "duplicate", "future", "stale", "gap", "young", "previous object", "invalid", "excess", "frozen",
-    "zeros", "shared address", "no interval", "short window", "no result", "unsupported", "no capacity",
+    "zeros", "shared address", "other machine", "no interval", "short window", "no result", "unsupported",
+    "no capacity",
 ]  # fmt: skip
 """Kinds of reasons why a usage is unknown: the label of a metric, and the key of `doctor`'s advice."""
 
@@ -77,6 +78,9 @@ class ScrapeIntervals(msgspec.Struct, frozen=True, kw_only=True):
 
     pod_series: PodSeries = "pods"
     """Of intervals of pods: the series that show the usage of all of them."""
+
+    machines: Mapping[ResourceName, Mapping[str, float]] = {}
+    """Cores and bytes of the machine that each node's exporter measures, if that is known."""
 
     def of(self, node: str) -> float | None:
         return self.by_node.get(node, self.default)
@@ -146,6 +150,16 @@ def scrape_intervals(samples: Collection[Sample], names: NodeNames) -> ScrapeInt
     return ScrapeIntervals(by_node=by_node, default=median(by_node.values()) if by_node else None)
 
 
+def machine_sizes(samples: Collection[Sample], names: NodeNames) -> dict[str, float]:
+    """The size of the machine of each node, by the scrape that measures it."""
+    scrapes = choose_scrapes(samples, names, {})
+    return {
+        node: sample.value
+        for sample in samples
+        if scrapes.get(node := names.of(sample.node), sample.scrape) == sample.scrape and math.isfinite(sample.value)
+    }
+
+
 def coverage(count: float, length: float, interval: float) -> float:
     """Share (0..1) of a window that `count` samples cover.
 
@@ -211,13 +225,18 @@ def _node_reading(
         return unknown("future", f"newest sample lies {sampled_at - criteria.at:.0f} s in the future")
     if sampled_at < target.since:
         return unknown("previous object", "newest sample is older than the node")
+    capacity: float | None = getattr(target.capacity, resource)
+    machine = criteria.intervals.machines.get(resource, {}).get(node)
+    if machine is not None and capacity is not None and machine > capacity * MAX_EXCESS:
+        return unknown(
+            "other machine", f"its exporter measures {machine:g} where the node has {capacity:g}", sampled_at
+        )
     own = {
         aggregate: [sample for sample in found if sample.series == newest.series]
         for aggregate, found in samples.items()
     }
     counts = own.get("count", [])
     count = counts[0].value if len(counts) == 1 else math.nan
-    capacity = getattr(target.capacity, resource)
     mean, invalid = _single_value(own.get("mean", []), capacity)
     if problem := _not_covered(target, count, sampled_at, criteria.intervals.of(node), criteria) or invalid:
         return unknown(*problem, sampled_at)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 
 import msgspec
@@ -25,6 +26,7 @@ from equipoise.collector.decisions.sample_validation import (
     UnknownUsage,
     WindowCriteria,
     check_plausibility,
+    machine_sizes,
     min_samples,
     scrape_intervals,
     validate_nodes,
@@ -197,10 +199,22 @@ async def find_intervals(
             break
         if subject == "node":
             found = scrape_intervals(await source.query(query), names)
+            found = msgspec.structs.replace(found, machines=await _find_machines(source, at, names))
         else:
             found = await _find_pod_intervals(source, query, names)
         if found.default is not None:
             break
+    return found
+
+
+async def _find_machines(source: MetricSource, at: float, names: NodeNames) -> dict[ResourceName, dict[str, float]]:
+    """The exporter of a node in a container may see the machine around it. What cannot be queried is left out."""
+    queries = [MetricQuery(subject="node", resource=name, aggregate="size", length=0.0, at=at) for name in RESOURCES]
+    found: dict[ResourceName, dict[str, float]] = {}
+    for query in queries:
+        if not source.unsupported(query):
+            with suppress(SourceError):
+                found[query.resource] = machine_sizes(await source.query(query), names)
     return found
 
 

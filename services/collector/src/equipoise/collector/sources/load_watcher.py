@@ -86,7 +86,7 @@ class LoadWatcherSource(PollingSource):
     def unsupported(self, query: MetricQuery) -> str:
         if query.subject == "pod":
             return "load-watcher has metrics of nodes only"
-        if query.aggregate in ("p95", "max"):
+        if query.aggregate in ("p95", "max", "size"):
             return f"load-watcher does not measure the {query.aggregate}"
         if query.aggregate in ("mean", "deviation") and query.length not in WINDOW_LENGTHS:
             return "load-watcher has windows of 5, 10 and 15 minutes only"

@@ -65,8 +65,8 @@ class MetricsServerSource(PollingSource):
 
     def unsupported(self, query: MetricQuery) -> str:
         retention = self._settings.retention
-        if query.aggregate == "namespaces":
-            return "metrics-server has one value for each pod, and no series"
+        if query.aggregate in ("namespaces", "size"):
+            return f"metrics-server has no {query.aggregate}"
         if query.aggregate not in ("last", "spacing") and query.length > retention:
             return f"metrics-server returns current values only, and collector.metricsServer.retention is {retention}"
         if query.at + retention * RETENTION_FACTOR < self._now():

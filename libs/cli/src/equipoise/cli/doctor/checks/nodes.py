@@ -33,6 +33,8 @@ FIXES: Mapping[Reason, str] = {
     "frozen": "the exporter repeats an old page: restart the exporter or the kubelet",
     "zeros": "too many nodes read exactly 0, which is impossible: check the page of an exporter",
     "no interval": "wait for two samples, or set collector.scrapeInterval",
+    "other machine": "node-exporter must see what the kubelet sees: mount the /proc of the node's container; after a "
+    "change of the machine, restart its kubelet",
     "shared address": "give each node an address of its own, or the series a label with the node's name",
     "short window": "scrape this node more often, or configure a longer window (load.windows)",
     "no capacity": "the kubelet reports no capacity: check the status in `kubectl get node -o yaml`",

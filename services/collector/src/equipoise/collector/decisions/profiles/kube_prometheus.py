@@ -16,7 +16,11 @@ iowait, which uses no CPU; not guest, which `user` already includes."""
 ONE_PART = ('cpu="0"', 'mode="user"')
 
 NODE_CPU = CpuCounter(
-    metric="node_cpu_seconds_total", conditions=(BUSY_MODES,), parts=("cpu", "mode"), one_part=ONE_PART
+    metric="node_cpu_seconds_total",
+    conditions=(BUSY_MODES,),
+    parts=("cpu", "mode"),
+    one_part=ONE_PART,
+    of_each_core=('mode="user"',),
 )
 NODE_WORKING_SET = MemoryGauge(
     metric="node_memory_MemTotal_bytes",

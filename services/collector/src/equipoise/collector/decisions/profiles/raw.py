@@ -50,6 +50,9 @@ class CpuCounter(msgspec.Struct, frozen=True, kw_only=True):
     one_part: tuple[str, ...] | None = None
     """Conditions that select one part. A scrape brings all parts or none, so one shows when there were samples."""
 
+    of_each_core: tuple[str, ...] = ()
+    """Conditions that select one series of each core, if there are such."""
+
     has_spacing: bool = True
     """False: the spacing of its samples is that of the nodes' samples."""
 
@@ -57,6 +60,9 @@ class CpuCounter(msgspec.Struct, frozen=True, kw_only=True):
         window, step = milliseconds(query.length), milliseconds(query.step)
         if query.aggregate == "mean":
             return self._rate(matchers, window)
+        if query.aggregate == "size" and self.of_each_core:
+            cores = selector(self.metric, matchers, *self.of_each_core)
+            return f"count without ({', '.join(self.parts)}) ({cores})"
         if query.aggregate == "spacing":
             return f"{self._samples(matchers)}[{window}]" if self.has_spacing else None
         about_samples = sample_query(query, self._samples(matchers))
@@ -118,6 +124,8 @@ class MemoryGauge(msgspec.Struct, frozen=True, kw_only=True):
             # The mean of a difference is the difference of the means.
             means = [f"avg_over_time({each}[{window}])" for each in self._gauges(matchers)]
             return " - ".join([*means, *([pool.mean(matchers, window)] if pool else [])])
+        if query.aggregate == "size":
+            return gauge if self.minus else None
         now = self.newest(matchers)
         values = f"{gauge}[{window}]" if now == gauge else f"({now})[{window}:{step}]"
         return sample_query(query, gauge) or statistic_query(query, values)

@@ -106,7 +106,7 @@ class RecordedUsage(msgspec.Struct, frozen=True, kw_only=True):
                 return f"max_over_time({selector(self.newest, matchers)}[{length}])"
             case "count":
                 return self.count(self.raw.promql(query, matchers) or "", recorded, length, query.length)
-            case "spacing":
+            case "spacing" | "size":
                 return self.raw.promql(query, matchers)
         return statistic_query(
             query, f"rate({recorded}[{step}])[{length}:{step}]" if self.is_counter else f"{recorded}[{length}]"
