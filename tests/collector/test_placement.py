@@ -169,6 +169,14 @@ def test_a_placement_holds_the_whole_pod() -> None:
     )
 
 
+def test_a_terminating_pod_has_the_end_of_its_grace_period() -> None:
+    """It may be hours away."""
+    pods = pods_of(placements_with(trimmed(a_pod()), trimmed(a_pod("web-2", deleted=NOW + 3_600))))
+
+    assert (pods["web-1"].terminating, pods["web-1"].terminates_at) == (False, None)
+    assert (pods["web-2"].terminating, pods["web-2"].terminates_at) == (True, NOW + 3_600)
+
+
 def a_hinted_pod(**fields: Any) -> Pod:
     """It prefers a and b, and avoids c."""
     pod = a_pod(**({"phase": "Pending", "started": None, "ready": None} | fields))

@@ -1,6 +1,7 @@
 """The daily load of nodes, from the profiles of their pods' workloads."""
 
 import msgspec
+import pytest
 import numpy as np
 from builders import GIB, NOW, a_batch_pod, a_node_utilization, a_placed_pod, a_placement
 
@@ -48,7 +49,7 @@ def cores_per_hour(pods: list[str], profile: WorkloadUtilization | None, termina
     placed = [
         msgspec.structs.replace(a_placed_pod(name, workload=WEB), terminating=name == terminating) for name in pods
     ]
-    daily.update(0, utilization_of(placed), a_placement("a", placed), USAGE, BASE)
+    daily.update(0, utilization_of(placed), a_placement("a", placed), USAGE, BASE, NOW)
     found: list[float] = (10.0 * daily.loads(np.array([0]), NONE, NOW).share[0, 0]).tolist()
     return found
 
@@ -72,13 +73,25 @@ def test_a_terminating_pod_counts_as_it_is_measured() -> None:
     assert np.allclose(cores_per_hour(["x", "y"], profile, terminating="y"), [2.0] * 12 + [1.0] * 12)
 
 
+@pytest.mark.parametrize(("ends_in", "cores"), [(30.0, 1.0), (60.0, 1.0), (61.0, 1.5), (-1.0, 1.5)])
+def test_a_terminating_pod_that_ends_soon_is_not_in_the_forecast(ends_in: float, cores: float) -> None:
+    """Its end is before a new pod is busy. One that should have ended may run on, for example with a finalizer."""
+    daily = DailyUsage(BatchWorkWeight())
+    daily.grow(1)
+    ending = a_placed_pod("y", workload=WEB, terminating=True, terminates_at=NOW + ends_in)
+    placed = [a_placed_pod("x", workload=WEB), ending]
+    daily.update(0, utilization_of(placed), a_placement("a", placed), USAGE, BASE, NOW)
+
+    assert np.allclose(10.0 * daily.loads(np.array([0]), NONE, NOW).share[0, 0], [cores] * SLOTS)
+
+
 def test_the_mean_is_that_of_known_nodes() -> None:
     """A row that was cleared or never used does not count as an idle node."""
     daily = DailyUsage(BatchWorkWeight())
     daily.grow(3)
     for row, cores in ((0, 2.0), (1, 4.0)):
         utilization = msgspec.structs.replace(a_node_utilization("a", cores), system=Resources(cpu=cores, memory=0.0))
-        daily.update(row, utilization, a_placement("a", []), USAGE, BASE)
+        daily.update(row, utilization, a_placement("a", []), USAGE, BASE, NOW)
 
     assert np.allclose(daily.loads(np.array([0]), NONE, NOW).mean[0], 0.3)
     daily.clear(1)
@@ -93,7 +106,7 @@ def test_changed_profiles_and_pods_count_from_the_nodes_next_message_on() -> Non
     both, one = a_placement("a", pods), a_placement("a", pods[:1])
 
     def cores(placement: NodePlacement) -> float:
-        daily.update(0, utilization_of(pods), placement, USAGE, BASE)
+        daily.update(0, utilization_of(pods), placement, USAGE, BASE, NOW)
         return round(10 * float(daily.loads(np.array([0]), NONE, NOW).share[0, 0, 0]), 6)
 
     found = [cores(both)]
@@ -117,7 +130,7 @@ def test_batch_work_counts_with_its_weight_in_every_hour() -> None:
     daily.grow(1)
     daily.on_workload(a_profile([1.0] * 12 + [0.0] * 12))
 
-    daily.update(0, utilization_of([job, other]), a_placement("a", [job, other]), USAGE, BASE)
+    daily.update(0, utilization_of([job, other]), a_placement("a", [job, other]), USAGE, BASE, NOW)
 
     share = daily.loads(np.array([0]), NONE, NOW).share[0]
     assert np.allclose(10.0 * share[0], [0.5 + 0.2 + 0.1] * 12 + [0.5 + 0.1] * 12)

@@ -189,7 +189,7 @@ class SimulatedCluster:
             self._forget(pod)
             return
         self.scheduling.terminate(pod.scheduled, pod.node, preempted=preempted)
-        self._change(pod, now, terminating=True)
+        self._change(pod, now, terminating=True, terminates_at=self.origin + now + _GRACE)
         self.events.at(now + _GRACE, lambda then: self._gone(pod, then))
 
     def retry(self, now: float) -> None:

@@ -70,6 +70,9 @@ class PlacedPod(Value, frozen=True, kw_only=True):
     """It is Ready, or was at some time: its images run on the platform of its node."""
 
     terminating: bool = False
+    terminates_at: Time | None = None
+    """When the grace period of a terminating pod ends. Finalizers, and a node that does not answer, keep it longer."""
+
     preempted_at: Time | None = None
     """When kube-scheduler preempted it for a pod of higher priority."""
 

@@ -195,6 +195,7 @@ def placed_pod(
         running_since=(before.running_since if before else None) or _running_since(pod, now, start_timeout),
         has_been_ready=(before is not None and before.has_been_ready) or is_ready(status.conditions),
         terminating=meta.deletion_timestamp is not None,
+        terminates_at=unix_seconds(meta.deletion_timestamp),
         preempted_at=_since(status, _DISRUPTED, _PREEMPTED),
         qos=qos_of(status.qos_class),
         priority=pod.spec.priority,

@@ -13,6 +13,9 @@ from equipoise.scorer.state.arrays import DailyLoads
 from equipoise.scorer.state.load_correction import is_weighted
 from equipoise.scorer.state.reservations import NegativeReservation
 
+_ENDS_SOON = 60.0
+"""Seconds. Twice the usual grace period."""
+
 _MEAN_LIFETIME = 1.0
 """Seconds for which the cluster's mean is cached: it changes slowly, and requests arrive by the hundred."""
 
@@ -72,13 +75,14 @@ class DailyUsage:
         placement: NodePlacement,
         usage_of: UsageOf,
         base: Array,
+        now: float,
         unexpected: Array | float = 0.0,
     ) -> None:
         """Compute the daily load of a node from its latest messages. `unexpected`: see `unexpected_usage`."""
         pods = self._pod_sums.get(row)
         if pods is None or pods.placement is not placement or pods.version != self._version:
             pods = self._pod_sums[row] = self._sum_profiles(placement)
-        self._share[row] = self._compute_share(pods, utilization, usage_of, base, unexpected)
+        self._share[row] = self._compute_share(pods, utilization, usage_of, base, now, unexpected)
         self._peak[:, row] = self._share[row].max(axis=1)
         self._base[:, row] = base
 
@@ -89,24 +93,33 @@ class DailyUsage:
         remaining: NodePlacement,
         usage_of: UsageOf,
         base: Array,
+        now: float,
         unexpected: Array | float = 0.0,
     ) -> Array:
         """resources × slots: what changes in a node's share if it has only the pods of `remaining`."""
         pods = self._sum_profiles(remaining)
-        change: Array = self._compute_share(pods, utilization, usage_of, base, unexpected) - self._share[row]
+        change: Array = self._compute_share(pods, utilization, usage_of, base, now, unexpected) - self._share[row]
         return change
 
     def _compute_share(
-        self, pods: _PodSum, utilization: NodeUtilization, usage_of: UsageOf, base: Array, unexpected: Array | float
+        self,
+        pods: _PodSum,
+        utilization: NodeUtilization,
+        usage_of: UsageOf,
+        base: Array,
+        now: float,
+        unexpected: Array | float,
     ) -> Array:
         """resources × slots. Pods without a profile, and the node outside its pods, use all day what they use now.
 
         The difference between a pod's current usage and its profile does not count: on a trace of 20 days (Bitbrains),
-        to carry a part of it over to the other hours made every figure worse. Terminating pods count as measured: how
-        long they remain is not known.
+        to carry a part of it over to the other hours made every figure worse. A terminating pod counts as measured,
+        unless it ends before a new pod is busy: during a rollout, its node would be unattractive because of it.
         """
         constant = system_usage(utilization) + unexpected
         for pod in pods.without_profile:
+            if pod.terminates_at is not None and 0.0 <= pod.terminates_at - now <= _ENDS_SOON:
+                continue
             usage = np.nan_to_num(amounts(usage_on_node(pod, utilization, usage_of)))
             constant += usage * self._weight if is_weighted(pod) else usage
         share: Array = (pods.usage + constant[:, np.newaxis]) / base[:, np.newaxis]

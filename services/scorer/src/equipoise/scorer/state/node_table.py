@@ -282,6 +282,7 @@ class NodeTable:
                 remaining,
                 usage_of,
                 table.base[row],
+                now,
                 unexpected_usage(
                     without_recent_usage(utilization, usage_on_node(pod, utilization, usage_of)),
                     remaining,
@@ -461,7 +462,7 @@ class NodeTable:
             self._uncounted.pop(node, None)
         if self._daily is not None:
             unexpected = unexpected_usage(utilization, placement, usage_of, self._settings)
-            self._daily.update(row, utilization, placement, usage_of, table.base[row], unexpected)
+            self._daily.update(row, utilization, placement, usage_of, table.base[row], now, unexpected)
         means, newest = load[0].tolist(), utilization.sampled_at + self._settings.freshness.score
         for index, (window, lifetime) in enumerate(self._lifetimes):
             value = utilization.windows.get(window.name)
