@@ -1,8 +1,8 @@
 """The daily load of nodes, from the profiles of their pods' workloads."""
 
 import msgspec
-import pytest
 import numpy as np
+import pytest
 from builders import GIB, NOW, a_batch_pod, a_node_utilization, a_placed_pod, a_placement
 
 from equipoise.contracts.configuration.settings import BatchWorkWeight, LoadSettings
