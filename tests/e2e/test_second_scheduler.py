@@ -407,6 +407,23 @@ async def test_nothing_else_can_be_changed(
     assert why in found
 
 
+@pytest.mark.parametrize("kind", ["labels", "annotations"])
+async def test_a_binding_changes_nothing_else_of_a_pod(cluster: Cluster, thief: Thief, kind: str) -> None:
+    """The API server copies its labels and annotations to the pod, which could so be selected by others."""
+    waits = pod("waits", pod_template("web", spec={"schedulerName": "nobody"}), namespace="shop")
+    await cluster.apply([waits])
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "waits", "namespace": "shop"},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": "node-b"},
+    }
+    changed = {**binding, "metadata": {**binding["metadata"], kind: {"app": "bank"}}}
+
+    assert "no labels and no annotations" in await thief.refusal("POST", f"{PODS}/waits/binding", changed)
+    assert "" == await thief.refusal("POST", f"{PODS}/waits/binding", binding)
+
+
 async def test_what_the_scheduler_writes_is_permitted(cluster: Cluster, thief: Thief) -> None:
     """Beside the tests above, which run it."""
     await cluster.apply([a_volume("three"), a_claim("fresh")])
