@@ -6,6 +6,8 @@
 import pytest
 
 from equipoise.contracts.configuration.duration import Duration
+from equipoise.descheduler.decisions.strategies.level_day import LevelDay
+from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.lab.example import example_trace
 from equipoise.lab.replay import Replay, ReplayPlan, Settings
@@ -21,7 +23,11 @@ LEVEL = 20.0
 SELDOM = Settings(
     scorer=ScorerSettings(hints=HintSettings(interval=Duration(300))),
     descheduler=DeschedulerSettings(
-        interval=Duration(3_600), consecutive_abnormalities=1, max_intents_per_evaluation=20, max_intents_per_node=5
+        interval=Duration(3_600),
+        consecutive_abnormalities=1,
+        max_intents_per_evaluation=20,
+        max_intents_per_node=5,
+        strategies=(LowNodeLoad(), LevelDay()),
     ),
 )
 """Evaluations take most of the time of a replay in which hot nodes stay hot."""
