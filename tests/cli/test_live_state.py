@@ -111,7 +111,7 @@ def test_a_node_shows_its_load_and_its_requests() -> None:
         ([a_node_utilization(sampled_at=NOW - 181)], TOO_OLD),
         ([a_node_utilization(sampled_at=NOW + 60)], TOO_OLD),
         ([a_node_utilization(windows={})], NO_WINDOW),
-        ([a_node_utilization(base=Resources(cpu=10))], NO_USAGE),
+        ([a_node_utilization(base=Resources(cpu=10))], "the node offers no memory, or it is not known how much"),
         ([a_node_utilization(cpu=float("nan"))], NO_USAGE),
         ([a_cycle(missing={"node-a": "no sample"})], "no sample"),
         ([a_placement(), a_cycle(missing={"node-a": "no sample"})], "no sample"),

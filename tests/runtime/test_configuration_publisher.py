@@ -12,7 +12,7 @@ from equipoise.collector.settings import CollectorSettings
 from equipoise.contracts.messages.health import CONFIGURATION_KEPT, CONFIGURATION_PERIOD, EffectiveConfiguration
 from equipoise.runtime.bus import Delivery
 from equipoise.runtime.configuration import load_configuration
-from equipoise.runtime.process.configuration_publisher import CHECK_PERIOD, ConfigurationPublisher
+from equipoise.runtime.process.configuration_publisher import CHECK_PERIOD, RETRY_PERIOD, ConfigurationPublisher
 from equipoise.runtime.process.health import Health
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock, settle
@@ -75,7 +75,7 @@ async def test_a_bus_that_was_away_gets_it_later(world: World) -> None:
     world.health.evictions = "real"
     await world.clock.advance(CHECK_PERIOD)
     await world.bus.reconnect()
-    await world.clock.advance(CHECK_PERIOD)
+    await world.clock.advance(RETRY_PERIOD)
     assert [each.evictions for each in await world.latest()] == ["real"]
 
 

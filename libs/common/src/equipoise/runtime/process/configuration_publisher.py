@@ -18,6 +18,9 @@ from equipoise.runtime.process.health import Health
 CHECK_PERIOD = 2.0
 """Seconds between two checks whether anything has changed."""
 
+RETRY_PERIOD = 10.0
+"""Seconds between two attempts: without the stream, or without the right to publish, none succeeds."""
+
 _LAST_SECONDS = 2.0
 """Seconds that the last message may take: the process is being stopped."""
 
@@ -51,10 +54,13 @@ class ConfigurationPublisher:
         try:
             published: EffectiveConfiguration | None = None
             while True:
-                now = self._message()
-                if (published is None or _is_due(now, published)) and await self._publish(bus, now):
-                    published = now
-                await self._clock.sleep(CHECK_PERIOD)
+                now, pause = self._message(), CHECK_PERIOD
+                if published is None or _is_due(now, published):
+                    if await self._publish(bus, now):
+                        published = now
+                    else:
+                        pause = RETRY_PERIOD
+                await self._clock.sleep(pause)
         except asyncio.CancelledError:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_SECONDS):
