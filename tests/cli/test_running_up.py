@@ -18,13 +18,16 @@ from bus_worlds import free_port
 from cli.buses import Bus
 from cli.http_clusters import HttpCluster
 from cli.programs import run
+from cli.test_effective import published
 
 from equipoise.cli.effective.settings import default_settings
 from equipoise.cli.kubeconfig import ClusterName, Context
 from equipoise.cli.up.run import complete_document
 from equipoise.cli.up.running_up import RunningUp, accepts_connections, folder, process_start, recorded, running_up
 from equipoise.cli.up.unused_settings import unused_settings
+from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import SERVICES
+from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.configuration import without_header
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.processes.loopback import PortBlock
@@ -161,6 +164,25 @@ async def test_commands_need_no_address_beside_up(bus: Bus, cluster: HttpCluster
     assert "configuration: not known: no binder has published its configuration" in status
     assert "no descheduler leads at " in plan
     assert "the scorer, which computes them: not known" in hints
+
+
+async def test_nodes_are_measured_as_the_collector_measures_them(
+    bus: Bus, cluster: HttpCluster, tmp_path: Path
+) -> None:
+    """From its Prometheus, which nobody has to name. An option overrides it."""
+    now = SystemClock().now()
+    url, other = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
+    prometheus = {**default_settings()["collector"]["prometheus"], "url": url}
+    message = msgspec.structs.replace(published("collector-1", prometheus=prometheus), at=now, started_at=now)
+    async with open_bus(bus.settings("collector"), "collector", SystemClock(), None) as collector:
+        await collector.publish(subjects.configuration("collector", "collector-1"), message)
+    for path in ("/api/v1/nodes", "/api/v1/pods"):
+        cluster.objects[path] = {"kind": "List", "metadata": {}, "items": []}
+    with up_of(bus, cluster, tmp_path) as variables:
+        _, output = await run("nodes", **variables)
+        _, chosen = await run("nodes", "--prometheus", other, **variables)
+    assert f"Prometheus at {url} does not respond" in output, output
+    assert f"Prometheus at {other} does not respond" in chosen, chosen
 
 
 async def test_the_namespace_of_up_is_used(bus: Bus, cluster: HttpCluster, tmp_path: Path) -> None:

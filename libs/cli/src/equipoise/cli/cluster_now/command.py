@@ -9,15 +9,19 @@ from functools import cached_property, partial
 
 import msgspec
 
+from equipoise.cli.bus_access import nats_of_up
 from equipoise.cli.cluster_now.reading import ClusterNow, ClusterSources, connected, read_cluster
+from equipoise.cli.effective.adopted import adopted_settings, usable_here
+from equipoise.cli.effective.reading import read_effective
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
-from equipoise.cli.options import ClusterOptions
+from equipoise.cli.options import BusOptions, ClusterOptions
 from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.prometheus.profiles import configured_profile
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
 from equipoise.cli.terminal import VisibleConsole
 from equipoise.contracts.configuration.settings import Window
-from equipoise.runtime.configuration import Kubernetes, Logging
+from equipoise.runtime.bus import BusError
+from equipoise.runtime.configuration import ConfigurationError, Kubernetes, Logging
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
@@ -87,6 +91,27 @@ class Reading:
         return await read_cluster(self.connection, self.clock, self.progress, windows=windows, days=days)
 
 
+async def _as_it_runs(options: NowOptions, settings: AllSettings, clock: Clock) -> tuple[AllSettings, str | None]:
+    """With what the services of `equipoise up` publish, and the profile of its collector; None without one.
+
+    Those of a cluster would need the right to forward ports: this command needs none but to list nodes and pods.
+    """
+    bus = BusOptions(command=options.cluster.command, url=None, user=None, password_file=None, ca_file=None)
+    server = nats_of_up(bus, settings.shared.kubernetes) if settings.shared.kubernetes.kubeconfig else None
+    if server is None:
+        return settings, None
+    try:
+        messages = await read_effective(server, clock)
+        found, services = adopted_settings(settings, messages, clock.now())
+    except (BusError, ConfigurationError):
+        return settings, None
+    if "collector" not in services or options.prometheus_url is not None:  # another Prometheus has other metrics
+        return msgspec.structs.replace(found, collector=settings.collector), None
+    prometheus, _ = usable_here(found.collector.prometheus)
+    collector = msgspec.structs.replace(found.collector, prometheus=prometheus)
+    return msgspec.structs.replace(found, collector=collector), prometheus.profile
+
+
 @asynccontextmanager
 async def reading(options: NowOptions, profile: str | None = None) -> AsyncIterator[Reading]:
     """Shows on a terminal what is being read. `profile`: one that was detected before.
@@ -100,6 +125,8 @@ async def reading(options: NowOptions, profile: str | None = None) -> AsyncItera
         async with connect_kube(settings.shared.kubernetes, options.cluster.command, clock) as kube:
             in_pod = not settings.shared.kubernetes.kubeconfig
             note = partial(console.print, soft_wrap=True)
+            if options.cluster.configuration is None and configured is None:
+                settings, configured = await _as_it_runs(options, settings, clock)
             reaching = reached_prometheus(settings.collector.prometheus, kube, in_pod=in_pod, note=note)
             async with reaching as prometheus:
                 collector = msgspec.structs.replace(settings.collector, source="prometheus", prometheus=prometheus)
