@@ -9,7 +9,7 @@ import msgspec
 from bus_worlds import eventually
 
 from equipoise.agent.shell.api_server import AgentApi, PodEvent, read_pods
-from equipoise.agent.shell.pod_watch import PodWatch
+from equipoise.agent.shell.pod_watch import PodWatch, unreadable_text
 from equipoise.agent.state.watched_pods import WatchedPods
 from equipoise.contracts.kubernetes.objects import Pod
 
@@ -63,9 +63,9 @@ async def test_a_pod_that_cannot_be_read_is_named_and_hides_no_other() -> None:
         assert watch.problem is None
         assert (pods.by_uid or {}).keys() == {"uid-b", "uid-bad"}
         assert api.versions == ["5", "7"]
-        assert watch.unreadable is not None
-        assert watch.unreadable.startswith("pods: 2 cannot be read: ")
-        assert "jobs/a (status.startTime: Invalid RFC3339" in watch.unreadable
+        text = unreadable_text(watch.unreadable) or ""
+        assert text.startswith("pods: 2 cannot be read: ")
+        assert "jobs/a (status.startTime: Invalid RFC3339" in text
     finally:
         watch.stop()
         api.ended.set()

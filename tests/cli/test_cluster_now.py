@@ -55,6 +55,20 @@ def test_nodes_are_sorted_by_load_and_those_of_unknown_load_come_last() -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("base", "reason"),
+    [
+        (Resources(cpu=0.0, memory=0.0), "the node offers no cpu and no memory, or it is not known how much"),
+        (Resources(cpu=8.0, memory=0.0), "the node offers no memory, or it is not known how much"),
+        (Resources(), "the node offers no cpu and no memory, or it is not known how much"),
+    ],
+)
+def test_a_node_that_offers_nothing_is_unknown_with_the_reason(base: Resources, reason: str) -> None:
+    """The kubelet of such a node reports an allocatable amount of 0, or none."""
+    node = msgspec.structs.replace(cluster_of().nodes[0], base=base)
+    assert [reason] == [found.unknown for found in nodes_now([node], {}, {}, {}, "5m")]
+
+
 def test_a_node_with_one_unknown_resource_has_the_reason_and_is_counted_as_unknown() -> None:
     """A CPU value that cannot be true once left an empty note, and "8 of 8 known"."""
     nodes = [node for node in cluster_of().nodes if node.name == "node-a"]

@@ -25,7 +25,7 @@ from equipoise.agent.shell.evictor import Evictor
 from equipoise.agent.shell.health import AgentHealth, HealthServer
 from equipoise.agent.shell.log import Log
 from equipoise.agent.shell.metrics import Metrics
-from equipoise.agent.shell.pod_watch import PodWatch
+from equipoise.agent.shell.pod_watch import PodWatch, unreadable_text
 from equipoise.agent.state.watched_pods import WatchedPods
 
 STALLED_ROUNDS = 30
@@ -92,7 +92,9 @@ class AgentProgram:
         self.metrics.set("equipoise_agent_api_silence_seconds", silence)
         self.health.connected = self.watch.problem is None and received is not None
         self.health.set_problem("kubernetes", self.watch.problem)
-        self.health.set_problem("unreadable", self.watch.unreadable)
+        unreadable = self.watch.unreadable
+        self.health.set_problem("unreadable", unreadable_text(unreadable))
+        self.metrics.set("equipoise_unreadable", float(len(unreadable)) or None, source="pods")
 
     def _changed(self) -> AgentConfiguration | None:
         found = read_configuration()

@@ -63,6 +63,11 @@ FAMILIES: Mapping[str, Family] = {
     "equipoise_build_info": Family("gauge", "What runs here.", ("service", "version", "configuration")),
     "equipoise_problem": Family("gauge", "1 for each problem that /readyz reports.", ("key",)),
     "equipoise_ready": Family("gauge", "1 when /readyz returns 200."),
+    "equipoise_unreadable": Family(
+        "gauge",
+        "What cannot be read at present, by source: objects of the API server, messages, series. /readyz names it.",
+        ("source",),
+    ),
     "process_cpu_seconds_total": Family("counter", "CPU time of this process."),
     "process_open_fds": Family("gauge", "Open files of this process."),
     "process_resident_memory_bytes": Family("gauge", "Resident memory of this process."),

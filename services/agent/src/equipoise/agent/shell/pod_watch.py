@@ -114,11 +114,15 @@ class PodWatch:
         return found
 
     @property
-    def unreadable(self) -> str | None:
+    def unreadable(self) -> list[str]:
         """Which pods cannot be read, and why; they are left as the kubelet made them. Read by another thread."""
-        found = list(self._unreadable.values())
-        more = f", and {len(found) - 3} more" if len(found) > 3 else ""
-        return f"pods: {len(found)} cannot be read: {', '.join(found[:3])}{more}" if found else None
+        return list(self._unreadable.values())
+
+
+def unreadable_text(pods: list[str]) -> str | None:
+    """The problem, as other services have it; None without any."""
+    more = f", and {len(pods) - 3} more" if len(pods) > 3 else ""
+    return f"pods: {len(pods)} cannot be read: {', '.join(pods[:3])}{more}" if pods else None
 
 
 def _key(pod: Pod) -> tuple[str, str]:
