@@ -22,6 +22,7 @@ from cli.test_live_state import a_state
 from rich.text import Text
 from textual.color import Color
 
+from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.main import COMMANDS, main
 from equipoise.cli.tap.text import describe
 from equipoise.cli.terminal import VisibleConsole, json_line, print_section, result_console, table, yaml_text
@@ -63,6 +64,25 @@ def test_an_error_of_a_command_quotes_without_control_characters(path: tuple[str
         found = invoke(*path, argument, "--help-me")
         assert raw(found.output) == "", found.output
     assert "\\x1b]52" in invoke(*path, f"--{HOSTILE}").output
+
+
+def test_whatever_a_command_prints_is_text() -> None:
+    """By `print` and by click, to stdout and stderr, and in its error."""
+
+    @click.command()
+    def hostile_command() -> None:
+        print(HOSTILE)
+        click.echo(HOSTILE, err=True)
+        raise CommandFailed(HOSTILE)
+
+    main.add_command(hostile_command, "hostile")
+    try:
+        found = invoke("hostile")
+    finally:
+        del main.commands["hostile"]
+
+    assert found.output.count("\\x1b]52") == 3
+    assert raw(found.output) == ""
 
 
 def test_every_command_has_the_stream_and_the_console_that_make_text_visible() -> None:

@@ -697,7 +697,7 @@ DEFECTS = (
         "variables of every frame logged",
         (
             f"{RUNTIME}/process/logging.py",
-            "                exception_formatter=structlog.dev.plain_traceback,",
+            "                exception_formatter=_visible_traceback,",
             "                exception_formatter=structlog.dev.RichTracebackFormatter(show_locals=True),",
         ),
         tests="tests/runtime/test_logging.py::test_a_traceback_contains_no_variables",
@@ -751,5 +751,71 @@ DEFECTS = (
         tests="tests/monitored/test_faults_of_colocation.py::test_a_node_without_memory",
         fault="killed_agents",
         invariant="I4",
+    ),
+    # What a tenant says or sends
+    _defect(
+        "a pod that names the cgroup of another",
+        (
+            f"{AGENT}/decisions/band_pods.py",
+            "        uid=pod.metadata.uid,",
+            "        uid=pod.metadata.annotations.get(MIRROR, pod.metadata.uid),",
+        ),
+        (
+            f"{AGENT}/decisions/band_pods.py",
+            "or MIRROR in pod.metadata.annotations or",
+            "or",
+        ),
+        tests="tests/agent/test_cgroup_tree.py::test_a_forged_pod_writes_nothing_for_others_and_evicts_nobody",
+    ),
+    _defect(
+        "an empty set of CPUs for running pods",
+        (
+            f"{AGENT}/shell/limit_writer.py",
+            "            return self.available_cpus(groups)\n        return frozenset()",
+            "            return frozenset()\n        return frozenset()",
+        ),
+        tests="tests/agent/test_cgroup_tree.py::test_a_set_of_cpus_of_v2_is_lifted_while_pods_run",
+    ),
+    _defect(
+        "requests without a deadline",
+        (
+            f"{RUNTIME}/process/connections.py",
+            "        return asyncio.get_running_loop().call_later(seconds, self.abort)",
+            "        return asyncio.get_running_loop().call_later(3_600, self.abort)",
+        ),
+        tests="tests/runtime/test_connections.py::test_a_client_that_does_not_read_its_response_is_closed",
+    ),
+    _defect(
+        "annotations quoted completely",
+        (
+            f"{CONTRACTS}/eviction/protection.py",
+            '    return plain_text(reason, REASON_LIMIT) if reason else ""',
+            "    return reason",
+        ),
+        tests="tests/contracts/test_protection.py::test_a_reason_is_short_and_has_no_control_character",
+    ),
+    _defect(
+        "control characters on the terminal",
+        (f"{RUNTIME}/process/visible_stream.py", "write(visible(text))", "write(text)"),
+        tests="tests/cli/test_visible_output.py::test_whatever_a_command_prints_is_text",
+    ),
+    _defect(
+        "hints that make a pod too large",
+        (
+            f"{CONTRACTS}/hints/policy.py",
+            '    "room-for-an-annotation": room_for_annotations("1024"),',
+            '    "room-for-an-annotation": "true",',
+        ),
+        ("k8s/hints/policy.yaml", "<= 262144 - (1024)", "<= 999999999"),
+        tests="tests/e2e/test_placement_hints.py::test_other_pods_are_created_as_they_are",
+    ),
+    _defect(
+        "a scheduler that deletes any pod",
+        (
+            "k8s/scheduler/equipoise-scheduler.yaml",
+            """'!variables.deletion || !("equipoise.dev/evict" in oldObject.metadata.?annotations.orValue({}))'""",
+            "'true'",
+        ),
+        tests="tests/e2e/test_second_scheduler.py::test_only_recorded_victims_outside_of_the_system_can_be_deleted",
     ),
 )
