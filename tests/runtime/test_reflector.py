@@ -365,3 +365,23 @@ async def test_a_change_that_cannot_be_processed_ends_nothing() -> None:
     assert [line["object"] for line in lines if line.get("exc_info")] == ["shop/a", "shop/b"]
     assert not task.done()
     task.cancel()
+
+
+async def test_an_object_that_cannot_be_trimmed_ends_nothing() -> None:
+    clock = ManualClock()
+    kube = MemoryKube(clock)
+
+    def trim(value: objects.ConfigMap) -> objects.ConfigMap:
+        if value.data["v"] == "bad":
+            raise OverflowError("too large")
+        return value
+
+    kube.put(CONFIG_MAPS, item("a", "bad"))
+    kube.put(CONFIG_MAPS, item("b"))
+    async with running(Followed(clock, kube, trim=trim)) as followed:
+        assert followed.received == [(None, "a=bad"), (None, "b=1")]
+        assert "OverflowError: too large" in followed.reflector.objects[NAMESPACE, "a"].metadata.unreadable
+        assert [name for _, name, _ in kube.unreadable] == ["shop/a"]
+        followed.put("a")
+        await settle()
+        assert list(kube.unreadable) == []

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import ApiValue, Object, Time
+from equipoise.contracts.kubernetes.objects import ApiValue, Int64, Object, Time
 from equipoise.contracts.messages.placement import WeightedNodes, WorkloadHint
 
 
 class HintTerm(ApiValue, frozen=True, kw_only=True):
     """One preferred term of node affinity."""
 
-    weight: int
-    nodes: tuple[int, ...]
+    weight: Int64
+    nodes: tuple[Int64, ...]
     """Places in `hostnames`."""
 
 

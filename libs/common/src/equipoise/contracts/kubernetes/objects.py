@@ -13,6 +13,8 @@ Time = Annotated[datetime, msgspec.Meta(tz=True)]
 """The API server writes every time with its time zone, UTC."""
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""The API server has no other integers; JSON, and so a custom resource, does."""
 
 
 class ApiValue(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
@@ -36,7 +38,7 @@ class ObjectMeta(ApiValue, frozen=True, kw_only=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
+    generation: Int64 = 0
     creation_timestamp: Time | None = None
     deletion_timestamp: Time | None = None
     labels: dict[str, str] = {}
@@ -115,7 +117,7 @@ class ContainerImage(ApiValue, frozen=True, kw_only=True):
     names: list[str] | None = None
     """The API server writes null for none."""
 
-    size_bytes: int = 0
+    size_bytes: Int64 = 0
 
 
 class NodeAddress(ApiValue, frozen=True, kw_only=True):
@@ -142,7 +144,7 @@ class ResourceRequirements(ApiValue, frozen=True, kw_only=True):
 
 
 class ContainerPort(ApiValue, frozen=True, kw_only=True):
-    host_port: int = 0
+    host_port: Int64 = 0
     host_ip: str = msgspec.field(name="hostIP", default="")
     protocol: str = "TCP"
 
@@ -173,7 +175,7 @@ class NodeSelector(ApiValue, frozen=True, kw_only=True):
 
 
 class PreferredNodes(ApiValue, frozen=True, kw_only=True):
-    weight: int = 0
+    weight: Int64 = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
@@ -194,7 +196,7 @@ class PodAffinityTerm(ApiValue, frozen=True, kw_only=True):
 
 
 class WeightedPodAffinityTerm(ApiValue, frozen=True, kw_only=True):
-    weight: int = 0
+    weight: Int64 = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
@@ -216,11 +218,11 @@ class Affinity(ApiValue, frozen=True, kw_only=True):
 
 
 class TopologySpreadConstraint(ApiValue, frozen=True, kw_only=True):
-    max_skew: int = 1
+    max_skew: Int64 = 1
     topology_key: str = ""
     when_unsatisfiable: str = "DoNotSchedule"
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int64 | None = None
     node_affinity_policy: str = "Honor"
     node_taints_policy: str = "Ignore"
     match_label_keys: list[str] = []
@@ -358,7 +360,7 @@ class Pod(Object, frozen=True, kw_only=True):
 class RollingUpdate(ApiValue, frozen=True, kw_only=True):
     """The part of the update strategy of a StatefulSet."""
 
-    partition: int | None = None
+    partition: Int64 | None = None
 
 
 class UpdateStrategy(ApiValue, frozen=True, kw_only=True):
@@ -366,7 +368,7 @@ class UpdateStrategy(ApiValue, frozen=True, kw_only=True):
 
     type: str = ""
     rolling_update: RollingUpdate | None = None
-    partition: int | str | None = None
+    partition: Int64 | str | None = None
     """Of a CloneSet: how many pods keep the previous revision, as a number or a percentage."""
 
     paused: bool = False
@@ -374,7 +376,7 @@ class UpdateStrategy(ApiValue, frozen=True, kw_only=True):
 
 
 class WorkloadSpec(ApiValue, frozen=True, kw_only=True):
-    replicas: int | None = None
+    replicas: Int64 | None = None
     selector: LabelSelector | None = None
     paused: bool = False
     """Of a Deployment or Rollout."""
@@ -383,14 +385,14 @@ class WorkloadSpec(ApiValue, frozen=True, kw_only=True):
 
 
 class WorkloadStatus(ApiValue, frozen=True, kw_only=True):
-    replicas: int = 0
-    ready_replicas: int = 0
-    updated_replicas: int = 0
-    available_replicas: int = 0
-    observed_generation: int = 0
+    replicas: Int64 = 0
+    ready_replicas: Int64 = 0
+    updated_replicas: Int64 = 0
+    available_replicas: Int64 = 0
+    observed_generation: Int64 = 0
     current_revision: str = ""
     update_revision: str = ""
-    expected_updated_replicas: int | None = None
+    expected_updated_replicas: Int64 | None = None
     """Of a CloneSet: how many pods its partition updates."""
 
     pause_conditions: list[dict[str, Any]] = []
@@ -410,12 +412,12 @@ class WorkloadObject(Object, frozen=True, kw_only=True):
 
 
 class ScaleSpec(ApiValue, frozen=True, kw_only=True):
-    replicas: int = 0
+    replicas: Int64 = 0
     """The API server omits 0."""
 
 
 class ScaleStatus(ApiValue, frozen=True, kw_only=True):
-    replicas: int = 0
+    replicas: Int64 = 0
 
 
 class Scale(Object, frozen=True, kw_only=True):
@@ -428,8 +430,8 @@ class Scale(Object, frozen=True, kw_only=True):
 class CustomStatus(ApiValue, frozen=True, kw_only=True):
     """Status fields that custom workloads have by convention."""
 
-    ready_replicas: int | None = None
-    observed_generation: int | None = None
+    ready_replicas: Int64 | None = None
+    observed_generation: Int64 | None = None
 
 
 class CustomWorkload(Object, frozen=True, kw_only=True):
@@ -440,19 +442,19 @@ class CustomWorkload(Object, frozen=True, kw_only=True):
 
 class PodDisruptionBudgetSpec(ApiValue, frozen=True, kw_only=True):
     selector: LabelSelector | None = None
-    min_available: int | str | None = None
+    min_available: Int64 | str | None = None
     """A number, or a percentage such as `50%`."""
 
-    max_unavailable: int | str | None = None
+    max_unavailable: Int64 | str | None = None
 
 
 class PodDisruptionBudgetStatus(ApiValue, frozen=True, kw_only=True):
-    disruptions_allowed: int = 0
+    disruptions_allowed: Int64 = 0
     disrupted_pods: dict[str, str] = {}
     """By name of a pod: when its eviction was accepted."""
 
-    expected_pods: int = 0
-    observed_generation: int = 0
+    expected_pods: Int64 = 0
+    observed_generation: Int64 = 0
 
 
 class PodDisruptionBudget(Object, frozen=True, kw_only=True):
@@ -520,10 +522,10 @@ class AdmissionPolicy(Object, frozen=True, kw_only=True):
 
 class LeaseSpec(ApiValue, frozen=True, kw_only=True):
     holder_identity: str = ""
-    lease_duration_seconds: int = 0
+    lease_duration_seconds: Int64 = 0
     acquire_time: Time | None = None
     renew_time: Time | None = None
-    lease_transitions: int = 0
+    lease_transitions: Int64 = 0
 
 
 class Lease(Object, frozen=True, kw_only=True):
@@ -620,7 +622,7 @@ class StorageClass(Object, frozen=True, kw_only=True):
 
 
 class VolumeCount(ApiValue, frozen=True, kw_only=True):
-    count: int | None = None
+    count: Int64 | None = None
 
 
 class CSINodeDriver(ApiValue, frozen=True, kw_only=True):

@@ -304,11 +304,14 @@ class Reflector(Generic[T]):
         return self._slim(value, key)
 
     def _slim(self, value: T, key: Key) -> T:
-        trimmed = self._trim(value) if self._trim is not None else value
-        if value.metadata.unreadable and not trimmed.metadata.unreadable:
-            metadata = msgspec.structs.replace(trimmed.metadata, unreadable=value.metadata.unreadable)
-            trimmed = msgspec.structs.replace(trimmed, metadata=metadata)
-        return self._sharing.intern(trimmed, self._objects.get(key))
+        try:
+            trimmed = self._trim(value) if self._trim is not None else value
+            if value.metadata.unreadable and not trimmed.metadata.unreadable:
+                trimmed = _marked(trimmed, value.metadata.unreadable)
+            return self._sharing.intern(trimmed, self._objects.get(key))
+        except Exception as error:  # whatever it is, the other objects are followed
+            log.exception("an object was not processed", resource=self._resource.plural, object=object_name(*key))
+            return _marked(value, f"it was not processed: {type(error).__name__}: {error}")
 
     async def _check_activity(self) -> NoReturn:
         while (quiet := self._clock.monotonic() - self._received_at) < self._inactivity:
@@ -318,3 +321,7 @@ class Reflector(Generic[T]):
 
 def _key(value: objects.Object) -> Key:
     return value.metadata.namespace, value.metadata.name
+
+
+def _marked(value: T, reason: str) -> T:
+    return msgspec.structs.replace(value, metadata=msgspec.structs.replace(value.metadata, unreadable=reason))
