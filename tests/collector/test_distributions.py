@@ -15,10 +15,10 @@ from collector.scraped_pages import DROPPED, MEMORY, cadvisor, kube_state_metric
 
 from equipoise.cli.cluster_now.reading import ClusterNow, connected, read_cluster
 from equipoise.cli.doctor.checks.prometheus import prometheus as check_prometheus
-from equipoise.cli.doctor.environment import Environment
+from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.service_settings import AllSettings
-from equipoise.collector.settings import CollectorSettings, PrometheusSettings
+from equipoise.collector.settings import CollectorSettings, PrometheusSettings, ScrapeJobs
 from equipoise.collector.shell.measurement import criteria_of, node_target
 from equipoise.collector.shell.rounds import find_intervals, measure_nodes
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
@@ -326,6 +326,17 @@ def resource_metrics() -> Distribution:
     return found.scrape("forged", honor=False, job="shop-metrics", instance="10.244.1.7:8080", namespace="shop")
 
 
+def two_releases() -> Distribution:
+    """Another release of node-exporter and of kubelets, in equal jobs of other names; its exporters are wrong."""
+    found = kube_prometheus_stack(Distribution("two-releases"))
+    for number, node in enumerate(found.names):
+        found.scrape(
+            "exporter/tenant", job="other/exporter", instance=f"10.0.0.{number + 1}:9101", pod=f"other-{number}"
+        )
+        found.scrape(f"cadvisor/{1 - number}", job="other.kubelet", instance=f"10.0.0.{number + 1}:10251", node=node)
+    return found
+
+
 DISTRIBUTIONS: Mapping[str, Callable[[], Distribution]] = {
     "kube-prometheus-stack": lambda: kube_prometheus_stack(Distribution("kube-prometheus-stack")),
     "openshift": openshift,
@@ -414,7 +425,7 @@ def exporter() -> Iterator[Exporter]:
         pages[f"cadvisor/{number}"] = cadvisor({f"shop/web-{number}": cores})
         pages[f"resources/{number}"] = resource_page({f"shop/web-{number}": cores})
         pages[f"kubelet/{number}"] = kubelet(number)
-    for found in (make() for make in DISTRIBUTIONS.values()):
+    for found in (make() for make in (*DISTRIBUTIONS.values(), two_releases)):
         # kube-state-metrics reports one address of each node: the last one.
         last = {node.metadata.name: node.status.addresses[-1].address for node in found.nodes}
         pages[f"state/{found.name}"] = kube_state_metrics(last)
@@ -427,13 +438,43 @@ def exporter() -> Iterator[Exporter]:
 @pytest.fixture(scope="module")
 def url(exporter: Exporter, testbed_binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     jobs = []
-    for make in DISTRIBUTIONS.values():
+    for make in (*DISTRIBUTIONS.values(), two_releases):
         found = make()
         jobs += found.scrape(f"state/{found.name}", job="kube-state-metrics", instance="10.244.0.9:8080").jobs
     for job in jobs:
         job["static_configs"][0]["targets"] = [exporter.address]
     with prometheus(testbed_binaries.prometheus, tmp_path_factory.mktemp("many"), jobs, every=EVERY) as opened:
         yield opened
+
+
+async def test_the_configured_jobs_are_read(url: str) -> None:
+    """Of two equal ones; without the setting, each node has two series, and `doctor` says so."""
+    found = two_releases()
+    prometheus = PrometheusSettings(url=url, matchers={"cluster": found.name}, profile="kube-prometheus")
+    jobs = ScrapeJobs(nodes=("node-exporter",), pods=("kubelet",))
+    all_measured = "cpu of 2 nodes, memory of 2 nodes, usage of 2 pods"
+    chosen = await _finding(found, msgspec.structs.replace(prometheus, jobs=jobs), all_measured)
+    none_measured = "series of 2 nodes, and measures none: cpu: 2 series claim to be this node"
+    both = await _finding(found, prometheus, none_measured)
+
+    assert ("ok", all_measured) == (chosen.state, chosen.message.partition(": ")[2])
+    assert "warning" == both.state
+    assert none_measured in both.message
+
+
+async def _finding(found: Distribution, prometheus: PrometheusSettings, wanted: str) -> Finding:
+    """Of `doctor` about the profile, once it contains this; after a minute, as it is."""
+    clock = SystemClock()
+    kube = MemoryKube(clock)
+    for node in found.nodes:
+        kube.put(NODES, node)
+    settings = AllSettings(shared=Shared(load=LOAD), collector=CollectorSettings(prometheus=prometheus))
+    begun = time.monotonic()
+    while True:
+        finding = (await check_prometheus(Environment(settings=settings, clock=clock, kube=kube)))[-1]
+        if wanted in finding.message or time.monotonic() - begun > 60:
+            return finding
+        await asyncio.sleep(EVERY)
 
 
 async def test_an_exporter_that_sees_a_larger_machine_measures_no_node(url: str) -> None:
