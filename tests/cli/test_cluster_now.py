@@ -292,6 +292,8 @@ def test_the_report_names_commands_that_exist() -> None:
 EIGHT = {"cpu": 8, "memory": 8}
 FITS = ProfileMatch(nodes=EIGHT, sampled=EIGHT, pods=9, sampled_pods=9)
 NONE = ProfileMatch(nodes={"cpu": 0, "memory": 0}, sampled={"cpu": 0, "memory": 0})
+FEWER = msgspec.structs.replace(FITS, nodes={"cpu": 1, "memory": 8})
+FORGED = msgspec.structs.replace(FITS, one_target_each=False)
 YOUNG = ProfileMatch(nodes={"cpu": 0, "memory": 0}, sampled=EIGHT, sampled_pods=9)
 
 
@@ -307,6 +309,8 @@ YOUNG = ProfileMatch(nodes={"cpu": 0, "memory": 0}, sampled=EIGHT, sampled_pods=
         ),
         ({"kubelet": YOUNG, "kube-prometheus": FITS}, "kube-prometheus"),
         ({"kubelet": NONE, "kube-prometheus": YOUNG}, "kube-prometheus"),
+        ({"kubelet": FORGED, "kube-prometheus": FEWER}, "kube-prometheus"),
+        ({"kubelet": FORGED, "kube-prometheus": NONE}, "kubelet"),
         ({"kubelet": NONE, "kube-prometheus": ProfileMatch(problem="too slow")}, None),
     ],
 )

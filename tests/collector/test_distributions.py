@@ -312,7 +312,7 @@ def tenants() -> Distribution:
         "forged", honor=False, job="shop-metrics", instance="10.244.1.7:8080", namespace="shop", service="shop-metrics",
         endpoint="http", pod="web-0",
     )  # fmt: skip
-    return found.scrape("forged", honor=False, job="kubernetes-pods", instance="10.244.1.8:8080")
+    return found
 
 
 def resource_metrics() -> Distribution:

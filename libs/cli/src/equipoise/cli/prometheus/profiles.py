@@ -55,6 +55,9 @@ class ProfileMatch(msgspec.Struct, frozen=True, kw_only=True):
     sampled: Mapping[str, int] = {}
     """Nodes with series, by resource that the profile measures."""
 
+    one_target_each: bool = True
+    """False: fewer targets than nodes. That is a proxy, or somebody who writes series with the names of nodes."""
+
     unknown: str = ""
     """Why the usage of one of these nodes is not known."""
 
@@ -120,6 +123,7 @@ async def match_profile(
         nodes={name: sum(reading.mean is not None for reading in found) for name, found in by_resource.items()},
         sampled={name: sum(map(_is_sampled, found)) for name, found in by_resource.items()},
         unknown=next((reading.why for reading in every if reading.why and _is_sampled(reading)), ""),
+        one_target_each=found.targets >= len(found.sampled & targets.keys()),
         foreign_series=found.unknown_node,
         pods=pods,
         sampled_pods=len(pod_targets),
@@ -213,8 +217,8 @@ async def match_profiles(
 ) -> dict[str, ProfileMatch]:
     """The match of every profile that measures this kind of memory, except those of `without`.
 
-    Ends with one that measures pods and all nodes: none is better. Not of `custom`, which has no queries of its own.
-    Raises SourceError if Prometheus does not respond.
+    Ends with one that measures pods and all nodes, each by a target of its own: none is better. Not of `custom`, which
+    has no queries of its own. Raises SourceError if Prometheus does not respond.
     """
     found: dict[str, ProfileMatch] = {}
     for name in PROFILES:
@@ -227,20 +231,21 @@ async def match_profiles(
             found[name] = match = await match_profile(source, nodes, load, settings.scrape_interval)
         finally:
             source.close()
-        if match.matches and match.pods and nodes is not None and min(match.nodes.values()) == len(nodes):
+        complete = match.matches and nodes is not None and min(match.nodes.values()) == len(nodes)
+        if complete and match.pods and match.one_target_each:
             break
     return found
 
 
 def best_profile(matches: Mapping[str, ProfileMatch]) -> str | None:
-    """One that measures pods before one that does not, then one that measures more nodes, then one with more series,
-    then the first; None: none fits."""
+    """One that measures pods before one that does not, then one with a target on each node, then one that measures
+    more nodes, then one with more series, then the first; None: none fits."""
     fitting = {name: match for name, match in matches.items() if match.matches}
 
-    def order(name: str) -> tuple[bool, int, bool, int]:
+    def order(name: str) -> tuple[bool, bool, int, bool, int]:
         match = fitting[name]
         measured, sampled = (min(counts.values(), default=0) for counts in (match.nodes, match.sampled))
-        return match.pods > 0, measured, match.sampled_pods > 0, sampled
+        return match.pods > 0, match.one_target_each, measured, match.sampled_pods > 0, sampled
 
     return max(fitting, key=order, default=None)  # of equal ones, max() takes the first
 

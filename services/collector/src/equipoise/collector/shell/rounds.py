@@ -67,6 +67,9 @@ class NodeRound(msgspec.Struct, frozen=True, kw_only=True):
     sampled: frozenset[str] = frozenset()
     """The names of all nodes that have samples, of the scrapes that measure nodes of this cluster if there are any."""
 
+    targets: int = 0
+    """How many targets these samples are from."""
+
     scrapes: Mapping[ResourceName, Scrapes] = {}
     """What measured each node."""
 
@@ -125,7 +128,10 @@ async def measure_nodes(
     live = [sample for resource, found in results.items() for sample in _own(found["newest"], scrapes.get(resource))]
     sampled = frozenset(names.of(sample.node) for sample in live)
     unknown_node = "" if not live or not targets or sampled & targets.keys() else live[0].series
-    return NodeRound(readings=checked, failed=failed, unknown_node=unknown_node, sampled=sampled, scrapes=scrapes)
+    return NodeRound(
+        readings=checked, failed=failed, unknown_node=unknown_node, sampled=sampled, scrapes=scrapes,
+        targets=len({sample.target for sample in live}),
+    )  # fmt: skip
 
 
 async def recent_samples(
