@@ -16,6 +16,7 @@ CHOSEN = (
     "stopped_descheduler",
     "not_numbers",
     "overwritten_amounts",
+    "poison",
 )
 """One fault of each kind, and for each invariant that a planted defect violates."""
 

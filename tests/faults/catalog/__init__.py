@@ -13,6 +13,7 @@ from faults.catalog import (
     nats,
     nats_cluster,
     nodes,
+    poison,
     processes,
     reclaimers,
     restarts,
@@ -41,5 +42,6 @@ FAULTS: Mapping[str, Fault] = {
         *versions.FAULTS,
         *reclaimers.FAULTS,
         *agents.FAULTS,
+        *poison.FAULTS,
     )
 }
