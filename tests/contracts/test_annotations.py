@@ -22,7 +22,7 @@ from equipoise.contracts.kubernetes.annotations import (
     read_workload_usage,
     workload_usage,
 )
-from equipoise.contracts.messages.bounds import MAX_CORES
+from equipoise.contracts.bounds import MAX_CORES
 from equipoise.contracts.messages.reclaimed import RECLAIMED_NODE, ReclaimedBand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage

@@ -52,7 +52,7 @@ def numbers(kind: inspect.Type, path: str, seen: frozenset[Any] = frozenset()) -
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_every_number_of_a_message_has_a_lowest_and_a_highest_value(kind: type[msgspec.Struct]) -> None:
-    """See contracts/messages/bounds.py: use one of its types for a new field."""
+    """See contracts/bounds.py: use one of its types for a new field."""
     found = list(numbers(inspect.type_info(kind), kind.__name__))
     without = [path for path, number in found if None in (number.ge, number.le)]  # type: ignore[attr-defined]
 

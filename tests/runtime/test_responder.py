@@ -4,7 +4,7 @@ import pytest
 
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.runtime.bus import Endpoint
-from equipoise.runtime.bus.responder import REFUSALS_PER_SECOND, Responder, TimeBudget, TooManyRequests
+from equipoise.runtime.bus.responder import REFUSALS_PER_SECOND, EndpointResponder, TimeBudget, TooManyRequests
 from equipoise.testbed.memory.clock import ManualClock
 
 
@@ -42,7 +42,7 @@ async def test_many_refused_requests_get_no_response_at_all() -> None:
         return Explanation()
 
     endpoint = Endpoint(subject="equipoise.score.explain", request_type=ExplainRequest, handler=explain, share=0.001)
-    responder = Responder(endpoint, ManualClock())
+    responder = EndpointResponder(endpoint, ManualClock())
     assert await responder.respond(b"{}") == Explanation()
 
     async def outcome() -> str:

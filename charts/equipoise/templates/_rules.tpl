@@ -67,7 +67,9 @@ compares every rule with the code.
 {{- range .constants.resources }}
 {{- $low := index $given.low . }}{{ $high := index $given.high . }}
 {{- if not (or $fault (kindIs "invalid" $low) (kindIs "invalid" $high)) }}
-{{- if gt (addf $low $given.constants.minGap) (float64 $high) }}
+{{- if and (eq (float64 $low) 100.0) (eq (float64 $high) 100.0) }}
+{{- $fault = printf "%s.%s and %s.%s are 100: to ignore %s, leave %s out of both" $given.lowName . $given.highName . . . }}
+{{- else if gt (addf $low $given.constants.minGap) (float64 $high) }}
 {{- $fault = printf "%s.%s (%.6g) must be at least %.6g points below %s.%s (%.6g), or what one move fills the next one empties: lower the one or raise the other" $given.lowName . $low $given.constants.minGap $given.highName . $high }}
 {{- end }}
 {{- end }}
@@ -161,6 +163,7 @@ compares every rule with the code.
 
 {{- define "equipoise.rule.CollectorSettings" }}
 {{- if not (regexMatch "^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$" .shard) }}shard '{{ .shard }}' must be a name of lower-case letters, digits and '-', as zone-a
+{{- else if has (dict) .unmeasuredNodes }}unmeasuredNodes: each entry must have a label, as {pool: edge}
 {{- else if regexMatch "-[0-9]+$" .shard }}
 {{- $number := regexFind "[0-9]+$" .shard -}}
 shard '{{ .shard }}' would be shard {{ $number }} of a collector named '{{ trimSuffix (print "-" $number) .shard }}': choose another ending

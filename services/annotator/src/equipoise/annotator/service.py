@@ -43,7 +43,7 @@ from equipoise.contracts.kubernetes.crane import crane_annotations
 from equipoise.contracts.kubernetes.objects import Lease, ObjectMeta
 from equipoise.contracts.load.latest import is_acceptable
 from equipoise.contracts.messages.annotation import AnnotationWritten
-from equipoise.contracts.messages.bounds import MAX_AHEAD
+from equipoise.contracts.bounds import MAX_AHEAD
 from equipoise.contracts.messages.placement import PlacementHints
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization

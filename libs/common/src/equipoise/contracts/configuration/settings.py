@@ -182,8 +182,10 @@ def too_close(
         lower, upper = getattr(low, resource), getattr(high, resource)
         if lower is not None and upper is not None and lower + MIN_GAP > upper:
             if min(lower, upper) == 100.0:
-                both = f"{low_name}.{resource} and {high_name}.{resource}"
-                return f"{both} are 100: to ignore {resource}, leave {resource} out of both"
+                return (
+                    f"{low_name}.{resource} and {high_name}.{resource} are 100: to ignore {resource}, leave {resource} "
+                    f"out of both"
+                )
             return (
                 f"{low_name}.{resource} ({lower:g}) must be at least {MIN_GAP:g} points below {high_name}.{resource} "
                 f"({upper:g}), or what one move fills the next one empties: lower the one or raise the other"

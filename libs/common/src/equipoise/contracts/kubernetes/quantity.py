@@ -4,7 +4,7 @@ import math
 import re
 from functools import lru_cache
 
-from equipoise.contracts.messages.bounds import MAX_BYTES, MAX_CORES
+from equipoise.contracts.bounds import MAX_BYTES, MAX_CORES
 
 _SUFFIXES = {
     "n": 1e-9,

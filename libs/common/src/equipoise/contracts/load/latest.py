@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from equipoise.contracts.messages.bounds import MAX_AHEAD
+from equipoise.contracts.bounds import MAX_AHEAD
 
 SILENCE = 180.0
 """Seconds after which a lower epoch is accepted again: the collector of the higher epoch no longer publishes."""

@@ -1,6 +1,6 @@
 """`annotation.>`: what the annotator wrote."""
 
-from equipoise.contracts.messages.bounds import Time
+from equipoise.contracts.bounds import Time
 from equipoise.contracts.messages.example import HOT_NODE, NOW
 from equipoise.contracts.messages.message import Message
 

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.messages.bounds import Count, Time
+from equipoise.contracts.bounds import Count, Time
 from equipoise.contracts.messages.example import (
     HOT_NODE,
     IDLE_NODE,

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from equipoise.contracts.messages.bounds import Time
+from equipoise.contracts.bounds import Time
 from equipoise.contracts.messages.example import DESCHEDULER, NOW
 from equipoise.contracts.messages.message import Message
 

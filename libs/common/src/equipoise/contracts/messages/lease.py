@@ -1,6 +1,6 @@
 """The term of a leader, for messages that only the current leader may publish."""
 
-from equipoise.contracts.messages.bounds import Count
+from equipoise.contracts.bounds import Count
 from equipoise.contracts.messages.message import Value
 
 LONGEST_LEASE = 600.0

@@ -11,7 +11,7 @@ from equipoise.contracts.kubernetes.taints import CONTROL_PLANE
 from equipoise.contracts.kubernetes.virtual_nodes import virtual_node
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos, is_batch_work
-from equipoise.contracts.messages.bounds import Count, Number, Time
+from equipoise.contracts.bounds import Count, Number, Time
 from equipoise.contracts.messages.example import (
     COLLECTOR_EPOCH,
     GIB,

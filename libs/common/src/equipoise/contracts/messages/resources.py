@@ -1,6 +1,6 @@
 """Amounts of cpu and memory."""
 
-from equipoise.contracts.messages.bounds import Bytes, Cores
+from equipoise.contracts.bounds import Bytes, Cores
 from equipoise.contracts.messages.message import Value
 
 

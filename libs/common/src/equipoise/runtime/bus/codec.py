@@ -111,7 +111,7 @@ class MessageReader(Generic[T]):
     """Decodes messages of one kind, published for subjects of one pattern.
 
     One that was published for another subject, has another type, cannot be decoded, or contains what cannot be true
-    (`contracts.messages.bounds`), is logged with its subject, counted and skipped. What cannot be read, and what a
+    (`contracts.bounds`), is logged with its subject, counted and skipped. What cannot be read, and what a
     handler fails on, is named in /readyz until a later message of its subject is handled.
     """
 

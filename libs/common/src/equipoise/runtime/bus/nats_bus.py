@@ -40,7 +40,7 @@ from equipoise.runtime.bus.codec import (
 )
 from equipoise.runtime.bus.connection import RECONNECT_PAUSE, RESPONSE_TIMEOUT, SETUP, NatsConnection
 from equipoise.runtime.bus.errors import BusErrors
-from equipoise.runtime.bus.responder import Responder, TooManyRequests, UnreadableRequest
+from equipoise.runtime.bus.responder import EndpointResponder, TooManyRequests, UnreadableRequest
 from equipoise.runtime.bus.subscriber import StreamSubscriber
 from equipoise.runtime.bus.work_queue import WorkQueue
 from equipoise.runtime.configuration import Nats
@@ -321,7 +321,7 @@ class NatsBus:
             task.cancel()
 
     def _responder(self, endpoint: Endpoint[Any, Any]) -> Callable[[Request], Awaitable[None]]:
-        responder = Responder(endpoint, self._clock)
+        responder = EndpointResponder(endpoint, self._clock)
 
         async def on_request(request: Request) -> None:
             try:

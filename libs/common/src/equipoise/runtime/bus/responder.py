@@ -49,7 +49,7 @@ class TimeBudget:
         self._left -= max(LEAST_COST, seconds)
 
 
-class Responder:
+class EndpointResponder:
     """Decodes requests and calls the handler of an endpoint."""
 
     def __init__(self, endpoint: Endpoint[Any, Any], clock: Clock) -> None:

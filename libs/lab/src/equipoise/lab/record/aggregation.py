@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from equipoise.collector.sources.prometheus.samples import number
-from equipoise.contracts.messages.bounds import MAX_BYTES
+from equipoise.contracts.bounds import MAX_BYTES
 from equipoise.lab.model.trace import Array
 from equipoise.lab.record.owners import NO_WORKLOAD
 from equipoise.lab.record.queries import Series

@@ -12,7 +12,7 @@ from equipoise.collector.decisions.query import SourceError
 from equipoise.collector.settings import PrometheusSettings
 from equipoise.collector.sources.prometheus.json_document import decode_document
 from equipoise.collector.sources.prometheus.samples import decoded, elements, result_of, time_of
-from equipoise.contracts.messages.bounds import LATEST
+from equipoise.contracts.bounds import LATEST
 from equipoise.lab.record.options import RecordError
 from equipoise.lab.record.queries import Series
 from equipoise.runtime.process.bounded_files import SECRET_LIMIT, read_bounded_text

@@ -38,7 +38,7 @@ from equipoise.runtime.bus.codec import (
     encode,
 )
 from equipoise.runtime.bus.errors import BusErrors
-from equipoise.runtime.bus.responder import Responder, TooManyRequests, UnreadableRequest
+from equipoise.runtime.bus.responder import EndpointResponder, TooManyRequests, UnreadableRequest
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.unreadable import UnreadableThings
 from equipoise.testbed.memory.clock import settle
@@ -193,7 +193,7 @@ class MemoryBus:
         self._envelope = Envelope("memory", clock, chance or random.Random(0))
         self._streams = [MemoryStream(stream) for stream in streams]
         self._subscriptions: list[_Subscription] = []
-        self._endpoints: dict[str, Responder] = {}
+        self._endpoints: dict[str, EndpointResponder] = {}
         self._history: deque[tuple[str, bytes, Headers]] = deque(maxlen=_HISTORY)
         self._work_arrived = asyncio.Event()
         self._wakers: set[asyncio.Task[None]] = set()
@@ -278,7 +278,7 @@ class MemoryBus:
             expired.cancel()
 
     async def serve(self, name: str, endpoints: Sequence[Endpoint[Any, Any]]) -> Stop:
-        served = {endpoint.subject: Responder(endpoint, self._clock) for endpoint in endpoints}
+        served = {endpoint.subject: EndpointResponder(endpoint, self._clock) for endpoint in endpoints}
         self._endpoints.update(served)
 
         async def stop() -> None:
@@ -379,7 +379,7 @@ class MemoryBus:
             else:
                 self._redeliver(queue, taken, again.after)
 
-    async def _respond(self, subject: str, responder: Responder, payload: bytes, headers: Headers) -> bytes:
+    async def _respond(self, subject: str, responder: EndpointResponder, payload: bytes, headers: Headers) -> bytes:
         try:
             with continuing_trace(headers):
                 response = await responder.respond(payload)

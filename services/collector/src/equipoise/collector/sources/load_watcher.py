@@ -19,7 +19,7 @@ from equipoise.collector.settings import CollectorSettings, LoadWatcherSettings
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.sources.polling import PollingSource
 from equipoise.contracts.configuration.settings import LoadSettings
-from equipoise.contracts.messages.bounds import LATEST
+from equipoise.contracts.bounds import LATEST
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.process.clock import Clock

@@ -37,7 +37,7 @@ from equipoise.contracts.load.pod_priority import (
     priority_class_of,
     qos_of,
 )
-from equipoise.contracts.messages.bounds import LATEST
+from equipoise.contracts.bounds import LATEST
 from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.unreadable.known_amounts import with_known_amounts

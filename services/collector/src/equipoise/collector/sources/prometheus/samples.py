@@ -17,7 +17,7 @@ import msgspec
 from equipoise.collector.decisions.query import Sample, Scrape, SourceError, Subject, series_name
 from equipoise.collector.sources.prometheus.json_document import Element
 from equipoise.collector.state.node_names import host_of
-from equipoise.contracts.messages.bounds import LATEST
+from equipoise.contracts.bounds import LATEST
 
 _NUMBER = "0123456789+-.eE"
 """The characters of Prometheus' numbers: float() also accepts "1_0", blanks, words and digits of other scripts."""
