@@ -8,6 +8,7 @@ from builders import GIB, NOW, a_node_utilization, a_reclaimed_node, a_window, a
 from hypothesis import given
 from hypothesis import strategies as st
 
+from equipoise.contracts.bounds import MAX_CORES
 from equipoise.contracts.colocation.bands import Band
 from equipoise.contracts.kubernetes.annotations import (
     LOAD,
@@ -22,7 +23,6 @@ from equipoise.contracts.kubernetes.annotations import (
     read_workload_usage,
     workload_usage,
 )
-from equipoise.contracts.bounds import MAX_CORES
 from equipoise.contracts.messages.reclaimed import RECLAIMED_NODE, ReclaimedBand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WindowUsage

@@ -36,6 +36,7 @@ from equipoise.annotator.shell.object_client import RESOURCES, RETRY_PERIOD, Obj
 from equipoise.annotator.shell.work_queue import ObjectQueue
 from equipoise.annotator.state.clock_skew import ClockSkews
 from equipoise.annotator.state.crane_hot_values import HotValues, PlacedTimes
+from equipoise.contracts.bounds import MAX_AHEAD
 from equipoise.contracts.bus.subjects import PREFIX, placement_hint
 from equipoise.contracts.hashing import owner, request_interval
 from equipoise.contracts.kubernetes.annotations import AnnotationValue, as_annotations, means
@@ -43,7 +44,6 @@ from equipoise.contracts.kubernetes.crane import crane_annotations
 from equipoise.contracts.kubernetes.objects import Lease, ObjectMeta
 from equipoise.contracts.load.latest import is_acceptable
 from equipoise.contracts.messages.annotation import AnnotationWritten
-from equipoise.contracts.bounds import MAX_AHEAD
 from equipoise.contracts.messages.placement import PlacementHints
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization

@@ -1,7 +1,7 @@
 """`advice.>`: the scorer's review of placements, and of the load of all nodes."""
 
-from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.bounds import Count, Points, Seconds, Time
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.example import HOT_NODE, IDLE_NODE, NOW, POD, POD_UID, WORKLOAD
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.placement import PlacedHint

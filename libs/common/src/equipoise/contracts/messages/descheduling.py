@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.bounds import Count, Time
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.example import (
     HOT_NODE,
     IDLE_NODE,

@@ -2,8 +2,8 @@
 
 from enum import StrEnum
 
-from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.bounds import Time
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.example import (
     HOT_NODE,
     IDLE_NODE,

@@ -5,13 +5,13 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from equipoise.contracts.bounds import Count, Number, Time
 from equipoise.contracts.colocation.bands import OfferedBand, offered_band
 from equipoise.contracts.kubernetes.objects import NodeSelector, Taint, Toleration
 from equipoise.contracts.kubernetes.taints import CONTROL_PLANE
 from equipoise.contracts.kubernetes.virtual_nodes import virtual_node
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos, is_batch_work
-from equipoise.contracts.bounds import Count, Number, Time
 from equipoise.contracts.messages.example import (
     COLLECTOR_EPOCH,
     GIB,

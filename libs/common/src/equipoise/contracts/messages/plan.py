@@ -1,8 +1,8 @@
 """`plan.preview`: the moves that the descheduler would propose now."""
 
+from equipoise.contracts.bounds import Count, Seconds, Time
 from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.bounds import Count, Seconds, Time
 from equipoise.contracts.messages.descheduling import DryRunMove, NodeCooldown, NodeState, RefusedMove
 from equipoise.contracts.messages.example import LEASE_EPOCH, NOW
 from equipoise.contracts.messages.health import DRY_RUN

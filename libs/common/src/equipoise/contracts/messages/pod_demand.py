@@ -1,9 +1,9 @@
 """A pod that waits for a node, as the scorer knows it."""
 
+from equipoise.contracts.bounds import Number
 from equipoise.contracts.colocation.bands import OfferedBand, offered_band
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.pod_priority import PriorityClass, Qos, is_batch_work
-from equipoise.contracts.bounds import Number
 from equipoise.contracts.messages.example import POD, POD_UID, REQUESTS, WORKLOAD
 from equipoise.contracts.messages.message import Message
 from equipoise.contracts.messages.resources import Resources

@@ -4,8 +4,8 @@ from typing import Literal
 
 from msgspec import structs
 
-from equipoise.contracts.colocation.bands import Band
 from equipoise.contracts.bounds import Amount, Count, Seconds, Time, implausible_amount
+from equipoise.contracts.colocation.bands import Band
 from equipoise.contracts.messages.example import GIB, HOT_NODE, NOW
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.resources import Resources

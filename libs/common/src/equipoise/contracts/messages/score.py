@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.bounds import Count, Number, Points, Seconds, Time
+from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.messages.example import HOT_NODE, IDLE_NODE, NOW, USAGE
 from equipoise.contracts.messages.message import Message, Value
 from equipoise.contracts.messages.placement import PlacedHint

@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.bounds import LATEST, MAX_AHEAD, Amount, Count, Seconds, Time, implausible_amount
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.example import COLLECTOR_EPOCH, GIB, HOT_NODE, NOW, POD_UID, USAGE, WORKLOAD
 from equipoise.contracts.messages.message import MUST_BE_KNOWN, Message, Value
 from equipoise.contracts.messages.resources import Resources

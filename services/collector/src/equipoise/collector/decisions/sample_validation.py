@@ -16,8 +16,8 @@ from equipoise.collector.decisions.query import Aggregate, PodSeries, ResourceNa
 from equipoise.collector.decisions.scrape_choice import Scrapes, choose_scrapes
 from equipoise.collector.state.node_names import NodeNames
 from equipoise.collector.state.placement import PodName
-from equipoise.contracts.load.correction import FUTURE_TOLERANCE
 from equipoise.contracts.bounds import MAX_BYTES
+from equipoise.contracts.load.correction import FUTURE_TOLERANCE
 from equipoise.contracts.messages.resources import Resources
 
 Samples = Mapping[Aggregate, list[Sample]]

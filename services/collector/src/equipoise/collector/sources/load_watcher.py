@@ -18,8 +18,8 @@ from equipoise.collector.decisions.query import MetricQuery, ResourceName, Sampl
 from equipoise.collector.settings import CollectorSettings, LoadWatcherSettings
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.sources.polling import PollingSource
-from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.bounds import LATEST
+from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.kubernetes.client import Kube
 from equipoise.runtime.process.clock import Clock

@@ -8,6 +8,7 @@ from datetime import datetime
 
 import msgspec
 
+from equipoise.contracts.bounds import LATEST
 from equipoise.contracts.colocation.bands import OfferedBand, amounts_of_band, band_of, limits_of_band
 from equipoise.contracts.hints.hinted_pod import hint_weights
 from equipoise.contracts.hints.policy import HINTED
@@ -37,7 +38,6 @@ from equipoise.contracts.load.pod_priority import (
     priority_class_of,
     qos_of,
 )
-from equipoise.contracts.bounds import LATEST
 from equipoise.contracts.messages.placement import PlacedHint, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.unreadable.known_amounts import with_known_amounts

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from math import isfinite
 
+from equipoise.contracts.bounds import MAX_BYTES
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import SLOTS
-from equipoise.contracts.bounds import MAX_BYTES
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.numeric import Array, Singles, np
 

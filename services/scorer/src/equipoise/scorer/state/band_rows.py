@@ -3,10 +3,10 @@
 import math
 from collections.abc import Iterable
 
+from equipoise.contracts.bounds import MAX_AHEAD
 from equipoise.contracts.colocation.bands import OFFERED_BANDS
 from equipoise.contracts.load.correction import RESOURCES, amounts, known
 from equipoise.contracts.load.latest import supersedes
-from equipoise.contracts.bounds import MAX_AHEAD
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
 from equipoise.contracts.messages.reclaimed import ReclaimedBand, ReclaimedNode
 from equipoise.contracts.numeric import Array, Rows, np
