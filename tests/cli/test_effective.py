@@ -14,9 +14,12 @@ from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.status import LedgerStatus
 from equipoise.binder.settings import BinderSettings
 from equipoise.cli.effective.comparison import default_lines, differences, file_lines, several_lines, value_text
+from equipoise.cli.effective.reading import is_of_its_service
 from equipoise.cli.effective.running import not_known, running_configurations
 from equipoise.cli.effective.settings import binder_settings, default_settings, effective_settings
 from equipoise.cli.effective.text import running_lines, strategies_line
+from equipoise.cli.explain.node_load import node_load
+from equipoise.cli.hints.run import why_no_hints
 from equipoise.cli.live.rows import Changes, ClusterSummary, LimitsRow
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.cli.status.in_effect import effective_lines, restriction
@@ -220,3 +223,34 @@ def a_summary() -> ClusterSummary:
         services=[],
         unknown=[],
     )
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["thresholds", "descheduler", "binder", "nats", "scorer"]), ANYTHING))
+def test_settings_of_any_form_end_no_command(settings: dict[str, Any]) -> None:
+    """A later version may publish anything; what cannot be read is not shown, and not taken for the defaults."""
+    messages = [
+        msgspec.structs.replace(published(id), settings=settings)
+        for id in ("binder-1", "binder-2", "descheduler-1", "scorer-1", "annotator-1")
+    ]
+    assert list(effective_lines([*messages, published("binder-3")], default_settings(), "my.yaml", NOW))
+    binders = running_configurations(messages, "binder", NOW)
+    assert list(default_lines(default_settings(), binders[0])) is not None
+    restriction(binders, None, NOW)
+    assert why_no_hints(messages, NOW)
+    node = node_load("node-a", None, None, (), running_configurations(messages, "descheduler", NOW), NOW)
+    assert node.over == []
+
+
+def test_a_message_on_the_subject_of_another_service_is_left_out() -> None:
+    """The scorer may not publish what binders run with."""
+    message = published("binder-1")
+    assert is_of_its_service(message, "equipoise.configuration.binder.binder-1")
+    assert not is_of_its_service(message, "equipoise.configuration.scorer.binder-1")
+    assert not is_of_its_service(message, "equipoise.configuration.binder.binder-2")

@@ -28,6 +28,7 @@ from equipoise.cli.plan.plan_hints import PlanHints, target_hints
 from equipoise.cli.plan.plan_limits import PlanLimits
 from equipoise.cli.plan.run import show, show_changes
 from equipoise.cli.plan.waiting import waiting_nodes
+from equipoise.cli.status.in_effect import InEffect
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW
 from equipoise.contracts.hints.hints_object import HintsObject, stored_hints
@@ -629,3 +630,21 @@ def test_a_node_of_two_strategies_waits_for_the_first_of_them() -> None:
 
     assert waiting_nodes(a_plan(nodes=nodes)) == {"node-a": 2, "node-b": 4}
     assert "until one of the 2 hot nodes stays above its threshold for 2 more evaluations" in to.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("evictions", "line"),
+    [
+        ("real", "evictions: real, now restricted: paused: release\n"),
+        ("dry run", "evictions: dry run (binder.evict is false), now restricted: paused: release\n"),
+        ("paused: release", "evictions: paused: release\n"),
+        ("", "evictions: unknown, no heartbeat of a binder: check that one is running\n"),
+    ],
+)
+def test_what_restricts_evictions_is_stated_once(evictions: str, line: str) -> None:
+    """ "evictions: real" alone was once shown in a maintenance time."""
+    out = io.StringIO()
+    in_effect = InEffect(restriction="paused: release", lines=["limits: of binder-1 (published 4 s ago)"])
+    show(a_plan(evictions=evictions), Console(file=out, width=200, highlight=False), in_effect=in_effect)
+    assert line in out.getvalue()
+    assert "\nlimits: of binder-1 (published 4 s ago)\n" in out.getvalue()

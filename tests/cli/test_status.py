@@ -415,3 +415,14 @@ async def test_binders_that_differ_are_both_shown(bus: Bus, cluster: HttpCluster
     assert "binder.limits.maintenance.never: [] in binder-2, [{}] in binder-1" in output
     shown = json.loads(encoded[encoded.index("{") :].splitlines()[0])
     assert [each["processes"] for each in shown["configurations"]] == [["binder-2"], ["binder-1"]]
+
+
+def test_limits_of_a_binder_that_is_gone_are_not_shown_as_in_effect() -> None:
+    gone = msgspec.structs.replace(BINDER, current=False, published_at=NOW - 720)
+    mode = BinderMode(mode="unknown", why="no heartbeat")
+    status = combined(ledger_status(a_ledger(), Limits(), NOW), mode, CASTLE)
+    text = io.StringIO()
+    show(msgspec.structs.replace(status, configurations=(gone,)), Console(file=text, width=400), now=NOW)
+    assert "configuration: of binder-1, published 12 min ago and not since: it may no longer run\n" in text.getvalue()
+    assert "\nlimits: those that binder-1 had; it may no longer run\n" in text.getvalue()
+    assert "in full" not in text.getvalue()

@@ -25,6 +25,9 @@ SECRET = "hunter2"
         {"bearerToken": SECRET},
         {"apiKey": SECRET},
         {"clientSecret": SECRET},
+        {"headers": [f"Authorization: {SECRET}"]},
+        {"password": {"value": SECRET, "parts": [SECRET]}},
+        {"tokens": [SECRET]},
         {"sources": [{"nested": {"token": SECRET}}]},
     ],
 )

@@ -12,8 +12,20 @@ CONNECT_SECONDS = 5.0
 
 
 async def read_effective(server: Nats, clock: Clock, *, service: str = "*") -> list[EffectiveConfiguration]:
-    """The last message of each process of the last hour. Raises BusError."""
+    """The last message of each process of the last hour. Raises BusError.
+
+    A service may publish on its own subjects only, so what a message states of another service is left out.
+    """
     pattern, since = subjects.configuration(service, "*"), clock.now() - CONFIGURATION_KEPT
     retained = retained_messages(server, pattern, since=since, clock=clock, connect_timeout=CONNECT_SECONDS)
     async with aclosing(retained) as messages:
-        return [message async for _, message in messages if isinstance(message, EffectiveConfiguration)]
+        return [
+            message
+            async for subject, message in messages
+            if isinstance(message, EffectiveConfiguration) and is_of_its_service(message, subject)
+        ]
+
+
+def is_of_its_service(message: EffectiveConfiguration, subject: str) -> bool:
+    """Whether the service that the message states is the one that may publish on the subject."""
+    return subject == subjects.configuration(message.service, message.id)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from equipoise.cli.effective.running import RunningConfiguration, not_known
-from equipoise.cli.effective.text import thresholds_text
+from equipoise.cli.effective.text import setting_at, thresholds_text
 from equipoise.cli.terminal import RESOURCES, UNIT, amount, amounts, count, duration, percent, percentages, table
 from equipoise.contracts.load.correction import known, load_of
 from equipoise.contracts.messages.descheduling import DescheduleDecision, NodeClassification
@@ -105,10 +105,8 @@ def node_load(
 
 
 def _over(load: Resources, settings: Mapping[str, Any]) -> Iterator[str]:
-    thresholds = settings.get("thresholds", {})
-    high = thresholds.get("high", {}) if isinstance(thresholds, Mapping) else {}
     for name in RESOURCES:
-        value, limit = known(getattr(load, name)), high.get(name)
+        value, limit = known(getattr(load, name)), setting_at(settings, "thresholds", "high", name)
         if value is not None and isinstance(limit, int | float) and value * 100 > limit:
             yield f"{name} {percent(value)} is above {limit:g}%"
 
@@ -117,8 +115,7 @@ def _evaluations(
     node: str, decisions: Sequence[DescheduleDecision], running: RunningConfiguration | None, now: float
 ) -> Iterator[str]:
     """The last one of each strategy."""
-    section = {} if running is None else running.settings.get("descheduler", {})
-    needed = section.get("consecutiveAbnormalities") if isinstance(section, Mapping) else None
+    needed = None if running is None else setting_at(running.settings, "descheduler", "consecutiveAbnormalities")
     for decision in {each.strategy: each for each in decisions}.values():
         found = next((each for each in decision.nodes if each.node == node), None)
         if found is not None:

@@ -10,6 +10,7 @@ from rich.text import Text
 from equipoise.cli.bus_access import with_bus
 from equipoise.cli.effective.reading import read_effective
 from equipoise.cli.effective.running import not_known, running_configurations
+from equipoise.cli.effective.text import setting_at
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.options import BusOptions, ClusterOptions, Output
 from equipoise.cli.terminal import day_and_time, duration, print_result, table
@@ -82,7 +83,7 @@ def why_no_hints(messages: Collection[EffectiveConfiguration], now: float) -> st
         for each in running:
             if not each.current:
                 return f"{each.named}, which {does} them: {each.age_text(now)}"
-            if not each.settings.get(service, {}).get("hints", {}).get("enabled"):
+            if setting_at(each.settings, service, "hints", "enabled") is not True:
                 return f"{service}.hints.enabled is not true in {each.named}, which {does} them"
     return "scorer and annotator run with hints enabled: `equipoise doctor` checks why there are none"
 

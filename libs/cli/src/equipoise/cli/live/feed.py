@@ -17,7 +17,7 @@ from equipoise.binder.settings import BinderSettings
 from equipoise.binder.state.ledger import Ledger
 from equipoise.cli.bus import retained_messages
 from equipoise.cli.bus_cluster import BusCluster, bus_cluster, plan_cluster
-from equipoise.cli.effective.reading import read_effective
+from equipoise.cli.effective.reading import is_of_its_service, read_effective
 from equipoise.cli.effective.running import running_configurations
 from equipoise.cli.effective.settings import file_settings, known_settings
 from equipoise.cli.exit_codes import InvalidInput
@@ -160,7 +160,8 @@ class LiveFeed:
 
     async def _on_message(self, delivery: Delivery[Any]) -> None:
         if isinstance(delivery.message, EffectiveConfiguration):
-            self._show_configuration(delivery.message)
+            if is_of_its_service(delivery.message, delivery.subject):
+                self._show_configuration(delivery.message)
         elif self._early is None:
             self.state.apply(delivery.message, self._clock.now())
         elif len(self._early) < MAX_EARLY:

@@ -37,6 +37,7 @@ from equipoise.cli.terminal import (
 )
 from equipoise.contracts.bus.subjects import PLAN_PREVIEW
 from equipoise.contracts.messages.descheduling import DryRunMove, RefusedMove
+from equipoise.contracts.messages.health import DRY_RUN, REAL
 from equipoise.contracts.messages.plan import PendingMove, PlannedMove, PlannedNode, PlanRequest, PlanResponse
 from equipoise.contracts.messages.resources import Resources
 from equipoise.runtime.bus import NoResponders
@@ -234,7 +235,8 @@ def _headline(
     count = "1 pod would move" if len(plan.moves) == 1 else f"{len(plan.moves)} pods would move"
     source = f" ({plan.considered} nodes, {day_and_time(plan.planned_at)}, planned by {plan.leader.holder})"
     yield Text.assemble((count, "bold"), source)
-    restriction = f", now restricted: {in_effect.restriction}" if in_effect.restriction and plan.evictions else ""
+    possible = plan.evictions in (REAL, DRY_RUN)  # otherwise it is itself why nothing is evicted
+    restriction = f", now restricted: {in_effect.restriction}" if in_effect.restriction and possible else ""
     yield Text(f"evictions: {_evictions(plan.evictions)}{restriction}", style="yellow" if restriction else "")
     yield from (Text(line) for line in in_effect.lines)
     if limits is not None and plan.moves:

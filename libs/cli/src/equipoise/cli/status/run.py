@@ -284,6 +284,8 @@ def show(status: ShownStatus, to: Console, *, now: float, wide: bool = False) ->
         return
     if not status.configurations:
         to.print(Text("limits: not known", "yellow"))
+    elif not status.configurations[0].current:
+        to.print(Text(f"limits: those that {status.configurations[0].named} had; it may no longer run", "yellow"))
     elif status.halved_until is not None:
         to.print(Text(f"limits: halved until {clock_time(status.halved_until)} after {status.halved_by}"))
     else:

@@ -25,18 +25,27 @@ def redacted(value: Any, name: str = "") -> Any:
     `name`: the setting that has the value. What is left out is replaced by `REDACTED`, so that it shows that something
     is set.
     """
+    secret = bool(_HEADERS.search(name) or (_SECRET_NAME.search(name) and not _FILE_NAME.search(name)))
+    return _without_values(value) if secret else _redacted(value, name)
+
+
+def _redacted(value: Any, name: str) -> Any:
     if isinstance(value, dict):
-        secret = bool(_HEADERS.search(name))
-        return {key: REDACTED if secret else redacted(each, str(key)) for key, each in value.items()}
+        return {key: redacted(each, str(key)) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [redacted(each, name) for each in value]
-    if value in (None, "") or isinstance(value, bool):
-        return value
-    if _SECRET_NAME.search(name) and not _FILE_NAME.search(name):
-        return REDACTED
     if isinstance(value, str) and _URL.search(value):
         return _url_redacted(value)
     return value
+
+
+def _without_values(value: Any) -> Any:
+    """Whatever is set is replaced, at any depth; what is not set, and switches, remain."""
+    if isinstance(value, dict):
+        return {key: _without_values(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_values(each) for each in value]
+    return value if value in (None, "") or isinstance(value, bool) else REDACTED
 
 
 def _url_redacted(text: str) -> str:
