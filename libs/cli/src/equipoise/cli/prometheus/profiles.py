@@ -37,8 +37,8 @@ from equipoise.runtime.configuration.loading import all_sections
 from equipoise.runtime.process.clock import Clock
 
 SCRAPE_FIX = (
-    "let it scrape /metrics/resource of the kubelets with a label that has the node's name, or node-exporter, cAdvisor "
-    "and kube-state-metrics as kube-prometheus-stack does (docs/metrics.md)"
+    "let it scrape /metrics/resource of the kubelets with a label that has the node's name, or node-exporter and "
+    "cAdvisor as kube-prometheus-stack does (docs/metrics.md)"
 )
 LABEL_FIX = (
     "add the label that has the node's name to collector.prometheus.nodeLabels, or to the scrape job; check "
