@@ -16,6 +16,7 @@ from equipoise.testbed.api import ApiError
 from faults import cluster_setup
 from faults.catalog.fault import Extent, fault
 from faults.catalog.metrics import USAGE, real_services, with_value
+from faults.fakes import take_lease
 from faults.fault_proxy import rewrite
 from faults.history import History
 from faults.rig import Rig
@@ -24,6 +25,10 @@ PODS = f"/api/v1/namespaces/{cluster_setup.NAMESPACE}/pods"
 TENANT = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 MEASURED = cluster_setup.NODES[9]
 """Whose metrics are absurd."""
+
+OLDER = 2.0
+"""Seconds by which the own Lease is older than that of the tenant: the API server writes whole seconds. An older one
+would stop evictions."""
 
 AMOUNTS: Mapping[str, Mapping[str, str]] = {
     "infinite": {"cpu": "1e308"},
@@ -45,6 +50,8 @@ async def poison(rig: Rig, extent: Extent) -> None:
     """Pods with absurd requests, a Lease and a node with years that do not exist, an annotation with escape sequences,
     absurd messages and measurements, before the services start and while they run. No service ends, evictions go on,
     and everything is named."""
+    rig.descheduler.epoch = await take_lease(rig.kube, cluster_setup.OWN, "faults")
+    await rig.until_time(rig.clock.now() + OLDER)
     await _apply(rig)
     try:
         async with real_services(rig, {"reclaimer": 1}):
