@@ -63,6 +63,7 @@ PROGRAMS = (
     "binder-0",
     "binder-1",
     "binder-2",
+    "annotator-0",
     "reclaimer-0",
     "reclaimer-1",
 )

@@ -2,8 +2,12 @@
 
 import asyncio
 import json
+import os
+import signal
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -53,8 +57,9 @@ async def poison(rig: Rig, extent: Extent) -> None:
     rig.descheduler.epoch = await take_lease(rig.kube, cluster_setup.OWN, "faults")
     await rig.until_time(rig.clock.now() + OLDER)
     await _apply(rig)
+    scheduler = _start_scheduler(rig)
     try:
-        async with real_services(rig, {"reclaimer": 1}):
+        async with real_services(rig, {"reclaimer": 1, "annotator": 1}):
             pids = {name: program.pid for name, program in rig.programs.items() if program.runs}
             await rig.evictions(1)
             for _ in range(extent.times):
@@ -66,10 +71,30 @@ async def poison(rig: Rig, extent: Extent) -> None:
                 await rig.evictions(extent.evictions)
                 rig.descheduler.epoch = None
                 await _check(rig, pids)
+                if (code := rig.cluster.guard.exit_code(scheduler)) is not None:
+                    rig.find(f"equipoise scheduler ended with code {code}")
                 rig.prometheus.clear()
             await _remove(rig)
     finally:
         await _remove(rig)
+        with suppress(ProcessLookupError):
+            os.kill(scheduler, signal.SIGTERM)
+
+
+def _start_scheduler(rig: Rig) -> int:
+    """`equipoise scheduler` beside kube-scheduler; its process id. It ends with the cluster."""
+    program = [
+        str(Path(sys.executable).with_name("equipoise")),
+        "scheduler",
+        "--kubeconfig",
+        str(rig.cluster.kubeconfig),
+    ]
+    listen = f"127.0.0.1:{rig.port('scheduler-0')}"
+    return rig.cluster.guard.start(
+        [*program, "--listen", listen, "--namespace", cluster_setup.OWN],
+        log=rig.cluster.log("equipoise-scheduler"),
+        environment={},
+    )
 
 
 async def _check(rig: Rig, pids: Mapping[str, int]) -> None:
