@@ -18,6 +18,7 @@ from tls_worlds import DAY, NOW, TlsWorld
 
 from equipoise.cli.certificates.issue import new_ca
 from equipoise.runtime.bus.dev_server import embedded_server
+from equipoise.runtime.bus.setup import setup_streams
 
 PROGRAM = """
 import asyncio
@@ -157,6 +158,7 @@ async def test_readiness_names_an_expired_certificate_until_it_is_renewed(tmp_pa
             await until("certificate has expired")
             world.serve(now=NOW)
             await world.reload()
+            await setup_streams(world.settings, intent_max_age=60)
             await until("")
             world.serve(now=NOW - 2 * DAY)
             await world.stop()
