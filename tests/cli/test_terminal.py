@@ -16,6 +16,7 @@ from equipoise.binder.decisions.status import ledger_status
 from equipoise.cli.annotations.clear import ClearResult
 from equipoise.cli.doctor.environment import Diagnosis
 from equipoise.cli.explain.eviction import ShownHistory
+from equipoise.cli.explain.node import ShownNode
 from equipoise.cli.explain.scores import ShownExplanation
 from equipoise.cli.pause.run import LedgerChange
 from equipoise.cli.plan.run import ShownChanges, ShownPlan
@@ -24,12 +25,12 @@ from equipoise.cli.status.run import ShownStatus
 from equipoise.cli.terminal import plain, print_result, rfc3339
 
 RESULTS: tuple[type[msgspec.Struct], ...] = (
-    ShownStatus, ShownPlan, ShownChanges, ShownExplanation, ShownHistory, PlacementReport, Diagnosis, ClearResult,
+    ShownStatus, ShownPlan, ShownChanges, ShownExplanation, ShownNode, ShownHistory, PlacementReport, Diagnosis, ClearResult,
     LedgerChange,
 )  # fmt: skip
 
 NOT_TIMES = {
-    "age", "capacity", "cpu", "cpu_change", "high_priority", "hint_chance", "hours", "interval", "lifetime", "margin",
+    "age", "capacity", "cpu", "cpu_change", "high_priority", "hint_chance", "hours", "interval", "length", "lifetime", "margin",
     "memory", "observed", "parts", "regret", "regret_median", "regret_p90", "reserved", "score", "seconds", "share",
     "system", "valid_for",
 }  # fmt: skip

@@ -7,7 +7,7 @@ import msgspec
 
 from equipoise.binder.decisions.event import CONTROLLER
 from equipoise.binder.shell.ledger_store import NAME, NotInstalled, read_installed
-from equipoise.binder.state.ledger import CERTAIN, DAY, Ledger, LedgerClosed, LedgerEntry, PastEviction
+from equipoise.binder.state.ledger import CERTAIN, Ledger, LedgerClosed, LedgerEntry, PastEviction
 from equipoise.cli.explain.eviction_history import EvictionRecord
 from equipoise.cli.terminal import count, time_of_day
 from equipoise.contracts.kubernetes.objects import Object, ObjectReference
@@ -146,10 +146,8 @@ def _of_event(event: RecordedEvent, at: float, namespace: str, pod: str) -> Evic
 
 def ledger_text(ledger: Ledger, now: float) -> str:
     """How many evictions the ledger counts, as `equipoise status` does, and those whose reasons it has."""
-    counts = ", ".join(
-        count(round(ledger.mean_rate(now, dry_run=dry_run) * DAY), noun)
-        for dry_run, noun in ((False, "eviction"), (True, "dry run"))
-    )
+    last_day = ledger.last_day(now)
+    counts = f"{count(last_day.evictions, 'eviction')}, {count(last_day.dry_runs, 'dry run')}"
     latest = [f"{each.namespace}/{each.pod} at {time_of_day(each.settled_at)}" for each in ledger.past[::-1]]
     named = ", ".join(latest[:MAX_NAMED])
     more = f" and {len(latest) - MAX_NAMED} more" if len(latest) > MAX_NAMED else ""
