@@ -25,8 +25,8 @@ from equipoise.cli.status.run import ShownStatus
 from equipoise.cli.terminal import plain, print_result, rfc3339
 
 RESULTS: tuple[type[msgspec.Struct], ...] = (
-    ShownStatus, ShownPlan, ShownChanges, ShownExplanation, ShownNode, ShownHistory, PlacementReport, Diagnosis, ClearResult,
-    LedgerChange,
+    ShownStatus, ShownPlan, ShownChanges, ShownExplanation, ShownNode, ShownHistory, PlacementReport, Diagnosis,
+    ClearResult, LedgerChange,
 )  # fmt: skip
 
 NOT_TIMES = {
