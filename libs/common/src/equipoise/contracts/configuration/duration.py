@@ -5,7 +5,8 @@ import re
 from typing import Self
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", re.ASCII)
+_PART = re.compile(r"(?<!\d)(\d++(?:\.\d++)?+)(ms|s|m|h|d)", re.ASCII)
+"""Linear: a number without a unit is looked at once, not from each of its digits. Pods have durations, too."""
 
 PATTERN = r"^(\d+(\.\d+)?(ms|s|m|h|d))+$"
 """For the JSON Schema."""

@@ -13,9 +13,6 @@ _HEADERS = re.compile(r"headers$", re.I)
 """Any header may be one that authenticates."""
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
-_USER = re.compile(r"(://).*@", re.DOTALL)
-"""Up to the last @: a password that is not encoded may contain any character."""
-
 _QUERY = re.compile(r"[?#].*", re.DOTALL)
 
 
@@ -34,7 +31,7 @@ def _redacted(value: Any, name: str) -> Any:
         return {key: redacted(each, str(key)) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [redacted(each, name) for each in value]
-    if isinstance(value, str) and _URL.search(value):
+    if isinstance(value, str) and "://" in value:
         return _url_redacted(value)
     return value
 
@@ -49,5 +46,8 @@ def _without_values(value: Any) -> Any:
 
 
 def _url_redacted(text: str) -> str:
-    text = _USER.sub(rf"\1{REDACTED}@", text)
+    scheme, separator, rest = text.partition("://")
+    _, at, host = rest.rpartition("@")  # the last one: a password that is not encoded may contain any character
+    if at:
+        text = f"{scheme}{separator}{REDACTED}@{host}"
     return _QUERY.sub(f"?{REDACTED}", text) if _URL.match(text) else text

@@ -25,8 +25,11 @@ _SUFFIXES = {
     "Ei": 2.0**60,
 }
 
-_QUANTITY = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))([numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]+)")
+_QUANTITY = re.compile(r"([+-]?(?:[0-9]++\.?+[0-9]*+|\.[0-9]++))([numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]+)")
 
+
+LONGEST_TEXT = 4_000
+"""Characters. Longer texts are refused: they would fill the caches, and int() refuses more digits."""
 
 NO_QUANTITY = "is not a Kubernetes quantity"
 """In the error of a text that the API server would refuse."""
@@ -48,7 +51,7 @@ def parse_quantity(text: str) -> float:
 @lru_cache(maxsize=16_384)
 def magnitude(text: str) -> float:
     """As `parse_quantity`, to compare quantities: infinite for one that is no float."""
-    if match := _QUANTITY.fullmatch(text):
+    if len(text) <= LONGEST_TEXT and (match := _QUANTITY.fullmatch(text)):
         digits, suffix = match.groups()
         # Anything else is an exponent: "1e3" and "1E3". "1E" alone is exa.
         return float(digits) * _SUFFIXES[suffix] if suffix in _SUFFIXES else float(text)

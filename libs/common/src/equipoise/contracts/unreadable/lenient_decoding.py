@@ -38,14 +38,16 @@ _TEXTS = frozenset({"labels", "annotations", "nodeSelector", "matchLabels", "dat
 
 _SELECTOR = frozenset({"matchLabels", "matchExpressions"})
 
-_TOKEN = re.compile(rb'"(?:[^"\\]+|\\.)*"|[\[{\]}]', re.DOTALL)
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{\]}]', re.DOTALL)
+"""A string, which may be cut off, or a bracket. Linear, whatever the text is."""
+
 _ESCAPE = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\.", re.DOTALL
 )
 """A pair of surrogates, half of one, or any other escape."""
 
 _PART = re.compile(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]")
-_PLACE = re.compile(r"(.*?)(?: - at (?:`key` in )?`\$(.*)`)?", re.DOTALL)
+_PLACE = re.compile(r"(.*) - at (?:`key` in )?`\$([^`]*)`", re.DOTALL)
 
 
 @cache
@@ -184,8 +186,7 @@ def _quantity(value: Any) -> Any:
 def _place(error: str) -> tuple[str, list[str]]:
     """The error with its place first, and that place as keys and indices."""
     match = _PLACE.fullmatch(error)
-    assert match is not None
-    what, place = match[1], match[2] or ""
+    what, place = match.groups() if match else (error, "")
     problem = f"{place.lstrip('.')}: {what}" if place else what
     return plain_text(problem, _REASON_LIMIT), [key or index for key, index in _PART.findall(place)]
 

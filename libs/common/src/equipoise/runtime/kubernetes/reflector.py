@@ -12,6 +12,7 @@ import msgspec
 import structlog
 
 from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.labels import integer
 from equipoise.runtime.async_tools.batching import in_batches
 from equipoise.runtime.async_tools.cancel import run_with_guard, timeout_after
 from equipoise.runtime.kubernetes.client import Change, Expired, Kube, KubeError, Resource
@@ -235,7 +236,9 @@ class Reflector(Generic[T]):
         backup, and the old state is correct.
         """
         known, new = self._since, version
-        was_behind, self._behind = self._behind, known.isdecimal() and new.isdecimal() and int(new) < int(known)
+        numbers = integer(known), integer(new)
+        was_behind = self._behind
+        self._behind = numbers[0] is not None and numbers[1] is not None and numbers[1] < numbers[0]
         if self._behind and not was_behind:
             raise KubeError(
                 0, OLDER_LIST, f"{self._resource.plural}: listed at version {new}, already known at {known}"

@@ -17,7 +17,7 @@ MILLI = -3
 _DECIMAL_SUFFIXES = {"": 0, "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
-_TEXT = re.compile(r"([+-]?)0*([0-9]*)(\.([0-9]*))?([numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]+)")
+_TEXT = re.compile(r"([+-]?)0*+([0-9]*+)(\.([0-9]*+))?+([numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]+)")
 
 _MOST_DIGITS = 4_000
 """int() refuses more."""
@@ -101,8 +101,8 @@ def higher(left: Quantity, right: Quantity) -> Quantity:
 @lru_cache(maxsize=16_384)
 def read_quantity(text: str) -> Quantity:
     """As ParseQuantity. Raises ValueError for what the API server would refuse, and for thousands of digits."""
-    match = _TEXT.fullmatch(text)
-    if not text or match is None or len(text) > _MOST_DIGITS:
+    match = _TEXT.fullmatch(text) if 0 < len(text) <= _MOST_DIGITS else None
+    if match is None:
         raise ValueError(f"{text[:40]!r} is not a Kubernetes quantity (examples: 250m, 2, 512Mi, 1e3)")
     sign, digits, _, fraction, suffix = match.groups(default="")
     digits = digits or "0"

@@ -131,7 +131,7 @@ def _resource(section: Fields) -> ManagedResource:
 
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|ms|s|m|h)"
+_PART = re.compile(r"(?<![0-9])([0-9]++\.?+[0-9]*+|\.[0-9]++)(ns|us|µs|ms|s|m|h)")
 
 
 def _timeout(section: Fields) -> float:
@@ -139,7 +139,8 @@ def _timeout(section: Fields) -> float:
     text = section.text("httpTimeout", "0s")
     if text == "0":
         return 0.0
-    if not re.fullmatch(f"({_PART})+", text):
+    parts = _PART.findall(text)
+    if not text or "".join(map("".join, parts)) != text:
         section.wrong("httpTimeout", text, "a duration such as 500ms, 5s or 1m30s")
         return 0.0
-    return sum(float(number) * _UNITS[unit] for number, unit in re.findall(_PART, text))
+    return sum(float(number) * _UNITS[unit] for number, unit in parts)

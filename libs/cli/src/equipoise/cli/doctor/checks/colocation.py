@@ -15,7 +15,7 @@ from equipoise.contracts.colocation.bands import OFFERED_NAMES, RESOURCE_NAMES
 from equipoise.contracts.colocation.policy_parts import POLICY_VERSION, VERSION
 from equipoise.contracts.colocation.profile import PREFIX, PRIORITY_CLASS, PROFILE_LABEL, stored_profile_faults
 from equipoise.contracts.colocation.profile_policy import profile_policy
-from equipoise.contracts.kubernetes.labels import selects
+from equipoise.contracts.kubernetes.labels import integer, selects
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, REQUIREMENT, supported_version
 from equipoise.contracts.kubernetes.objects import ConfigMap, LabelSelector, Namespace, Node, Pod, is_ready
 from equipoise.reclaimer.shell.status_writer import FENCE
@@ -145,7 +145,7 @@ def policy_finding(installed: WholeObject, version: str) -> Finding:
     """Whether it is the one of this release. The API server adds defaults to other fields."""
     subject = f"policy {PREFIX}"
     number = installed.metadata.annotations.get(POLICY_VERSION, "")
-    if number.isdecimal() and int(number) > VERSION:
+    if (integer(number) or 0) > VERSION:
         message = f"has the version {number}; this release has {VERSION}"
         return Finding("warning", subject, message, "use the CLI of the newer release")
     expected = profile_policy(version)["spec"]

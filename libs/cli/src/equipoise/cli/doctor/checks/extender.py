@@ -13,6 +13,7 @@ import yaml
 from equipoise.cli.bus import retained_messages
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.contracts.bus.subjects import PREFIX
+from equipoise.contracts.configuration.shallow_yaml import ShallowLoader
 from equipoise.contracts.kubernetes.objects import ConfigMap
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice, ScoresFollowed
 from equipoise.descheduler.settings import HINT_POINTS
@@ -162,9 +163,9 @@ def config_map_findings(maps: Sequence[ConfigMap]) -> list[Finding]:
 def entry_finding(subject: str, text: str) -> Finding:
     """The scorer's entry in a KubeSchedulerConfiguration."""
     try:
-        document: Any = yaml.safe_load(text)
+        document: Any = yaml.load(text, Loader=ShallowLoader)  # noqa: S506  a SafeLoader
         extenders = [each for each in document.get("extenders") or [] if isinstance(each, dict)]
-    except (yaml.YAMLError, AttributeError):
+    except (yaml.YAMLError, ValueError, AttributeError, TypeError):
         return Finding("warning", subject, "is not a readable configuration", "correct it")
     scorers = [each for each in extenders if each.get("prioritizeVerb") == "prioritize"]
     if not scorers:

@@ -11,6 +11,7 @@ import yaml
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.terminal import count, duration
 from equipoise.cli.whole_objects import WholeObject, whole
+from equipoise.contracts.configuration.shallow_yaml import ShallowLoader
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject
 from equipoise.contracts.hints.policy import HINTED, INSTALL, NAME, SWITCH, UNSUPPORTED, policy
@@ -167,8 +168,8 @@ def descheduler_findings(config_maps: Sequence[ConfigMap]) -> Iterator[Finding]:
 
 def _enforces_preferences(text: str) -> bool:
     try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError:
+        document = yaml.load(text, Loader=ShallowLoader)  # noqa: S506  a SafeLoader
+    except (yaml.YAMLError, ValueError):
         return False
     if not isinstance(document, Mapping) or document.get("kind") != "DeschedulerPolicy":
         return False

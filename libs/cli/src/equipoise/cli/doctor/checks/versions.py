@@ -23,7 +23,7 @@ API_SERVER = "Kubernetes"
 SERVICE_FIX = "upgrade the services (docs/upgrading.md)"
 PROGRAM_FIX = "upgrade this program: uv tool upgrade equipoise, or pip install --upgrade equipoise"
 
-_VERSION = re.compile(r"v?(\d+)\.(\d+)")
+_VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})")
 
 
 async def versions(environment: Environment) -> list[Finding]:

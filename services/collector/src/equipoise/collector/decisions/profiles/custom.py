@@ -23,7 +23,8 @@ _OF_POD = "pod, container, id, image, name, cpu, uid"
 """Labels by which the series of pods on one node usually differ."""
 
 _SELECTOR = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*(\{.*\})?|\{.+\}", re.ASCII | re.DOTALL)
-_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\'')
+_QUOTED = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|\'[^\'\\]*+(?:\\.[^\'\\]*+)*+(?:\'|\\?\Z)', re.DOTALL)
+"""One that does not end is quoted up to the end."""
 
 
 class CustomQuery(Section, frozen=True, kw_only=True):

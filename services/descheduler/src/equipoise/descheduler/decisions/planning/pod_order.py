@@ -5,6 +5,7 @@ Source of Koordinator's QoS: koordinator, apis/extension/qos.go. A label with an
 
 from collections.abc import Iterable, Mapping
 
+from equipoise.contracts.kubernetes.labels import integer
 from equipoise.contracts.load.correction import known
 from equipoise.contracts.load.pod_priority import PriorityClass, labeled_qos
 from equipoise.contracts.messages.resources import Resources
@@ -24,11 +25,8 @@ Key = tuple[int, int, int, int, int, int, float, float, str, str]
 
 
 def cost_of(annotations: Mapping[str, str], name: str) -> int:
-    """The cost in this annotation; 0 when it is absent or no number."""
-    try:
-        return int(annotations.get(name, "0"))
-    except ValueError:
-        return 0
+    """The cost in this annotation; 0 when it is absent or no number of 64 bits."""
+    return integer(annotations.get(name, "")) or 0
 
 
 def qos_rank(labels: Mapping[str, str]) -> int:
