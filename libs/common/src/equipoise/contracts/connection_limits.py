@@ -9,17 +9,17 @@ C = TypeVar("C", bound=Hashable)
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one port. Nothing waits: what is above a limit or late is closed."""
+    """The limits of one port. Nothing waits: a connection that exceeds a limit is closed."""
 
     total: int = 64
     per_address: int = 16
     """Above it a new connection takes the place of the one of the same client that was unused for the longest time."""
 
     request_seconds: float = 5.0
-    """For the head of a request, from its first byte, or from the connection on for the first one."""
+    """The time for the head of a request: from its first byte, or from the connection on for the first request."""
 
     response_seconds: float = 10.0
-    """Without a byte of a response that the client reads."""
+    """The time in which the client must read a byte of a response."""
 
 
 class ConnectionPool(Generic[C]):

@@ -16,7 +16,7 @@ _NOT_SHOWN = re.compile(rf"[^\S ]|[{_UNSAFE}]")
 
 
 def plain_text(text: str, limit: int) -> str:
-    """At most `limit` characters on one line, without control characters; a longer text ends with `…`."""
+    """The text on one line, with at most `limit` characters and no control characters; a longer text ends with `…`."""
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
     return cut if cut.isprintable() else _NOT_SHOWN.sub(" ", cut)  # the former takes a tenth of the time
 

@@ -20,7 +20,7 @@ from equipoise.lab.runners import Runner
 from equipoise.runtime.process.bounded_files import read_bounded_text
 
 MAX_BYTES = 2**28
-"""Of the results of a sweep: a million rows."""
+"""The maximum size of the results of a sweep: a million rows."""
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):

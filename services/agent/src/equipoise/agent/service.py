@@ -74,7 +74,7 @@ class Agent:
         if groups is None:
             return
         measurement = self._meter.measure(groups, now)
-        # A pod counts while the node has its group: what others only say in the API server slows and evicts nobody.
+        # A pod counts only while the node has its group: a pod that exists only in the API server affects no others.
         here = {uid: pod for uid, pod in (pods or {}).items() if uid in groups.pods}
         here = within_node(here, measurement.capacity)
         self._writer.begin_round()

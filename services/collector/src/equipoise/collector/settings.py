@@ -46,10 +46,10 @@ class ScrapeJobs(Section, frozen=True, kw_only=True):
     """Names of scrape jobs (label `job`) whose series are read. Default: the jobs that measure most nodes are found."""
 
     nodes: tuple[str, ...] = ()
-    """Of the usage of nodes: [node-exporter]; with the profile `kubelet` as for `pods`."""
+    """Jobs of the usage of nodes: [node-exporter]; with the profile `kubelet`, the same as for `pods`."""
 
     pods: tuple[str, ...] = ()
-    """Of the usage of pods: [kubelet]."""
+    """Jobs of the usage of pods: [kubelet]."""
 
 
 class PrometheusSettings(Section, frozen=True, kw_only=True):
@@ -70,7 +70,7 @@ class PrometheusSettings(Section, frozen=True, kw_only=True):
     without a port."""
 
     jobs: ScrapeJobs = ScrapeJobs()
-    """Not added to the queries of `profile: custom`."""
+    """The jobs to read. They are not added to the queries of `profile: custom`."""
 
     matchers: dict[str, str] = field(default_factory=dict)
     """Labels that every series must have, for a Prometheus with several clusters: {cluster: production}."""

@@ -92,9 +92,10 @@ class Reading:
 
 
 async def _as_it_runs(options: NowOptions, settings: AllSettings, clock: Clock) -> tuple[AllSettings, str | None]:
-    """With what the services of `equipoise up` publish, and the profile of its collector; None without one.
+    """The settings that services of `equipoise up` publish, and the profile of its collector; None without one.
 
-    Those of a cluster would need the right to forward ports: this command needs none but to list nodes and pods.
+    The settings of services in the cluster are not read: that needs the permission to forward ports, and this command
+    only needs the permission to list nodes and pods.
     """
     bus = BusOptions(command=options.cluster.command, url=None, user=None, password_file=None, ca_file=None)
     server = nats_of_up(bus, settings.shared.kubernetes) if settings.shared.kubernetes.kubeconfig else None

@@ -44,7 +44,7 @@ class ClusterNow(msgspec.Struct, frozen=True, kw_only=True):
     """By node, with all of its pods. Those of the snapshot have only the pods that windows must be corrected for."""
 
     unknown: Mapping[str, UnknownUsage]
-    """By node: why its load is not known, though it should be; also if only one of its resources is not."""
+    """Why the load of a node is not known, by node; also if only one of its resources is not known."""
 
     not_expected: Mapping[str, str]
     """By node: why no load of it is expected."""

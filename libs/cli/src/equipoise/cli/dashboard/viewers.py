@@ -72,7 +72,7 @@ class Viewers:
             viewer.add(event)
 
     def open(self, last_event_id: str, address: str) -> Viewer | None:
-        """None: there are too many, in all or of this address. `last_event_id`: whatever the browser sends."""
+        """A new viewer; None if there are too many, in all or of this address. `last_event_id`: text of the browser."""
         own = sum(viewer.address == address for viewer in self._viewers)
         if len(self._viewers) >= MAX_VIEWERS or own >= MAX_VIEWERS_PER_ADDRESS:
             return None

@@ -39,7 +39,7 @@ def adopted_settings(
 def usable_here(
     settings: PrometheusSettings, exists: Callable[[str], bool] = lambda name: Path(name).exists()
 ) -> tuple[PrometheusSettings, list[str]]:
-    """Without the credentials that are only where the collector runs, and which they are."""
+    """The settings without credentials that exist only where the collector runs, and the names of these."""
     headers = {name: value for name, value in settings.headers.items() if value != REDACTED}
     missing = [f"headers.{name}" for name in settings.headers if name not in headers]
     without: dict[str, object] = {"headers": headers}

@@ -42,7 +42,7 @@ def _differences(one: Mapping[str, Any], other: Mapping[str, Any], path: str) ->
 
 
 def value_text(value: Any) -> str:
-    """As in YAML's flow style, shortened."""
+    """The value in YAML's flow style, shortened."""
     text = value if isinstance(value, str) and value else msgspec.json.encode(value).decode()
     text = "none" if value is None else text
     return text if len(text) <= MAX_VALUE else f"{text[: MAX_VALUE - 1]}…"

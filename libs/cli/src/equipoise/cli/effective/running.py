@@ -13,7 +13,7 @@ Settings = Mapping[str, Any]
 
 LOCAL_SECTIONS = frozenset({"nats", "logging"})
 LOCAL_SETTINGS = frozenset({"health", "kubeconfig", "context", "service_account", "serviceAccount"})
-"""Of one process, not of what it decides: a replica on this machine has others than one in the cluster."""
+"""Settings of one process that do not affect decisions: replicas on this machine and in the cluster differ in them."""
 
 MAX_NAMED = 3
 """Processes that are named."""
@@ -26,7 +26,7 @@ class RunningConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     processes: list[str]
     version: str
     published_at: float
-    """When the latest of them published it."""
+    """The time at which the latest of them published it."""
 
     current: bool
     """False: they published nothing lately, so they are gone, or not connected."""

@@ -75,7 +75,7 @@ class ShownHistory(EvictionHistory, frozen=True, kw_only=True):
     """The history, and the cluster of the kubeconfig."""
 
     cluster: BusCluster | None
-    """None: the bus was not reached."""
+    """The cluster of the bus; None: the bus was not reached."""
 
     bus_problem: str = ""
     """Why nothing is from the bus."""

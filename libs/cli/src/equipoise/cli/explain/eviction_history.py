@@ -111,7 +111,7 @@ def eviction_history(
 
 
 def with_recorded(history: EvictionHistory, recorded: Sequence[EvictionRecord]) -> EvictionHistory:
-    """With the evictions that the API server has and the bus has not."""
+    """The history with the evictions that the API server has and the bus does not have."""
     known = {each.intent_id for each in history.evictions}
     added = [each for each in recorded if each.intent_id not in known]
     evictions = sorted([*history.evictions, *added], key=lambda each: each.decided_at)

@@ -49,7 +49,7 @@ class ShownNode(msgspec.Struct, frozen=True, kw_only=True):
     """Why there is no example."""
 
     reclaimed: NodeBands | msgspec.UnsetType = msgspec.UNSET
-    """Of a node that a reclaimer evaluates."""
+    """The bands of the node, if a reclaimer evaluates it."""
 
 
 async def run_explain_node(node: str, server: Nats, options: ClusterOptions, *, output: Output) -> None:
@@ -87,7 +87,7 @@ async def run_explain_node(node: str, server: Nats, options: ClusterOptions, *, 
 
 
 async def read_node_load(node: str, server: Nats, clock: Clock) -> ExplainedLoad:
-    """From the last values of the bus. Raises BusError."""
+    """The load of a node by the last values of the bus. Raises BusError."""
     utilization = await _last(server, subjects.node_utilization(node), NodeUtilization, 0.0, clock)
     placement = await _last(server, subjects.node_placement(node), NodePlacement, 0.0, clock)
     decisions = await _all(

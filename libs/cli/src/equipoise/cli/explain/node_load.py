@@ -44,25 +44,25 @@ class ExplainedLoad(msgspec.Struct, frozen=True, kw_only=True):
 
     load: Resources = Resources()
     loads: dict[str, Resources] = {}
-    """By window, 0..1 of the base."""
+    """Loads by window, 0..1 of the base."""
 
     base: Resources = Resources()
     usage: Resources = Resources()
     system: Resources = Resources()
-    """Of no pod."""
+    """Usage that belongs to no pod."""
 
     sampled_at: float | None = None
     over: list[str] = []
     """The thresholds that the load is above now."""
 
     thresholds: str = ""
-    """Of the descheduler that runs; or that they are not known."""
+    """The thresholds of the running descheduler, or a text which states that they are not known."""
 
     evaluations: list[str] = []
     """What each strategy found last."""
 
     pods: list[NodePod] = []
-    """Those of the highest usage first: the largest share of cpu or memory of the node."""
+    """The pods with the highest usage first: the largest share of cpu or memory of the node."""
 
 
 def node_load(

@@ -44,11 +44,11 @@ class RecordedEvictions(msgspec.Struct, frozen=True, kw_only=True):
     """Oldest first."""
 
     searched: list[str] = []
-    """What was searched, with what it has: for people, if it has nothing of the pod."""
+    """What was searched, and what it contains: shown if nothing was found about the pod."""
 
 
 async def read_recorded(kube: Kube, own_namespace: str, namespace: str, pod: str, now: float) -> RecordedEvictions:
-    """From the ledger, else from the Events of the pod. What cannot be read is stated in `searched`."""
+    """The evictions in the ledger, else in the Events of the pod. `searched` states what was read."""
     try:
         stored = await read_installed(kube, own_namespace)
     except (KubeError, NotInstalled) as error:
@@ -65,12 +65,12 @@ async def read_recorded(kube: Kube, own_namespace: str, namespace: str, pod: str
         return RecordedEvictions(searched=[*searched, f"Events of {namespace} cannot be read: {error.message}"])
     return RecordedEvictions(
         evictions=of_events(events, namespace, pod),
-        searched=[*searched, f"namespace {namespace} has no Event of it (they are kept for an hour by default)"],
+        searched=[*searched, f"namespace {namespace} has no Event about it (Events are kept for an hour by default)"],
     )
 
 
 def of_ledger(ledger: Ledger, own_namespace: str, namespace: str, pod: str) -> list[EvictionRecord]:
-    """Those of the pod, oldest first: what was carried out in the last day, and what is reserved."""
+    """The ledger's evictions of the pod, oldest first: those carried out in the last day, and those reserved."""
     source = f"the ledger, ConfigMap {own_namespace}/{NAME}"
     past = {
         each.intent_id: _record(each, each.settled_at, source) for each in ledger.past if _is_of(each, namespace, pod)
@@ -124,7 +124,7 @@ def _record(of: LedgerEntry | PastEviction, settled_at: float | None, source: st
 
 
 def of_events(events: Sequence[RecordedEvent], namespace: str, pod: str) -> list[EvictionRecord]:
-    """Those that binders wrote on the pod, oldest first."""
+    """The evictions in Events that binders wrote about the pod, oldest first."""
     of_pod = [each for each in events if each.reporting_component == CONTROLLER and each.involved_object.kind == "Pod"]
     found = [_of_event(each, each.event_time.timestamp(), namespace, pod) for each in of_pod if each.event_time]
     return sorted(found, key=lambda each: each.decided_at)

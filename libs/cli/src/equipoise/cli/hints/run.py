@@ -62,7 +62,7 @@ async def run_hints(name: str, bus: BusOptions, options: ClusterOptions, *, outp
 
 
 async def _why_none(bus: BusOptions, options: ClusterOptions, clock: Clock) -> str:
-    """By what services run with, if they can be reached."""
+    """Why there are no hints, by what services run with, if they can be reached."""
     try:
         return await with_bus(bus, options, lambda server: _why_by(server, clock))
     except (BusError, CommandFailed) as error:

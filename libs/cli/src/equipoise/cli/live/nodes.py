@@ -86,7 +86,7 @@ class KnownNode:
         self._unknown_in_evaluation = ""
         self._classified: dict[str, NodeState] = {}
         self._planned: tuple[float, Resources] = 0.0, Resources()
-        """When the last plan was made, and its load there; unknown if it is not in it."""
+        """The time of the last plan, and the load of the node in it; unknown if the node is not in it."""
 
     def measure(self, message: NodeUtilization, now: float) -> bool:
         """False for a message that is older than the latest one."""
@@ -145,9 +145,9 @@ class KnownNode:
     def plan(
         self, planned_at: float, states: Mapping[str, NodeState], strategies: Collection[str], load: Resources
     ) -> None:
-        """By strategy of the last plan: its state there. A plan without it has it as neither hot nor sparse.
+        """Use the states of the last plan, by strategy. A node that is not in it is neither hot nor sparse.
 
-        `strategies`: those whose abnormal nodes are all in the plan. `load`: in it; unknown if it is not.
+        `strategies`: those whose abnormal nodes are all in the plan. `load`: of the node in the plan, or unknown.
         """
         self._planned = planned_at, load
         for strategy in {*strategies, *states}:

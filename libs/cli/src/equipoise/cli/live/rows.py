@@ -25,7 +25,7 @@ class NodeRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
     memory_requests: float | None = None
     pods: int | None = None
     state: NodeState | None = None
-    """In the last evaluation or plan, the most urgent of all strategies; None: it was in none."""
+    """The state in the last evaluation or plan, the most urgent of all strategies; None if the node was in none."""
 
     set_apart: str = ""
     """Why the scheduler places no ordinary pods on it: it does not count for the spread."""
@@ -134,7 +134,7 @@ class PlanRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     refused: list[RefusedMove] = []
     why: dict[str, str] = {}
     refusals: dict[str, str] = {}
-    """By `namespace/pod` of a move: why the limits do not allow it now, and when they will."""
+    """Why the limits do not allow a move now, and when they will, by `namespace/pod` of the move."""
 
     dry_run_moves: int = 0
     """Moves of dry runs: the loads in the plan count them as done."""

@@ -83,7 +83,7 @@ class LiveState:
         """Messages about nodes beyond `MAX_NODES`."""
 
     def use(self, load: LoadSettings) -> None:
-        """For how long values are shown from now on: as the collector that measures them has it."""
+        """Show values from now on for as long as the collector that measures them does."""
         self._max_age: float = load.lifetime(load.shortest)
         self._shard_lifetime: float = SHARD_LIFETIME * load.freshness.score
 

@@ -28,11 +28,11 @@ class PlanLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Why it is not known; "" if it is."""
 
     refusals: Mapping[str, str] = {}
-    """By `namespace/pod`: why the move is not allowed now, and when it will be. The others are allowed."""
+    """Why a move is not allowed now, and when it will be, by `namespace/pod`. The others are allowed."""
 
 
 async def read_plan_limits(plan: PlanResponse, server: Nats, options: ClusterOptions) -> PlanLimits:
-    """Of the cluster of the kubeconfig."""
+    """The limits of the cluster of the kubeconfig, for the moves of a plan."""
     clock = SystemClock()
     if not plan.moves or plan.evictions not in (REAL, DRY_RUN):
         return PlanLimits()

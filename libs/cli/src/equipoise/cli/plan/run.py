@@ -63,7 +63,7 @@ class ShownPlan(PlanResponse, frozen=True, kw_only=True):
     in_effect: InEffect = NOTHING_KNOWN
 
     limits: PlanLimits | None = None
-    """None: unknown, as `hints`."""
+    """The limits for the planned moves; None if they are unknown."""
 
 
 class ShownChanges(PlanChanges, frozen=True, kw_only=True):

@@ -4,7 +4,7 @@ from equipoise.contracts.messages.plan import PlanResponse
 
 
 def waiting_nodes(plan: PlanResponse) -> dict[str, int]:
-    """By node: after how many evaluations the first of its strategies may propose a move."""
+    """The number of evaluations after which the first of its strategies may propose a move, by node."""
     found: dict[str, int] = {}
     for node in plan.nodes:
         if node.missing_evaluations:

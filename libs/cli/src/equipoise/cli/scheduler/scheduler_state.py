@@ -104,16 +104,16 @@ class SchedulerState:
         """By uid: pods of these schedulers without a node, as last reported."""
 
         self._nodes: dict[str, Node] = {}
-        """By name: as reported."""
+        """Nodes by name, as reported."""
 
         self._used_nodes: dict[str, Node] = {}
-        """By name: as they are in the cluster."""
+        """Nodes by name, as they are in the cluster."""
 
         self._unreadable_on: dict[str, set[str]] = {}
-        """By node: uids of its pods that cannot be read. What is free on it is not known: it gets no further pods."""
+        """UIDs of unreadable pods by node. What is free on such a node is not known: it gets no further pods."""
 
         self._marked: dict[str, Pod] = {}
-        """By uid: in place of pods whose amounts cannot be read."""
+        """Replacements of pods whose amounts cannot be read, by UID."""
 
         self._failure = failure
         self._attempts: dict[str, Attempt] = {}
@@ -150,7 +150,7 @@ class SchedulerState:
             self._report(kind, before, after, now)
 
     def waits(self, pod: Pod) -> bool:
-        """For a node, by one of these schedulers."""
+        """Whether the pod waits for a node that one of these schedulers chooses."""
         known = pod.spec.scheduler_name in self._frameworks
         return known and not pod.spec.node_name and pod.status.phase not in FINISHED
 

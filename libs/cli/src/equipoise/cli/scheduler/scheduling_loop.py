@@ -33,7 +33,7 @@ BINDINGS = 64
 """Pods whose binding, or whose failure, is written at the same time. The client has 100 connections."""
 
 LONG_DECISION_SECONDS = 0.1
-"""After a decision that took longer, the next one is made in a thread: the event loop renews the Lease meanwhile."""
+"""The duration of a decision above which the next one is made in a thread, while the event loop renews the Lease."""
 
 REPEAT_SECONDS = 300.0
 """The same FailedScheduling of a pod is reported again after so many seconds."""

@@ -80,9 +80,9 @@ async def read_binder_mode(
     *,
     listen: float = LISTEN_SECONDS,
 ) -> BinderMode:
-    """By what binders have `published`; if that does not tell, listens for heartbeats of a binder for `listen` seconds.
+    """The mode that binders have `published`, else that of heartbeats, for which it listens for `listen` seconds.
 
-    A binder with real evictions ends that at once.
+    The first heartbeat of a binder with real evictions ends the wait.
     """
     holders: set[str] | None
     same_cluster = isinstance(server, ClusterNats)

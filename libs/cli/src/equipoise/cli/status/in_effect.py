@@ -25,7 +25,7 @@ from equipoise.runtime.process.clock import Clock
 
 
 class InEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """For people; the configurations themselves are in `equipoise status -o json`."""
+    """What is in effect, as text; the configurations themselves are in `equipoise status -o json`."""
 
     restriction: str = ""
     """Why evictions that binders carry out do not happen now, or only in part; empty: nothing restricts them, or it is
@@ -59,7 +59,7 @@ async def read_in_effect(server: Nats, options: ClusterOptions, clock: Clock, *,
 async def _status(
     options: ClusterOptions, binders: Sequence[RunningConfiguration], clock: Clock
 ) -> LedgerStatus | None:
-    """None if the ledger cannot be read."""
+    """The status of the ledger; None if it cannot be read."""
     limits = limits_of(binders[0]) if binders else None
     try:
         connection = options.connection()
@@ -70,7 +70,7 @@ async def _status(
 
 
 def restriction(binders: Sequence[RunningConfiguration], status: LedgerStatus | None, now: float) -> str:
-    """By the ledger, if it could be read, else by the maintenance times of each binder."""
+    """What restricts evictions now, by the ledger, or, if it was not read, by the maintenance times of each binder."""
     if status is not None and status.evictions in ("paused", "closed"):
         return f"{status.evictions}: {status.why or 'no reason given'}"
     reasons = {}

@@ -72,7 +72,7 @@ class OnBus(msgspec.Struct, frozen=True, kw_only=True):
     """What a command learns from the bus about the binders."""
 
     mode: BinderMode | None
-    """None: not read."""
+    """The mode of the binders; None: not read."""
 
     configurations: tuple[RunningConfiguration, ...] = ()
     problem: str = ""
@@ -149,7 +149,7 @@ async def stored_ledger(kube: Kube, namespace: str) -> Ledger | LedgerStatus:
 async def _with_limits(
     ledger: Ledger, configurations: Sequence[RunningConfiguration], kube: Kube, clock: Clock
 ) -> LedgerStatus:
-    """With the limits of the first configuration; of each of them, whether it allows evictions now."""
+    """The status with the limits of the first configuration, and whether each configuration allows evictions now."""
     now = kube.server_time(clock.now())
     found = [(each, limits_of(each)) for each in configurations]
     limits = found[0][1] if found else None
@@ -165,7 +165,7 @@ async def _with_limits(
 
 
 def limits_of(running: RunningConfiguration) -> Limits | None:
-    """None if this version cannot read them."""
+    """The limits of a binder; None if this version cannot read them."""
     try:
         return binder_settings(running.settings).limits
     except ConfigurationError:
@@ -205,7 +205,7 @@ async def _read_bus(
 
 
 async def _published(server: Nats, clock: Clock) -> tuple[list[EffectiveConfiguration], str]:
-    """And why there is nothing: services of an earlier version publish only heartbeats."""
+    """The configurations, and why there are none: services of an earlier version publish only heartbeats."""
     try:
         return await read_effective(server, clock), ""
     except BusError as error:
@@ -239,7 +239,7 @@ async def count_pods(kube: Kube, limit: EvictionsPerCluster) -> int | None:
 async def read_status(
     kube: Kube, namespace: str, limits: Limits | None, clock: Clock, *, cluster_pods: int | None = None
 ) -> LedgerStatus:
-    """By the ledger alone. `limits`: None if they are not known; `cluster_pods`: None if they were not counted.
+    """The status by the ledger alone. `limits`: None if not known; `cluster_pods`: None if they were not counted.
 
     Raises KubeError.
     """

@@ -27,7 +27,7 @@ class RunningUp(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     process: int
     process_start: str
-    """When that process began, as the kernel counts: a process id is used again. Empty where it is not known."""
+    """The start of that process in the kernel's count, because process ids are used again. Empty if it is not known."""
 
     nats_url: str
     user: str
@@ -100,7 +100,7 @@ def _all(cluster: ClusterName, environment: Mapping[str, str]) -> Iterator[Runni
 
 
 def _read(file: Path) -> RunningUp | None:
-    """None if it cannot be read, or if others could have written it."""
+    """The content of a file; None if it cannot be read, or if others could have written it."""
     try:
         status = file.stat()
         if status.st_uid != os.getuid() or status.st_mode & _OTHERS_MAY_WRITE:
@@ -111,7 +111,7 @@ def _read(file: Path) -> RunningUp | None:
 
 
 def process_start(process: int) -> str | None:
-    """When a process began, in ticks since the boot; empty where the kernel does not tell. None: there is none."""
+    """The start of a process, in ticks since the boot; empty if the kernel does not have it. None: no such process."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -31,7 +31,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     """Of all messages. A full work queue refuses new ones, every other stream removes the oldest."""
 
     max_message_bytes: int | None = None
-    """Of one message, with its headers. None: what the server accepts."""
+    """The maximum size of a message with its headers. None: what the server accepts."""
 
 
 STREAMS: tuple[Stream, ...] = (

@@ -10,7 +10,7 @@ MAX_DEPTH = 100
 
 
 class ShallowLoader(yaml.SafeLoader):
-    """As the SafeLoader. Raises yaml.MarkedYAMLError where the document is nested too deeply."""
+    """The SafeLoader, which raises yaml.MarkedYAMLError if the document is nested too deeply."""
 
     _depth = 0
 

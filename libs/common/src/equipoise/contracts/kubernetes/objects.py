@@ -332,7 +332,7 @@ class ContainerStatus(ApiValue, frozen=True, kw_only=True):
 
     name: str = ""
     resources: ResourceRequirements | None = None
-    """In effect; None: the kubelet has not reported them."""
+    """The resources in effect; None: the kubelet has not reported them."""
 
     allocated_resources: dict[str, str] = {}
     """Requests that the kubelet has reserved."""
@@ -364,22 +364,22 @@ class RollingUpdate(ApiValue, frozen=True, kw_only=True):
 
 
 class UpdateStrategy(ApiValue, frozen=True, kw_only=True):
-    """Of a StatefulSet, DaemonSet or CloneSet. Deployments and Rollouts have other fields, which nothing reads."""
+    """The update strategy of a StatefulSet, DaemonSet or CloneSet. Fields of Deployments and Rollouts are not read."""
 
     type: str = ""
     rolling_update: RollingUpdate | None = None
     partition: Int64 | str | None = None
-    """Of a CloneSet: how many pods keep the previous revision, as a number or a percentage."""
+    """How many pods of a CloneSet keep the previous revision, as a number or a percentage."""
 
     paused: bool = False
-    """Of a CloneSet."""
+    """Whether a CloneSet is paused."""
 
 
 class WorkloadSpec(ApiValue, frozen=True, kw_only=True):
     replicas: Int64 | None = None
     selector: LabelSelector | None = None
     paused: bool = False
-    """Of a Deployment or Rollout."""
+    """Whether a Deployment or Rollout is paused."""
 
     update_strategy: UpdateStrategy = UpdateStrategy()
 
@@ -393,13 +393,13 @@ class WorkloadStatus(ApiValue, frozen=True, kw_only=True):
     current_revision: str = ""
     update_revision: str = ""
     expected_updated_replicas: Int64 | None = None
-    """Of a CloneSet: how many pods its partition updates."""
+    """How many pods the partition of a CloneSet updates."""
 
     pause_conditions: list[dict[str, Any]] = []
-    """Of a Rollout: why it waits."""
+    """Why a Rollout waits."""
 
     abort: bool = False
-    """Of a Rollout: its pods are those of the previous template again."""
+    """Whether a Rollout was aborted: its pods have the previous template again."""
 
     conditions: list[Condition] = []
 

@@ -32,7 +32,7 @@ LONGEST_TEXT = 4_000
 """Characters. Longer texts are refused: they would fill the caches, and int() refuses more digits."""
 
 NO_QUANTITY = "is not a Kubernetes quantity"
-"""In the error of a text that the API server would refuse."""
+"""Part of the error about a text that the API server would refuse."""
 
 
 @lru_cache(maxsize=16_384)
@@ -50,7 +50,7 @@ def parse_quantity(text: str) -> float:
 
 @lru_cache(maxsize=16_384)
 def magnitude(text: str) -> float:
-    """As `parse_quantity`, to compare quantities: infinite for one that is no float."""
+    """The value of `parse_quantity`, to compare quantities: infinite if it is no float."""
     if len(text) <= LONGEST_TEXT and (match := _QUANTITY.fullmatch(text)):
         digits, suffix = match.groups()
         # Anything else is an exponent: "1e3" and "1E3". "1E" alone is exa.
@@ -61,7 +61,7 @@ def magnitude(text: str) -> float:
 def most_of(resource: str) -> float:
     """The largest amount of a resource that can be true, in its base unit.
 
-    No machine has more, nor has a virtual node that stands for a whole cluster. With larger ones, a pod or a node would
+    No machine has more, nor has a virtual node that represents a whole cluster. With larger ones, a pod or a node would
     decide for all. Up to here floats are exact.
     """
     name = resource.rpartition("/")[2]
@@ -74,7 +74,7 @@ def most_of(resource: str) -> float:
 
 @lru_cache(maxsize=16_384)
 def known_quantity(resource: str, text: str) -> float:
-    """As `parse_quantity`. Raises ValueError also for an amount that no machine has, or that is negative."""
+    """The value of `parse_quantity`. Raises ValueError also for an amount that no machine has, or that is negative."""
     amount = parse_quantity(text)
     if not 0 <= amount <= most_of(resource):
         why = "it is negative" if amount < 0 else f"no machine has more than {most_of(resource):g}"

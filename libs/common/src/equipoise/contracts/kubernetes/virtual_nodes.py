@@ -1,4 +1,4 @@
-"""Virtual nodes: objects of the API server that stand for capacity elsewhere and have no machine.
+"""Virtual nodes: objects of the API server that represent capacity elsewhere and have no machine.
 
 Their pods run as machines of their own (AWS Fargate, Azure Container Instances), in another cluster (Liqo), or not at
 all (KWOK). No DaemonSet runs there, so node-exporter and kubelet have no series of them.

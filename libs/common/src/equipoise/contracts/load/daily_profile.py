@@ -31,7 +31,7 @@ class DailyProfile(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     measured: Flags
-    """By slot: whether CPU and memory were measured in it. Usage in other hours is an assumption."""
+    """Whether CPU and memory were measured, by slot. Usage in other hours is an assumption."""
 
 
 def daily_profile(workload: WorkloadUtilization) -> DailyProfile:

@@ -34,7 +34,7 @@ class EvictionIntent(Message, frozen=True, kw_only=True):
     workload: Workload | None = None
     strategy: str
     reason: str
-    """For example `node is hot: cpu 68.5% is above 50%`."""
+    """Why the pod is evicted, such as `node is hot: cpu 68.5% is above 50%`."""
 
     sampled_at: Time
     """The oldest sample that the decision is based on."""

@@ -47,7 +47,7 @@ class EffectiveConfiguration(Message, frozen=True, kw_only=True):
     id: str
     version: str
     hash: str
-    """Of everything that the service reads, defaults included."""
+    """A hash of everything that the service reads, defaults included."""
 
     settings: dict[str, Any]
     """The shared sections and the section of the service, as in a configuration file, defaults included and without
@@ -55,12 +55,12 @@ class EffectiveConfiguration(Message, frozen=True, kw_only=True):
 
     leading: bool | None = None
     evictions: str = ""
-    """As in a heartbeat."""
+    """The same text as in a heartbeat."""
 
     started_at: Time
     at: Time
     stopped: bool = False
-    """The process has ended in order, or goes on with another configuration under another id."""
+    """The process has ended in order, or continues with another configuration under another id."""
 
 
 EFFECTIVE_CONFIGURATION = EffectiveConfiguration(

@@ -71,7 +71,7 @@ class PlacedPod(Value, frozen=True, kw_only=True):
 
     terminating: bool = False
     terminates_at: Time | None = None
-    """When the grace period of a terminating pod ends. Finalizers, and a node that does not answer, keep it longer."""
+    """The end of the grace period of a terminating pod. Finalizers, or a node that does not respond, keep it longer."""
 
     preempted_at: Time | None = None
     """When kube-scheduler preempted it for a pod of higher priority."""

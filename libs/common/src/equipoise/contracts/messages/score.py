@@ -100,7 +100,7 @@ class WindowExplanation(Value, frozen=True, kw_only=True):
     """Of pods that arrived and are not, or not fully, in the mean yet."""
 
     subtracted: Correction = Correction()
-    """Of pods that left, and of the explained pod on its own node: their part of the mean."""
+    """The part of the mean of pods that left, and of the explained pod on its own node."""
 
     batch_work: Correction = Correction()
     """Of pods that give way to others: the part of their usage that does not count (`load.batchWorkWeight`)."""

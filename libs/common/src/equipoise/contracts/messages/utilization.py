@@ -60,8 +60,8 @@ class NodeUtilization(Message, frozen=True, kw_only=True):
     """By pod UID: mean of the shortest window."""
 
     recent: RecentUsage | None = None
-    """While pods are on the node that the shortest window does not contain wholly: then they are not measured, and may
-    use more than is expected. For scores and placement hints only, because it varies more than a window."""
+    """The usage while the shortest window does not contain all pods completely: such pods are not measured, and may
+    use more than is expected. It is used for scores and placement hints only, because it varies more than a window."""
 
     epoch: Count
     """When this collector took over, in milliseconds. Messages are ordered by `epoch`, then `sequence`."""

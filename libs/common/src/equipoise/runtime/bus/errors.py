@@ -38,7 +38,7 @@ class BusErrors:
         self._problems: dict[str, tuple[str, float]] = {}
         self._logged: dict[tuple[str, str], float] = {}
         self._kept_until: dict[str, float] = {}
-        """By subject, when its message that cannot be read has left the bus."""
+        """The time at which an unreadable message has left the bus, by subject."""
 
         self.unreadable = UnreadableThings()
         """Messages that were received and cannot be read or handled, by subject."""
@@ -92,7 +92,7 @@ class BusErrors:
             self.unreadable.remove(MESSAGES, subject)
 
     def _remove_expired(self) -> None:
-        """Messages that nobody publishes again."""
+        """Remove the messages that have left the bus and are not published again."""
         now = self._clock.monotonic()
         for subject in [subject for subject, until in self._kept_until.items() if until < now]:
             self.remove_unreadable(subject)

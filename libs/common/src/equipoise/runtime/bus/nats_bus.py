@@ -198,10 +198,10 @@ class NatsBus:
     async def _publish_after_removal(self, subject: str, payload: bytes, headers: Headers) -> Receipt:
         """Publish to a work queue that is full, which services never fill: the limit is thousands of messages.
 
-        Whoever has the password of another service can have JetStream store any number of messages in it. Those of
-        other subjects are removed first. If it is still full, everything is: these messages cannot be told from work
-        without reading them, and what is lost is proposed again. It may be full again at once, so this is tried until
-        a response would be late.
+        A client with the password of another service can have JetStream store any number of messages in it. Messages
+        of other subjects are removed first. If there are none, all are removed: these cannot be distinguished from work
+        without reading them, and lost intents are proposed again. The queue may be full again at once, so this is
+        repeated until a response would be late.
         """
         queue = stream_of(subject)
         assert queue is not None, "only a stream is full"

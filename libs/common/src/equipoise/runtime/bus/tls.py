@@ -13,7 +13,7 @@ from equipoise.runtime.configuration import Tls
 from equipoise.runtime.process.failure_reason import NameNotResolved
 
 RESOLVE_SECONDS = 2.0
-"""As long as the client waits for a connection."""
+"""The time in which a name must be resolved: as long as the client waits for a connection."""
 
 Resolve = Callable[[str, int], Awaitable[Any]]
 
@@ -31,7 +31,7 @@ class TlsClient(Client):
         self._tls_required = required
         self._resolve = resolve
         self._resolving: tuple[str, asyncio.Future[Any]] | None = None
-        """A host whose name was not resolved in time; the thread that asks for it may last longer."""
+        """The host whose name was not resolved in time, and its resolution, which may still run in a thread."""
 
     @property
     def certificate_end(self) -> float | None:
@@ -41,7 +41,7 @@ class TlsClient(Client):
         return ssl.cert_time_to_seconds(certificate["notAfter"]) if certificate else None
 
     async def _connect_to_server(self, s: Srv) -> None:
-        """Resolves the name first: a connection that takes too long would not say why."""
+        """Resolves the name first: the error of a connection that takes too long would not state the reason."""
         host, port = s.uri.hostname or "", s.uri.port or 4222
         if self._resolving is None or self._resolving[0] != host:
             resolve = self._resolve or asyncio.get_running_loop().getaddrinfo

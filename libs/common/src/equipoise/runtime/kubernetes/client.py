@@ -237,7 +237,7 @@ class Kube(Protocol):
     async def list(
         self, resource: Resource[T], namespace: str = "", label_selector: str = "", *, field_selector: str = ""
     ) -> list[T]:
-        """For small collections only; use a Reflector for large ones.
+        """All objects of a small collection; use a Reflector for large ones.
 
         Here, in `pages` and in `watch`, an object that cannot be decoded has `metadata.unreadable`.
         """

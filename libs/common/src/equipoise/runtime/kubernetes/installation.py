@@ -70,7 +70,7 @@ async def read_other_installations(kube: Kube, namespace: str, now: float) -> li
 
 
 def refusal(namespace: str, other: str, unreadable: str = "") -> str:
-    """For people: why the installation in `namespace` writes nothing. `unreadable`: see OtherInstallation."""
+    """Why the installation in `namespace` writes nothing, as text. `unreadable`: see OtherInstallation."""
     if unreadable:
         return (
             f"the Lease {DESCHEDULER_LEASE} in namespace {other} is older, and cannot be read ({unreadable}): another "

@@ -26,7 +26,7 @@ ANNOUNCE_SECONDS = 10.0
 
 
 MAX_CONNECTIONS = 64
-"""At the same time, each with a WebSocket of its own."""
+"""The maximum number of connections at a time, each with a WebSocket of its own."""
 
 
 class PortForward:

@@ -34,7 +34,7 @@ class UnreadableInLists:
     def __init__(self, unreadable: UnreadableThings) -> None:
         self._unreadable = unreadable
         self._names: dict[Hashable, set[str]] = {}
-        """Of the unreadable objects, by selection."""
+        """The names of unreadable objects, by selection."""
 
     def listed(self, selection: Hashable, plural: str, values: Iterable[Object]) -> None:
         """All objects of this kind that the selection contains."""

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 DOCUMENT_LIMIT = 16 * 2**20
-"""Bytes of a document that people or commands write: a configuration, a kubeconfig, a stored plan."""
+"""The maximum size of a document that users or commands write (bytes): a configuration, a kubeconfig, a stored plan."""
 
 SECRET_LIMIT = 2**16
 """Bytes of a file with a password or a token."""
@@ -28,5 +28,5 @@ def read_bounded(path: str | os.PathLike[str], limit: int = DOCUMENT_LIMIT) -> b
 
 
 def read_bounded_text(path: str | os.PathLike[str], limit: int = DOCUMENT_LIMIT) -> str:
-    """As `read_bounded`, as text. Raises OSError and UnicodeDecodeError."""
+    """The content of `read_bounded` as text. Raises OSError and UnicodeDecodeError."""
     return read_bounded(path, limit).decode()

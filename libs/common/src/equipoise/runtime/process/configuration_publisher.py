@@ -50,7 +50,7 @@ class ConfigurationPublisher:
         self._started_at = clock.now()
 
     async def run(self, bus: Bus) -> None:
-        """Until it is cancelled; then the last message states that this process has stopped."""
+        """Publish until it is cancelled; the last message then states that this process has stopped."""
         try:
             published: EffectiveConfiguration | None = None
             while True:

@@ -38,7 +38,7 @@ class RelayedConnection(asyncio.Protocol):
 
 
 class _LimitedConnection(RelayedConnection):
-    """Of a client that sends requests without bodies."""
+    """The connection of a client that sends requests without bodies."""
 
     def __init__(self, handler: asyncio.Protocol, server: "LimitedConnections") -> None:
         self.handler = handler
@@ -87,7 +87,7 @@ class _LimitedConnection(RelayedConnection):
 
 
 def _cancelled(timer: asyncio.TimerHandle | None) -> asyncio.TimerHandle | None:
-    """None, which replaces the timer."""
+    """Cancel the timer; returns None, which replaces it."""
     if timer is not None:
         timer.cancel()
     return None

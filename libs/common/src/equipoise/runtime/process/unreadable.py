@@ -23,7 +23,7 @@ log = structlog.get_logger()
 
 
 class UnreadableThings:
-    """By source (`pods`, `utilization`, `Prometheus`) and name: why it cannot be read.
+    """Why something cannot be read, by source (`pods`, `utilization`, `Prometheus`) and name.
 
     An entry is added whenever it is found again, and removed when the same thing is readable or gone. Entries are
     logged when they begin and end. All methods are cheap.
@@ -33,7 +33,7 @@ class UnreadableThings:
         self._reasons: dict[str, dict[str, str]] = {}
 
     def add(self, source: str, name: str, reason: str) -> None:
-        """`name` identifies it among those of its source; `reason` is for people."""
+        """`name` identifies it in its source; `reason` is text for users."""
         source, name, reason = (
             plain_text(source, NAME_LIMIT),
             plain_text(name, NAME_LIMIT),
@@ -61,7 +61,7 @@ class UnreadableThings:
                 del self._reasons[source]
 
     def replace(self, source: str, reasons: Mapping[str, str]) -> None:
-        """By name: everything of this source that cannot be read."""
+        """Replace everything of this source that cannot be read. `reasons`: by name."""
         kept = {plain_text(name, NAME_LIMIT) for name in reasons}
         for name in list(self._reasons.get(plain_text(source, NAME_LIMIT), ())):
             if name not in kept:
@@ -82,7 +82,7 @@ class UnreadableThings:
             self.remove(source, name)
 
     def counts(self) -> dict[str, int]:
-        """By source. May be called in another thread."""
+        """The number of entries by source. May be called in another thread."""
         return {source: len(entries) for source, entries in list(self._reasons.items())}
 
     @property

@@ -16,7 +16,7 @@ class VisibleStream(io.TextIOBase):
 
     def __init__(self, raw: TextIO) -> None:
         self.rich_proxied_file = raw
-        """By this name rich finds the stream for its colors; the text that they enclose is checked by its console."""
+        """The name by which rich finds the stream for its colors; its console checks the text that they enclose."""
 
         self.buffer = _Bytes(self)
 
@@ -70,5 +70,5 @@ def make_output_visible() -> None:
 
 
 def raw_stream(stream: TextIO | VisibleStream) -> TextIO:
-    """For programs that write commands of the terminal, such as colors."""
+    """The stream itself, for programs that write commands of the terminal, such as colors."""
     return stream.rich_proxied_file if isinstance(stream, VisibleStream) else stream

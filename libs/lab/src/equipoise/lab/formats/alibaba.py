@@ -58,16 +58,16 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     """Pods with a node."""
 
     places: Mapping[str, str]
-    """By app, the position of the first reference to it."""
+    """The position of the first reference to an app, by app."""
 
     curves: Callable[[Mapping[str, str]], tuple[CurveTable, CurveTable]]
     """CPU and memory of these apps (by their places). Raises TraceError."""
 
     rules: Callable[[Set[str]], list[DraftRule]]
-    """Those between these apps."""
+    """The rules between these apps."""
 
     def trace(self, name: str, *, nodes: int | None, seed: int) -> Trace:
-        """As `read`."""
+        """The trace, as in `read`."""
         return _trace(self, name, nodes=nodes, seed=seed)
 
 

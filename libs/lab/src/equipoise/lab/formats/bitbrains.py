@@ -68,7 +68,7 @@ class Period(msgspec.Struct, frozen=True, kw_only=True):
 def trace_of(
     name: str, machines: Mapping[str, Machine], cpu: CurveTable, memory: CurveTable, period: Period, nodes: int | None
 ) -> Trace:
-    """As `read`, of machines with their usage by name."""
+    """The trace of machines with their usage by name, as in `read`."""
     known = [name for name in machines if is_known(cpu.rows[name]) and is_known(memory.rows[name])]
     peak = float(filled(cpu, known).sum(axis=0).max())
     if not peak:

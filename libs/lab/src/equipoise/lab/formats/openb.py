@@ -48,7 +48,7 @@ def read_tables(
     nodes: int | None = None,
     seed: int = 1,
 ) -> Trace:
-    """As `read`, of tables with these names. `node_names` and `pod_names`: as `other_names` of `read_rows`."""
+    """The trace of tables with these names, as in `read`. `node_names`, `pod_names`: `other_names` of `read_rows`."""
     all_nodes, all_pods = _nodes(folder, node_table, node_names), _workloads(folder, pod_table, pod_names)
     if not all_nodes:
         raise TraceError(f"{path_of(folder, node_table)} has no nodes; add at least one")

@@ -45,7 +45,7 @@ def requested_or_assumed(pod: Pod) -> tuple[int, int]:
 
 
 def requested_by_containers(pod: Pod) -> Amounts:
-    """With MISSING for containers without a request."""
+    """The requests, with MISSING for containers without a request."""
     return _integers(pod_requests_as(pod, read_quantity, higher, missing=MISSING))
 
 
@@ -60,7 +60,7 @@ def _integer(text: str, scale: int) -> int:
 
 
 def whole(amounts: Mapping[str, float]) -> Amounts:
-    """Of amounts in base units."""
+    """Whole numbers of amounts in base units."""
     # A float of 1.1 cores is 1100.0000000000002 millicores.
     return {
         name: min(math.ceil(round(amount * 1_000, 6)) if name == CPU else math.ceil(round(amount, 6)), _MOST)

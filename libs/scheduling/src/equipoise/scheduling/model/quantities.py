@@ -38,7 +38,7 @@ class Quantity(msgspec.Struct, frozen=True):
     number: int
     scale: int
     decimal: bool = False
-    """Of any size; False: an integer of 64 bits."""
+    """Whether the number may have any size; False: it is an integer of 64 bits."""
 
     def __add__(self, other: "Quantity") -> "Quantity":
         if not self.decimal and not other.decimal:
@@ -63,7 +63,7 @@ class Quantity(msgspec.Struct, frozen=True):
         return not self < other
 
     def value(self, scale: int = 0) -> int:
-        """In units of 10^`scale`, rounded up, as an integer of 64 bits: ScaledValue."""
+        """The value in units of 10^`scale`, rounded up, as an integer of 64 bits: ScaledValue."""
         steps = self.scale - scale
         if self.decimal:
             return self._decimal_value(steps)
@@ -100,7 +100,7 @@ def higher(left: Quantity, right: Quantity) -> Quantity:
 
 @lru_cache(maxsize=16_384)
 def read_quantity(text: str) -> Quantity:
-    """As ParseQuantity. Raises ValueError for what the API server would refuse, and for thousands of digits."""
+    """ParseQuantity of apimachinery. Raises ValueError for a text that the API server refuses, or that is too long."""
     match = _TEXT.fullmatch(text) if 0 < len(text) <= _MOST_DIGITS else None
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a Kubernetes quantity (examples: 250m, 2, 512Mi, 1e3)")
@@ -158,12 +158,12 @@ def wrapped(number: int) -> int:
 
 
 def _low_bits(number: int) -> int:
-    """Of the magnitude, with the sign: Int64 of math/big."""
+    """The 64 low bits of the magnitude, with the sign: Int64 of math/big."""
     return wrapped(number) if number >= 0 else wrapped(-wrapped(-number))
 
 
 def _power(exponent: int) -> int:
-    """Of ten."""
+    """A power of ten."""
     return int(10**exponent)
 
 

@@ -130,7 +130,7 @@ class MemoryKube:
         return self._write(resource, _with_metadata(value, uid=uid, creation_timestamp=created))
 
     def put_json(self, resource: Resource[T], text: bytes) -> T:
-        """As `put`, for an object as an API server sends it. A part of it may be one that cannot be decoded."""
+        """Put an object as an API server sends it. A part of it may not be decodable."""
         return self.put(resource, read_object(text, resource.model))
 
     def remove(self, resource: Resource[T], name: str, namespace: str = "") -> None:

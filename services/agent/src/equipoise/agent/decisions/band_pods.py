@@ -18,7 +18,7 @@ from equipoise.contracts.load.pod_priority import (
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation of the API server's copy of a static pod, with the hash that names its group.
 
-Whoever may create pods can write it, together with an owner of the kind Node, and a hash can be copied from a static
+Users who may create pods can write it, together with an owner of the kind Node, and a hash can be copied from a static
 pod. But the kubelet runs no pod of the API server that has it, so that static pods are left as they are, and no
 annotation ever names a group.
 """
@@ -27,9 +27,9 @@ MILLI = 1_000.0
 
 
 def band_pod(pod: Pod) -> BandPod | None:
-    """None: the pod belongs to no band, has ended, is static or says so, or its amounts cannot be read.
+    """The pod of a band; None if it has no band, has ended, is marked as static, or has unreadable amounts.
 
-    A pod that requests nothing at all is not one of the band free because of that: many system pods are like it.
+    A pod without requests does not therefore belong to the band free: many system pods have none.
     """
     if pod.status.phase in ("Succeeded", "Failed") or MIRROR in pod.metadata.annotations or pod.metadata.unreadable:
         return None

@@ -23,7 +23,7 @@ BACKLOG = 128
 """Connections that the kernel holds until they are accepted."""
 
 RETRY_SECONDS = 0.1
-"""Until the next connection is accepted, after an error such as too many open files."""
+"""The pause before the next connection is accepted, after an error such as too many open files."""
 
 LIMITS = ConnectionLimits()
 

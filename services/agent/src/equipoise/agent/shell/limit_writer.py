@@ -120,8 +120,8 @@ class LimitWriter:
             self._ensure_cpus(path, wanted)
 
     def _cpus_without_limit(self, groups: PodGroups, best_effort: str) -> frozenset[int]:
-        """On v2: an empty set is that of the parent, but the kernel refuses it (ENOSPC) for a group that has a set and
-        processes. Until these end, it gets the CPUs that the parent has.
+        """The CPUs that lift the limit on v2: none, which is the set of the parent. The kernel refuses that (ENOSPC)
+        for a group that has a set and processes; until these end, the group gets the CPUs of its parent.
         """
         present = self._files.read(self._path("cpuset", best_effort, "cpuset.cpus"))
         events = self._files.read(self._path("cpuset", best_effort, "cgroup.events")) or ""

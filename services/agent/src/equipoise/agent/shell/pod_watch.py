@@ -40,7 +40,7 @@ class PodWatch:
         self.received_at: float | None = None
         self.problem: str | None = None
         self._unreadable: dict[tuple[str, str], str] = {}
-        """By namespace and name: what is shown of the pod."""
+        """What is shown of an unreadable pod, by namespace and name."""
 
         self._thread = Thread(target=self._run, name="pods", daemon=True)
 
@@ -99,7 +99,7 @@ class PodWatch:
         return pod.metadata.resource_version or version
 
     def _read(self, pod: Pod) -> BandPod | None:
-        """None: it belongs to no band, or it cannot be read and is named."""
+        """The pod of a band; None if it belongs to no band, or cannot be read and is listed as unreadable."""
         try:
             pod = with_known_amounts(pod)
             found = band_pod(pod)

@@ -115,7 +115,7 @@ def refused_nodes(pod: PodInfo, snapshot: ClusterSnapshot, volumes: Volumes) -> 
 
 
 def other_platforms(pod: PodInfo, nodes: Sequence[NodeState], proven: Collection[Platform]) -> Mapping[str, str]:
-    """By node: why the images of the replacement may not run there. `proven`: empty if all nodes are alike."""
+    """Why the images of the replacement may not run on a node, by node. `proven`: empty if all nodes are alike."""
     if not proven:
         return {}
     required = pod.required_nodes

@@ -30,7 +30,7 @@ class LimitUsage(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What that comes to now, halved if limits are; None: unlimited, or it depends on the workload, or is not known."""
 
     free_at: float | None = None
-    """Of a full limit that counts a window: when it allows one more, if nothing else is counted until then."""
+    """The time at which a full limit of a window allows one more eviction, if no other is counted until then."""
 
     window: str = ""
 
@@ -148,12 +148,12 @@ def _free_at(limit: Limit, view: LedgerView, scope: str, counted: int, allowed: 
 
 
 def allowed_text(usage: LimitUsage) -> str:
-    """For people: the number, or the rule where the number depends on the workload: `6`, `10%`."""
+    """The number as text, or the rule if the number depends on the workload: `6`, `10%`."""
     return usage.max if usage.allowed is None else str(usage.allowed)
 
 
 def rule_text(usage: LimitUsage, *, in_half: bool) -> str:
-    """For people: how the number is found, where it is not the setting itself: `half of 5`."""
+    """How the number is derived, if it is not the setting itself: `half of 5`."""
     if usage.allowed is None or str(usage.allowed) == usage.max:
         return ""
     return f"half of {usage.max}" if in_half else usage.max

@@ -206,7 +206,7 @@ class LedgerWriter:
         return ledger.with_replacements(await self._statuses(pending, now), self.latest)
 
     async def _statuses(self, pending: Sequence[LedgerEntry], now: float) -> dict[str, ReplacementStatus]:
-        """By intent."""
+        """The status of each replacement, by intent."""
         statuses = await asyncio.gather(*(self._replacement(entry, now) for entry in pending))
         return {entry.intent_id: status for entry, status in zip(pending, statuses, strict=True)}
 

@@ -104,7 +104,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
     """Desired replicas of the workload when it was decided."""
 
     recovered_at: Time | None = None
-    """When a read found that the pod has left and its workload has its ready replicas again."""
+    """The time of the read which found that the pod has left and its workload has its ready replicas again."""
 
     failing_since: Time | None = None
     """Since when its replacement is known to fail at creation."""
@@ -133,7 +133,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 
 
 class PastEviction(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """What was carried out and why, for people: no limit reads it. It outlives the entry, the bus and every process."""
+    """What was carried out, with the reasons, for users: no limit reads it. It is kept longer than entries."""
 
     intent_id: str
     namespace: str
@@ -147,7 +147,7 @@ class PastEviction(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
     reserved_at: Time
     settled_at: Time
     unknown_fields: dict[str, Any] = {}
-    """As in an entry."""
+    """Fields of later versions, which are kept as in an entry."""
 
 
 class LedgerView(msgspec.Struct, frozen=True, kw_only=True):
@@ -292,7 +292,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return settled._counting(now, dry_run=outcome == Outcome.DRY_RUN)._remembering(entry, now)
 
     def _remembering(self, entry: LedgerEntry, now: float) -> "Ledger":
-        """With the reason of one more; what is older than a day is dropped."""
+        """The ledger with the reason of one more entry; reasons that are older than a day are dropped."""
         one = converted(entry, PastEviction, settled_at=now, unknown_fields={})
         kept = [each for each in self.past if each.settled_at > now - DAY and each.intent_id != entry.intent_id]
         return _replace(self, past=(*kept, one)[-MAX_PAST:])
@@ -373,7 +373,7 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return ""
 
     def without_refusals(self) -> "Ledger":
-        """Without the entries that only a redelivery needs, and without the reasons that only people read."""
+        """The ledger without entries that only a redelivery needs, and without reasons, which no decision needs."""
         return _replace(self._keeping(lambda entry: entry.counted), past=())
 
     def pause(self, reason: str) -> "Ledger":

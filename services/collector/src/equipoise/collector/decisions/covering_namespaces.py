@@ -12,9 +12,9 @@ MOST = 20
 
 
 def covering_namespaces(samples: Iterable[Sample], names: NodeNames) -> tuple[str, ...]:
-    """From numbers of series by namespace and node: first the one that has most nodes for its number of series.
+    """Namespaces which together have pods on every node; first the one with most nodes for its number of series.
 
-    Series of jobs that do not measure their node are no reason for a namespace.
+    Series of jobs that do not measure their node do not count.
     """
     nodes: defaultdict[str, set[str]] = defaultdict(set)
     series: defaultdict[str, float] = defaultdict(float)

@@ -46,7 +46,7 @@ class MetricQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     pod_series: PodSeries = "pods"
     namespaces: tuple[str, ...] = ()
-    """Of a `spacing` of pods: those in these namespaces only."""
+    """The namespaces to which a `spacing` of pods is limited."""
 
     jobs: tuple[str, ...] = ()
     """Only series of these scrape jobs; empty: of all."""
@@ -60,7 +60,7 @@ class Scrape(NamedTuple):
     endpoint: str = ""
     path: str = ""
     namespace: str = ""
-    """Of the target; empty for series of pods, whose label it is."""
+    """The namespace of the target; empty for series of pods, whose label it is."""
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):

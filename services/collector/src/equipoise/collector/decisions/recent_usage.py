@@ -18,7 +18,7 @@ SCRAPES = 3
 """Raw samples in the time that is measured: fewer vary with every scrape."""
 
 MIN_SAMPLES = 2
-"""Without two samples there is no rate."""
+"""The minimum number of samples: a rate needs two."""
 
 
 def has_new_pods(pods: Iterable[PlacedPod], since: float) -> bool:
@@ -39,7 +39,7 @@ def recent_usage(
     names: NodeNames,
     scrapes: Mapping[ResourceName, Scrapes],
 ) -> dict[str, Resources]:
-    """By node, of these targets. `readings`: those of the shortest window at the same time, from `scrapes`.
+    """The recent usage of these targets, by node. `readings`: of the shortest window at the same time, from `scrapes`.
 
     What is unknown there is unknown here, too: it was measured from the same series.
     """

@@ -77,7 +77,7 @@ class ScrapeIntervals(msgspec.Struct, frozen=True, kw_only=True):
     """Of nodes that are not in `by_node`; None: unknown."""
 
     pod_series: PodSeries = "pods"
-    """Of intervals of pods: the series that show the usage of all of them."""
+    """The series that show the usage of all pods, for intervals of pods."""
 
     machines: Mapping[ResourceName, Mapping[str, float]] = {}
     """Cores and bytes of the machine that each node's exporter measures, if that is known."""
@@ -109,7 +109,7 @@ class WindowCriteria(msgspec.Struct, frozen=True, kw_only=True):
 
     intervals: ScrapeIntervals
     names: NodeNames = NodeNames()
-    """Of all nodes of the cluster."""
+    """The names of all nodes of the cluster."""
 
     scrapes: Mapping[ResourceName, Scrapes] = {}
     """What measured each node last."""

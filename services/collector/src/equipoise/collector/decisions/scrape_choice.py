@@ -1,6 +1,6 @@
 """Which scrape job measures a node, when several have series of it.
 
-Whoever is scraped can write series with the name of any node. A job of node-exporters or kubelets differs from others:
+Any scraped target can have series with the name of any node. A job of node-exporters or kubelets differs from others:
 it has a target on each node. So of two jobs that have series of a node, the one with more such targets measures it. Of
 two that are equal, neither is chosen: the node has two series, and is unknown.
 """
@@ -15,7 +15,7 @@ PREFERRED = "cadvisor"
 """The kubelet has series of containers on several pages. This one has those of whole pods."""
 
 Scrapes = Mapping[str, Scrape]
-"""By the name of the node."""
+"""Scrapes by the name of the node."""
 
 
 def jobs_of(scrapes: Mapping[ResourceName, Scrapes]) -> set[str]:

@@ -13,7 +13,7 @@ class KnownJobs:
         self._found: tuple[str, ...] = ()
         self._found_at = 0.0
         self.current: tuple[str, ...] = ()
-        """Of the next query; empty: all jobs."""
+        """The jobs of the next query; empty: all jobs."""
 
     def on_round(self, jobs: Iterable[str], at: float, *, missing: bool, failed: bool) -> None:
         """`jobs`: those that measured nodes in this round. `missing`: a node has no series."""

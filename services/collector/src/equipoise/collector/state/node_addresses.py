@@ -27,7 +27,7 @@ class NodeAddresses:
 
     @property
     def names(self) -> NodeNames:
-        """Of the current nodes."""
+        """The names of the current nodes."""
         if self._names is None:
             self._names = node_names(dict(self._texts))
         return self._names

@@ -25,13 +25,13 @@ class NodeNames(msgspec.Struct, frozen=True, kw_only=True):
     """The nodes of a cluster by everything that may name one of them."""
 
     by_text: Mapping[str, str] = {}
-    """By name, host name and address as `host_of` writes them; AMBIGUOUS for that of several nodes."""
+    """Nodes by name, host name and address, as `host_of` writes them; AMBIGUOUS for a text of several nodes."""
 
     by_first_label: Mapping[str, str] = {}
-    """By the part of its name before the first dot; AMBIGUOUS for that of several nodes."""
+    """Nodes by the part of their name before the first dot; AMBIGUOUS for a part of several nodes."""
 
     shared: Mapping[str, str] = {}
-    """Of nodes that have an address of another node: which address, and which node."""
+    """The address that a node has in common with another one, and the other node, by node."""
 
     def of(self, host: str) -> str:
         """The node that this text of `host_of` names; AMBIGUOUS if it names several; the text itself if none."""
@@ -67,7 +67,7 @@ def _canonical(host: str) -> str:
 
 
 def _address(text: str) -> str | None:
-    """None for other text. An IPv4 address that is written as an IPv6 address is the same; zones are left out."""
+    """The address without its zone; None for other text. IPv4 addresses in the form of IPv6 are equal to them."""
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:
@@ -83,7 +83,7 @@ def texts_of(node: Node) -> frozenset[str]:
 
 
 def node_names(nodes: Mapping[str, Iterable[str]]) -> NodeNames:
-    """From `texts_of` by the name of each node."""
+    """The names of nodes. `nodes`: the result of `texts_of`, by the name of each node."""
     by_text, first_labels, shared = {name: name for name in nodes}, dict[str, str](), dict[str, str]()
     holders: dict[str, str] = {}
     for name, texts in nodes.items():

@@ -71,7 +71,7 @@ class ClusterPlacement:
         """This collector's nodes by name."""
 
         self.addresses = NodeAddresses()
-        """Of all nodes of the cluster."""
+        """The addresses of all nodes of the cluster."""
 
         self.removed: dict[str, str] = {}
         """UIDs of deleted nodes by name, the latest ones."""

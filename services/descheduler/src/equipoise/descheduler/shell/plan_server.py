@@ -43,7 +43,7 @@ class PlanServer:
         async def respond(_: PlanRequest) -> PlanResponse:
             return await self.plan(epoch)
 
-        # A plan is made in another thread, and nobody waits for a descheduler within seconds.
+        # A plan is made in another thread, and no client needs the descheduler within seconds.
         endpoint = Endpoint(subject=subjects.PLAN_PREVIEW, request_type=PlanRequest, handler=respond, share=1.0)
         try:
             stop = await self.bus.serve("descheduler", [endpoint])

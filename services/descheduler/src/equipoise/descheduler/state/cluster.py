@@ -50,7 +50,7 @@ class MovablePod(msgspec.Struct, frozen=True, kw_only=True):
     """Why it must not be moved; empty when it may be."""
 
     platforms: frozenset[Platform] = frozenset()
-    """Those of the nodes on which pods of its workload are ready. Empty: all nodes have the same one."""
+    """The platforms of the nodes on which pods of its workload are ready. Empty: all nodes have the same one."""
 
     belongs_to_node: bool = False
     """A pod of a DaemonSet or a static pod: it is removed together with its node."""

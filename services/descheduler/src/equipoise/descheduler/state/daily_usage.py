@@ -75,7 +75,7 @@ class UsageForecast:
         return None if np.isnan(day).any() else day
 
     def measured_hours_of_pod(self, workload: Workload | None) -> Flags:
-        """By slot: whether the usage of its workload's pods was measured in it."""
+        """Whether the usage of the workload's pods was measured, by slot."""
         profile = self._profile_of(workload) if workload is not None else None
         return np.zeros(SLOTS, dtype=np.bool_) if profile is None else profile.measured
 
@@ -107,7 +107,7 @@ class NodeDay(msgspec.Struct, frozen=True):
     """NaN where unknown."""
 
     measured: Flags
-    """By slot: whether the hour is measured."""
+    """Whether the hour is measured, by slot."""
 
 
 def node_days(

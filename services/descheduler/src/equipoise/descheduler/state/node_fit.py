@@ -127,7 +127,7 @@ class NodeFit:
         self._moved[pod.uid] = target
 
     def _refusals(self, pod: MovablePod, positions: Indexes, *, constraints: bool = False) -> FilterDiagnosis:
-        """Those of kube-scheduler's filters, and of the platforms on which the pod's images are not known to run."""
+        """The refusals of kube-scheduler's filters, and of platforms on which the pod's images are not known to run."""
         diagnosis = self._filters.refusals(
             pod.info, self._snapshot, self._rows[positions], current=self._current(pod), constraints=constraints
         )

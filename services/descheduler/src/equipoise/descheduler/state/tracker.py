@@ -39,7 +39,7 @@ class Tracker:
         self.pending: PendingMoves = {}
         self._cooldowns: Cooldowns = {}
         self._dry_run_cooldowns: Cooldowns = {}
-        """Of the outcomes of dry runs: none of them delays an eviction."""
+        """Cooldowns that began with outcomes of dry runs: none of them delays an eviction."""
 
     @property
     def cooldowns(self) -> Cooldowns:

@@ -67,7 +67,7 @@ def node_usage(placement: NodePlacement, utilization: NodeUtilization, profiles:
             unplaced += [known(amount.cpu) or 0.0, known(amount.memory) or 0.0]
     system = system_usage(utilization)
     counted = np.where(np.isnan(usage), requests, usage)
-    # Nobody else gets the cores of an exclusive pod. What it uses beyond them is used, too.
+    # No other pod gets the cores of an exclusive pod. What it uses beyond them counts as used, too.
     in_use = counted.copy()
     in_use[0, exclusive] = np.maximum(counted, requests)[0, exclusive]
     counted[0, exclusive] = requests[0, exclusive]

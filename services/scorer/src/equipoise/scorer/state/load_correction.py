@@ -79,7 +79,7 @@ def window_loads(
     statistics: tuple[Statistic, ...] = MEAN_ONLY,
     batch_work: Sequence[PlacedPod] = (),
 ) -> Array:
-    """As `corrected_load`, with the recent usage as the last window; one window less if there is none."""
+    """The loads of `corrected_load`, with the recent usage as the last window; one window less if there is none."""
     lifetimes = tuple(lifetime for _, lifetime in partial_lifetimes(utilization, placement, usage_of, load=load))
     present = [lifetime for lifetime in lifetimes if lifetime.gone_at is None]
     weighted = [lifetime_on_node(pod, utilization, usage_of) for pod in batch_work]

@@ -20,7 +20,7 @@ class WorkloadPods:
 
         self._on_node: dict[str, Counter[Workload]] = {}
         self._ready_on_node: dict[str, frozenset[Workload]] = {}
-        """By node: the workloads with a pod there that has been ready."""
+        """The workloads with a pod on the node that has been ready, by node."""
 
         self._recent: deque[tuple[float, Workload]] = deque()
 
@@ -57,7 +57,7 @@ class WorkloadPods:
         return Counter({node: pods[workload] for node, pods in self._on_node.items() if workload in pods})
 
     def ready_platforms(self, platforms: Mapping[str, Platform]) -> Mapping[Workload, frozenset[Platform]]:
-        """By workload: the platforms on which its pods have been ready. `platforms`: those of the nodes, by name."""
+        """The platforms on which pods of a workload have been ready. `platforms`: those of the nodes, by name."""
         found: dict[Workload, set[Platform]] = {}
         for node, workloads in self._ready_on_node.items():
             if node in platforms:

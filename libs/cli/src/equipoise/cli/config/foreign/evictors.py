@@ -68,7 +68,7 @@ def _storage(to: Translation, local: bool | None, ignored: bool | None, path: st
 
 
 def priority(to: Translation, threshold: PriorityThreshold | None, path: str) -> None:
-    """From which priority on pods are protected."""
+    """Translate the priority from which on pods are protected."""
     if threshold is None:
         return
     value, name = threshold.value, threshold.name
@@ -199,10 +199,10 @@ def _rate(to: Translation, args: MigrationControllerArgs, path: str) -> None:
 
 def _jobs(to: Translation, args: MigrationControllerArgs, path: str) -> None:
     if args.default_job_mode == "ReservationFirst":
-        reason = "no room is reserved: scores or placement hints lead the replacement to the target of the eviction"
+        reason = "nothing is reserved: scores or placement hints make the scheduler prefer the target of the eviction"
         to.lost(f"{path}.defaultJobMode", args.default_job_mode, reason)
     if args.default_job_ttl is not None:
-        reason = "an intent lives for descheduler.intentLifetime, and is decided anew"
+        reason = "an intent expires after descheduler.intentLifetime; then the pod is evaluated again"
         to.lost(f"{path}.defaultJobTTL", str(args.default_job_ttl), reason)
     if args.eviction_policy not in (None, "", "Eviction"):
         to.lost(

@@ -47,7 +47,7 @@ def _item(settings: dict[str, Any], depth: int) -> list[str]:
 
 
 def _flow(value: Any) -> str:
-    """On one line, in ASCII."""
+    """The value on one line, in ASCII."""
     text = yaml.safe_dump([value], default_flow_style=True, width=10**9, allow_unicode=False)
     return text.strip()[1:-1]
 

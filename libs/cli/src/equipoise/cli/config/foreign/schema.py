@@ -78,7 +78,7 @@ class NamedSelector(Section, frozen=True, kw_only=True):
 
 
 class AnomalyCondition(Section, frozen=True, kw_only=True):
-    """When a hot node counts."""
+    """The condition under which a hot node counts."""
 
     timeout: GoDuration | None = None
     consecutive_abnormalities: Unsigned | None = None

@@ -45,7 +45,7 @@ _EVICTORS: Mapping[str, tuple[type[Section], Callable[[Translation, Any, str], N
     "MigrationController": (MigrationControllerArgs, evictors.migration_controller),
     "DefaultEvictor": (DefaultEvictorArgs, evictors.default_evictor),
 }
-_OTHER = "Equipoise has no such plugin: it moves pods because of load only. The other descheduler can go on running it"
+_OTHER = "Equipoise has no such plugin: it moves pods because of load only. The other descheduler can still run it"
 
 
 def translate(source: SourceDocument) -> Translation:
@@ -119,7 +119,7 @@ def _provider(to: Translation, provider: Mapping[str, Any], path: str) -> None:
             reason = "mount the Secret, and set collector.prometheus.bearerTokenFile"
             to.lost(f"{path}.prometheus.authToken", prometheus["authToken"], reason)
     elif provider.get("source") == "KubernetesMetrics":
-        to.remark("note", path, provider, "used where a strategy asks for it: collector.source")
+        to.remark("note", path, provider, "used if a strategy requests it: collector.source")
     else:
         to.lost(path, provider, "collector.source is prometheus, metrics-server or load-watcher")
 

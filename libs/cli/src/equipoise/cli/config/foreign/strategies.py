@@ -20,7 +20,7 @@ from equipoise.contracts.configuration.settings import MIN_GAP, THRESHOLD_RESOUR
 from equipoise.descheduler.decisions.planning.pools import Selector
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 
-ALWAYS_FITS = "a pod is moved only if a node has room for it, and this cannot be turned off"
+ALWAYS_FITS = "a pod is moved only if it fits on another node, and this cannot be turned off"
 _ONE = {
     True: "one strategy of a kind is possible: give its nodes a pool of the first one (low_node_load.pools)",
     False: "bin_pack would empty the nodes that low_node_load fills: give each a nodeSelector with another value",
@@ -325,4 +325,4 @@ def _dry_run(to: Translation, dry_run: bool | None, path: str) -> None:
         to.remark("note", f"{path}.dryRun", False, STAYS_DRY_RUN)
 
 
-STAYS_DRY_RUN = "evictions stay dry runs: set binder.evict to true when the plan is what you want"
+STAYS_DRY_RUN = "evictions are dry runs: set binder.evict to true when `equipoise plan` shows what you want"

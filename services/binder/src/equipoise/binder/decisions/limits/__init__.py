@@ -50,9 +50,9 @@ class Limits(Section, frozen=True, kw_only=True):
     """
 
     replacement_settling_period: Duration = Duration(10)
-    """For this long after an eviction the workload's ready count is not trusted: its status lags behind.
+    """The time after an eviction in which the workload's ready count is not used, because its status is late.
 
-    For six times as long while the evicted pod of a ReplicaSet still terminates.
+    It is six times as long while the evicted pod of a ReplicaSet still terminates.
     """
 
     startup_grace_period: Duration = Duration(3_600)

@@ -93,7 +93,7 @@ class Maintenance(Limit, frozen=True, kw_only=True):
         return ""
 
     def refusal_until(self, now: float) -> str:
-        """As `refusal_at`, with the end of it where that is known."""
+        """The refusal of `refusal_at`, with its end if that is known."""
         why = self.refusal_at(now)
         opens_at = self.opens_at(now) if why else None
         return f"{why}, until {clock_time(opens_at)}" if opens_at is not None else why

@@ -19,7 +19,7 @@ from equipoise.collector.decisions.query import MetricQuery
 
 WHOLE_POD = ('container=""', 'image=""', 'name=""', 'pod!=""')
 CONTAINERS = ('container!=""', 'container!="POD"', 'pod!=""')
-"""Not the sandbox, which the Docker runtime names POD, and others do not name at all."""
+"""Matchers of containers without the sandbox, which the Docker runtime names POD; others give it no name."""
 
 _INSTANCE = "id, image, name, cpu"
 """Labels of one run of a container, and of nothing else."""

@@ -95,7 +95,7 @@ class HugePages(msgspec.Struct, frozen=True, kw_only=True):
     """A gauge that every exporter has: its nodes without huge pages have 0."""
 
     def mean(self, matchers: Matchers, window: str) -> str:
-        """Of a window; that of an older kernel is the newest value."""
+        """The mean of a window; on an older kernel, the newest value."""
         return self._first(matchers, f"avg_over_time({selector(self.total, matchers)}[{window}])")
 
     def newest(self, matchers: Matchers) -> str:

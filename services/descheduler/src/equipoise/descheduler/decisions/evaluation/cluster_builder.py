@@ -72,7 +72,7 @@ class ClusterBuilder:
         """By node: its pods, and those nominated to it."""
 
         self._unreadable_pods: dict[str, str] = {}
-        """By node: what its pods request is not known, because of one of them."""
+        """Why it is not known what the pods of a node request, because of one of them, by node."""
 
         self._moved_off: dict[str, list[Pod]] = {}
         """By node: the pods that a dry run moved to another node."""
@@ -82,7 +82,7 @@ class ClusterBuilder:
         """By node: the pods that give way to others."""
 
         self._terminating: dict[str, list[Pod]] = {}
-        """By node: the pods that still run until they end."""
+        """Terminating pods, which run until they end, by node."""
 
         self._dry_runs = dry_runs(snapshot.pending)
         reader = PodReader()
@@ -250,7 +250,7 @@ class ClusterBuilder:
         )
 
     def _usage_while_terminating(self, pod: Pod) -> Resources:
-        """As measured, else as measured when its move was proposed."""
+        """The measured usage, else the usage that was measured when its move was proposed."""
         usage, move = self._usage_of(pod), self._moving.get(pod.metadata.uid)
         return usage if move is None or usage != Resources() else move.expected_reduction
 

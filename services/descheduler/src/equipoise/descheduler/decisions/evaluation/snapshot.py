@@ -69,7 +69,7 @@ class WatchedObjects(msgspec.Struct, frozen=True, kw_only=True):
             return None
 
     def ready_platforms(self) -> Mapping[Workload, frozenset[Platform]]:
-        """By workload: the platforms on which its pods are ready. Empty if all nodes have the same platform."""
+        """The platforms on which pods of a workload are ready, by workload. Empty if all nodes have the same one."""
         by_node = {node.metadata.name: platform_of(node.metadata.labels) for node in self.nodes}
         if len({*by_node.values()}) < 2:
             return {}

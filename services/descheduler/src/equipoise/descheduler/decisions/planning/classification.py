@@ -173,7 +173,7 @@ def excess_text(load: Mapping[Resource, float], thresholds: Mapping[Resource, fl
 
 
 MAX_DIGITS = 6
-"""After the decimal point of a percentage."""
+"""The maximum number of digits after the decimal point of a percentage."""
 
 
 def distinct_percentages(load: float, threshold: float) -> tuple[str, str]:

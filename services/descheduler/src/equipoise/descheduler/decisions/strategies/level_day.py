@@ -139,7 +139,7 @@ class _DayPool:
         self.cluster = cluster
         self.window = strategy.windows_of(cluster)[0]
         self._hours: dict[int, Flags] = {}
-        """By index of a selected node of known load: the hours in which it was measured."""
+        """The measured hours of selected nodes of known load, by their index."""
 
         self._counted: Flags = np.zeros(SLOTS, dtype=np.bool_)
         """The hours that count."""
