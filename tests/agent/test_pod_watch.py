@@ -1,7 +1,7 @@
 """The pods of the node, with one that cannot be read among them."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import Event
 from typing import Any
 
@@ -33,9 +33,8 @@ class SentPods(AgentApi):
         self.versions: list[str] = []
         self.ended = Event()
 
-    def list_pods(self, node: str) -> tuple[list[Pod], str]:
-        pods, metadata = read_pods(self.listed)
-        return pods, metadata.resource_version
+    def list_pods(self, node: str, read: Callable[[Pod], None]) -> str:
+        return read_pods(self.listed, read).resource_version
 
     def watch_pods(self, node: str, version: str) -> Iterator[PodEvent]:
         self.versions.append(version)
@@ -73,7 +72,8 @@ async def test_a_pod_that_cannot_be_read_is_named_and_hides_no_other() -> None:
 
 
 def test_every_pod_of_a_page_is_read_that_can_be() -> None:
-    found, metadata = read_pods(page(a_batch_pod("a"), {"metadata": []}, None, a_batch_pod("b", conditions=5)))
+    found: list[Pod] = []
+    metadata = read_pods(page(a_batch_pod("a"), {"metadata": []}, None, a_batch_pod("b", conditions=5)), found.append)
     assert [pod.metadata.name for pod in found] == ["a", "", "", "b"]
     assert [bool(pod.metadata.unreadable) for pod in found] == [False, True, True, True]
     assert metadata.resource_version == "5"

@@ -13,6 +13,7 @@ import msgspec
 
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.unreadable.lenient_decoding import DECODE_ERRORS, read_object
+from equipoise.contracts.unreadable.long_objects import event_of_long_object
 from equipoise.runtime.kubernetes import responses
 from equipoise.runtime.kubernetes.availability import Availability
 from equipoise.runtime.kubernetes.client import (
@@ -46,6 +47,10 @@ WATCH_SECONDS = (240, 300)
 """The server ends a watch after a random time in this range: connections spread over its replicas again."""
 
 PAGE_SIZE = 500
+"""Objects of a response, and fewer if they are so large that it has more than LONGEST bytes."""
+
+LONGEST = 32 * 2**20
+"""Bytes of a page, or of an event, that are held. One object has less (`contracts.unreadable.long_objects`)."""
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 """For responses that are not read: a Node's status lists all of its images."""
@@ -98,6 +103,9 @@ class ApiServer:
         self._server_time = ServerClock()
         self._availability = Availability(clock)
         self._streams_lists = True
+        self._page_sizes: dict[str, int] = {}
+        """By path, of the last list, so that a server that does not send pages is not asked for them each time."""
+
         self.as_service_account = as_service_account
         self.unreadable = UnreadableThings()
         self._listed = UnreadableInLists(self.unreadable)
@@ -358,15 +366,28 @@ class ApiServer:
     ) -> AsyncIterator[responses.Page[T]]:
         """Without a resourceVersion: with "0" the server ignores the limit and sends half a gigabyte at once."""
         what = _what("list", resource, namespace, "")
-        read = partial(responses.read_page, model=resource.model)
-        query = {**selection, "limit": str(PAGE_SIZE)}
+        path = resource.path(namespace)
+        query = dict(selection)
         accept = METADATA_LIST if resource.model is objects.Object else "application/json"
+        size = self._page_sizes.get(path, PAGE_SIZE)
         while True:
-            page = await self._request(what, "GET", resource.path(namespace), read, query=query, accept=accept)
+            query["limit"] = str(size)
+            page = None
+            async with self._send(what, "GET", path, query=query, accept=accept) as response:
+                await _raise_for_status(response, what)
+                body = await (response.read() if size == 1 else _body_up_to_longest(response))
+                if body is not None:
+                    page = responses.read_page(body, resource.model)
+                del body
+            if page is None:
+                size = max(1, size // 8)
+                continue
+            self._page_sizes[path] = size
             yield page
             if not page.metadata.next:
                 return
             query["continue"] = page.metadata.next
+            size = min(PAGE_SIZE, size * 2)
 
     async def _stream(
         self, resource: Resource[T], namespace: str, selection: Mapping[str, str]
@@ -380,11 +401,15 @@ class ApiServer:
         }
         async with self._send(what, "GET", resource.path(namespace), query=query, timeout=_WATCH) as response:
             await _raise_for_status(response, what)
-            rest = b""
+            rest = bytearray()
             async for chunk in response.content.iter_any():
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    yield responses.read_change(line, resource)
+                rest += chunk
+                if b"\n" in chunk:
+                    *lines, rest = rest.split(b"\n")
+                    for line in lines:
+                        event = bytes(line) if len(line) <= LONGEST else event_of_long_object(line)
+                        yield responses.read_change(event, resource)
+                del rest[LONGEST + 1 :]
             if rest:
                 raise KubeError(0, "Broken", f"{what}: ended within an event")
 
@@ -509,6 +534,16 @@ class ApiServer:
 def _what(verb: str, resource: Resource[Any], namespace: str, name: str) -> str:
     """`evict pods shop/web-1`."""
     return " ".join(part for part in (verb, resource.plural, "/".join(filter(None, (namespace, name)))) if part)
+
+
+async def _body_up_to_longest(response: aiohttp.ClientResponse) -> bytes | None:
+    """None if it is longer: it is not read to its end."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > LONGEST:
+            return None
+    return bytes(body)
 
 
 async def _raise_for_status(response: aiohttp.ClientResponse, what: str) -> None:

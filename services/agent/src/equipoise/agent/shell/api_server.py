@@ -4,14 +4,16 @@ import http.client
 import os
 import socket
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, suppress
+from io import BufferedIOBase
 from typing import Any
 
 import msgspec
 
 from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.contracts.unreadable.lenient_decoding import DECODE_ERRORS, read_envelope, read_item
+from equipoise.contracts.unreadable.long_objects import HEAD, event_of_long_object, page_of_long_object
 
 TIMEOUT = 10.0
 """Seconds for a request, and for the beginning of a response."""
@@ -19,8 +21,8 @@ TIMEOUT = 10.0
 WATCH_SECONDS = 300
 """After that the API server ends a watch."""
 
-LONGEST_LINE = 4 * 2**20
-"""Bytes of an event: an object of the API server has at most 1.5 MiB."""
+LONGEST = 12 * 2**20
+"""Bytes of a response, or of an event, that are held: a pod has at most 9 MiB (`contracts.unreadable.long_objects`)."""
 
 PAGE = 50
 """Pods of a response. A node has some 110: a page takes less memory than all of them."""
@@ -34,13 +36,15 @@ class RequestFailed(Exception):
         self.status = status
 
 
-class _ListMeta(msgspec.Struct):
+class ListMeta(msgspec.Struct):
+    """Of a page: the version of the list, and where the next page begins."""
+
     resource_version: str = msgspec.field(name="resourceVersion", default="")
     next_page: str = msgspec.field(name="continue", default="")
 
 
 class _PodPage(msgspec.Struct):
-    metadata: _ListMeta
+    metadata: ListMeta
     items: list[msgspec.Raw] | None
 
 
@@ -71,22 +75,31 @@ class AgentApi:
         self._context: ssl.SSLContext | None = None
         self._authority = b""
 
-    def list_pods(self, node: str) -> tuple[list[Pod], str]:
-        """The pods of a node, and the version from which a watch goes on. Raises RequestFailed and DECODE_ERRORS.
+    def list_pods(self, node: str, read: Callable[[Pod], None]) -> str:
+        """Reads the pods of a node one by one, and returns the version from which a watch goes on.
 
-        One that cannot be decoded completely has `metadata.unreadable`.
+        One that cannot be decoded completely has `metadata.unreadable`. Raises RequestFailed and DECODE_ERRORS.
         """
-        pods: list[Pod] = []
-        following = ""
+        size, following = PAGE, ""
         while True:
-            path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}&limit={PAGE}"
-            with closing(self._connect()) as connection:
-                response = self._send(connection, "GET", path + (f"&continue={following}" if following else ""))
-                found, metadata = read_pods(_body_of(response))
-            pods += found
+            body = self._page(node, size, following)
+            if len(body) > LONGEST and size > 1:
+                size //= 7
+                continue
+            metadata = read_pods(body if len(body) <= LONGEST else page_of_long_object(body), read)
             following = metadata.next_page
             if not following:
-                return pods, metadata.resource_version
+                return metadata.resource_version
+
+    def _page(self, node: str, size: int, following: str) -> bytes:
+        """Of the response not more than what shows that it is too long. Raises RequestFailed."""
+        path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}&limit={size}"
+        with closing(self._connect()) as connection:
+            response = self._send(connection, "GET", path + (f"&continue={following}" if following else ""))
+            try:
+                return response.read(LONGEST + 1)
+            except (OSError, http.client.HTTPException) as error:
+                raise RequestFailed(0, f"the response broke: {error or type(error).__name__}") from error
 
     def watch_pods(self, node: str, version: str) -> Iterator[PodEvent]:
         """Events until the API server ends the watch. Raises RequestFailed when the connection breaks."""
@@ -100,8 +113,7 @@ class AgentApi:
                 # Nothing is sent for minutes when no pod changes. The kernel reports a server that is gone.
                 connection.sock.settimeout(WATCH_SECONDS + TIMEOUT)
             try:
-                while line := response.readline(LONGEST_LINE):
-                    yield read_envelope(_event, line)
+                yield from read_events(response)
             except (OSError, http.client.HTTPException, *DECODE_ERRORS) as error:
                 raise RequestFailed(0, f"the watch broke: {error or type(error).__name__}") from error
 
@@ -164,18 +176,28 @@ class AgentApi:
             raise RequestFailed(0, f"{error.filename}: {error.strerror}") from error
 
 
-def read_pods(body: bytes) -> tuple[list[Pod], _ListMeta]:
-    """Of a page of a list. Raises DECODE_ERRORS."""
+def read_pods(body: bytes, read: Callable[[Pod], None]) -> ListMeta:
+    """Reads each pod of a page of a list. Raises DECODE_ERRORS."""
     page = read_envelope(_page, body)
-    return [read_item(item, Pod) for item in page.items or ()], page.metadata
+    for item in page.items or ():
+        read(read_item(item, Pod))
+    return page.metadata
 
 
-def _body_of(response: http.client.HTTPResponse) -> bytes:
-    """Raises RequestFailed."""
-    try:
-        return response.read()
-    except (OSError, http.client.HTTPException) as error:
-        raise RequestFailed(0, f"the response broke: {error or type(error).__name__}") from error
+def read_events(response: BufferedIOBase) -> Iterator[PodEvent]:
+    """Each line of a watch. Raises RequestFailed if the last one has no end, and DECODE_ERRORS.
+
+    The pod of a line that is longer than LONGEST has its names, and `metadata.unreadable`.
+    """
+    while line := response.readline(LONGEST):
+        ended = line.endswith(b"\n")
+        if not ended and len(line) == LONGEST:
+            line = event_of_long_object(line)
+            while not ended and (rest := response.readline(HEAD)):
+                ended = rest.endswith(b"\n")
+        if not ended:
+            raise RequestFailed(0, "the watch broke within an event")
+        yield read_envelope(_event, line)
 
 
 class _Status(msgspec.Struct):

@@ -66,10 +66,15 @@ class PodWatch:
 
     def _follow(self) -> None:
         """One list, and watches from there until one fails."""
-        pods, version = self._api.list_pods(self._node)
         self._unreadable = {}
-        self._pods.replace([found for pod in pods if (found := self._read(pod)) is not None])
-        del pods
+        listed: list[BandPod] = []
+
+        def read(pod: Pod) -> None:
+            if (found := self._read(pod)) is not None:
+                listed.append(found)
+
+        version = self._api.list_pods(self._node, read)
+        self._pods.replace(listed)
         while not self._stop.is_set():
             self._received()
             for event in self._api.watch_pods(self._node, version):
