@@ -276,7 +276,9 @@ async def test_an_unknown_pod_is_exit_code_1(bus: Bus) -> None:
     wrong, error = await bus.run("explain", "eviction", "web-1")
 
     assert code == 1
-    assert output.startswith("Error: no eviction of shop/web-1 found: the bus has none of the last 24 hours")
+    assert output.startswith(
+        "Error: no eviction of shop/web-1 found: the bus has no message about one in the last 24 hours"
+    )
     assert "`equipoise plan`" in output
     assert (wrong, "use NAMESPACE/NAME" in error) == (2, True)
 

@@ -77,7 +77,7 @@ def test_what_is_not_in_the_load_yet_is_named() -> None:
     shown = text(found())
     assert "terminating: 1 pod still in the load: shop/ending" in shown
     assert "new: 1 pod not in the load yet: shop/new" in shown
-    assert "system: 0.75 cores, 1.00 GiB of no pod" in shown
+    assert "system: 0.75 cores, 1.00 GiB outside of pods" in shown
     assert any(line.startswith("load: 5m cpu 82.1%, memory 6.2%; 15m ") for line in shown)
 
 

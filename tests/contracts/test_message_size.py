@@ -24,7 +24,7 @@ def test_long_texts_are_cut_before_anything_is_left_out() -> None:
 
     message, what = shortened(large, 900_000)
 
-    assert what == "with texts cut"
+    assert what == "with shortened texts"
     assert [each.pod for each in message.refused] == [f"web-{each}" for each in range(5)]
     assert (message.nodes, message.moves) == (DESCHEDULE_DECISION.nodes, DESCHEDULE_DECISION.moves)
 

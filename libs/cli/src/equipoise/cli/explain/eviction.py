@@ -66,7 +66,9 @@ Not a whole day: in a large cluster the decisions of a day have hundreds of MiB.
 MAX_OUTCOMES = 10
 """Maximum number of outcomes shown, the newest: a name that is reused every few seconds may have thousands."""
 
-NOT_ON_BUS = "the bus has none of the last 24 hours, nor an evaluation of the last hour that considered it"
+NOT_ON_BUS = (
+    "the bus has no message about one in the last 24 hours, and no evaluation of the last hour that considered it"
+)
 
 DECISIONS = subjects.decision("descheduler", "*")
 

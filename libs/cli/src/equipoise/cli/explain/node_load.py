@@ -79,19 +79,19 @@ def node_load(
         thresholds = not_known("descheduler")
     else:
         thresholds = f"{thresholds_text(running) or 'not known'} ({running.named}, {running.age_text(now)})"
-    found = ExplainedLoad(
+    explained = ExplainedLoad(
         node=node,
         thresholds=thresholds,
         evaluations=list(_evaluations(node, decisions, running, now)),
         pods=_pods(utilization, placement),
     )
     if utilization is None:
-        return msgspec.structs.replace(found, problem="no collector has published its usage in the last 30 minutes")
+        return msgspec.structs.replace(explained, problem="no collector has published its usage in the last 30 minutes")
     loads = {name: load_of(each.mean, utilization.base) for name, each in utilization.windows.items()}
     window, shortest = next(iter(utilization.windows.items()), ("", None))
     load = loads.get(window, Resources())
     return msgspec.structs.replace(
-        found,
+        explained,
         problem="" if shortest is not None else "samples cover no window",
         window=window,
         load=load,
@@ -117,10 +117,10 @@ def _evaluations(
     """The last one of each strategy."""
     needed = None if running is None else setting_at(running.settings, "descheduler", "consecutiveAbnormalities")
     for decision in {each.strategy: each for each in decisions}.values():
-        found = next((each for each in decision.nodes if each.node == node), None)
-        if found is not None:
+        classification = next((each for each in decision.nodes if each.node == node), None)
+        if classification is not None:
             ago = duration(max(0.0, now - decision.evaluated_at))
-            yield f"{decision.strategy}, {ago} ago: {_evaluation(found, needed)}"
+            yield f"{decision.strategy}, {ago} ago: {_evaluation(classification, needed)}"
 
 
 def _evaluation(found: NodeClassification, needed: object) -> str:
@@ -177,7 +177,7 @@ def lines(found: ExplainedLoad, now: float) -> Iterator[tuple[str, str]]:
         )
         yield "load", f"{windows} (newest sample {duration(max(0.0, now - found.sampled_at))} old)"
         yield "usage", f"{amounts(found.usage)} of {amounts(found.base)} over {found.window or 'no window'}"
-        yield "system", f"{amounts(found.system)} of no pod"
+        yield "system", f"{amounts(found.system)} outside of pods"
     for state, meaning in (("terminating", "still in the load"), ("new, not measured yet", "not in the load yet")):
         names = [pod.pod for pod in found.pods if pod.state == state]
         if names:

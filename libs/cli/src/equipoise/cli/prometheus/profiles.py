@@ -220,7 +220,7 @@ async def match_profiles(
     Ends with one that measures pods and all nodes, each by a target of its own: none is better. Not of `custom`, which
     has no queries of its own. Raises SourceError if Prometheus does not respond.
     """
-    found: dict[str, ProfileMatch] = {}
+    matches: dict[str, ProfileMatch] = {}
     for name in PROFILES:
         if name == "custom" or name in without or load.memory not in _profile(name).memory:
             continue
@@ -228,13 +228,13 @@ async def match_profiles(
         source = PrometheusSource(changed, memory=load.memory, clock=clock)
         try:
             await source.time()
-            found[name] = match = await match_profile(source, nodes, load, settings.scrape_interval)
+            matches[name] = match = await match_profile(source, nodes, load, settings.scrape_interval)
         finally:
             source.close()
         complete = match.matches and nodes is not None and min(match.nodes.values()) == len(nodes)
         if complete and match.pods and match.one_target_each:
             break
-    return found
+    return matches
 
 
 def best_profile(matches: Mapping[str, ProfileMatch]) -> str | None:

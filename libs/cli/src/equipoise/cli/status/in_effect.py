@@ -77,10 +77,10 @@ def restriction(binders: Sequence[RunningConfiguration], status: LedgerStatus | 
     for each in binders:
         limits = limits_of(each)
         reasons[each.named] = "" if limits is None else limits.maintenance.refusal_until(now)
-    found = [f"{why} ({named})" if len(reasons) > 1 else why for named, why in reasons.items() if why]
+    restrictions = [f"{why} ({named})" if len(reasons) > 1 else why for named, why in reasons.items() if why]
     if status is not None and status.halved_until is not None:
-        found.append(f"limits are halved until {clock_time(status.halved_until)}")
-    return "; ".join(found)
+        restrictions.append(f"limits are halved until {clock_time(status.halved_until)}")
+    return "; ".join(restrictions)
 
 
 def effective_lines(

@@ -33,7 +33,7 @@ def shortened(message: M, limit: int) -> tuple[M, str]:
         return message, ""
     missing = [f"{len(lists[field]) - len(kept[field])} of {len(lists[field])} {field}" for field in lists]
     parts = [text for text in missing if not text.startswith("0 ")]
-    return message, f"without {', '.join(parts)}" if parts else "with texts cut"
+    return message, f"without {', '.join(parts)}" if parts else "with shortened texts"
 
 
 def _size(value: Any) -> int:

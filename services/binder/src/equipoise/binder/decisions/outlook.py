@@ -32,13 +32,13 @@ def refusals_now(
         now, dry_run=dry_run, migration_timeout=limits.migration_timeout, grace_period=limits.startup_grace_period
     )
     checked = dict(_checked(limits, cluster_pods))
-    found = []
+    refusals = []
     for number, move in enumerate(moves):
         why = "" if move.later else _refusal(move, checked, view, cluster_pods or 0)
-        found.append(why)
+        refusals.append(why)
         if not why and not move.later:
             view = msgspec.structs.replace(view, entries=(*view.entries, _evicted(move, str(number), now)))
-    return found
+    return refusals
 
 
 def _checked(limits: Limits, cluster_pods: int | None) -> Iterator[tuple[str, Limit]]:

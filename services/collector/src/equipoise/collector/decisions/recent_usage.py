@@ -45,18 +45,18 @@ def recent_usage(
     """
     usage: dict[str, dict[ResourceName, float]] = {}
     for resource in RESOURCES:
-        found: dict[str, list[Sample]] = {}
+        samples_of_node: dict[str, list[Sample]] = {}
         chosen = scrapes.get(resource, {})
         for sample in samples.get(resource, ()):
             node = names.of(sample.node)
             # The mean of a custom profile may have no label of its scrape.
             if not any(sample.scrape) or chosen.get(node, sample.scrape) == sample.scrape:
-                found.setdefault(node, []).append(sample)
+                samples_of_node.setdefault(node, []).append(sample)
         for node, target in targets.items():
             reading = readings.get(resource, {}).get(node)
             if reading is None or reading.mean is None:
                 continue
-            value = known_usage(found.get(node, []), getattr(target.capacity, resource))
+            value = known_usage(samples_of_node.get(node, []), getattr(target.capacity, resource))
             if value is not None:
                 usage.setdefault(node, {})[resource] = value
     return {node: Resources(**by_resource) for node, by_resource in usage.items()}

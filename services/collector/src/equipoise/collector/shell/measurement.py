@@ -193,22 +193,22 @@ class Measurement:
         statistics = self.settings.statistics if window.length <= self.settings.statistics_window_limit else ()
         criteria = self.criteria(window, at, "node")
         length = recent_length(self._intervals.default, window.length) if new else 0.0
-        found, (recent, recent_failed) = await asyncio.gather(
+        measured, (recent, recent_failed) = await asyncio.gather(
             measure_nodes(self.source, targets, criteria, statistics), self._recent_samples(length, at, criteria.jobs)
         )
-        self._scrapes["node"] |= found.scrapes
+        self._scrapes["node"] |= measured.scrapes
         missing = any(
             reading.unknown is not None and reading.unknown.reason == "no sample"
-            for readings in found.readings.values()
+            for readings in measured.readings.values()
             for reading in readings.values()
         )
-        self._jobs["node"].on_round(jobs_of(found.scrapes), at, missing=missing, failed=bool(found.failed))
+        self._jobs["node"].on_round(jobs_of(measured.scrapes), at, missing=missing, failed=bool(measured.failed))
         if nodes:
             known = {*nodes, *self.known_nodes(), *self.placement.removed}
-            self._other_nodes = nodes_of_another_cluster(found.sampled, known)
+            self._other_nodes = nodes_of_another_cluster(measured.sampled, known)
         if self.other_cluster:
             return self.other_cluster, []
-        for resource, readings in found.readings.items():
+        for resource, readings in measured.readings.items():
             by_uid = {nodes[name].metadata.uid: reading for name, reading in readings.items()}
             self._utilization.record(window, resource, by_uid, at)
         if window == self.load.shortest:
@@ -216,13 +216,13 @@ class Measurement:
             if recent_failed:
                 resource, why = min(recent_failed.items())
                 self._problems[_RECENT] = f"{self.settings.source}: {resource} of nodes in the last scrapes: {why}"
-            recently = recent_usage(new, recent, found.readings, criteria.names, found.scrapes)
+            recently = recent_usage(new, recent, measured.readings, criteria.names, measured.scrapes)
             self._utilization.record_recent({nodes[name].metadata.uid: used for name, used in recently.items()}, length)
         self._utilization.retain(node.metadata.uid for node in self.placement.nodes.values())
-        failures = [f"{resource} of nodes: {why}" for resource, why in found.failed.items()]
-        if found.unknown_node:
-            return f"no series names a node of this cluster; one has {found.unknown_node}", failures
-        return ("" if found.readings else next(iter(failures), "")), failures
+        failures = [f"{resource} of nodes: {why}" for resource, why in measured.failed.items()]
+        if measured.unknown_node:
+            return f"no series names a node of this cluster; one has {measured.unknown_node}", failures
+        return ("" if measured.readings else next(iter(failures), "")), failures
 
     async def _recent_samples(
         self, length: float, at: float, jobs: tuple[str, ...]
@@ -242,36 +242,36 @@ class Measurement:
                         targets[name] = MeasurementTarget(since=since, capacity=capacities[node], node=node)
                         tracked[name] = pod
         criteria = self.criteria(self.load.shortest, at, "pod")
-        found = await measure_pods(self.source, targets, criteria)
-        self._scrapes["pod"] |= found.scrapes
-        missing = len(found.usage) < len(targets)
-        self._jobs["pod"].on_round(jobs_of(found.scrapes), at, missing=missing, failed=bool(found.failed))
+        measured = await measure_pods(self.source, targets, criteria)
+        self._scrapes["pod"] |= measured.scrapes
+        missing = len(measured.usage) < len(targets)
+        self._jobs["pod"].on_round(jobs_of(measured.scrapes), at, missing=missing, failed=bool(measured.failed))
         settled = sum(target.since <= at - criteria.length for target in targets.values())
         if not self.settings.node_selector:  # else the pods of other nodes are not known here
-            here = [name for name in found.sampled if name in tracked or name in self.placement.departed]
+            here = [name for name in measured.sampled if name in tracked or name in self.placement.departed]
             self._other_pods = pods_of_another_cluster(
-                found.sampled, frozenset(here), measured=len(found.usage), settled=settled
+                measured.sampled, frozenset(here), measured=len(measured.usage), settled=settled
             )
         if self.other_cluster:
             return []
-        if found.usage or not found.failed:
+        if measured.usage or not measured.failed:
             sample_times = {
                 name: self._utilization.sampled_at(node.metadata.uid) for name, node in self.placement.nodes.items()
             }
             by_uid, finished = await in_thread_if_many(
-                len(targets), self._evaluate_pods, found.usage, tracked, targets, sample_times, at
+                len(targets), self._evaluate_pods, measured.usage, tracked, targets, sample_times, at
             )
-            self.placement.record_usage(self._utilization.record_pods(by_uid, at, found.failed.keys()))
-            if not found.failed:  # a mean without one resource would count as a complete one
+            self.placement.record_usage(self._utilization.record_pods(by_uid, at, measured.failed.keys()))
+            if not measured.failed:  # a mean without one resource would count as a complete one
                 self.workload_store.record(finished)
         self.pods_problem = (
             f"none of {settled} pods has enough samples in {self.load.shortest.name}: does Prometheus scrape them as "
             "often as collector.scrapeInterval is set, and for long enough?"
-            if found.supported and settled and not found.usage and not found.failed
+            if measured.supported and settled and not measured.usage and not measured.failed
             else ""
         )
         await in_thread_if_many(len(targets), drain, targets, tracked)
-        return [f"{resource} of pods: {why}" for resource, why in found.failed.items()]
+        return [f"{resource} of pods: {why}" for resource, why in measured.failed.items()]
 
     def _has_new_pods(self, node: str, since: float) -> bool:
         return has_new_pods((tracked.placed for tracked in self.placement.tracked(node)), since)

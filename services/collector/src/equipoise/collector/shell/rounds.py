@@ -105,27 +105,29 @@ async def measure_nodes(
     names = criteria.names
     ended = [
         resource
-        for resource, found in results.items()
-        if targets.keys() - {names.of(sample.node) for sample in found["newest"]}
+        for resource, samples in results.items()
+        if targets.keys() - {names.of(sample.node) for sample in samples["newest"]}
     ]
     if ended:
         query = msgspec.structs.replace(query, length=criteria.lookback, step=criteria.lookback / LAST_STEPS)
         last, last_failed = await _run(source, query, ended, ["last"])
         failed |= last_failed
-        for resource, found in last.items():
-            results[resource] |= found
+        for resource, samples in last.items():
+            results[resource] |= samples
     readings: dict[ResourceName, Mapping[str, NodeReading]] = {}
     scrapes: dict[ResourceName, Scrapes] = {}
-    for resource, found in results.items():
+    for resource, samples in results.items():
         if resource not in failed:
             readings[resource], scrapes[resource] = await in_thread_if_many(
-                len(targets), validate_nodes, targets, resource, found, criteria
+                len(targets), validate_nodes, targets, resource, samples, criteria
             )
     for resource, why in unsupported.items():
         unknown = NodeReading(unknown=UnknownUsage("unsupported", f"{resource}: {why}"))
         readings[resource] = dict.fromkeys(targets, unknown)
     checked = check_plausibility(readings, {node for node, target in targets.items() if target.has_pods})
-    live = [sample for resource, found in results.items() for sample in _own(found["newest"], scrapes.get(resource))]
+    live = [
+        sample for resource, samples in results.items() for sample in _own(samples["newest"], scrapes.get(resource))
+    ]
     sampled = frozenset(names.of(sample.node) for sample in live)
     unknown_node = "" if not live or not targets or sampled & targets.keys() else live[0].series
     return NodeRound(

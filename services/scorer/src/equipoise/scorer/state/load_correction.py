@@ -102,16 +102,16 @@ def window_loads(
         for position, statistic in enumerate(statistics, 1):
             match statistic:
                 case "p95":
-                    found = adjusted(value.p95, present, _ramp("p95", length), value.sampled_at)
+                    values = adjusted(value.p95, present, _ramp("p95", length), value.sampled_at)
                 case "max":
-                    found = adjusted(value.max, present, _ramp("max", length), value.sampled_at)
+                    values = adjusted(value.max, present, _ramp("max", length), value.sampled_at)
                 case "deviation":
-                    found = amounts(value.deviation)
+                    values = amounts(value.deviation)
                 case "production":
-                    found = amounts(production)
+                    values = amounts(production)
                 case "system":
-                    found = amounts(utilization.system)
-            rows[position, index] = found
+                    values = amounts(utilization.system)
+            rows[position, index] = values
     shares: Array = rows / base_of(utilization)
     return shares
 

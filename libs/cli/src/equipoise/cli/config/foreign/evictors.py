@@ -270,7 +270,7 @@ def default_evictor(to: Translation, args: DefaultEvictorArgs, path: str) -> Non
 def min_age(to: Translation, age: GoDuration | None, path: str) -> None:
     """Since when a pod must run before it may be evicted."""
     if age:
-        reason = "a pod may move when it is measured; replicasSettlingPeriod and cooldowns protect what is new"
+        reason = "a pod may move when it is measured; replicasSettlingPeriod and cooldowns protect new pods"
         to.lost(path, str(Duration(age)), reason)
 
 

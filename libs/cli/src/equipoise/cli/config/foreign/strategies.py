@@ -296,7 +296,7 @@ def namespaces(to: Translation, lists: NamespaceLists | None, path: str) -> None
     if lists is None:
         return
     if lists.include is not None and lists.exclude is not None and lists.include and lists.exclude:
-        to.lost(f"{path}.exclude", list(lists.exclude), "include and exclude exclude each other")
+        to.lost(f"{path}.exclude", list(lists.exclude), "only one of include and exclude can be set")
     name = "include" if lists.include else "exclude"
     listed = list(getattr(lists, name) or ())
     if not listed:

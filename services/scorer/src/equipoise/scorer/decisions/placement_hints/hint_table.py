@@ -185,14 +185,14 @@ class HintTable:
                 block, known, usage, _parts(pods), snapshot, constraints, ready_platforms, sent
             )
             yield
-        found = {
+        hints = {
             workload: hint
             for block, choice in self._choices.items()
             for workload, hint in zip(block.workloads, choice.hints, strict=True)
             if hint is not None
         }
         yield
-        self._hints = {each: found[each] for each in sorted(found, key=lambda each: -expected[each])}
+        self._hints = {each: hints[each] for each in sorted(hints, key=lambda each: -expected[each])}
 
     def _choose(
         self,
