@@ -1,14 +1,16 @@
-"""Fixtures of the runtime's tests: worlds in memory and on a real cluster."""
+"""Fixtures of the runtime's tests: the health of a service, and worlds in memory and on a real cluster."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 from kube_worlds import NAMESPACE, MemoryWorld, RealWorld, World
+from prometheus_client import CollectorRegistry
 
 from equipoise.runtime.configuration.sections import Kubernetes
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
+from equipoise.runtime.process.health import Health
 from equipoise.testbed import objects as manifests
 from equipoise.testbed.binaries.build import Binaries
 from equipoise.testbed.cluster import Cluster
@@ -35,3 +37,13 @@ def world(request: pytest.FixtureRequest) -> World:
         return MemoryWorld(SystemClock())
     world: World = request.getfixturevalue("real")
     return world
+
+
+@pytest.fixture
+def metrics() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def health(metrics: CollectorRegistry) -> Health:
+    return Health(configuration_hash="abc", metrics=metrics)

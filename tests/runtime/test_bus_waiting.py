@@ -11,17 +11,23 @@ from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import SystemClock
 
 
-async def test_the_same_reason_is_logged_once() -> None:
-    """A process may wait for days. It tries again all the time."""
-    url = f"nats://127.0.0.1:{free_port()}"
-    link = NatsConnection(Nats(url=url), "tap", BusErrors(SystemClock()), reconnect_pause=0.01)
+def attempts_of(link: NatsConnection) -> asyncio.Semaphore:
+    """A semaphore that is released after each failed attempt to connect: to wait for attempts, not for time."""
     attempts, on_error = asyncio.Semaphore(0), link._on_error
 
     async def counted(error: Exception) -> None:
         await on_error(error)
         attempts.release()
 
-    link._on_error = counted  # type: ignore[method-assign]  # to wait for attempts, not for time
+    link._on_error = counted  # type: ignore[method-assign]
+    return attempts
+
+
+async def test_the_same_reason_is_logged_once() -> None:
+    """A process may wait for days. It tries again all the time."""
+    url = f"nats://127.0.0.1:{free_port()}"
+    link = NatsConnection(Nats(url=url), "tap", BusErrors(SystemClock()), reconnect_pause=0.01)
+    attempts = attempts_of(link)
     with capture_logs() as logs:
         opening = asyncio.create_task(link.open())
         for _ in range(3):
@@ -42,13 +48,7 @@ async def test_a_dns_that_does_not_respond_is_named() -> None:
 
     errors = BusErrors(SystemClock())
     link = NatsConnection(Nats(url="nats://nats:4222"), "tap", errors, reconnect_pause=0.01, resolve=silent)
-    attempts, on_error = asyncio.Semaphore(0), link._on_error
-
-    async def counted(error: Exception) -> None:
-        await on_error(error)
-        attempts.release()
-
-    link._on_error = counted  # type: ignore[method-assign]  # to wait for attempts, not for time
+    attempts = attempts_of(link)
     with capture_logs() as logs:
         opening = asyncio.create_task(link.open())
         for _ in range(2):

@@ -15,16 +15,6 @@ from equipoise.runtime.process.probe import main as probe
 
 
 @pytest.fixture
-def metrics() -> CollectorRegistry:
-    return CollectorRegistry()
-
-
-@pytest.fixture
-def health(metrics: CollectorRegistry) -> Health:
-    return Health(configuration_hash="abc", metrics=metrics)
-
-
-@pytest.fixture
 async def url(health: Health, metrics: CollectorRegistry) -> AsyncIterator[str]:
     async with serving_health("127.0.0.1:0", health, metrics, "1.2.3") as address:
         yield f"http://{address}"

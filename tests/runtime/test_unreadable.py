@@ -1,21 +1,10 @@
 """What cannot be read is named in /readyz, in a metric and in the log, in a bounded number of characters."""
 
-import pytest
 from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from equipoise.runtime.process.health import Health
 from equipoise.runtime.process.unreadable import ENTRY_LIMIT, SOURCE_LIMIT, UnreadableThings
-
-
-@pytest.fixture
-def metrics() -> CollectorRegistry:
-    return CollectorRegistry()
-
-
-@pytest.fixture
-def health(metrics: CollectorRegistry) -> Health:
-    return Health(configuration_hash="abc", metrics=metrics)
 
 
 def test_what_cannot_be_read_is_a_problem_and_a_metric_until_it_is_readable(

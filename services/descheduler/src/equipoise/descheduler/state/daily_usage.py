@@ -110,6 +110,31 @@ class NodeDay(msgspec.Struct, frozen=True):
     """Whether the hour is measured, by slot."""
 
 
+class _ProfileRows:
+    """The distinct daily profiles of pods, each in one row."""
+
+    def __init__(self, profile_of: ProfileOf, batch_weight: Array) -> None:
+        """`batch_weight`: per resource, the share of the usage of batch work that counts."""
+        self.usage: list[HourlyUsage] = []
+        self.measured: list[Flags] = []
+        self._profile_of = profile_of
+        self._batch_weight = batch_weight[:, np.newaxis]
+        self._rows: dict[tuple[Workload | None, bool], int] = {(None, False): -1, (None, True): -1}
+
+    def row(self, workload: Workload | None, *, reduced: bool) -> int:
+        """The row of a workload's profile; -1 without one. `reduced`: batch work, which counts in part."""
+        row = self._rows.get((workload, reduced))
+        if row is None:
+            profile = self._profile_of(workload) if workload is not None else None
+            row = -1
+            if profile is not None and profile.usage is not None:
+                row = len(self.usage)
+                self.usage.append(profile.usage * self._batch_weight if reduced else profile.usage)
+                self.measured.append(profile.measured)
+            self._rows[workload, reduced] = row
+        return row
+
+
 def node_days(
     profile_of: ProfileOf, nodes: Sequence[NodePods | None], batch_work: BatchWork | None = None
 ) -> list[NodeDay]:
@@ -124,25 +149,17 @@ def node_days(
     hides_pods = np.zeros(len(nodes), dtype=np.bool_)
     batch_work = batch_work or BatchWork()
     weight = np.array([batch_work.weight.cpu, batch_work.weight.memory])
-    rows: dict[tuple[Workload | None, bool], int] = {(None, False): -1, (None, True): -1}
-    profiles: list[HourlyUsage] = []
-    measured: list[Flags] = []
-    which: list[int] = []
+    profiles = _ProfileRows(profile_of, weight)
+    rows_of_pods: list[int] = []
     ends = np.zeros(len(nodes) + 1, dtype=np.int64)
     for index, node in enumerate(nodes):
         if node is not None:
             system[index] = system_usage(node.utilization)
             for uid, workload in node.pods:
                 reduced = uid in batch_work.uids
-                row = rows.get((workload, reduced))
-                if row is None:
-                    profile = profile_of(workload) if workload is not None else None
-                    row = rows[workload, reduced] = -1 if profile is None or profile.usage is None else len(profiles)
-                    if profile is not None and profile.usage is not None:
-                        profiles.append(profile.usage * weight[:, np.newaxis] if reduced else profile.usage)
-                        measured.append(profile.measured)
+                row = profiles.row(workload, reduced=reduced)
                 if row >= 0:
-                    which.append(row)
+                    rows_of_pods.append(row)
                     continue
                 usage = np.array(amounts(node.usage_of(uid, workload)))
                 if np.isnan(usage).any():
@@ -153,14 +170,14 @@ def node_days(
                 profile = profile_of(workload) if workload is not None else None
                 in_hour = np.zeros(SLOTS, dtype=np.bool_) if profile is None else profile.measured
                 unmeasured[index] += np.where(in_hour, 0.0, counted[:, np.newaxis])
-        ends[index + 1] = len(which)
+        ends[index + 1] = len(rows_of_pods)
     pods = np.repeat(constant[:, :, np.newaxis], SLOTS, axis=2)
-    if profiles:
-        days, hours = np.array(profiles), np.array(measured)
-        rows_of_pods = np.array(which, dtype=np.int64)
-        pods += _sums(days, rows_of_pods, ends)
+    if profiles.usage:
+        days, hours = np.array(profiles.usage), np.array(profiles.measured)
+        rows = np.array(rows_of_pods, dtype=np.int64)
+        pods += _sums(days, rows, ends)
         if not hours.all():
-            unmeasured += _sums(np.where(hours[:, np.newaxis], 0.0, days), rows_of_pods, ends)
+            unmeasured += _sums(np.where(hours[:, np.newaxis], 0.0, days), rows, ends)
     hidden = np.where(hides_pods[:, np.newaxis], system, 0.0)[:, :, np.newaxis]
     enough = _is_measured(unmeasured + hidden, pods + hidden)
     total = system[:, :, np.newaxis] + pods
