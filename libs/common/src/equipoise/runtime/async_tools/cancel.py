@@ -10,7 +10,14 @@ T = TypeVar("T")
 
 
 async def run_with_guard(work: Awaitable[T], guard: Coroutine[Any, Any, NoReturn]) -> T:
-    """The result of `work`, unless `guard` raises first: then work is cancelled and, once it has ended, that raised."""
+    """The result of `work`, unless `guard` raises first: then work is cancelled and, once it has ended, that raised.
+
+    A cancellation of the caller is raised, even if an error was about to be: in Python 3.11, a TaskGroup that waits for
+    its tasks because of an error forgets it.
+    """
+    caller = asyncio.current_task()
+    assert caller is not None
+    before = caller.cancelling()
     try:
         async with asyncio.TaskGroup() as group:
             watcher = group.create_task(guard)
@@ -18,6 +25,8 @@ async def run_with_guard(work: Awaitable[T], guard: Coroutine[Any, Any, NoReturn
             watcher.cancel()
     except BaseExceptionGroup as errors:
         first, *others = errors.exceptions
+        if caller.cancelling() > before:
+            raise asyncio.CancelledError from first
         raise first from (others[0] if others else None)
     return result
 
