@@ -1,4 +1,4 @@
-"""The agent's program, with real cgroups and the API server of a cluster."""
+"""The agent's program, with cgroups and the API server of a cluster."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agent.real_cgroups import ROOT, RealCgroups
+from agent.real_cgroups import ROOT
 
 from equipoise.testbed.cluster import Cluster
 
@@ -19,10 +19,14 @@ from equipoise.testbed.cluster import Cluster
 class AgentProcess:
     """`python -m equipoise.agent` of one node."""
 
-    def __init__(self, cluster: Cluster, node: str, real: RealCgroups, token: Path, directory: Path) -> None:
+    def __init__(
+        self, cluster: Cluster, node: str, top: str, token: Path, directory: Path, *, root: Path = ROOT
+    ) -> None:
+        """`top`: the group, below `root`, of the group `kubepods`."""
         self._cluster = cluster
         self._node = node
-        self._real = real
+        self._top = top
+        self.root = root
         self._token = token
         self.file = directory / "equipoise-agent.yaml"
         self.log = directory / "agent.log"
@@ -33,8 +37,8 @@ class AgentProcess:
     def running(self, **settings: Any) -> Iterator["AgentProcess"]:
         agent = {
             "health": f"127.0.0.1:{self._port}",
-            "cgroupRoot": str(ROOT),
-            "cgroupParent": f"{self._real.top}/kubepods",
+            "cgroupRoot": str(self.root),
+            "cgroupParent": f"{self._top}/kubepods",
             "period": 0.2,
             **settings,
         }
@@ -63,6 +67,10 @@ class AgentProcess:
         assert self.process is not None
         self.process.send_signal(number)
         return self.process.wait(20)
+
+    @property
+    def runs(self) -> bool:
+        return self.process is not None and self.process.poll() is None
 
     def get(self, path: str) -> tuple[int, str]:
         """0 while nobody listens."""

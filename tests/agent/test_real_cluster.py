@@ -97,7 +97,7 @@ async def test_the_program_limits_survives_and_restores(cluster: Cluster, real: 
     group = await pod_group(cluster)
     real.make(group)
     token = await cluster.service_account_token("jobs", ACCOUNT)
-    agent = AgentProcess(cluster, "alpha", real, token, tmp_path)
+    agent = AgentProcess(cluster, "alpha", real.top, token, tmp_path)
 
     def quota() -> str:
         return real.get(group, "cpu.cfs_quota_us")

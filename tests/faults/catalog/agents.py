@@ -100,7 +100,7 @@ async def killed_agents(rig: Rig, extent: Extent) -> None:
         with real_cgroups() as cgroups:
             groups = _Pods(rig, cgroups, [pod["metadata"]["uid"] for pod in await _pods(rig)])
             cgroups.run(groups.groups[0], "x = b'x' * 30_000_000; import time; time.sleep(600)")
-            agent = AgentProcess(rig.cluster, NODE, cgroups, token, rig.cluster.directory)
+            agent = AgentProcess(rig.cluster, NODE, cgroups.top, token, rig.cluster.directory)
             async with background(groups.check()):
                 for _ in range(extent.times):
                     await _killed(rig, agent, groups)
