@@ -100,6 +100,14 @@ CHANGES: dict[str, tuple[Callable[[World], None], Outcome]] = {
 }
 
 
+async def test_an_error_in_the_rules_of_a_pod_refuses_its_intent_only(world: World) -> None:
+    no_text: Any = {"karpenter.sh/do-not-disrupt": 5}
+    _put_pod(metadata={"annotations": no_text})(world)
+    assert await world.outcome_of("web-1") == Outcome.REJECTED_POLICY.value
+    assert world.outcomes[0].detail.startswith("the rules cannot be applied to it (AttributeError: ")
+    assert world.kube.evictions == []
+
+
 @pytest.mark.parametrize("name", CHANGES)
 async def test_an_obstacle_at_the_last_moment_refuses_the_intent(world: World, name: str) -> None:
     """The outcome gives the reason."""

@@ -413,6 +413,12 @@ ROLLOUTS: dict[str, tuple[Candidate, str]] = {
     "CloneSet whose partition cannot be read": (
         revisions("CloneSet", {"partition": "half"}, updated=2, group="apps.kruise.io"), "rolling out"
     ),
+    "CloneSet whose partition has too many digits": (
+        revisions("CloneSet", {"partition": "9" * 5_000}, updated=2, group="apps.kruise.io"), "rolling out"
+    ),
+    "CloneSet whose percentage has too many digits": (
+        revisions("CloneSet", {"partition": "9" * 400 + "%"}, updated=2, group="apps.kruise.io"), "rolling out"
+    ),
     "Rollout": (
         revisions("Rollout", {}, updated=1, group="argoproj.io", currentRevision="", updateRevision=""), "rolling out"
     ),

@@ -12,6 +12,7 @@ from descheduler.snapshots import (
     LONG_AGO,
     a_pod,
     a_snapshot,
+    cluster_of,
     evaluation_settings,
     nodes_of,
     owners_of,
@@ -505,6 +506,18 @@ def test_a_pod_whose_amounts_cannot_be_computed_is_one_that_cannot_be_read() -> 
     nodes = nodes_of(pod)
     assert nodes["node-a"].target_refusal == "its pod shop/web-1 cannot be read"
     assert "is not a Kubernetes quantity" in nodes["node-a"].pods[0].protection
+
+
+def test_a_pod_to_which_the_rules_cannot_be_applied_is_protected_and_named() -> None:
+    """Any error of a rule concerns that pod only."""
+    bad, good = a_pod("web-1"), a_pod("web-2")
+    no_text: Any = {"karpenter.sh/do-not-disrupt": 5}
+    bad = msgspec.structs.replace(bad, metadata=msgspec.structs.replace(bad.metadata, annotations=no_text))
+    cluster = cluster_of(bad, good)
+    found = {pod.name: pod.protection for pod in cluster.nodes[0].pods}
+    assert found["web-1"].startswith("the rules cannot be applied to it (AttributeError: ")
+    assert found["web-2"] == ""
+    assert cluster.failed == {"shop/web-1": found["web-1"]}
 
 
 def test_a_node_that_cannot_be_read_is_no_source_and_no_target() -> None:

@@ -12,6 +12,7 @@ import msgspec
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import SYSTEM_CRITICAL, Namespaces, Protection
 from equipoise.contracts.eviction.gangs import gang_of
+from equipoise.contracts.kubernetes.labels import integer
 from equipoise.contracts.kubernetes.objects import Namespace, ObjectMeta, Pod, WorkloadObject, is_ready
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.plain_text import plain_text
@@ -366,13 +367,13 @@ def _kept_by_partition(workload: WorkloadObject, replicas: int) -> int:
     if partition is None and strategy.rolling_update is not None:
         partition = strategy.rolling_update.partition
     if isinstance(partition, str):
-        number = partition.removesuffix("%")
-        if not number.isdecimal():
+        number = integer(partition.removesuffix("%"))
+        if number is None or number < 0:
             return 0
         if not partition.endswith("%"):
-            return int(number)
-        kept = math.ceil(replicas * int(number) / 100)
-        return kept - 1 if kept == replicas and int(number) < 100 else kept
+            return number
+        kept = math.ceil(replicas * number / 100)
+        return kept - 1 if kept == replicas and number < 100 else kept
     return partition or 0
 
 
@@ -397,6 +398,11 @@ PROTECTIONS: Mapping[str, Rule] = {
     "failing to create": failing_to_create,
     "few ready replicas": few_ready,
 }
+
+
+def rules_failed(error: Exception) -> str:
+    """The reason that protects a pod to which the rules cannot be applied. The error concerns no other pod."""
+    return plain_text(f"the rules cannot be applied to it ({type(error).__name__}: {error})", REASON_LIMIT)
 
 
 def protection(candidate: Candidate, rules: Rules, now: float) -> str:

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 
 import msgspec
+import structlog
 
 from equipoise.binder.decisions.destination_check import (
     no_destination,
@@ -17,7 +18,7 @@ from equipoise.binder.decisions.staleness import check_age, check_coverage, chec
 from equipoise.binder.shell.live_reads import Unreadable, find, read_candidate, read_volumes
 from equipoise.binder.state.cluster_state import ClusterState
 from equipoise.binder.state.ledger import Ledger
-from equipoise.contracts.eviction.protection import Candidate, Rules, protection
+from equipoise.contracts.eviction.protection import Candidate, Rules, protection, rules_failed
 from equipoise.contracts.kubernetes.objects import Lease, Pod
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
@@ -28,6 +29,8 @@ from equipoise.runtime.kubernetes.installation import InstallationCheck
 from equipoise.runtime.kubernetes.leader_election import DESCHEDULER_LEASE
 from equipoise.runtime.process.clock import Clock
 from equipoise.scheduling.model.pod_info import PodInfo
+
+log = structlog.get_logger()
 
 
 class ValidIntent(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,7 +87,11 @@ class Validation:
         assert pod is not None
         pod = with_known_amounts(pod)
         candidate = self._with_pod_counts(await read_candidate(self.kube, pod))
-        why = protection(candidate, self._rules, self.clock.now())
+        try:
+            why = protection(candidate, self._rules, self.clock.now())
+        except Exception as error:  # whatever it is, it concerns this pod only
+            log.warning("unexpected error", pod=f"{intent.namespace}/{intent.pod}", exc_info=True)
+            why = rules_failed(error)
         if why:
             return Finish(outcome=Outcome.REJECTED_POLICY, detail=why)
         why = await self._check_fit(intent, pod, candidate.workload)

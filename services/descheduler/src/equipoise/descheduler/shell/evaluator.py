@@ -111,6 +111,7 @@ class Evaluator:
         proposed = [
             await self._compute(proposals, result, snapshot, self._settings, epoch) for result in evaluation.results
         ]
+        self._health.unreadable.replace("rules of pods", evaluation.cluster.failed)
         problem = await self._approve([move for moves in proposed for _, move in moves])
         for result, moves in zip(evaluation.results, proposed, strict=True):
             self.metrics.on_classified(result.strategy, result.classifications)

@@ -198,6 +198,9 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int = 0
     """Intents without an outcome."""
 
+    failed: Mapping[str, str] = {}
+    """By name of a pod: why the rules cannot be applied to it. It gets an entry when its node's pods are read."""
+
 
 class IntentLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How many moves may be pending. The binder has the eviction limits; these only avoid intents it would refuse."""

@@ -8,7 +8,7 @@ from itertools import chain
 import msgspec
 
 from equipoise.contracts.colocation.bands import requests_reclaimed
-from equipoise.contracts.eviction.protection import of_daemon_set, protection, static
+from equipoise.contracts.eviction.protection import of_daemon_set, protection, rules_failed, static
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects import Node, Pod, PodDisruptionBudget, WorkloadObject
 from equipoise.contracts.kubernetes.platforms import platform_of
@@ -84,6 +84,9 @@ class ClusterBuilder:
         self._terminating: dict[str, list[Pod]] = {}
         """Terminating pods, which run until they end, by node."""
 
+        self._failed: dict[str, str] = {}
+        """By name of a pod: why the rules cannot be applied to it."""
+
         self._dry_runs = dry_runs(snapshot.pending)
         reader = PodReader()
         # The pods of a large cluster are far apart in memory: everything that concerns all of them is read in one pass.
@@ -123,7 +126,7 @@ class ClusterBuilder:
     def _read(self, reader: PodReader, pod: Pod) -> Pod:
         try:
             self._infos[pod.metadata.uid] = reader.read(pod)
-        except ValueError as error:
+        except Exception as error:  # whatever it is, it concerns this pod only
             pod = unknown_pod(pod, str(error))
             self._infos[pod.metadata.uid] = reader.read(pod)
         return pod
@@ -170,6 +173,7 @@ class ClusterBuilder:
             batch_work_weight=settings.load.batch_work_weight,
             busy_workloads=busy_workloads(self._pending),
             in_flight=without_outcome(self._pending),
+            failed=self._failed,
         )
 
     def _fit(self, nodes: Sequence[ClusterNode]) -> NodeFit:
@@ -342,6 +346,18 @@ class ClusterBuilder:
         return [*self._requesting.get(node, ()), *(pod for pod in expected if pod is not None)]
 
     def _movable(self, pod: Pod, node: str) -> MovablePod:
+        """Protected, and named in `ClusterView.failed`, if the rules cannot be applied to it."""
+        try:
+            return self._judged(pod, node)
+        except Exception as error:
+            meta, why = pod.metadata, rules_failed(error)
+            self._failed[f"{meta.namespace}/{meta.name}"] = why
+            info = self._infos[meta.uid]
+            return MovablePod(
+                uid=meta.uid, namespace=meta.namespace, name=meta.name, node=node, protection=why, info=info
+            )
+
+    def _judged(self, pod: Pod, node: str) -> MovablePod:
         meta = pod.metadata
         workload = self._workload_of(pod)
         candidate = self._watched.candidate(pod, workload)
