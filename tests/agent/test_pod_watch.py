@@ -1,17 +1,21 @@
 """The pods of the node, with one that cannot be read among them."""
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from threading import Event
 from typing import Any
 
 import msgspec
+import pytest
 from bus_worlds import eventually
 
-from equipoise.agent.shell.api_server import AgentApi, PodEvent, read_pods
+from equipoise.agent.shell.api_server import LONGEST, AgentApi, PodEvent, RequestFailed, read_events, read_pods
 from equipoise.agent.shell.pod_watch import PodWatch, unreadable_text
 from equipoise.agent.state.watched_pods import WatchedPods
 from equipoise.contracts.kubernetes.objects import Pod
+from equipoise.contracts.unreadable.lenient_decoding import DECODE_ERRORS, read_object
 
 
 def a_batch_pod(name: str, cpu: str = "1000", **status: Any) -> dict[str, Any]:
@@ -77,3 +81,39 @@ def test_every_pod_of_a_page_is_read_that_can_be() -> None:
     assert [pod.metadata.name for pod in found] == ["a", "", "", "b"]
     assert [bool(pod.metadata.unreadable) for pod in found] == [False, True, True, True]
     assert metadata.resource_version == "5"
+
+
+def an_event(name: str, length: int = 0) -> bytes:
+    """A line of at least this length."""
+    pod = a_batch_pod(name)
+    line = json.dumps({"type": "MODIFIED", "object": pod}, separators=(",", ":"))
+    pod["spec"]["nodeName"] = "x" * (length - len(line) - len(',"nodeName":""') - 1)
+    return json.dumps({"type": "MODIFIED", "object": pod}, separators=(",", ":")).encode() + b"\n"
+
+
+def read_names(body: bytes) -> list[tuple[str, bool]]:
+    pods = [read_object(each.object, Pod) for each in read_events(BytesIO(body))]
+    return [(pod.metadata.name, bool(pod.metadata.unreadable)) for pod in pods]
+
+
+def test_the_rest_of_an_event_that_is_too_long_is_no_event() -> None:
+    longest, longer = an_event("b", LONGEST), an_event("c", LONGEST + 1)
+    assert (len(longest), len(longer)) == (LONGEST, LONGEST + 1)
+    assert read_names(longest + longer + an_event("d")) == [("b", False), ("c", True), ("d", False)]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        an_event("a")[:-1],
+        an_event("a")[:-40],
+        an_event("a", LONGEST + 1)[:-1],
+        an_event("a", 2 * LONGEST)[:-40],
+        b"x" * LONGEST + b"x\n",
+    ],
+    ids=len,
+)
+def test_a_part_of_an_event_is_none(part: bytes) -> None:
+    """The connection broke within it, or it is not known which pod it is about: all pods are listed again."""
+    with pytest.raises((RequestFailed, *DECODE_ERRORS)):
+        read_names(an_event("b") + part)
