@@ -32,7 +32,7 @@ Serving = Callable[[ConnectionLimits], AbstractAsyncContextManager[str]]
 
 @asynccontextmanager
 async def health_port(limits: ConnectionLimits) -> AsyncIterator[str]:
-    """Of the services and of `equipoise scheduler`."""
+    """The port of the services and of `equipoise scheduler`."""
     metrics = CollectorRegistry()
     health = Health(configuration_hash="", metrics=metrics)
     async with serving_health("127.0.0.1:0", health, metrics, "1", limits) as address:
@@ -119,7 +119,7 @@ class Clients:
         return pipe
 
     async def liveness(self) -> int:
-        """On a new connection, as the kubelet asks. Again if this process was too slow to send its request in time."""
+        """A request on a new connection, as of the kubelet. It is repeated if this process sent it too late."""
         async with asyncio.timeout(60):
             while True:
                 with suppress(aiohttp.ClientError):

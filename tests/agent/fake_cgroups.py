@@ -67,7 +67,7 @@ class FakeCgroups(CgroupFiles):
         self.path(group, name).write_text(value)
 
     def populate(self, group: str, populated: bool = True) -> None:
-        """As if a process was in it: it counts for all groups above. One without processes has none below either."""
+        """A process in the group counts for all groups above it; a group without processes has none below either."""
         for each in (Path(group), *Path(group).parents) if populated else (Path(group),):
             self._populated.add(each) if populated else self._populated.discard(each)
             if self.version == 2:
@@ -133,7 +133,7 @@ class FakeCgroups(CgroupFiles):
         return format_cpus(cpus)
 
     def _effective(self, directory: Path) -> frozenset[int]:
-        """Of v2: those of the group that the parent has; all of the parent's if it has none of them."""
+        """The CPUs of v2: those of the group that the parent has; all of the parent's if it has none of them."""
         cpus = parse_cpus((directory / "cpuset.cpus").read_text())
         if directory == self._root:
             return cpus

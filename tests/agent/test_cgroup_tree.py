@@ -122,7 +122,7 @@ def test_a_set_of_cpus_of_v2_is_lifted_while_pods_run(tmp_path: Path) -> None:
 
 
 def test_a_set_of_cpus_of_v2_is_removed_when_no_pod_runs(tmp_path: Path) -> None:
-    """As the kubelet had it."""
+    """The set is as the kubelet had it."""
     cgroups, agent = cpuset_world(tmp_path)
     cgroups.put("kubepods/besteffort", "cgroup.events", "populated 0")
     cgroups.put("kubepods/besteffort", "cpuset.cpus", "2-3")

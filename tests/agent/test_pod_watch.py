@@ -29,7 +29,7 @@ def page(*pods: Any) -> bytes:
 
 
 class SentPods(AgentApi):
-    """In place of the API server: a list, and then events until the test ends."""
+    """A replacement of the API server: a list, and then events until the test ends."""
 
     def __init__(self, listed: bytes, *events: dict[str, Any]) -> None:
         self.listed = listed

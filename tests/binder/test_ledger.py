@@ -33,7 +33,7 @@ def test_a_reservation_counts_at_once() -> None:
 
 
 def test_a_dry_run_takes_nothing_from_evictions_and_is_limited_by_both() -> None:
-    """As a real eviction would be, had the earlier dry runs been real ones."""
+    """The dry run is limited as a real eviction would be if the earlier dry runs had been real ones."""
     real, dry = an_entry("web-1"), an_entry("web-2", dry_run=True, outcome=Outcome.DRY_RUN)
     ledger = a_ledger(real, dry)
 
@@ -196,7 +196,7 @@ def test_the_reason_of_an_eviction_is_kept_for_a_day() -> None:
 
 
 def test_the_reasons_that_are_kept_are_bounded() -> None:
-    """In number, and each in its length: the document has a limit."""
+    """Their number and their length are limited, because the document has a limit."""
     ledger = a_ledger()
     for number in range(MAX_PAST + 20):
         ledger = carried_out(ledger, f"web-{number}", NOW + number)

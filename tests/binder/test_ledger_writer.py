@@ -186,7 +186,7 @@ COMPLETE: dict[str, tuple[Callable[[World], object], bool]] = {
 
 @pytest.mark.parametrize("change", COMPLETE)
 async def test_a_workload_that_changes_meanwhile_is_complete_with_its_replicas(change: str, world: World) -> None:
-    """With those that it had when the pod was evicted, or that it should have now if these are fewer."""
+    """The replicas are those of the time of the eviction, or those desired now if these are fewer."""
     apply, complete = COMPLETE[change]
     await world.start(world.binder())
     await world.propose("web-1")
@@ -208,7 +208,7 @@ async def test_a_pod_that_terminates_for_hours_is_not_late_once_it_was_replaced(
 
 
 async def test_a_stateful_set_waits_for_the_pod_of_the_same_name(world: World) -> None:
-    """While the old one terminates it is not complete, whatever its status shows, nor before the new one is ready."""
+    """It is not complete while the old pod terminates, whatever its status shows, nor before the new one is ready."""
     status = objects.WorkloadStatus(replicas=3, ready_replicas=3, updated_replicas=3)
     stateful_set = objects.WorkloadObject(
         kind="StatefulSet",
@@ -257,7 +257,7 @@ async def test_a_preempted_pod_of_a_job_is_not_waited_for(kind: str, world: Worl
 
 
 def usage_of(world: World) -> list[LimitUsage]:
-    """As `equipoise status` shows it now."""
+    """The usage that `equipoise status` shows now."""
     return ledger_status(world.ledger, GENEROUS, world.clock.now()).usage
 
 

@@ -41,7 +41,7 @@ def test_each_allowed_move_counts_for_the_next() -> None:
 
 
 def test_an_exhausted_limit_allows_no_move() -> None:
-    """As after an eviction a minute ago."""
+    """An eviction a minute ago has exhausted it."""
     ledger = a_ledger(an_entry("db-1", workload=a_workload("db"), settled_at=NOW - 60, recovered_at=NOW - 30))
     whys = refusals_now([a_move(1), a_move(2)], ledger, ONE_IN_TEN_MINUTES, NOW, dry_run=False)
 
@@ -49,7 +49,7 @@ def test_an_exhausted_limit_allows_no_move() -> None:
 
 
 def test_dry_runs_count_for_dry_runs_only() -> None:
-    """Of real moves, they use up nothing."""
+    """Dry runs take nothing from real moves."""
     ledger = a_ledger(an_entry("db-1", dry_run=True, outcome=Outcome.DRY_RUN, settled_at=NOW - 60))
 
     assert refusals_now([a_move(1)], ledger, ONE_IN_TEN_MINUTES, NOW, dry_run=False) == [""]

@@ -94,7 +94,7 @@ async def test_outcomes_of_dry_runs_are_marked(world: World) -> None:
 
 
 async def test_dry_runs_are_limited_as_evictions_would_be(world: World) -> None:
-    """By earlier evictions, too."""
+    """Earlier evictions count, too."""
     limits = Limits(evictions_per_workload=EvictionsPerWorkload(max=1))
     task = await world.start(world.binder(limits=limits))
     await world.propose("web-1", id="first")

@@ -60,7 +60,7 @@ def test_a_closed_ledger_has_nothing_but_its_reason() -> None:
 
 
 def test_usage_is_that_of_dry_runs_while_there_are_no_evictions() -> None:
-    """And says so: it takes nothing from the limits of evictions."""
+    """The status states that dry runs take nothing from the limits of evictions."""
     dry = an_entry("web-1", dry_run=True, outcome=Outcome.DRY_RUN)
 
     def used(*entries: LedgerEntry) -> tuple[bool, int]:

@@ -132,7 +132,7 @@ def the_causes(
 
 
 def test_a_share_is_one_of_all_that_raises_nodes_above_the_mean() -> None:
-    """Not reduced by workloads that use less there than elsewhere; a DaemonSet is no cause, however much it uses."""
+    """Workloads that use less there than elsewhere do not reduce it; a DaemonSet is no cause, however much it uses."""
     usage = {
         "a": {"web-1": 4.0, "web-2": 2.0, "agent-1": 3.0},
         "b": {"web-3": 1.0, "agent-2": 3.0, "batch-1": 1.0},
@@ -315,7 +315,7 @@ YOUNG = ProfileMatch(nodes={"cpu": 0, "memory": 0}, sampled=EIGHT, sampled_pods=
     ],
 )
 def test_the_profile_with_pods_and_most_nodes_is_best(matches: dict[str, ProfileMatch], best: str | None) -> None:
-    """Of known usage; soon after the start of Prometheus, of series."""
+    """Nodes of known usage count; soon after the start of Prometheus, nodes with series."""
     assert best == best_profile(matches)
 
 

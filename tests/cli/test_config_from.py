@@ -102,7 +102,7 @@ def test_what_the_configurations_lose_is_listed(name: str, lost: set[str]) -> No
 
 
 def test_nothing_is_lost_with_exit_code_0() -> None:
-    """And with -o json both parts are one document."""
+    """Both parts are one document with -o json."""
     source = koordinator({"lowThresholds": {"cpu": 40}, "highThresholds": {"cpu": 70}}, {"ignorePvcPods": True})
 
     result = invoke("config", "from", "-", "-o", "json", text=source)
@@ -386,12 +386,12 @@ def test_the_policies_of_the_kubernetes_descheduler(text: str, path: str, value:
     ],
 )
 def test_what_has_no_counterpart_is_named(text: str, setting: str, result: str) -> None:
-    """With its path in the source and a reason."""
+    """The remark has its path in the source and a reason."""
     assert result == remarks(text)[setting].result
 
 
 def test_settings_of_a_whole_policy_are_named_as_there() -> None:
-    """In the first version, the evictor has no arguments of its own; a strategy runs only if it is enabled."""
+    """The evictor of the first version has no arguments of its own; a strategy runs only if it is enabled."""
     params = {"nodeResourceUtilizationThresholds": UTILIZATION, "nodeFit": False}
     text = old_sigs(
         evictLocalStoragePods=True,
@@ -456,7 +456,7 @@ def test_evictions_stay_dry_runs(dry_run: bool | None) -> None:
     ],
 )
 def test_what_cannot_be_read_is_a_named_error(tmp_path: Path, content: str | bytes, error: str) -> None:
-    """With exit code 2, and without a configuration."""
+    """The exit code is 2, and no configuration is printed."""
     file = tmp_path / "policy.yaml"
     file.write_bytes(content.encode() if isinstance(content, str) else content)
 
@@ -467,7 +467,7 @@ def test_what_cannot_be_read_is_a_named_error(tmp_path: Path, content: str | byt
 
 
 def test_null_is_an_absent_field_and_numbers_may_be_text() -> None:
-    """As in Kubernetes, whatever the name of the field is."""
+    """Kubernetes does the same, whatever the name of the field is."""
     text = koordinator(
         {"lowThresholds": {"cpu": "40"}, "highThresholds": {"cpu": "70%"}, "podSelectors": None}, other=None
     )
@@ -476,7 +476,7 @@ def test_null_is_an_absent_field_and_numbers_may_be_text() -> None:
 
 
 def test_the_values_of_a_chart_contain_a_policy() -> None:
-    """Without kind and apiVersion."""
+    """The policy has no kind and no apiVersion there."""
     policy = json.loads(sigs("LowNodeUtilization", UTILIZATION))
     text = json.dumps(
         {"schedule": "@hourly", "deschedulerPolicy": {"profiles": policy["profiles"], "nodeSelector": None}}
@@ -486,7 +486,7 @@ def test_the_values_of_a_chart_contain_a_policy() -> None:
 
 
 def test_the_configuration_is_found_among_other_manifests() -> None:
-    """In a stream of documents, and in a List."""
+    """The manifests are a stream of documents, or a List."""
     policy = json.loads(sigs("LowNodeUtilization", UTILIZATION))
     stream = f"kind: ServiceAccount\n---\n{json.dumps(policy)}\n---\nkind: Deployment\n"
     listed = json.dumps(

@@ -278,7 +278,7 @@ async def test_too_many_browsers_are_sent_away_for_a_while() -> None:
 
 
 def test_the_browsers_of_one_address_leave_places_to_others() -> None:
-    """Of 250 places an address gets 125."""
+    """An address gets 125 of 250 places."""
     viewers = Viewers("run", lambda: b"{}")
     opened = [viewers.open("", "10.0.0.1") for _ in range(MAX_VIEWERS)]
 

@@ -334,7 +334,7 @@ async def test_a_profile_may_measure_nodes_only() -> None:
 
 
 async def test_a_profile_matches_what_it_measures() -> None:
-    """By the validation of the collector: series alone are no usage."""
+    """The validation of the collector decides: series alone are no usage."""
     source = FakeSource(ManualClock(NOW), nodes={"a": Usage(), "b": Usage(coverage=0.5)})
     source.pods = {("shop", "web-1", "a"): Usage(coverage=0.5), ("shop", "web-2", "b"): Usage(coverage=0.5)}
     match = await match_profile(source, [a_node("a"), a_node("b")], LOAD)

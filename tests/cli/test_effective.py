@@ -64,7 +64,7 @@ def test_replicas_with_the_same_configuration_are_one() -> None:
 
 
 def test_replicas_that_differ_are_both_shown() -> None:
-    """While a change is rolled out, with the settings that differ."""
+    """The settings that differ are shown while a change is rolled out."""
     changed = limits(startupGracePeriod="0s")
     found = running_configurations([published("binder-1"), published("binder-2", limits=changed)], "binder", NOW)
     assert [each.processes for each in found] == [["binder-2"], ["binder-1"]], "the latest started first"
@@ -122,7 +122,7 @@ def test_a_secret_of_a_file_is_not_shown_as_a_difference() -> None:
 
 
 def test_settings_of_another_version_are_passed_over() -> None:
-    """Those that this version does not know, at any depth, and those that it lacks."""
+    """Settings that this version does not know, at any depth, and those that it lacks are not compared."""
     settings = settings_of("binder", evict=True, levers=["surge"])
     settings["binder"]["limits"] = limits(surges={"max": 1}, maintenance={"only": [], "never": [], "except": 3})
     del settings["binder"]["concurrency"]

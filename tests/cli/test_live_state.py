@@ -528,7 +528,7 @@ def test_all_changes_together_are_the_whole_view(steps: list[Any]) -> None:
 
 
 def test_a_sample_is_shown_for_as_long_as_the_collector_that_measures_has_it() -> None:
-    """Not by the defaults of the view."""
+    """The defaults of the view have no effect."""
     state = a_state(a_node_utilization())
     long_ago = LoadSettings().lifetime(LoadSettings().shortest) + 60
     state.use(LoadSettings(freshness=Freshness(score=Duration(7_200))))

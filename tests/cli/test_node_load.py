@@ -27,7 +27,7 @@ RUNNING = running_configurations([published("descheduler-1")], "descheduler", NO
 
 
 def usage(cpu: float, **fields: Any) -> NodeUtilization:
-    """Of 10 cores and 64 GiB, with two measured pods."""
+    """The usage of a node with 10 cores, 64 GiB and two measured pods."""
     pods = {"uid-small": Resources(cpu=0.5, memory=GIB), "uid-big": Resources(cpu=5.0, memory=2 * GIB)}
     return a_node_utilization(cpu=cpu, pods=pods, system=Resources(cpu=0.75, memory=GIB), **fields)
 
@@ -66,7 +66,7 @@ def test_the_thresholds_are_those_that_run_and_not_the_defaults() -> None:
 
 
 def test_its_pods_are_listed_by_usage() -> None:
-    """By their larger share of cpu and memory; unmeasured ones are unknown, not 0."""
+    """The larger share of cpu or memory decides; unmeasured pods are unknown, not 0."""
     pods = found().pods
     assert [pod.pod for pod in pods] == ["shop/big", "shop/small", "shop/ending", "shop/new"]
     assert [pod.state for pod in pods] == ["", "", "terminating", "new, not measured yet"]

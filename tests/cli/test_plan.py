@@ -614,7 +614,7 @@ def test_a_plan_shows_which_moves_the_limits_do_not_allow_now() -> None:
 
 
 def test_a_plan_says_why_it_is_not_known_what_the_limits_allow() -> None:
-    """As if no binder reports what it runs with."""
+    """No binder reports what it runs with."""
     to = io.StringIO()
     show(a_plan(a_move()), Console(file=to, width=300), limits=PlanLimits(problem="no binder reports"))
 

@@ -37,7 +37,7 @@ def a_past_eviction(pod: str = "web-1", at: float = NOW - 180, **fields: Any) ->
 
 
 def restarted(*past: PastEviction, now: float = NOW) -> Ledger:
-    """As after hours: no entry is left, only counts and reasons."""
+    """A ledger hours after a restart: no entry is left, only counts and reasons."""
     hours = (HourlyCount(begin=now - now % 3_600, evictions=len(past)),) if past else ()
     return a_ledger(past=past, hours=hours, created_at=now - 9_000, started_at=now - 9_000)
 
@@ -116,7 +116,7 @@ async def test_without_a_bus_the_ledger_has_the_reason(cluster: HttpCluster) -> 
 
 
 async def test_without_the_ledger_the_event_of_the_pod_has_the_reason(cluster: HttpCluster) -> None:
-    """As with `equipoise resume --forget`."""
+    """The ledger was forgotten with `equipoise resume --forget`."""
     now = SystemClock().now()
     cluster.put_ledger(restarted(now=now))
     event = {

@@ -102,7 +102,7 @@ def test_a_file_that_is_none_is_ignored_and_removed(tmp_path: Path, content: byt
 
 
 def test_two_ups_of_two_contexts_and_two_of_one_do_not_disturb_each_other(tmp_path: Path) -> None:
-    """Of one context the first leads: commands use it until it ends, then the second."""
+    """The first one of a context leads: commands use it until it ends, then the second."""
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     try:
         work = an_up(cluster=msgspec.structs.replace(HOME, context="work"))
@@ -149,7 +149,7 @@ def up_of(bus: Bus, cluster: HttpCluster, directory: Path, **fields: Any) -> Ite
 
 
 async def test_commands_need_no_address_beside_up(bus: Bus, cluster: HttpCluster, tmp_path: Path) -> None:
-    """And state what they use, beside their output."""
+    """They state what they use, beside their output."""
     now = SystemClock().now()
     cluster.put_ledger(a_ledger(created_at=now - 9_000, started_at=now - 9_000, paused=True, pause_reason="release"))
     with up_of(bus, cluster, tmp_path) as variables:
@@ -169,7 +169,7 @@ async def test_commands_need_no_address_beside_up(bus: Bus, cluster: HttpCluster
 async def test_nodes_are_measured_as_the_collector_measures_them(
     bus: Bus, cluster: HttpCluster, tmp_path: Path
 ) -> None:
-    """From its Prometheus, which nobody has to name. An option overrides it."""
+    """Its Prometheus is used without being named. An option overrides it."""
     now = SystemClock().now()
     url, other = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
     prometheus = {**default_settings()["collector"]["prometheus"], "url": url}

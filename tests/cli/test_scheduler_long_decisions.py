@@ -33,7 +33,7 @@ class Slow:
 
 
 async def test_the_lease_is_renewed_during_a_long_decision() -> None:
-    """From the second one on: it is made in a thread."""
+    """Decisions from the second one on are made in a thread."""
     clock = ManualClock()
     slow = Slow(clock)
     async with live_scheduler(clock=clock, plugins={"Slow": lambda arguments, handle: slow}) as live:

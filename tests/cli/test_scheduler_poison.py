@@ -51,7 +51,7 @@ VALUES: list[Any] = [
 
 
 def places(part: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Of every part of a document."""
+    """The places of every part of a document."""
     if place and place[0] != "metadata":
         yield place
     for key, inner in part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ():

@@ -54,7 +54,7 @@ def shown(ledger: Ledger | LedgerClosed, limits: Limits | None = None, now: floa
 
 
 def text_of(status: ShownStatus) -> str:
-    """With limits that a binder has published."""
+    """The text with limits that a binder has published."""
     text = io.StringIO()
     known = msgspec.structs.replace(status, configurations=(BINDER,))
     show(known, Console(file=text, width=400), now=NOW)
@@ -318,7 +318,7 @@ def test_no_terminal_is_too_narrow_for_a_cell() -> None:
 
 
 async def publish_configuration(bus: Bus, id: str, limits: dict[str, Any], *, evict: bool = True) -> None:
-    """As a binder that runs with these limits, whatever a file says."""
+    """Publish what a binder that runs with these limits publishes."""
     now = SystemClock().now()
     defaults = default_settings()
     binder = {**defaults["binder"], "evict": evict, "limits": {**defaults["binder"]["limits"], **limits}}
@@ -399,7 +399,7 @@ async def test_what_binders_run_with_is_shown_at_once_and_not_a_file(
 
 
 async def test_binders_that_differ_are_both_shown(bus: Bus, cluster: HttpCluster) -> None:
-    """While a change of the limits is rolled out; also in JSON."""
+    """A change of the limits is being rolled out; JSON has both, too."""
     a_stored_ledger(cluster)
     await publish_leader(bus, cluster)
     await publish_configuration(bus, "binder-1", {"maintenance": {"only": [], "never": [{}]}})

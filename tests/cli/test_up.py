@@ -128,7 +128,7 @@ async def test_nats_admits_only_its_users(up: Up) -> None:
 
 
 async def test_commands_find_it_and_show_what_its_services_run_with(cluster: Cluster, up: Up) -> None:
-    """Without any option but the kubeconfig, and not what a file says."""
+    """No option but the kubeconfig is needed, and files are not read."""
     code, status = await run("status", KUBECONFIG=str(cluster.kubeconfig))
     _, plan = await run("plan", KUBECONFIG=str(cluster.kubeconfig))
 

@@ -59,7 +59,7 @@ def every_command() -> Iterator[tuple[str, ...]]:
 
 @pytest.mark.parametrize("path", list(every_command()), ids=" ".join)
 def test_an_error_of_a_command_quotes_without_control_characters(path: tuple[str, ...]) -> None:
-    """Of an option and of an argument that contain them."""
+    """The control characters are in an option or in an argument."""
     for argument in (f"--{HOSTILE}", HOSTILE):
         found = invoke(*path, argument, "--help-me")
         assert raw(found.output) == "", found.output
@@ -67,7 +67,7 @@ def test_an_error_of_a_command_quotes_without_control_characters(path: tuple[str
 
 
 def test_whatever_a_command_prints_is_text() -> None:
-    """By `print` and by click, to stdout and stderr, and in its error."""
+    """The text is written by `print` and by click, to stdout and stderr, and in its error."""
 
     @click.command()
     def hostile_command() -> None:
@@ -123,7 +123,7 @@ def test_a_table_of_others_text_is_no_markup_and_keeps_its_columns() -> None:
 
 
 def test_colors_are_ours_only() -> None:
-    """On a terminal the console writes them between what is made visible, and no links."""
+    """The console writes colors between what is made visible on a terminal, and no links."""
     to = io.StringIO()
     console = VisibleConsole(file=to, force_terminal=True, color_system="standard", width=500)
     console.print(Text(HOSTILE, "bold"))
@@ -164,7 +164,7 @@ def test_no_message_of_the_bus_controls_the_terminal(channel: Channel) -> None:
 
 
 def test_the_screen_of_top_shows_text_as_text() -> None:
-    """In every widget: a filter of all lines."""
+    """A filter of all lines applies to every widget."""
     app = TopApp(a_state(), None, None)  # type: ignore[arg-type]  # it does not run
     [filter_] = [each for each in app.get_line_filters() if isinstance(each, VisibleText)]
     segments = list(Text(HOSTILE, "bold").render(VisibleConsole()))

@@ -507,7 +507,7 @@ async def test_an_exporter_that_sees_a_larger_machine_measures_no_node(url: str)
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 async def test_nodes_and_pods_are_measured_and_doctor_agrees(url: str, name: str) -> None:
-    """With the profile that is detected."""
+    """The profile is the detected one."""
     found = DISTRIBUTIONS[name]()
     clock = SystemClock()
     kube = MemoryKube(clock)

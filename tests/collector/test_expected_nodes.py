@@ -37,7 +37,7 @@ def test_virtual_and_windows_nodes_may_have_no_data(node: objects.Node, word: st
 
 
 def test_nodes_that_a_setting_names_may_have_no_data() -> None:
-    """Those with all labels of an entry; the setting is named."""
+    """Nodes with all labels of an entry may lack data; the setting is named."""
     unmeasured = ({"pool": "edge", "zone": "a"}, {"bare": ""})
 
     assert "collector.unmeasuredNodes has pool=edge, zone=a" == unmeasurable(

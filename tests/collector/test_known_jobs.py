@@ -43,7 +43,7 @@ def test_when_all_jobs_cannot_be_queried_the_known_ones_are() -> None:
 
 
 def test_without_a_job_that_measures_nodes_all_are_queried() -> None:
-    """As with sources that have no jobs."""
+    """Sources without jobs are queried in the same way."""
     found = jobs()
     found.on_round([], 1_000.0, missing=False, failed=False)
     assert () == found.current

@@ -71,7 +71,7 @@ def test_a_node_is_named_by_any_of_its_names_and_addresses(text: str, node: str)
 
 
 def test_nodes_that_share_an_address_name_each_other() -> None:
-    """As the reason why no sample is theirs."""
+    """Each is the reason why no sample is of the other."""
     assert {
         "twin-1": "10.0.0.9 is also of node twin-2",
         "twin-2": "10.0.0.9 is also of node twin-1",

@@ -174,7 +174,7 @@ def test_a_pods_spacing_is_not_queried_when_pods_and_nodes_are_on_one_page() -> 
     ],
 )
 def test_the_spacing_of_custom_pods_is_measured_in_some_namespaces(samples: str, expected: str) -> None:
-    """Those that have pods on every node."""
+    """The namespaces are those that have pods on every node."""
     usage = custom_profile(CustomQueries(pod_cpu=CustomQuery(mean="x[$window]", samples=samples))).cpu["pod"]
     spacing = a_query(subject="pod", aggregate="spacing", namespaces=("a", "b"))
     number = a_query(subject="pod", aggregate="namespaces")

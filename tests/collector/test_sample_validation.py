@@ -156,7 +156,7 @@ def test_each_node_has_its_own_scrape_interval() -> None:
 
 @pytest.mark.parametrize(("interval", "known"), [(150.0, True), (151.0, False), (600.0, False)])
 def test_a_window_that_holds_no_two_samples_is_unknown(interval: float, known: bool) -> None:
-    """Of nodes and pods, with a reason: no scrape is missing."""
+    """Nodes and pods are unknown with a reason: no scrape is missing."""
     intervals = ScrapeIntervals(default=interval)
     reading = reading_of(complete_samples(count=2), intervals=intervals)
     pod = MeasurementTarget(since=NODE.since, capacity=NODE.capacity, node="a")

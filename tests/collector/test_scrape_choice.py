@@ -27,7 +27,7 @@ def of_one(scrape: Scrape, nodes: Iterable[str]) -> list[Sample]:
 
 
 def test_the_job_with_most_nodes_measures_each() -> None:
-    """By name or address; nodes that do not exist are no reason for one."""
+    """Nodes are found by name or address; those that do not exist do not count."""
     own = of_each(OWN, [*NODES[:5], *(f"10.0.0.{number}" for number in range(5, 10))])
     chosen = choose_scrapes([*own, *of_each(OTHER, [NODES[3], *INVENTED])], NAMES, {})
 
@@ -42,14 +42,14 @@ def test_a_target_with_series_of_all_nodes_measures_none() -> None:
 
 
 def test_one_target_may_have_the_series_of_all_nodes() -> None:
-    """As behind a proxy or a federation, also when a tenant has series of some nodes."""
+    """Proxies and federations are such targets, also when a tenant has series of some nodes."""
     assert dict.fromkeys(NODES, OWN) == choose_scrapes(of_one(OWN, NODES), NAMES, {})
     chosen = choose_scrapes([*of_one(OWN, NODES), *of_one(OTHER, NODES[:2])], NAMES, {})
     assert dict.fromkeys(NODES, OWN) == chosen
 
 
 def test_jobs_of_different_nodes_measure_their_own() -> None:
-    """As of several pools."""
+    """Several pools may have a job each."""
     assert {**dict.fromkeys(NODES[:7], OWN), **dict.fromkeys(NODES[7:], OTHER)} == choose_scrapes(
         [*of_each(OWN, NODES[:7]), *of_each(OTHER, NODES[7:])], NAMES, {}
     )

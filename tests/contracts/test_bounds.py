@@ -86,7 +86,7 @@ def json_of(document: Any) -> bytes:
 
 @given(st.data())
 def test_a_message_with_an_absurd_number_is_no_message(data: st.DataObject) -> None:
-    """In place of any number, in every message: nothing that exceeds what a machine has is received."""
+    """No number of any message may exceed what a machine has."""
     kind = data.draw(st.sampled_from(KINDS))
     document = msgspec.json.decode(msgspec.json.encode(EXAMPLES[kind]))
     found = list(places(document))

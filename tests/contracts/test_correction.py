@@ -174,7 +174,7 @@ def test_each_pod_is_corrected_by_its_factor(
 
 
 def test_only_pods_that_ran_in_part_of_a_window_are_corrected() -> None:
-    """Those that arrived or left within the longest window. A terminating pod runs on."""
+    """They arrived or left within the longest window. A terminating pod continues to run."""
     old = NOW - 2 * 86_400
     placement = a_placement(
         "node-a",

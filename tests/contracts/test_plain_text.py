@@ -43,7 +43,7 @@ def test_a_long_text_is_cut_to_one_line() -> None:
 
 @given(st.text())
 def test_json_for_programs_means_the_same(text: str) -> None:
-    """And has nothing that a terminal would follow."""
+    """The text has nothing that a terminal would interpret."""
     document = json.dumps({text: [text]}, ensure_ascii=False)
 
     assert json.loads(safe_json(document)) == json.loads(document)

@@ -165,7 +165,7 @@ def test_annotations_that_ask_for_an_eviction_have_no_effect(annotation: str, va
 
 @pytest.mark.parametrize(("value", "protected"), [("false", True), ("true", False), ("", False)])
 def test_pods_that_koordlet_may_not_evict_are_protected(value: str, protected: bool) -> None:
-    """By a label of the pod."""
+    """A label of the pod protects it."""
     assert protected == bool(why(a_candidate(_meta(labels={"koordinator.sh/eviction-enabled": value}))))
 
 

@@ -22,7 +22,7 @@ from equipoise.contracts.kubernetes.virtual_nodes import virtual_node
     ],
 )
 def test_a_virtual_node_is_known_by_what_made_it(labels: dict[str, str], taints: list[Taint], expected: str) -> None:
-    """By a label or a taint."""
+    """A label or a taint identifies it."""
     assert f"virtual node ({expected})" == virtual_node(labels, taints)
 
 

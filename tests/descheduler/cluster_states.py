@@ -150,7 +150,7 @@ def a_loaded_node(name: str, cpu: float, memory: float = 0.2, pieces: int = 10, 
 
 
 def a_cluster(*nodes: ClusterNode, **fields: Any) -> ClusterView:
-    """Without `days` the forecast of every pod and node is constant, and measured. Terminating pods are not in it."""
+    """A cluster in which, without `days`, forecasts are constant and measured. Terminating pods are not in them."""
     flat = {
         node.name: NodeDay(np.repeat(np.array([amounts(node.remaining("5m"))]).T, SLOTS, axis=1), EVERY_HOUR)
         for node in nodes

@@ -154,7 +154,7 @@ def test_a_pod_of_unknown_usage_may_be_all_that_a_node_uses_outside_its_known_po
 
 
 def test_of_batch_work_only_its_weight_counts_as_unmeasured() -> None:
-    """As in the forecast."""
+    """The forecast counts it in the same way."""
     batch_work = BatchWork({"new"}, BatchWorkWeight(cpu=0.2, memory=0.0))
     usages = {"new": Resources(cpu=4.0, memory=4 * GIB)}
     pods: list[RunningPod] = [("old", OLD), ("new", NEW)]

@@ -50,10 +50,10 @@ class World:
     def __init__(self) -> None:
         self.days: dict[Workload, HourlyUsage] = {}
         self.measured: dict[str, Any] = {}
-        """By name of a node: the hours in which it was measured. Default: all."""
+        """Measured hours by name of a node. Default: all."""
 
         self.measured_pods: dict[str, Any] = {}
-        """By name of a pod: the hours in which it was measured. Default: all."""
+        """Measured hours by name of a pod. Default: all."""
 
         self._pods: dict[str, list[MovablePod]] = {}
         self._memory: dict[str, float] = {}
@@ -156,7 +156,7 @@ def hours(*unmeasured: int) -> Any:
 
 @pytest.mark.parametrize("count", [0, 5, 19])
 def test_nothing_is_planned_before_the_day_is_measured(count: int) -> None:
-    """As in a cluster that is 41 minutes old: nobody has measured the hours of the peak."""
+    """A cluster that is 41 minutes old has no measurement of the hours of the peak."""
     world = day_and_night()
     world.measured = dict.fromkeys(("day", "night"), HOURS < count)
     why = f"day is not measured yet ({count} of 24 hours)"

@@ -776,7 +776,7 @@ def test_a_pod_stays_if_its_replacement_would_run_on_its_own_node() -> None:
 
 
 def test_the_reason_of_a_plan_without_moves_is_the_most_frequent_one() -> None:
-    """Not that of the bare pod that comes first, nor that of pods of DaemonSets, which are most of them."""
+    """The bare pod comes first, and most pods are of DaemonSets: neither reason is shown."""
     bare = a_pod("bare", protection="bare pod: nothing would replace it")
     of_node = [a_pod(f"agent-{i}", protection="pod of a DaemonSet", belongs_to_node=True) for i in range(9)]
     new = [a_pod(f"new-{i}", cpu=None, memory=None) for i in range(5)]

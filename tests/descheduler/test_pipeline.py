@@ -113,7 +113,7 @@ def test_a_planned_pod_is_not_listed_as_not_moved() -> None:
 
 
 def test_a_pod_that_two_strategies_do_not_move_is_listed_once() -> None:
-    """With the reason of the first."""
+    """It has the reason of the first one."""
     snapshot = with_a_measured_day(hot_and_idle())
     pods = [
         msgspec.structs.replace(

@@ -572,7 +572,7 @@ async def test_every_strategy_publishes_decisions(cluster: Cluster) -> None:
 
 
 async def test_a_node_whose_day_is_above_the_clusters_is_relieved(cluster: Cluster) -> None:
-    """After five evaluations intents are published."""
+    """Intents are published after five evaluations."""
     cluster.hot_and_idle()
     for number in range(8):
         await cluster.measure_app(f"app{number}", 1.0, whole_day=True)

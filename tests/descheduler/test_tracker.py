@@ -128,7 +128,7 @@ def cooldown_of(tracker: Tracker, pod: str = "other") -> str:
 
 
 def test_what_dry_runs_used_up_delays_no_eviction() -> None:
-    """Not the limit that refused one of them, for everything, nor the cooldowns of their workloads."""
+    """Neither a limit that refused a dry run nor the cooldowns of its workload delay an eviction."""
     tracker = proposed()
     tracker.on_outcome(an_outcome(Outcome.DRY_RUN), NOW)
     exhausted = {"limit": "evictionsPerCluster", "limit_scope": "cluster", "retry_at": NOW + 600, "dry_run": True}
@@ -142,7 +142,7 @@ def test_what_dry_runs_used_up_delays_no_eviction() -> None:
 
 
 def test_dry_runs_end_no_cooldown_of_evictions() -> None:
-    """While binders make dry runs, both hold; afterwards that of the eviction, also if it is shorter."""
+    """Both apply while binders make dry runs; afterwards that of the eviction, also if it is shorter."""
     tracker = proposed()
     tracker.on_outcome(an_outcome(Outcome.EVICTED), NOW)
     real = tracker.cooldowns
@@ -155,7 +155,7 @@ def test_dry_runs_end_no_cooldown_of_evictions() -> None:
 
 
 def test_pending_moves_end_without_an_evaluation() -> None:
-    """As `update` would end them, but it changes nothing and reports nothing."""
+    """The same moves end as with `update`, but nothing is changed or reported."""
     tracker = proposed()
     tracker.on_outcome(an_outcome(Outcome.EVICTED), NOW)
     before = vars(tracker).copy()

@@ -309,14 +309,14 @@ OPTIONS = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {}, "dr
 
 
 def preempted() -> dict[str, Any]:
-    """As the scheduler writes it. Without a recent time, a controller would withdraw it."""
+    """The condition that the scheduler writes. Without a recent time, a controller would withdraw it."""
     condition = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "x"}
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")  # noqa: TID251  of the API server
     return {"status": {"conditions": [{**condition, "lastTransitionTime": now}]}}
 
 
 async def test_only_recorded_victims_outside_of_the_system_can_be_deleted(cluster: Cluster, thief: Thief) -> None:
-    """By their UID, with their own grace period."""
+    """A deletion needs their UID and their own grace period."""
     out = pod_template("web", cpu="10m")
     out["metadata"].setdefault("annotations", {})["equipoise.dev/evict"] = "false"
     places = {"unrecorded": "shop", "system": "kube-system", "own": OWN, "quiet": "opted-out", "victim": "shop"}

@@ -46,7 +46,7 @@ MESSAGES: Mapping[str, Any] = {
     subjects.node_utilization("ghost-sequence"): {"sequence": 10**30},
     subjects.node_utilization("ghost-type"): {"pods": [1]},
 }
-"""By subject: what a valid message contains instead."""
+"""What a valid message contains instead, by subject."""
 
 
 def encoded(change: Mapping[str, Any]) -> bytes:

@@ -24,7 +24,7 @@ MILLICORES = st.integers(1, 64_000)
 
 
 def resized(wanted: int, actual: int, allocated: int, condition: dict[str, str] | None = None, **meta: Any) -> Pod:
-    """As the API server writes it; amounts are millicores."""
+    """A pod as the API server writes it; amounts are millicores."""
     resources = {name: {"cpu": f"{amount}m", "memory": "1Gi"} for name, amount in
                  {"wanted": wanted, "actual": actual, "allocated": allocated}.items()}  # fmt: skip
     document = {

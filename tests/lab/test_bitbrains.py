@@ -102,6 +102,6 @@ def test_the_published_files_are_read_as_published(tmp_path: Path) -> None:
     ],
 )
 def test_published_files_that_cannot_be_read_are_named(tmp_path: Path, text: str, error: str) -> None:
-    """With the line."""
+    """The error has the line."""
     with pytest.raises(TraceError, match=error):
         load_trace(write_folder(tmp_path, BITBRAINS_PUBLISHED | {"1": text}))

@@ -131,6 +131,6 @@ def test_the_published_files_are_read_as_published(tmp_path: Path, tables: dict[
     ],
 )
 def test_published_files_that_cannot_be_read_are_named(tmp_path: Path, tables: dict[str, str], error: str) -> None:
-    """With the fix."""
+    """The error states the fix."""
     with pytest.raises(TraceError, match=error):
         load_trace(write_folder(tmp_path, tables))

@@ -36,7 +36,7 @@ def test_the_most_unavailable_replicas(case: Case) -> None:
 
 @peer_cases("migration.per_node")
 def test_pods_migrating_from_one_node(case: Case) -> None:
-    """As many as the limit, and none at 0."""
+    """The number is that of the limit, and 0 means none."""
     limit = MigratingPerNode(max=case.inputs["max_migrating_per_node"])
     entries = [f"mine-{number}" for number in range(case.inputs["migrating"])]
 

@@ -170,7 +170,7 @@ def test_nothing_left_to_offer_evicts_no_batch_pod() -> None:
 
 
 def in_zone(name: str, zone: str, cpu: float) -> ClusterNode:
-    """With a pod of each of four workloads, which are spread over the zones."""
+    """A node with a pod of each of four workloads, which are spread over the zones."""
     constraint = TopologySpreadConstraint(
         max_skew=1,
         topology_key="topology.kubernetes.io/zone",

@@ -87,7 +87,7 @@ DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def modules() -> Iterator[str]:
-    """Of the product, without those that tests and clusters on a laptop use."""
+    """Modules of the product, without those that tests and clusters on a laptop use."""
     for each in pkgutil.walk_packages(equipoise.__path__, "equipoise."):
         if not each.name.startswith("equipoise.testbed") and not each.name.endswith("__main__"):
             yield each.name
@@ -404,7 +404,7 @@ TABLES: Mapping[str, tuple[dict[str, str], bytes | None]] = {
     "openb-published": (OPENB_PUBLISHED, None),
     "equipoise": (OWN, ABOUT),
 }
-"""By format of the lab: an example of its tables."""
+"""An example of its tables, by format of the lab."""
 
 
 def read_tables(tables: dict[str, str], about: bytes | None) -> Any:
@@ -466,4 +466,4 @@ DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.scheduling.settings.plugin_arguments": ("configuration of kube-scheduler",),
     "equipoise.scorer.decisions.extender_protocol": ("request of kube-scheduler",),
 }
-"""By module that decodes anything: the readers that cover it. None: it reads what this machine itself has written."""
+"""The readers that cover a module that decodes anything. None: it reads what this machine itself has written."""

@@ -39,7 +39,7 @@ async def test_the_same_reason_is_logged_once() -> None:
 
 
 async def test_a_dns_that_does_not_respond_is_named() -> None:
-    """As in a cluster that starts: there was no connection that could be lost. Its name is asked for only once."""
+    """The cluster has just started: there was no connection that could be lost. The name is requested only once."""
     asked: list[str] = []
 
     async def silent(host: str, port: int) -> None:

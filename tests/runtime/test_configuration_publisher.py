@@ -49,7 +49,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def test_a_command_that_is_started_later_reads_what_is_in_effect(world: World) -> None:
-    """Not the defaults, not a file: what the process has read, environment variables included."""
+    """It reads what the process has read, environment variables included, not the defaults or a file."""
     (found,) = await world.latest()
     assert (found.service, found.id, found.version, found.hash) == ("binder", "b-1", "9.9.9", world.configuration.hash)
     assert found.settings["binder"]["limits"]["startupGracePeriod"] == "0s"

@@ -81,7 +81,7 @@ async def test_a_client_that_does_not_read_its_response_is_closed() -> None:
 
 
 async def test_a_complete_request_has_no_deadline_any_more() -> None:
-    """In whatever parts it came, until the next one begins; a client that reads again has none either."""
+    """It may arrive in parts, and the next one has a deadline again. A client that reads again has none either."""
     connection, transport = await opened(ConnectionLimits(request_seconds=0.05, response_seconds=0.05))
     for part in (b"GET / HTTP/1.1\r", b"\n", b"\r", b"\n"):
         connection.data_received(part)

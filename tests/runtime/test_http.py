@@ -500,12 +500,12 @@ async def test_connections_are_given_back(kube: Kube, api: Server) -> None:
 
 
 def a_bad_pod(name: str, version: str) -> dict[str, object]:
-    """With a year that does not exist here."""
+    """A pod with a year that does not exist here."""
     return {**pod(name, version), "status": {"startTime": "0000-01-01T00:00:00Z"}}
 
 
 async def test_an_object_that_cannot_be_decoded_hides_no_other_of_its_page(kube: Kube, api: Server) -> None:
-    """In lists, in pages and in watches; it is named until it is readable or gone."""
+    """Lists, pages and watches are the same; it is named until it is readable or gone."""
     api.responds(as_json(200, {"metadata": {}, "items": [pod("a", "1"), a_bad_pod("b", "2"), 5]}))
     listed = await kube.list(PODS)
     assert [each.metadata.name for each in listed] == ["a", "b", ""]

@@ -274,7 +274,7 @@ async def test_a_heartbeat_contains_the_state_of_the_service(world: World) -> No
 
 
 async def test_the_configuration_in_effect_is_published_while_the_service_runs(world: World) -> None:
-    """And that it has ended, before the bus is closed."""
+    """Its end is published before the bus is closed."""
     running = world.begin(for_ever)
     await until("ready", world)
     await settle()

@@ -10,7 +10,7 @@ from equipoise.runtime.process.unreadable import ENTRY_LIMIT, SOURCE_LIMIT, Unre
 def test_what_cannot_be_read_is_a_problem_and_a_metric_until_it_is_readable(
     health: Health, metrics: CollectorRegistry
 ) -> None:
-    """Of the service and of its clients; a service stays ready."""
+    """It may be read by the service or by its clients; a service stays ready."""
     client = UnreadableThings()
     health.include_unreadable(client)
     health.include_unreadable(client)

@@ -8,7 +8,7 @@ from equipoise.runtime.process.visible_stream import VisibleStream, raw_stream
 
 
 def test_nothing_that_is_written_controls_the_terminal() -> None:
-    """By `print`, by click, and as bytes; line breaks and tabs are text."""
+    """The text is written by `print`, by click, and as bytes; line breaks and tabs are text."""
     to = io.StringIO()
     stream = VisibleStream(to)
     print("a\x1b[2J\tb", file=stream)

@@ -67,7 +67,7 @@ def test_a_pod_without_a_profile_uses_its_measured_usage_all_day() -> None:
 
 
 def test_a_terminating_pod_counts_as_it_is_measured() -> None:
-    """Not as its workload: half a core all day, because its end is not known."""
+    """Its workload would count with half a core all day; its end is not known."""
     profile = a_profile([1.0] * 12 + [0.0] * 12)
 
     assert np.allclose(cores_per_hour(["x", "y"], profile, terminating="y"), [2.0] * 12 + [1.0] * 12)

@@ -90,7 +90,7 @@ def test_each_window_gets_the_share_that_its_mean_lacks() -> None:
 
 
 def test_a_terminating_pod_counts_as_long_as_it_runs() -> None:
-    """In every window and statistic: it may need hours to end."""
+    """It counts in every window and statistic: it may need hours to end."""
     pod = a_placed_pod(placed_at=NOW - 100_000, running_since=NOW - 99_000, terminating=True, priority_class="prod")
     utilization = a_node_utilization(cpu=8.0, pods={pod.uid: Resources(cpu=6.0, memory=GIB)})
     statistics: tuple[Statistic, ...] = ("production",)

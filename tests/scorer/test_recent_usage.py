@@ -72,7 +72,7 @@ def load_of(utilization: NodeUtilization, placement: NodePlacement, load: LoadSe
 
 
 def test_a_node_counts_as_it_was_measured_in_the_last_scrapes_while_pods_are_new() -> None:
-    """In every window. Without that, 28 pods that request too little are nearly invisible."""
+    """Every window has it. Otherwise 28 pods that request too little would be nearly invisible."""
     placement = a_placement("victim", new_pods())
 
     assert load_of(the_victim(), placement)[:, 0].tolist() == pytest.approx([0.75] * 4)
@@ -80,7 +80,7 @@ def test_a_node_counts_as_it_was_measured_in_the_last_scrapes_while_pods_are_new
 
 
 def test_pods_that_the_last_scrapes_do_not_contain_are_added() -> None:
-    """As to any window: one that was placed just now, with what is expected of it."""
+    """A pod that was placed just now is added to any window, with what is expected of it."""
     arriving = a_placed_pod("late", placed_at=NOW - 1, running_since=NOW, requests=Resources(cpu=2.0, memory=GIB))
     placement = a_placement("victim", [*new_pods(), arriving])
 
