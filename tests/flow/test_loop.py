@@ -1,10 +1,14 @@
 """The five services together: each acts on the messages of the others."""
 
+from typing import Any
+
+import msgspec
 import pytest
 from flow.loop import APPS, HOT, IDLE, INTERVAL, Loop, annotations_of, scores_of, settled
 
 from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
 from equipoise.contracts.messages.eviction import Outcome
+from equipoise.runtime.kubernetes.client import PODS
 
 FIRST = 10 * INTERVAL
 """Seconds within which the first pod must be evicted."""
@@ -110,3 +114,19 @@ async def test_without_metrics_nothing_is_proposed_and_scores_are_neutral() -> N
     assert any("connection refused" in problem for problem in problems["collector"])
     assert problems["descheduler"]
     assert problems["scorer"]
+
+
+async def test_an_error_in_the_rules_of_a_pod_is_named_until_the_pod_is_gone() -> None:
+    """The other pods of its node are evicted."""
+    loop = Loop()
+    loop.place("web", "bad", HOT)
+    pod = next(each for each in loop.kube.stored(PODS) if each.metadata.name == "bad")
+    no_text: Any = {"karpenter.sh/do-not-disrupt": 5}
+    metadata = msgspec.structs.replace(pod.metadata, annotations=no_text)
+    loop.kube.put(PODS, msgspec.structs.replace(pod, metadata=metadata))
+    async with loop.running():
+        await loop.until(lambda: loop.evicted() == ["api-1-0"], limit=600)
+        (problem,) = loop.problems()["descheduler"]
+        assert problem.startswith("rules of pods: 1 cannot be read: shop/bad (the rules cannot be applied to it")
+        loop.kube.remove(PODS, "bad", "shop")
+        await loop.until(lambda: not loop.problems()["descheduler"], limit=600)

@@ -36,7 +36,7 @@ class RequestFailed(Exception):
         self.status = status
 
 
-class ListMeta(msgspec.Struct):
+class PageMeta(msgspec.Struct):
     """Of a page: the version of the list, and where the next page begins."""
 
     resource_version: str = msgspec.field(name="resourceVersion", default="")
@@ -44,7 +44,7 @@ class ListMeta(msgspec.Struct):
 
 
 class _PodPage(msgspec.Struct):
-    metadata: ListMeta
+    metadata: PageMeta
     items: list[msgspec.Raw] | None
 
 
@@ -176,7 +176,7 @@ class AgentApi:
             raise RequestFailed(0, f"{error.filename}: {error.strerror}") from error
 
 
-def read_pods(body: bytes, read: Callable[[Pod], None]) -> ListMeta:
+def read_pods(body: bytes, read: Callable[[Pod], None]) -> PageMeta:
     """Reads each pod of a page of a list. Raises DECODE_ERRORS."""
     page = read_envelope(_page, body)
     for item in page.items or ():
