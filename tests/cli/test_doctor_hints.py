@@ -7,7 +7,15 @@ import pytest
 import yaml
 from builders import NOW
 
-from equipoise.cli.doctor.checks.hints import descheduler_findings, freshness_finding, hints, policy_finding
+from equipoise.cli.doctor.checks.hints import (
+    CONFIG_MAP,
+    MOST_CONFIG_MAPS,
+    descheduler_findings,
+    freshness_finding,
+    hints,
+    policy_finding,
+    upstream_descheduler,
+)
 from equipoise.cli.doctor.environment import Environment
 from equipoise.cli.service_settings import AllSettings
 from equipoise.cli.whole_objects import WholeObject
@@ -15,6 +23,7 @@ from equipoise.contracts.hints.hints_object import Hint, HintsObject, HintTerm
 from equipoise.contracts.hints.policy import policy
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
 from equipoise.contracts.kubernetes.objects import ConfigMap, ObjectMeta
+from equipoise.runtime.kubernetes.client import CONFIG_MAPS
 from equipoise.testbed.memory.clock import ManualClock
 from equipoise.testbed.memory.kube import MemoryKube
 
@@ -45,6 +54,63 @@ def test_a_descheduler_that_enforces_preferences_is_named(policy: dict[str, Any]
 
     assert found == any("kube-system/descheduler" in finding.message for finding in findings)
     assert {"error"} >= {finding.state for finding in findings}
+
+
+def a_config_map(namespace: str, *texts: str) -> ConfigMap:
+    data = {f"policy-{number}.yaml": text for number, text in enumerate(texts)}
+    return ConfigMap(metadata=ObjectMeta(name="descheduler", namespace=namespace, labels=LABELS), data=data)
+
+
+LABELS = {"app.kubernetes.io/name": "descheduler"}
+ENFORCING = yaml.safe_dump({"kind": "DeschedulerPolicy", **profile("RemovePodsViolatingNodeAffinity", ARGUMENTS)})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: DeschedulerPolicy\nx: 0000-00-00\nprofiles: 7",
+        "kind: DeschedulerPolicy\nprofiles: [7]",
+        "kind: DeschedulerPolicy\nprofiles: [{pluginConfig: 7}]",
+        "kind: DeschedulerPolicy\nprofiles: [{pluginConfig: [7]}]",
+        "kind: DeschedulerPolicy\nstrategies: [a]",
+        "kind: DeschedulerPolicy\nprofiles: &a [*a]",
+        "kind: DeschedulerPolicy\nx: 1\nx: 2",
+        "kind: DeschedulerPolicy\nx: " + "[" * 5_000,
+        "kind: DeschedulerPolicy\nx: " + "1" * 5_000,
+        "kind: DeschedulerPolicy\nx: [" + "1," * 500_000 + "]",
+    ],
+    ids=range(10),
+)
+def test_a_policy_that_cannot_be_read_is_named_and_hides_no_other(text: str) -> None:
+    maps = [a_config_map("tenant", text), a_config_map("kube-system", text, ENFORCING)]
+    findings = list(descheduler_findings(maps))
+
+    assert [each.state for each in findings] == ["unknown", "unknown", "error"]
+    assert "tenant/descheduler" in findings[0].message
+    assert all(len(each.message) < 400 for each in findings)
+
+
+def test_only_an_administrator_makes_an_error_of_the_cluster() -> None:
+    """Any tenant can create a ConfigMap that looks like the one of a descheduler, in its own namespace."""
+    [finding] = descheduler_findings([a_config_map("tenant", ENFORCING)])
+
+    assert finding.state == "warning"
+    assert "tenant/descheduler" in finding.message
+
+
+async def test_config_maps_of_tenants_are_read_one_by_one_and_not_all() -> None:
+    """The administrator's is read first."""
+    clock = ManualClock()
+    kube = MemoryKube(clock)
+    for number in range(MOST_CONFIG_MAPS + 5):
+        metadata = ObjectMeta(name=f"a-{number}", namespace="tenant", labels=LABELS)
+        await kube.create(CONFIG_MAPS, ConfigMap(metadata=metadata, data={"policy.yaml": ENFORCING}))
+    metadata = ObjectMeta(name=CONFIG_MAP[0], namespace=CONFIG_MAP[1])
+    await kube.create(CONFIG_MAPS, ConfigMap(metadata=metadata, data={"policy.yaml": ENFORCING}))
+    findings = await upstream_descheduler(kube)
+
+    assert [each.state for each in findings] == ["error", *["warning"] * (MOST_CONFIG_MAPS - 1), "unknown"]
+    assert "6 more ConfigMaps" in findings[-1].message
 
 
 def test_an_edited_policy_is_a_warning() -> None:

@@ -30,6 +30,8 @@ from equipoise.agent.shell.node_usage import count_cpus, read_cpu_seconds, read_
 from equipoise.binder.state.ledger_json import NewerFormat
 from equipoise.binder.state.ledger_json import decode as decode_ledger
 from equipoise.cli.config.foreign.documents import find_document
+from equipoise.cli.doctor.checks.extender import entry_finding
+from equipoise.cli.doctor.checks.hints import descheduler_findings
 from equipoise.cli.exit_codes import InvalidInput
 from equipoise.cli.kubeconfig import chosen_context
 from equipoise.cli.scheduler import http_extender
@@ -56,7 +58,7 @@ from equipoise.contracts.kubernetes.annotations import (
     read_node_reclaimed,
     read_workload_usage,
 )
-from equipoise.contracts.kubernetes.objects import Node, NodeStatus, ObjectMeta
+from equipoise.contracts.kubernetes.objects import ConfigMap, Node, NodeStatus, ObjectMeta
 from equipoise.contracts.kubernetes.raw_allocatable import RAW_ALLOCATABLE, base_of
 from equipoise.lab.formats import load_trace
 from equipoise.lab.record.prometheus import _series
@@ -353,6 +355,18 @@ def _documents() -> Iterator[Reader]:
         example=SCHEDULER,
         errors=(InvalidConfiguration, UnicodeDecodeError),
     )
+    yield Reader(
+        name="extender in a ConfigMap",
+        read=lambda raw: entry_finding("a ConfigMap", raw.decode()),
+        example=SCHEDULER,
+        errors=(UnicodeDecodeError,),
+    )
+    yield Reader(
+        name="policy in a ConfigMap",
+        read=lambda raw: list(descheduler_findings([ConfigMap(data={"policy.yaml": raw.decode()})])),
+        example=POLICY,
+        errors=(UnicodeDecodeError,),
+    )
     yield Reader(name="kubeconfig", read=_kubeconfig, example=KUBECONFIG, errors=(InvalidInput,))
     yield Reader(
         name="ledger",
@@ -430,8 +444,7 @@ DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.cli.bus": ("message Explanation", "message PlanResponse"),
     "equipoise.cli.demo.colocation.account": (),  # a file of this package
     "equipoise.cli.doctor.checks.colocation": ("message ReclaimedNode",),
-    "equipoise.cli.doctor.checks.extender": ("configuration of kube-scheduler",),
-    "equipoise.cli.doctor.checks.hints": ("configuration of kube-scheduler",),
+    "equipoise.cli.doctor.foreign_configuration": ("extender in a ConfigMap", "policy in a ConfigMap"),
     "equipoise.cli.kubeconfig": ("kubeconfig",),
     "equipoise.cli.lab.replays": (),  # a value on the command line
     "equipoise.cli.plan.changes": ("message PlanResponse",),

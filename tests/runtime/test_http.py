@@ -24,6 +24,7 @@ from equipoise.runtime.kubernetes.client import (
     Expired,
     Kube,
     KubeError,
+    NotFound,
     UnreadableObject,
     metadata_of,
 )
@@ -351,6 +352,25 @@ async def test_a_server_that_cannot_stream_lists(kube: Kube, api: Server) -> Non
 
     assert [None, "500", "500", None, "500", "500", None] == [request.query.get("limit") for request in api.requests]
     assert ["5", "5"] == [request.query["resourceVersion"] for request in (api.requests[3], api.requests[6])]
+
+
+@pytest.mark.parametrize("name", ["..", ".", "../../secrets/a", "a/b", "%2e%2e", "a%2fb"])
+async def test_no_name_leads_to_another_path(kube: Kube, api: Server, name: str) -> None:
+    """The API server accepts any text as the name of an owner and as its group. No object has such a name."""
+    with pytest.raises(NotFound):
+        await kube.get(DEPLOYMENTS, name, "shop")
+    with pytest.raises(NotFound):
+        await kube.get(DEPLOYMENTS, "web", name)
+    with pytest.raises(NotFound):
+        await kube.find_scalable(name, "Deployment")
+
+    assert api.requests == []
+
+
+async def test_any_other_name_is_one_part_of_the_path(kube: Kube, api: Server) -> None:
+    api.responds(as_json(200, pod("web", "1")))
+    await kube.get(PODS, "web?dryRun=All#a b:\ud800", "shop")
+    assert api.requests[0].raw_path == "/api/v1/namespaces/shop/pods/web%3FdryRun=All%23a%20b:%3F"
 
 
 async def test_pages_follow_one_another(kube: Kube, api: Server) -> None:

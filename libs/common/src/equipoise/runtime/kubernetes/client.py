@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, Generic, Literal, Protocol, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
@@ -9,6 +10,7 @@ from equipoise.contracts.hints.definition import GROUP, KIND, PLURAL, VERSION
 from equipoise.contracts.hints.hints_object import HintsObject
 from equipoise.contracts.kubernetes import objects
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND
+from equipoise.contracts.plain_text import plain_text
 from equipoise.runtime.process.unreadable import UnreadableThings
 
 T = TypeVar("T", bound=objects.Object)
@@ -27,13 +29,25 @@ class Resource(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
     """Of every object: "scale"."""
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        parts = [root]
+        """Raises NotFound for a name that no object can have."""
+        parts = ["apis", self.group, self.version] if self.group else ["api", self.version]
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]
         parts.append(self.plural)
         parts += [part for part in (name, subresource or self.subresource) if part]
-        return "/".join(parts)
+        return path_of(*parts)
+
+
+def path_of(*parts: str) -> str:
+    """The path with these parts. Raises NotFound for one that would be several parts, or another path.
+
+    The API server accepts any text as the name of an owner, but no such name of an object.
+    Source: kubernetes v1.36, apimachinery, pkg/api/validation/path, IsValidPathSegmentName.
+    """
+    for part in parts:
+        if part in (".", "..") or "/" in part or "%" in part:
+            raise NotFound(404, "NotFound", f"no object has the name {plain_text(part, 100)}")
+    return "".join(f"/{quote(part, safe=':=', errors='replace')}" for part in parts)
 
 
 def _core(plural: str, kind: str, model: type[T], *, namespaced: bool = True) -> Resource[T]:

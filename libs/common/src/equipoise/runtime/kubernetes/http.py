@@ -27,6 +27,7 @@ from equipoise.runtime.kubernetes.client import (
     NotFound,
     Resource,
     error_for_status,
+    path_of,
 )
 from equipoise.runtime.kubernetes.server_clock import ServerClock
 from equipoise.runtime.kubernetes.transport import Transport
@@ -166,20 +167,20 @@ class ApiServer:
     async def find_scalable(self, group: str, kind: str) -> Resource[objects.CustomWorkload] | None:
         version = "v1"
         if group:
-            served = await self._request(f"get group {group}", "GET", f"/apis/{group}", responses.read_group)
+            served = await self._request(f"get group {group}", "GET", path_of("apis", group), responses.read_group)
             version = served.preferred_version.version
-        root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        root = path_of("apis", group, version) if group else path_of("api", version)
         kinds = await self._request(f"get resources of {group}/{version}", "GET", root, responses.read_kinds)
         return responses.scalable(kinds, group=group, version=version, kind=kind)
 
     async def served_versions(self, group: str, kind: str) -> Sequence[str]:
         try:
-            found = await self._request(f"get group {group}", "GET", f"/apis/{group}", responses.read_group)
+            found = await self._request(f"get group {group}", "GET", path_of("apis", group), responses.read_group)
         except NotFound:
             return []
         served = []
         for version in (each.version for each in found.versions or ()):
-            what, path = f"get resources of {group}/{version}", f"/apis/{group}/{version}"
+            what, path = f"get resources of {group}/{version}", path_of("apis", group, version)
             kinds = await self._request(what, "GET", path, responses.read_kinds)
             if kind in {each.kind for each in kinds.resources or ()}:
                 served.append(version)

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import yaml
 
 from equipoise.cli.bus import retained_messages
 from equipoise.cli.doctor.environment import Environment, Finding
+from equipoise.cli.doctor.foreign_configuration import read_foreign
 from equipoise.contracts.bus.subjects import PREFIX
-from equipoise.contracts.configuration.shallow_yaml import ShallowLoader
 from equipoise.contracts.kubernetes.objects import ConfigMap
 from equipoise.contracts.messages.advice import ClusterReview, PlacementAdvice, ScoresFollowed
 from equipoise.descheduler.settings import HINT_POINTS
 from equipoise.runtime.bus import BusError, BusUnavailable, NotPermitted
+from equipoise.runtime.configuration.yaml_text import UnreadableYaml
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, KubeError
 from equipoise.scorer.settings import ScorerSettings
 
@@ -160,13 +160,16 @@ def config_map_findings(maps: Sequence[ConfigMap]) -> list[Finding]:
     ]
 
 
+class _SchedulerConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+    extenders: list[dict[str, Any]] | None = None
+
+
 def entry_finding(subject: str, text: str) -> Finding:
     """The scorer's entry in a KubeSchedulerConfiguration."""
     try:
-        document: Any = yaml.load(text, Loader=ShallowLoader)  # noqa: S506  a SafeLoader
-        extenders = [each for each in document.get("extenders") or [] if isinstance(each, dict)]
-    except (yaml.YAMLError, ValueError, AttributeError, TypeError):
-        return Finding("warning", subject, "is not a readable configuration", "correct it")
+        extenders = read_foreign(text, _SchedulerConfiguration).extenders or []
+    except UnreadableYaml as error:
+        return Finding("warning", subject, f"cannot be read: {error}", "correct it")
     scorers = [each for each in extenders if each.get("prioritizeVerb") == "prioritize"]
     if not scorers:
         return Finding("warning", subject, "has no scorer", f"add the entry of {ENTRY}")

@@ -3,20 +3,21 @@
 The proof is a pod that is created in a dry run, as its controller would create it: nothing is stored.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import yaml
+import msgspec
 
 from equipoise.cli.doctor.environment import Environment, Finding
+from equipoise.cli.doctor.foreign_configuration import read_foreign
 from equipoise.cli.terminal import count, duration
 from equipoise.cli.whole_objects import WholeObject, whole
-from equipoise.contracts.configuration.shallow_yaml import ShallowLoader
 from equipoise.contracts.hints.definition import GROUP, KIND
 from equipoise.contracts.hints.hints_object import HintsObject
 from equipoise.contracts.hints.policy import HINTED, INSTALL, NAME, SWITCH, UNSUPPORTED, policy
 from equipoise.contracts.kubernetes.mutating_policy import API_GROUP, POLICY_KIND, supported_version
 from equipoise.contracts.kubernetes.objects import ConfigMap, ObjectMeta, OwnerReference
+from equipoise.runtime.configuration.yaml_text import UnreadableYaml
 from equipoise.runtime.kubernetes.client import (
     CONFIG_MAPS,
     HINTS,
@@ -25,6 +26,7 @@ from equipoise.runtime.kubernetes.client import (
     Kube,
     KubeError,
     NotFound,
+    metadata_of,
     mutating_bindings,
     mutating_policies,
 )
@@ -35,6 +37,11 @@ DESCHEDULER = "descheduler of kubernetes-sigs"
 CONFIG_MAP = ("descheduler-policy-configmap", "kube-system")
 CONFIG_MAP_LABEL = "app.kubernetes.io/name=descheduler"
 """Where the manifests and the chart of that descheduler have its policy."""
+
+POLICY = "DeschedulerPolicy"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+MOST_CONFIG_MAPS = 20
+"""That are read."""
 
 
 async def hints(environment: Environment) -> list[Finding]:
@@ -63,7 +70,7 @@ async def hints(environment: Environment) -> list[Finding]:
             policy_finding(installed, version),
             freshness_finding(stored, now),
             *await _proof(kube, _fresh(stored, now)),
-            *await _upstream_descheduler(kube),
+            *await upstream_descheduler(kube),
         ]
     except KubeError as error:
         return [Finding("unknown", SUBJECT, f"not checked: {error}")]
@@ -147,41 +154,69 @@ def probe_pod(namespace: str, key: str) -> WholeObject:
 _RESOURCES = {"cpu": "1m", "memory": "1Mi"}
 
 
-async def _upstream_descheduler(kube: Kube) -> list[Finding]:
+async def upstream_descheduler(kube: Kube) -> list[Finding]:
+    """Reads one ConfigMap after the other: tenants may have created many large ones with this label."""
+    administrators, findings = CONFIG_MAP[1], list[Finding]()
     try:
-        found = await kube.list(CONFIG_MAPS, label_selector=CONFIG_MAP_LABEL)
-        found += await kube.list(CONFIG_MAPS, CONFIG_MAP[1], field_selector=f"metadata.name={CONFIG_MAP[0]}")
+        labeled = await kube.list(metadata_of(CONFIG_MAPS), label_selector=CONFIG_MAP_LABEL)
+        names = {CONFIG_MAP[::-1]} | {(each.metadata.namespace, each.metadata.name) for each in labeled}
+        ordered = sorted(names, key=lambda each: (each[0] != administrators, each))
+        for namespace, name in ordered[:MOST_CONFIG_MAPS]:
+            found = await kube.list(CONFIG_MAPS, namespace, field_selector=f"metadata.name={name}")
+            findings += descheduler_findings(found)
     except KubeError as error:
-        return [Finding("unknown", DESCHEDULER, f"its policy was not read: {error}")]
-    return list(descheduler_findings(found))
+        return [*findings, Finding("unknown", DESCHEDULER, f"its policy was not read: {error}")]
+    if more := len(ordered[MOST_CONFIG_MAPS:]):
+        message = f"{count(more, 'more ConfigMap')} with the label {CONFIG_MAP_LABEL} not read"
+        findings.append(Finding("unknown", DESCHEDULER, message))
+    return findings
 
 
 def descheduler_findings(config_maps: Sequence[ConfigMap]) -> Iterator[Finding]:
-    """One for each that would evict pods whose hint has expired."""
+    """One for each policy that would evict pods whose hint has expired, or that cannot be read.
+
+    Outside of kube-system anyone may have written it, and whether a descheduler uses it is not known: it is no error.
+    """
     for each in config_maps:
-        if any(_enforces_preferences(text) for text in each.data.values()):
-            name = f"{each.metadata.namespace}/{each.metadata.name}"
-            message = f"ConfigMap {name} enforces preferred node affinity: it evicts pods whose hint has expired"
-            fix = "remove preferredDuringSchedulingIgnoredDuringExecution from RemovePodsViolatingNodeAffinity"
-            yield Finding("error", DESCHEDULER, message, fix)
+        name = f"{each.metadata.namespace}/{each.metadata.name}"
+        for text in each.data.values():
+            if POLICY not in text:
+                continue
+            try:
+                enforces = _enforces_preferences(read_foreign(text, _Policy))
+            except UnreadableYaml as error:
+                yield Finding("unknown", DESCHEDULER, f"the policy in ConfigMap {name} cannot be read: {error}")
+                continue
+            if enforces:
+                own = each.metadata.namespace == CONFIG_MAP[1]
+                evicts = "it evicts" if own else "a descheduler that uses it evicts"
+                message = f"ConfigMap {name} enforces preferred node affinity: {evicts} pods whose hint has expired"
+                fix = f"remove {PREFERRED} from RemovePodsViolatingNodeAffinity"
+                yield Finding("error" if own else "warning", DESCHEDULER, message, fix)
 
 
-def _enforces_preferences(text: str) -> bool:
-    try:
-        document = yaml.load(text, Loader=ShallowLoader)  # noqa: S506  a SafeLoader
-    except (yaml.YAMLError, ValueError):
-        return False
-    if not isinstance(document, Mapping) or document.get("kind") != "DeschedulerPolicy":
-        return False
-    return any(
-        "preferredDuringSchedulingIgnoredDuringExecution" in str(arguments)
-        for name, arguments in _strategies(document)
-        if name == "RemovePodsViolatingNodeAffinity"
+class _Plugin(msgspec.Struct, frozen=True, kw_only=True):
+    name: str = ""
+    args: Any = None
+
+
+class _Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    plugin_config: list[_Plugin] | None = None
+
+
+class _Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """Of v1alpha2 (profiles) and of v1alpha1 (strategies)."""
+
+    kind: str = ""
+    profiles: list[_Profile] | None = None
+    strategies: dict[str, Any] | None = None
+
+
+def _enforces_preferences(policy: _Policy) -> bool:
+    plugins = [plugin for profile in policy.profiles or () for plugin in profile.plugin_config or ()]
+    strategies = [*((plugin.name, plugin.args) for plugin in plugins), *(policy.strategies or {}).items()]
+    return policy.kind == POLICY and any(
+        name == "RemovePodsViolatingNodeAffinity"
+        and "preferredDuringSchedulingIgnoredDuringExecution" in str(arguments)
+        for name, arguments in strategies
     )
-
-
-def _strategies(document: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Name and arguments, of v1alpha2 (profiles) and of v1alpha1 (strategies)."""
-    for profile in document.get("profiles") or ():
-        yield from ((plugin.get("name", ""), plugin.get("args")) for plugin in profile.get("pluginConfig") or ())
-    yield from (document.get("strategies") or {}).items()
