@@ -28,7 +28,7 @@ from equipoise.agent.shell.shared_limit import SharedLimit
 from equipoise.agent.state.watched_pods import BandPod, WatchedPods
 
 LONGEST_END = 120.0
-"""Seconds for which a terminating pod counts as released. Its grace period and finalizers are its owner's to choose."""
+"""Seconds for which a terminating pod counts as released. Its owner chooses its grace period and finalizers."""
 
 BANDS = ("mid", "batch", "free")
 

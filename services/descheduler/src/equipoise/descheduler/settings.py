@@ -80,7 +80,7 @@ class DeschedulerSettings(Section, frozen=True, kw_only=True):
     cooldown: CooldownSettings = CooldownSettings()
 
     strategies: tuple[AnyStrategy, ...] = (LowNodeLoad(),)
-    """The strategies plan in this order, each on top of the moves of the earlier ones.
+    """The strategies plan in this order, each with the moves of the earlier ones included.
 
     low_node_load relieves nodes that are hot now. level_day also moves pods between nodes that are not hot, so that
     the nodes have the same load in every hour of the day. bin_pack empties nodes that are used little.

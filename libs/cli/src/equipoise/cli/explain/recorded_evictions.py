@@ -1,4 +1,4 @@
-"""Evictions as the API server has them, in the ledger and in Events: they outlive the bus and every service."""
+"""Evictions as the API server has them, in the ledger and in Events, which remain when the bus is restarted."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""A message that is too large for the bus is published without the ends of its texts and lists, and names that."""
+"""A message that is too large for the bus is published without the ends of its texts and lists, and states that."""
 
 from typing import Any, TypeVar
 

@@ -16,7 +16,7 @@ BURST = 2.0
 """Seconds for which the share may be used up at once."""
 
 REFUSALS_PER_SECOND = 50
-"""More are dropped without a response: a flood of requests would otherwise be paid with as many responses."""
+"""More are dropped without a response: a flood of requests would otherwise cause as many responses."""
 
 
 class UnreadableRequest(ValueError):
@@ -30,7 +30,7 @@ class TooManyRequests(Exception):
 class TimeBudget:
     """The seconds that requests may take: `share` of every second, and at most those of `BURST` seconds at once.
 
-    A request that takes longer is completed, and paid by the following ones.
+    A request that takes longer is completed, and leaves less time for the following ones.
     """
 
     def __init__(self, share: float, now: float) -> None:

@@ -167,7 +167,7 @@ def read_change(line: bytes, resource: Resource[T]) -> Change[T]:
     match frame.type:
         case "ADDED" | "MODIFIED" | "DELETED":
             value = read_object(frame.object, resource.model)
-            if value.metadata.unreadable and not value.metadata.name:  # to pass over it could be to miss a deletion
+            if value.metadata.unreadable and not value.metadata.name:  # if it was skipped, a deletion could be missed
                 raise msgspec.DecodeError(f"an event of an object without a name: {value.metadata.unreadable}")
             kind = {"ADDED": "added", "MODIFIED": "modified", "DELETED": "deleted"}[frame.type]
             return Change(kind=kind, object=value, resource_version=value.metadata.resource_version)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Reads files of a limited size: what is longer is an error of that file, not the end of the process's memory."""
+"""Reads files of a limited size: a longer file is an error, and does not exhaust the memory of the process."""
 
 import errno
 import os

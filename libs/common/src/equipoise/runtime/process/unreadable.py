@@ -71,7 +71,7 @@ class UnreadableThings:
 
     @contextmanager
     def guard(self, source: str, name: str) -> Iterator[None]:
-        """An error in the block is named and logged, and goes no further: what follows continues without this thing."""
+        """An error in the block is logged and listed, and not raised: the caller continues without this thing."""
         try:
             yield
         except Exception as error:

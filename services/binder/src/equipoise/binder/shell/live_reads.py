@@ -172,7 +172,7 @@ async def read_replacement(
 ) -> ReplacementStatus:
     """The status of an evicted pod's replacement. `settled`: the workload's status has had the time to follow.
 
-    Until then only a definite failure is trusted. `long_settled`: so much time that a pod which still terminates has
+    Until then only a definite failure is used. `long_settled`: so much time that a pod which still terminates has
     been replaced, if the status shows that; a pod may terminate for hours. `expired`: it is not known whether the API
     server evicted the pod, and no binder can request it any more. A pod that still runs then needs no replacement.
     """

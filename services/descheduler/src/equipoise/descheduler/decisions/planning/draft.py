@@ -89,7 +89,7 @@ class PlanDraft:
         )
 
     def _decisive_reason(self) -> str:
-        """That of a whole node, else the most frequent of the moves that were wanted, else of the protected pods."""
+        """The reason of a whole node, else the most frequent one of the rejected moves, else of the protected pods."""
         of_nodes = [refused.why for refused in self._refused if not refused.pod]
         if of_nodes:
             return of_nodes[0]
