@@ -3,7 +3,7 @@
 A pod that is being resized in place holds what its status reports, as well as what its specification requests.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, Self, TypeVar
 
 import msgspec
@@ -173,10 +173,12 @@ def _reports_other_resources(pod: Pod) -> bool:
     return spec.resources is not None and status.resources is not None
 
 
-def _differs(containers: Iterable[Container], statuses: Iterable[ContainerStatus]) -> bool:
-    wanted = {container.name: container.resources for container in containers}
+def _differs(containers: Sequence[Container], statuses: Iterable[ContainerStatus]) -> bool:
     for status in statuses:
-        if status.resources is not None and (resources := wanted.get(status.name)) is not None:
+        if status.resources is None:
+            continue
+        resources = next((container.resources for container in containers if container.name == status.name), None)
+        if resources is not None:
             allocated = status.allocated_resources
             if resources != status.resources or (allocated and allocated != resources.requests):
                 return True

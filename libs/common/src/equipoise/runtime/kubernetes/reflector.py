@@ -76,10 +76,15 @@ class Interner:
         return msgspec.structs.replace(value, **fields)
 
     def _section(self, section: msgspec.Struct, before: msgspec.Struct | None) -> msgspec.Struct:
-        changed = {}
+        changed: dict[str, Any] = {}
         for name in section.__struct_fields__:
             part = getattr(section, name)
-            if before is not None and (earlier := getattr(before, name)) == part:
+            if not part:  # most fields of most objects
+                if type(part) is list:
+                    changed[name] = _NO_ITEMS
+                elif type(part) is dict:
+                    changed[name] = _NO_ENTRIES
+            elif before is not None and (earlier := getattr(before, name)) == part:
                 changed[name] = earlier
             elif type(part) is str:
                 if name not in OWN_TEXTS:
@@ -89,8 +94,6 @@ class Interner:
         return msgspec.structs.replace(section, **changed)
 
     def _part(self, name: str, part: Any) -> Any:
-        if not part:
-            return _NO_ITEMS if isinstance(part, list) else _NO_ENTRIES
         if len(self._parts) >= self._limit:
             self._forget_unused()
         return self._parts.setdefault((name, self._encode(part)), part)

@@ -144,8 +144,8 @@ def scrape_intervals(samples: Collection[Sample], names: NodeNames) -> ScrapeInt
     by_node: dict[str, float] = {}
     scrapes = choose_scrapes(samples, names, {})
     for sample in samples:
-        node, chosen = names.of(sample.node), scrapes.get(names.of(sample.node), sample.scrape)
-        if chosen == sample.scrape and SHORTEST_INTERVAL <= sample.value <= LONGEST_INTERVAL:
+        node = names.of(sample.node)
+        if scrapes.get(node, sample.scrape) == sample.scrape and SHORTEST_INTERVAL <= sample.value <= LONGEST_INTERVAL:
             by_node[node] = max(sample.value, by_node.get(node, 0.0))
     return ScrapeIntervals(by_node=by_node, default=median(by_node.values()) if by_node else None)
 

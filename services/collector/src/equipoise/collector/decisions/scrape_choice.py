@@ -7,12 +7,15 @@ two that are equal, neither is chosen: the node has two series, and is unknown.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 
 from equipoise.collector.decisions.query import ResourceName, Sample, Scrape
 from equipoise.collector.state.node_names import NodeNames
 
 PREFERRED = "cadvisor"
 """The kubelet has series of containers on several pages. This one has those of whole pods."""
+
+_LABELS = attrgetter("scrape", "target", "node")
 
 Scrapes = Mapping[str, Scrape]
 """Scrapes by the name of the node."""
@@ -32,7 +35,7 @@ def choose_scrapes(samples: Iterable[Sample], names: NodeNames, before: Scrapes)
     nodes: defaultdict[Scrape, set[str]] = defaultdict(set)
     targets: defaultdict[Scrape, set[str]] = defaultdict(set)
     candidates: defaultdict[str, set[Scrape]] = defaultdict(set)
-    for scrape, target, text in {(sample.scrape, sample.target, sample.node) for sample in samples}:
+    for scrape, target, text in set(map(_LABELS, samples)):
         node = names.of(text)
         if names.has(node):
             nodes[scrape].add(node)

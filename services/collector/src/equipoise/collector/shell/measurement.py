@@ -274,7 +274,7 @@ class Measurement:
         return [f"{resource} of pods: {why}" for resource, why in measured.failed.items()]
 
     def _has_new_pods(self, node: str, since: float) -> bool:
-        return has_new_pods((tracked.placed for tracked in self.placement.tracked(node)), since)
+        return has_new_pods([tracked.placed for tracked in self.placement.tracked(node)], since)
 
     def _had_pods(self, node: str, since: float) -> bool:
         """True when a pod has run there since then."""
