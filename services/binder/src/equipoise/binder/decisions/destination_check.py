@@ -78,7 +78,7 @@ def predicted_load(node: NodeState, added: Resources, load: LoadSettings, now: f
 
 
 def _load_to_leave(node: NodeState, load: LoadSettings, now: float, skew: float) -> Resources | None:
-    """The load by which it is decided whether more pods must leave the node: without terminating pods, which leave anyway."""
+    """The load of the node without terminating pods, which leave anyway: it decides whether more pods must leave."""
     if node.utilization is None:
         return None
     measured = node.utilization.pods
