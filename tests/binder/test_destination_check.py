@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from builders import GIB, NOW, a_batch_pod, a_node_utilization, a_placed_pod, a_placement
+from builders import GIB, NOW, a_batch_pod, a_gone_pod, a_node_utilization, a_placed_pod, a_placement
 from scheduling.pods import a_pod
 
 from equipoise.binder.decisions.destination_check import no_destination, refused_nodes, unsettled_reason
@@ -51,6 +51,17 @@ def refusal(*nodes: NodeState, intended: str = "node-b", reduction: Resources = 
 
 def test_one_node_with_room_is_enough() -> None:
     assert refusal(a_node("node-b", cpu=9.0), a_node("node-c")) == ""
+
+
+@pytest.mark.parametrize("usage", [Resources(), Resources(cpu=16.0)])
+def test_a_pod_that_left_makes_no_target_of_a_hot_node(usage: Resources) -> None:
+    """Unmeasured, it subtracts nothing, whatever it requested; measured, no more than the other pods leave."""
+    gone = a_gone_pod("job-1", NOW - 1, running_since=NOW - 200, requests=Resources(cpu=16.0), usage=usage)
+    placement = a_placement("node-b", [a_placed_pod("web-2", placed_at=NOW - 90_000)], gone=[gone])
+    utilization = a_node_utilization("node-b", cpu=8.0, pods={"uid-web-2": Resources(cpu=7.0)})
+    node = NodeState(placement=placement, utilization=utilization)
+
+    assert "its cpu load would be" in refusal(node)
 
 
 def test_the_pods_own_node_is_no_target() -> None:

@@ -116,15 +116,27 @@ def test_late_replacements_stop_all_evictions() -> None:
     assert LateReplacements().refusal(eviction, a_view(*dry)) == ""
 
 
-def test_one_failing_replacement_stops_all_evictions() -> None:
-    """In any namespace, for as long as it fails; a recovered one stops nothing."""
+def test_one_failing_replacement_stops_all_evictions_in_its_namespace() -> None:
+    """For as long as it fails; a recovered one stops nothing."""
     limit = FailingReplacements()
     failing = an_entry("one", failing_since=NOW - 5, failure="its controller cannot create pods (FailedCreate)")
-    elsewhere = an_eviction(namespace="bank", node="node-z", workload=a_workload("ledger"))
-    assert "FailedCreate" in limit.refusal(elsewhere, a_view(failing))
-    assert limit.refusal(elsewhere, a_view(failing, now=NOW + 86_400))
-    assert limit.refusal(elsewhere, a_view(an_entry("one"))) == ""
-    assert limit.refusal(elsewhere, a_view(msgspec.structs.replace(failing, recovered_at=NOW))) == ""
+    neighbour = an_eviction(node="node-z", workload=a_workload("ledger"))
+    assert "FailedCreate" in limit.refusal(neighbour, a_view(failing))
+    assert limit.refusal(neighbour, a_view(failing, now=NOW + 86_400))
+    assert limit.refusal(neighbour, a_view(an_entry("one"))) == ""
+    assert limit.refusal(neighbour, a_view(msgspec.structs.replace(failing, recovered_at=NOW))) == ""
+
+
+@pytest.mark.parametrize(("allowed", "elsewhere"), [(1, True), (2, True), (3, False)])
+def test_failing_replacements_of_two_namespaces_stop_all_evictions(allowed: int, elsewhere: bool) -> None:
+    """The owner of one workload can make its replacements fail, and must not stop those of all others."""
+    limit = FailingReplacements(max=allowed)
+    here = [an_entry(name, failing_since=NOW - 5, failure="its own quota") for name in ("one", "two")][:allowed]
+    there = an_entry("three", namespace="mail", failing_since=NOW - 5, failure="a webhook")
+    eviction = an_eviction(namespace="bank", node="node-z", workload=a_workload("ledger"))
+
+    assert limit.refusal(eviction, a_view(*here)) == ""
+    assert bool(limit.refusal(eviction, a_view(here[0], there))) is elsewhere
 
 
 def test_a_preemption_stops_the_workload_that_caused_it() -> None:

@@ -31,7 +31,7 @@ def test_every_counting_limit_reports_its_usage() -> None:
         ("migratingPerNode", "node node-a"): 2,
         ("migratingPerNode", "node node-b"): 1,
         ("lateReplacements", "the cluster"): 1,
-        ("failingReplacements", "the cluster"): 1,
+        ("failingReplacements", "namespace shop"): 1,
         ("preemptions", "Deployment/shop/web"): 1,
     }
     empty = ledger_status(a_ledger(), Limits(), NOW).usage

@@ -26,6 +26,7 @@ from equipoise.contracts.load.correction import (
     is_fresh,
     known,
     load_of,
+    measured_usage,
     partial_lifetimes,
     plus,
     share_measured,
@@ -170,7 +171,7 @@ def test_each_pod_is_corrected_by_its_factor(
 
     found = corrected(Resources(cpu=1.0), lifetimes, sampled_at=0.0, length=length, load=load)
 
-    assert found == Resources(cpu=max(0.0, 1.0 + added))
+    assert found.cpu == pytest.approx(max(0.0, 1.0 + added), abs=1e-9)
 
 
 def test_only_pods_that_ran_in_part_of_a_window_are_corrected() -> None:
@@ -205,8 +206,54 @@ def test_a_terminating_pod_counts_as_long_as_it_is_measured(measured: dict[str, 
     assert found.cpu == pytest.approx(cores)
 
 
+def test_a_pod_that_left_without_being_measured_subtracts_nothing() -> None:
+    """What it requested says nothing of what it used: subtracted, it would hide what the others use."""
+    gone = a_gone_pod("job", NOW - 60, running_since=NOW - 200, requests=Resources(cpu=8.0, memory=GIB))
+    placement = a_placement(gone=[gone])
+    workload = a_workload_utilization(cpu=8.0)
+    usage_of = pod_usage({workload.workload: workload}, load=LOAD, now=NOW)
+    utilization = a_node_utilization("node-a", cpu=5.0)
+    lifetimes = [each for _, each in partial_lifetimes(utilization, placement, usage_of, load=LOAD)]
+
+    assert corrected(Resources(cpu=5.0), lifetimes, sampled_at=NOW, length=300, load=LOAD).cpu == 5.0
+
+
+@pytest.mark.parametrize(("measured", "cores"), [(4.0, 4.0), (9.0, 5.0), (1.0, 1.0), (None, 0.0)])
+def test_what_is_subtracted_leaves_what_the_present_pods_were_measured_at(measured: float | None, cores: float) -> None:
+    """And the mean itself where that is lower. The pod that left used less in most of the window than at its end."""
+    pod = a_placed_pod("web-1", placed_at=NOW - 99_000, running_since=NOW - 99_000)
+    gone = a_gone_pod("job", NOW - 30, usage=Resources(cpu=9.0))
+    utilization = a_node_utilization("node-a", cpu=5.0, pods={pod.uid: Resources(cpu=measured)})
+    least = measured_usage(utilization, a_placement(pods=[pod], gone=[gone]))
+    left = PodLifetime(placed_at=NOW - 99_000, gone_at=NOW - 30, usage=gone.usage)
+
+    found = corrected(Resources(cpu=5.0), [left], sampled_at=NOW, length=300, load=LOAD, least=least)
+
+    assert found.cpu == pytest.approx(cores)
+
+
+@given(
+    usages=st.lists(st.tuples(cores, st.none() | near), max_size=6),
+    mean=st.floats(0, 50),
+    least=st.floats(0, 50),
+    length=st.sampled_from([30.0, 300.0]),
+)
+def test_nothing_that_left_takes_a_mean_below_what_is_present(
+    usages: list[tuple[float | None, float | None]], mean: float, least: float, length: float
+) -> None:
+    pods = [
+        PodLifetime(placed_at=-1e6, running_since=-1e6, gone_at=gone, usage=Resources(cpu=usage))
+        for usage, gone in usages
+    ]
+
+    cpu = corrected(Resources(cpu=mean), pods, sampled_at=0.0, length=length, load=LOAD, least=Resources(cpu=least)).cpu
+
+    assert cpu is not None
+    assert min(mean, least) <= cpu <= mean
+
+
 def test_a_pods_own_measured_usage_comes_before_its_requests() -> None:
-    """For each resource. A gone pod that was never measured also counts with its requests."""
+    """For each resource."""
     usage_of = pod_usage({}, load=LOAD, now=NOW)
     pod = a_placed_pod("web-1", requests=Resources(cpu=0.5, memory=GIB))
 

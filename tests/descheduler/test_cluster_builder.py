@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from builders import GIB, NOW, a_node_utilization, a_placement, a_workload, an_intent
+from builders import GIB, NOW, a_gone_pod, a_node_utilization, a_placement, a_workload, an_intent
 from descheduler.cluster import terminating
 from descheduler.cluster_states import a_cluster, pod_info
 from descheduler.outcomes import after, an_outcome, dry_run_moves
@@ -98,6 +98,35 @@ def test_a_pod_that_left_is_subtracted() -> None:
     placements = {"node-a": a_placement("node-a", gone=[gone]), "node-b": a_placement("node-b")}
 
     assert nodes_of(placements=placements)["node-a"].load("5m").cpu == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("present", [4.0, 0.0])
+def test_a_pod_that_left_hides_nothing_that_others_use(present: float) -> None:
+    """Unmeasured, it subtracts nothing; measured at more than it used, no more than the others leave."""
+    pod = a_pod(placed_at=LONG_AGO)
+    gone = [
+        a_gone_pod("job-1", NOW - 60, running_since=NOW - 200, requests=Resources(cpu=16.0)),
+        a_gone_pod("job-2", NOW - 1, usage=Resources(cpu=16.0)),
+    ]
+    placements = {"node-a": a_placement("node-a", [placed(pod)], gone=gone), "node-b": a_placement("node-b")}
+    utilization = a_node_utilization(cpu=8.0, pods={"uid-web-1": Resources(cpu=present, memory=GIB)})
+
+    assert nodes_with(utilization, pod, placements=placements)["node-a"].load("5m").cpu == pytest.approx(present / 10)
+
+
+def test_what_is_only_expected_of_a_node_is_known() -> None:
+    """The part of its load of pods that are not measured; the other pod started in the middle of the window, too."""
+    new, measured = a_pod("new", placed_at=NOW - 150), a_pod("web-1", placed_at=NOW - 150)
+    pods = [
+        msgspec.structs.replace(placed(pod), running_since=NOW - 150, requests=Resources(cpu=4.0, memory=GIB))
+        for pod in (new, measured)
+    ]
+    placements = {"node-a": a_placement("node-a", pods), "node-b": a_placement("node-b")}
+    utilization = a_node_utilization(cpu=5.0, pods={"uid-web-1": Resources(cpu=1.0, memory=GIB)})
+
+    node = nodes_with(utilization, new, measured, placements=placements)["node-a"]
+
+    assert (node.load("5m").cpu, node.expected_load("5m").cpu) == (pytest.approx(0.65), pytest.approx(0.1))
 
 
 def test_the_start_of_a_pod_is_that_of_its_placement() -> None:

@@ -814,3 +814,17 @@ def test_a_move_that_was_wanted_and_is_not_possible_explains_a_plan_before_prote
 def test_a_reason_has_as_many_digits_as_show_the_difference(load: float, threshold: float, expected: str) -> None:
     """One, unless the load would read as the threshold."""
     assert excess_text({"cpu": load}, {"cpu": threshold, "memory": 0.8}) == f"node is hot: {expected}"
+
+
+@pytest.mark.parametrize(("expected", "moves"), [(3.0, 0), (2.0, 1), (0.0, 3)])
+def test_no_pod_leaves_for_load_that_is_only_expected(expected: float, moves: int) -> None:
+    """Of 90 %, with a threshold of 65 %. The node is hot, and no target: the new pods may use what is expected."""
+    hot = a_loaded_node("node-a", 0.9, expected=dict.fromkeys(WINDOWS, Resources(cpu=expected, memory=0.0)))
+    cluster = a_cluster(hot, a_loaded_node("node-b", 0.1))
+    strategy = LowNodeLoad()
+
+    plan = strategy.plan(cluster, names(cluster))
+
+    assert [each.state for each in strategy.classify(cluster)] == ["hot", "idle"]
+    assert len(plan.moves) == moves
+    assert moves or "only by what is expected of pods that are not measured yet" in plan.why

@@ -124,8 +124,8 @@ DEFECTS = (
         "protection off",
         (
             f"{BINDER}/shell/validation.py",
-            "        why = protection(candidate, self._rules, self.clock.now())\n        if why:",
-            "        why = protection(candidate, self._rules, self.clock.now())\n        if False:",
+            "            why = protection(candidate, self._rules, self.clock.now())",
+            '            why = ""',
         ),
         tests="tests/binder/test_validation.py::test_an_obstacle_at_the_last_moment_refuses_the_intent",
         fault="budgets",

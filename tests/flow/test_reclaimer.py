@@ -76,11 +76,13 @@ class Offering(Loop):
         leases = {each.metadata.name: each.spec.holder_identity for each in self.kube.stored(LEASES)}
         return leases.get(RECLAIMER_LEASE)
 
-    def place_batch_pod(self, node: str, cores: float) -> None:
+    def place_batch_pod(self, node: str, cores: float, phase: str = "Running") -> None:
         amounts = {BATCH_CPU: f"{cores * 1_000:g}", "kubernetes.io/batch-memory": f"{GIB:.0f}"}
         resources = objects.ResourceRequirements(requests=amounts, limits=amounts)
         containers = [objects.Container(resources=resources)]
-        self.kube.put(PODS, a_pod_object("batch-1", node, self.clock.now(), priority=5_500, containers=containers))
+        pod = a_pod_object("batch-1", node, self.clock.now(), priority=5_500, containers=containers)
+        status = pod.status if phase == "Running" else objects.PodStatus(phase=phase)
+        self.kube.put(PODS, replace(pod, status=status))
 
 
 async def test_measured_nodes_offer_what_their_pods_leave() -> None:
@@ -145,3 +147,16 @@ async def test_of_two_replicas_one_leads() -> None:
             assert loop.leader == "reclaimer-2"
         assert len({message.epoch for message in loop.bus.published(ReclaimedNode, "equipoise.reclaim.node.*")}) == 1
         assert loop.batch_cores(NODE) > 5
+
+
+async def test_a_pod_that_its_author_has_bound_makes_no_node_offer_more() -> None:
+    """The kubelet has not admitted it: on a node in full use, it will be rejected."""
+    loop = Offering()
+    async with loop.running(evict=False), loop.reclaiming():
+        await loop.pass_time(15 * INTERVAL)
+        loop.place_batch_pod(HOT, 10.0, phase="Pending")
+        await loop.pass_time(3 * INTERVAL)
+        assert loop.batch_cores(HOT) == 0
+        requested = loop.latest(HOT).bands["batch"].requested.cpu
+
+    assert requested == 10.0, "the reclaimer knows it"

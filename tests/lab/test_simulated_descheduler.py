@@ -248,15 +248,21 @@ def test_pods_that_left_or_started_recently_correct_the_load() -> None:
     cluster.measure(NOW - 200.0)
     left = cluster.pods.pop()
     gone = GonePod(
-        uid=left.uid, namespace="shop", name=left.name, workload=API, running_since=LONG_AGO, gone_at=NOW - 150.0
+        uid=left.uid,
+        namespace="shop",
+        name=left.name,
+        workload=API,
+        running_since=LONG_AGO,
+        gone_at=NOW - 150.0,
+        usage=Resources(cpu=1.8, memory=GIB),
     )
     cluster.evaluate(cpu=6.3, gone=[gone])
     cluster.pods = [*cluster.pods, a_pod(API, 7, placed_at=NOW - 160.0, running_since=NOW - 150.0)]
-    cluster.evaluate(cpu=6.3, gone=[gone])
+    cluster.evaluate(cpu=7.2, gone=[gone])
 
     without, with_started = SEEN
     assert pytest.approx((6.3 - 0.9) / 8.0) == without.nodes[0].load("5m").cpu
-    assert pytest.approx((6.3 - 0.9 + 0.9) / 8.0) == with_started.nodes[0].load("5m").cpu
+    assert pytest.approx((7.2 - 0.9 + 0.9) / 8.0) == with_started.nodes[0].load("5m").cpu
 
 
 def test_fewer_evaluations_cover_the_same_time() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.reclaimer.decisions.offer import Offer, OfferSettings, offer
+from equipoise.reclaimer.decisions.offer import Offer, OfferSettings, offer, requested_amount
 
 DEFAULTS: dict[str, Any] = {
     "existing": 4_000,
@@ -62,3 +62,23 @@ def test_bound_pods_always_fit(existing: int | None, reclaimed: float, requested
 
     assert found.amount >= requested
     assert found.due or existing is not None
+
+
+@given(
+    existing=st.none() | st.integers(0, 20_000),
+    reclaimed=st.floats(0, 1e6),
+    running=st.floats(0, 10_000),
+    waiting=st.floats(0, 10_000),
+)
+def test_pods_that_do_not_run_yet_keep_an_offer_and_raise_none(
+    existing: int | None, reclaimed: float, running: float, waiting: float
+) -> None:
+    """kube-scheduler binds pods to what is offered only; whoever else binds them waits for the kubelet."""
+    bound = running + waiting
+    needed = requested_amount(existing=existing, running=running, bound=bound)
+    without = offered(existing=existing, reclaimed=reclaimed, requested=running).amount
+    amount = offered(existing=existing, reclaimed=reclaimed, requested=needed).amount
+
+    assert running <= needed <= bound
+    assert amount >= min(bound, existing or 0, 10_000)
+    assert amount <= max(without, existing or 0)

@@ -53,14 +53,14 @@ def a_new_pod(name: str = "web-1", **fields: Any) -> PlacedPod:
     return a_placed_pod(name, **({"placed_at": NOW - 160, "running_since": NOW - 150} | fields))
 
 
-def a_gone_pod(name: str = "web-9") -> GonePod:
+def a_gone_pod(name: str = "web-9", cpu: float = 1.0) -> GonePod:
     return GonePod(
         uid=f"uid-{name}",
         namespace="shop",
         name=name,
         running_since=NOW - 90_000,
         gone_at=NOW - 60,
-        usage=Resources(cpu=1.0, memory=GIB),
+        usage=Resources(cpu=cpu, memory=GIB),
     )
 
 
@@ -124,12 +124,13 @@ def test_a_pods_own_reservation_does_not_count() -> None:
     assert window(of(other, best), "5m").load.cpu == pytest.approx((CORES[best] + 2.0) / 10.0)
 
 
+@pytest.mark.parametrize("cpu_of_gone", [1.0, 90.0])
 @pytest.mark.parametrize("mode", ["proportional", "cliff", "off"])
-def test_the_numbers_of_every_window_add_up(mode: Literal["proportional", "cliff", "off"]) -> None:
-    """Measured + added − subtracted + reserved is the load that was scored."""
+def test_the_numbers_of_every_window_add_up(mode: Literal["proportional", "cliff", "off"], cpu_of_gone: float) -> None:
+    """Measured + added − subtracted + reserved is the load that was scored, whatever pods that left used."""
     state = a_scoring_state(CORES, load=LoadSettings(compensation=mode))
     starting = a_new_pod("api-2", placed_at=NOW, running_since=None, workload=None)
-    set_pods(state, "low", 4.0, [a_new_pod("api-1", workload=None), starting], [a_gone_pod()])
+    set_pods(state, "low", 4.0, [a_new_pod("api-1", workload=None), starting], [a_gone_pod(cpu=cpu_of_gone)])
     state.hints.on_outcome(an_outcome(node="over", target="low"), NOW)
     pod = a_pod(cpu=0.5)
     low = of(explain(state, ExplainRequest(pod=pod), NOW), "low")

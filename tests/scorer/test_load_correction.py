@@ -10,6 +10,7 @@ from builders import (
     GIB,
     NOW,
     a_batch_pod,
+    a_gone_pod,
     a_node_utilization,
     a_placed_pod,
     a_placement,
@@ -114,6 +115,20 @@ def test_a_gone_pod_is_subtracted_while_a_mean_includes_it() -> None:
 
     assert load[FIVE, 0] == pytest.approx(0.2)
     assert load[FIFTEEN, 0] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("present", [4.0, 0.0])
+def test_a_pod_that_left_hides_nothing_that_others_use(present: float) -> None:
+    """Unmeasured, it subtracts nothing; measured at more than it used, no more than the others leave."""
+    pod = a_placed_pod("web-1", placed_at=NOW - 100_000, running_since=NOW - 99_000)
+    utilization = a_node_utilization(cpu=8.0, pods={pod.uid: Resources(cpu=present, memory=GIB)})
+    unmeasured = a_gone_pod("job-1", NOW - 60, running_since=NOW - 200, requests=Resources(cpu=16.0, memory=GIB))
+    measured = a_gone_pod("job-2", NOW - 1, usage=Resources(cpu=16.0))
+
+    assert load_of(utilization, a_placement(pods=[pod], gone=[unmeasured]))[FIVE, 0] == pytest.approx(0.8)
+    assert load_of(utilization, a_placement(pods=[pod], gone=[unmeasured, measured]))[:, 0].tolist() == pytest.approx(
+        [present / 10] * 4
+    )
 
 
 def test_missing_windows_are_unknown() -> None:

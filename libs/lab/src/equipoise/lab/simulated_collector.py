@@ -89,6 +89,9 @@ class SimulatedCollector:
         """By window shorter than a tick: the sample at its start."""
 
         self._measured: dict[Workload, Resources] = {}
+        self._measured_since = -math.inf
+        """A pod that has run since then at the latest was measured in the last round."""
+
         self._sequence = 0
         self._published: dict[int, float] = {}
         """By workload: the time of the sample published last."""
@@ -147,8 +150,15 @@ class SimulatedCollector:
                     limits=pod.limits,
                     reclaimed_requests=pod.reclaimed_requests,
                     reclaimed_limits=pod.reclaimed_limits,
+                    usage=self._measured_usage(pod),
                 )
             )
+
+    def _measured_usage(self, pod: PlacedPod) -> Resources:
+        """Of a pod in the latest round; unknown if it did not run long enough for that."""
+        if pod.workload is None or pod.running_since is None or pod.running_since > self._measured_since:
+            return Resources()
+        return self._measured[pod.workload]
 
     # messages
 
@@ -215,7 +225,7 @@ class SimulatedCollector:
         usage = self.curves.mean(sampled - shortest, sampled).tolist()
         per_pod = [Resources(cpu=cpu, memory=memory) for cpu, memory in usage]
         measured = self._measured = dict(zip(self.workloads, per_pod, strict=True))
-        since = at - self.load.coverage.window * shortest
+        since = self._measured_since = at - self.load.coverage.window * shortest
         present = self.generator.random(len(self.trace.nodes)) >= self.missing
         self._sequence += 1
         for node in np.flatnonzero(present).tolist():

@@ -116,18 +116,28 @@ def correction_factor(pod: PodLifetime, *, sampled_at: float, length: float, loa
     return 1.0 - share if pod.gone_at is None else -share
 
 
+NOTHING = Resources(cpu=0.0, memory=0.0)
+
+
 def corrected(
-    usage: Resources, pods: Iterable[PodLifetime], *, sampled_at: float, length: float, load: LoadSettings
+    usage: Resources,
+    pods: Iterable[PodLifetime],
+    *,
+    sampled_at: float,
+    length: float,
+    load: LoadSettings,
+    least: Resources = NOTHING,
 ) -> Resources:
     """A window's mean as it would be if the pods that are present now had run through it, and no others.
 
     `load.compensation`: proportional: a present pod adds u·(1 − share measured), a gone one subtracts u·share. cliff:
     a pod placed at or after the sample's time adds u, nothing is subtracted (the ScheduledPodsCache of the water-level
-    scheduler). off: the mean as measured. A pod of unknown usage changes nothing.
+    scheduler). off: the mean as measured. A pod of unknown usage changes nothing. What is subtracted leaves at least
+    `least` (`measured_usage`), or the mean itself where that is lower.
     """
     if load.compensation == "off":
         return usage
-    cpu = memory = 0.0
+    cpu = memory = cpu_of_gone = memory_of_gone = 0.0
     begin, timeout, proportional = sampled_at - length, load.pod_start_timeout, load.compensation == "proportional"
     for pod in pods:
         if pod.gone_at is None and proportional:
@@ -138,10 +148,38 @@ def corrected(
             factor = 1.0 if start >= sampled_at else 1.0 - min(1.0, (sampled_at - start) / length)
         else:
             factor = correction_factor(pod, sampled_at=sampled_at, length=length, load=load)
-        if factor:
+        if factor > 0.0:
             cpu += factor * (known(pod.usage.cpu) or 0.0)
             memory += factor * (known(pod.usage.memory) or 0.0)
-    return plus(usage, Resources(cpu=cpu, memory=memory))
+        elif factor:
+            cpu_of_gone -= factor * (known(pod.usage.cpu) or 0.0)
+            memory_of_gone -= factor * (known(pod.usage.memory) or 0.0)
+    total = plus(usage, Resources(cpu=cpu, memory=memory))
+    return Resources(
+        cpu=_without(total.cpu, cpu_of_gone, least.cpu), memory=_without(total.memory, memory_of_gone, least.memory)
+    )
+
+
+def _without(usage: float | None, gone: float, least: float | None) -> float | None:
+    if usage is None or not gone:
+        return usage
+    return max(usage - gone, min(usage, least or 0.0))
+
+
+def measured_usage(utilization: NodeUtilization, placement: NodePlacement) -> Resources:
+    """Cores and bytes that the pods of the node were measured at: it is loaded at least that much, whatever left.
+
+    The usage outside pods is no part of it: it contains what pods used that have left since.
+    """
+    if not placement.gone:  # nothing is subtracted
+        return NOTHING
+    cpu = memory = 0.0
+    measured = utilization.pods
+    for pod in placement.pods:
+        if (usage := measured.get(pod.uid)) is not None:
+            cpu += known(usage.cpu) or 0.0
+            memory += known(usage.memory) or 0.0
+    return Resources(cpu=cpu, memory=memory)
 
 
 def uncounted_batch_work(usages: Iterable[Resources], weight: BatchWorkWeight) -> Resources:
@@ -156,7 +194,7 @@ def uncounted_batch_work(usages: Iterable[Resources], weight: BatchWorkWeight) -
     return Resources(cpu=cpu * (1.0 - weight.cpu), memory=memory * (1.0 - weight.memory))
 
 
-UsageOf = Callable[[PlacedPod | GonePod, Resources], Resources]
+UsageOf = Callable[[PlacedPod, Resources], Resources]
 """The usage of a pod: as measured (the second argument), else as expected."""
 
 
@@ -189,7 +227,11 @@ def lifetime_on_node(pod: PlacedPod, utilization: NodeUtilization, usage_of: Usa
 def partial_lifetimes(
     utilization: NodeUtilization, placement: NodePlacement, usage_of: UsageOf, *, load: LoadSettings
 ) -> Iterator[tuple[PlacedPod | GonePod, PodLifetime]]:
-    """The pods that ran in a part of some window only: the others need no correction."""
+    """The pods that ran in a part of some window only: the others need no correction.
+
+    A pod that left has the usage that was measured. What it used without that is unknown, and not what it requested:
+    to subtract that would hide the usage of others.
+    """
     begins = [
         value.sampled_at - window.length
         for window in load.windows
@@ -208,7 +250,7 @@ def partial_lifetimes(
                 placed_at=gone.running_since,
                 running_since=gone.running_since,
                 gone_at=gone.gone_at,
-                usage=usage_of(gone, gone.usage),
+                usage=gone.usage,
             )
             yield gone, lifetime
 

@@ -10,7 +10,7 @@ from msgspec import Meta
 from equipoise.contracts.configuration.settings import LoadSettings, Section
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, UsageOf, known, usable_window
-from equipoise.contracts.messages.placement import GonePod, PlacedPod
+from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.pod_demand import PodDemand
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
@@ -60,7 +60,7 @@ DEFAULT = Resources(cpu=0.1, memory=200.0 * 2**20)
 _NO_AMOUNTS = Resources()
 
 
-def requests_and_limits(pod: PodDemand | PlacedPod | GonePod) -> tuple[Resources, Resources]:
+def requests_and_limits(pod: PodDemand | PlacedPod) -> tuple[Resources, Resources]:
     """The requests and limits of a pod, in cores and bytes, by which its usage is expected.
 
     A pod of the bands mid and batch requests amounts of its band in place of cpu and memory: those count. A resource of
@@ -154,7 +154,7 @@ def pod_usage(
 ) -> UsageOf:
     """A function that returns a pod's usage: as measured, else as expected."""
 
-    def usage_of(pod: PlacedPod | GonePod, measured: Resources) -> Resources:
+    def usage_of(pod: PlacedPod, measured: Resources) -> Resources:
         cpu, memory = known(measured.cpu), known(measured.memory)
         if cpu is not None and memory is not None:
             return measured

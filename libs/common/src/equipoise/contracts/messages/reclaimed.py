@@ -38,7 +38,7 @@ class ReclaimedBand(Value, frozen=True, kw_only=True):
     """What the forecast leaves; unknown while the node is stale."""
 
     offered: Resources = Resources()
-    """What the node's status contains, or would contain: never less than `requested`."""
+    """What the node's status contains, or would contain: never less than its running pods request."""
 
     requested: Resources = Resources()
     """By the pods of this band that are bound to the node."""

@@ -17,6 +17,7 @@ from equipoise.contracts.load.correction import (
     is_fresh,
     known,
     load_of,
+    measured_usage,
     partial_lifetimes,
     plus,
     total_of,
@@ -72,6 +73,7 @@ def predicted_load(node: NodeState, added: Resources, load: LoadSettings, now: f
                 sampled_at=value.sampled_at,
                 length=window.length,
                 load=load,
+                least=measured_usage(utilization, node.placement),
             )
             return load_of(plus(usage, added), utilization.base)
     return None

@@ -15,7 +15,7 @@ from equipoise.contracts.numeric import Array, np
 from equipoise.reclaimer.decisions.degradation import DegradeSettings, share_kept
 from equipoise.reclaimer.decisions.forecast import SUPPRESSED, NodesAhead, hours_ahead, lasting, lowest_reclaimable
 from equipoise.reclaimer.decisions.formula import HighPriorityPods, mid_amount, reclaimed, terms_of
-from equipoise.reclaimer.decisions.offer import Offer, OfferSettings, offer
+from equipoise.reclaimer.decisions.offer import Offer, OfferSettings, offer, requested_amount
 from equipoise.reclaimer.decisions.strategy import (
     ForecastSettings,
     ReclaimPool,
@@ -299,13 +299,14 @@ def _evaluate(
 
 def _offers(node: ObservedNode, target: Amounts, requested: Amounts, settings: OfferSettings) -> dict[str, Offer]:
     """By resource name. Where nothing is known of the capacity, what the status contains stays."""
-    offers = {}
+    offers, running = {}, requested_by_band(node.placement, running=True)
     capacity = amounts(node.placement.capacity)
     for band in OFFERED_BANDS:
         for row, name in enumerate(RESOURCE_NAMES[band]):
             unit, existing = _UNITS[row], node.existing.get(name)
             # 8.05 cores are 8050.000000000001 milli-cores.
-            needed = round(float(requested[band][row]) * unit, 3)
+            in_use, bound = (round(float(each[band][row]) * unit, 3) for each in (running, requested))
+            needed = requested_amount(existing=existing, running=in_use, bound=bound)
             amount = float(target[band][row]) * unit
             if existing is None and not amount and not needed:
                 offers[name] = Offer(amount=0, due=False)

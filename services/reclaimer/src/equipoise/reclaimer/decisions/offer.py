@@ -31,6 +31,15 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     due: bool
 
 
+def requested_amount(*, existing: int | None, running: float, bound: float) -> float:
+    """The requests that an offer covers: of `running` pods, and of all bound ones as far as the offer did before.
+
+    kube-scheduler binds a pod only to what is offered. But anybody may create a pod with `spec.nodeName`: before the
+    kubelet has rejected it, it must not make its node offer more.
+    """
+    return min(bound, max(running, existing or 0.0))
+
+
 def offer(
     *,
     existing: int | None,
@@ -42,8 +51,8 @@ def offer(
 ) -> Offer:
     """Amounts in milli-cores or bytes; seconds since the last write of the node.
 
-    `existing` is None if the status does not have it. It is never less than what bound pods request: a kubelet that
-    restarts would reject them.
+    `existing` is None if the status does not have it. `requested`: see `requested_amount`. The offer is never less: a
+    kubelet that restarts would reject the pods.
     """
     whole = math.floor(capacity)
     target = min(math.floor(reclaimed), whole, (existing or 0) + math.floor(capacity * settings.growth / 100))

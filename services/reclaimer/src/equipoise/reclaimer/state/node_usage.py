@@ -91,11 +91,11 @@ def node_usage(placement: NodePlacement, utilization: NodeUtilization, profiles:
     )
 
 
-def requested_by_band(placement: NodePlacement) -> dict[OfferedBand, Array]:
-    """Per band and resource, cores and bytes: what its bound pods request of it."""
+def requested_by_band(placement: NodePlacement, *, running: bool = False) -> dict[OfferedBand, Array]:
+    """Per band and resource, cores and bytes: what its bound pods request of it. `running`: only those that run."""
     total = {band: np.zeros(len(RESOURCES)) for band in OFFERED_BANDS}
     for pod in placement.pods:
-        if (band := pod.band) is not None:
+        if (band := pod.band) is not None and (not running or pod.running_since is not None):
             total[band] += _known(pod.reclaimed_requests)
     return total
 

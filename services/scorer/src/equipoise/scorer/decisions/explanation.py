@@ -16,6 +16,7 @@ from equipoise.contracts.load.correction import (
     amounts,
     correction_factor,
     lifetime_on_node,
+    measured_usage,
     partial_lifetimes,
     share_measured,
 )
@@ -32,7 +33,7 @@ from equipoise.contracts.messages.score import (
     RankChange,
     WindowExplanation,
 )
-from equipoise.contracts.messages.utilization import NodeUtilization
+from equipoise.contracts.messages.utilization import NodeUtilization, WindowUsage
 from equipoise.contracts.numeric import Array, Rows, np
 from equipoise.scorer.decisions.neutral_scores import neutral
 from equipoise.scorer.decisions.policies import ScoringPolicy
@@ -307,7 +308,7 @@ class _View:
         lifetime = float(self._state.load.lifetime(window))
         if utilization is None or value is None:
             return WindowExplanation(window=window.name, lifetime=lifetime, unknown_reason="samples do not cover it")
-        added, subtracted = self._corrections(nodes.names[index], utilization, window, value.sampled_at)
+        added, subtracted = self._corrections(nodes.names[index], utilization, window, value)
         uncounted = 1.0 - np.array([self._state.load.batch_work_weight.cpu, self._state.load.batch_work_weight.memory])
         batch_work = [
             (name, used * uncounted)
@@ -333,9 +334,10 @@ class _View:
         )
 
     def _corrections(
-        self, node: str, utilization: NodeUtilization, window: Window, sampled_at: float
+        self, node: str, utilization: NodeUtilization, window: Window, value: WindowUsage
     ) -> tuple[Correction, Correction]:
         """What was added to the window's mean, and what was subtracted from it."""
+        sampled_at, own_part = value.sampled_at, np.zeros(len(RESOURCES))
         load, usage_of, changes = self._state.load, self._usage_of, list[tuple[str, Array]]()
 
         def change(pod: PlacedPod | GonePod, factor: float, usage: Resources) -> None:
@@ -348,6 +350,7 @@ class _View:
             own = lifetime_on_node(explained, utilization, usage_of)
             share = share_measured(own, sampled_at, window.length, pod_start_timeout=load.pod_start_timeout)
             change(explained, -share, own.usage)
+            own_part = share * np.nan_to_num(amounts(own.usage))
         for pod, lifetime in (
             () if placement is None else partial_lifetimes(utilization, placement, usage_of, load=load)
         ):
@@ -358,13 +361,16 @@ class _View:
         changes.sort(key=lambda each: -float(np.nansum(np.abs(each[1]) / base)))
         added = [(name, amount) for name, amount in changes if (amount > 0.0).any()]
         subtracted = [(name, -amount) for name, amount in changes if (amount < 0.0).any()]
-        return _correction(added), _correction(subtracted)
+        mean = np.array(amounts(value.mean)) + np.sum([amount for _, amount in added], axis=0)
+        least = np.zeros(len(RESOURCES)) if placement is None else amounts(measured_usage(utilization, placement))
+        return _correction(added), _correction(subtracted, most=mean - np.minimum(mean, least) + own_part)
 
 
-def _correction(changes: Sequence[tuple[str, Array]]) -> Correction:
+def _correction(changes: Sequence[tuple[str, Array]], most: Array | float = np.inf) -> Correction:
+    """`most`: of what the pods change together, as far as it counts."""
     if not changes:
         return Correction()
-    total: Array = np.sum([amount for _, amount in changes], axis=0)
+    total: Array = np.fmin(np.sum([amount for _, amount in changes], axis=0), most)
     return Correction(amount=resources(total), pods=[name for name, _ in changes[:_MAX_LISTED]], count=len(changes))
 
 

@@ -18,6 +18,7 @@ from equipoise.contracts.load.correction import (
     correction_factor,
     known,
     lifetime_on_node,
+    measured_usage,
     partial_lifetimes,
     plus,
     share_measured,
@@ -84,7 +85,7 @@ def window_loads(
     present = [lifetime for lifetime in lifetimes if lifetime.gone_at is None]
     weighted = [lifetime_on_node(pod, utilization, usage_of) for pod in batch_work]
     production = _production(utilization, placement, usage_of) if "production" in statistics else Resources()
-    windows = windows_of(utilization, load)
+    windows, least = windows_of(utilization, load), measured_usage(utilization, placement)
     rows = np.full((1 + len(statistics), len(windows), len(RESOURCES)), np.nan)
     for index, (length, value) in enumerate(windows):
         if value is None:
@@ -92,7 +93,7 @@ def window_loads(
 
         def adjusted(usage: Resources, pods: Sequence[PodLifetime], length: float, sampled_at: float) -> list[float]:
             if pods:
-                usage = corrected(usage, pods, sampled_at=sampled_at, length=length, load=load)
+                usage = corrected(usage, pods, sampled_at=sampled_at, length=length, load=load, least=least)
             if weighted:
                 uncounted = uncounted_part(weighted, sampled_at=sampled_at, length=length, load=load)
                 usage = plus(usage, uncounted, -1.0)
@@ -137,7 +138,8 @@ def unexpected_usage(
     if recent is None:
         return np.zeros(len(RESOURCES))
     lifetimes = [lifetime for _, lifetime in partial_lifetimes(utilization, placement, usage_of, load=load)]
-    used = corrected(recent.mean, lifetimes, sampled_at=recent.sampled_at, length=recent.length, load=load)
+    least = measured_usage(utilization, placement)
+    used = corrected(recent.mean, lifetimes, sampled_at=recent.sampled_at, length=recent.length, load=load, least=least)
     known_usage = total_of([utilization.system, *(usage_on_node(pod, utilization, usage_of) for pod in placement.pods)])
     return np.maximum(np.nan_to_num(np.array(amounts(used)) - amounts(known_usage)), 0.0)
 

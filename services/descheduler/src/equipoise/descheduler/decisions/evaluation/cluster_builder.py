@@ -271,6 +271,7 @@ class ClusterBuilder:
             name=name,
             base=measured.base,
             usage=usage,
+            expected=measured.expected,
             sampled_at=measured.sampled_at,
             coming=self._coming(name, going),
             terminating=total_of(map(self._usage_while_terminating, terminating)),

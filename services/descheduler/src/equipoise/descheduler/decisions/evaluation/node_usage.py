@@ -1,19 +1,23 @@
 """Current usage of nodes and pods, as far as it is fresh enough for an eviction."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from equipoise.contracts.configuration.settings import LoadSettings
 from equipoise.contracts.kubernetes.objects import Node
 from equipoise.contracts.load.correction import (
+    PodLifetime,
+    UsageOf,
     age_of,
     base_problem,
     corrected,
     is_fresh,
     known,
     load_of,
+    measured_usage,
     partial_lifetimes,
+    plus,
     skew_of,
     usable_window,
 )
@@ -29,6 +33,9 @@ class MeasuredNode(msgspec.Struct, frozen=True, kw_only=True):
 
     base: Resources = Resources()
     usage: Mapping[str, Resources] = {}
+    expected: Mapping[str, Resources] = {}
+    """By window: the part of `usage` that is only expected, of pods that are not measured yet."""
+
     sampled_at: Mapping[str, float] = {}
     """By window: the newest raw sample in it."""
 
@@ -64,17 +71,25 @@ class NodeUsageReader:
         }
         if load.shortest.name not in windows:
             return MeasuredNode(unknown=f"no value over {load.shortest.name}")
-        lifetimes = LazySequence(
-            lambda: [lifetime for _, lifetime in partial_lifetimes(utilization, placement, self._usage_of, load=load)]
-        )
 
-        def mean(name: str) -> Resources:
+        def lifetimes(usage_of: UsageOf) -> Sequence[PodLifetime]:
+            return LazySequence(
+                lambda: [lifetime for _, lifetime in partial_lifetimes(utilization, placement, usage_of, load=load)]
+            )
+
+        def mean(name: str, pods: Sequence[PodLifetime]) -> Resources:
             window, value = windows[name]
-            return corrected(value.mean, lifetimes, sampled_at=value.sampled_at, length=window.length, load=load)
+            least = measured_usage(utilization, placement)
+            return corrected(
+                value.mean, pods, sampled_at=value.sampled_at, length=window.length, load=load, least=least
+            )
 
+        as_expected, as_measured = lifetimes(self._usage_of), lifetimes(lambda _, measured: measured)
+        usage = LazyMapping(windows, lambda name: mean(name, as_expected))
         return MeasuredNode(
             base=utilization.base,
-            usage=LazyMapping(windows, mean),
+            usage=usage,
+            expected=LazyMapping(windows, lambda name: plus(usage[name], mean(name, as_measured), -1.0)),
             sampled_at={name: value.sampled_at for name, (_, value) in windows.items()},
             pods=LazyMapping(utilization.pods, lambda uid: _complete(utilization.pods[uid])),
         )

@@ -111,6 +111,21 @@ class PoolClassification:
         """The resources in which a node is above its threshold."""
         return _names(self._hot[scope][index])
 
+    def hot_as_measured(self, scope: Scope, index: int) -> list[Resource]:
+        """As `hot`, without the usage that is only expected of pods of the node that are not measured yet.
+
+        Production pods count only as measured.
+        """
+        hot, node = self.hot(scope, index), self.members.nodes[index]
+        if scope == "prod":
+            return hot
+        loads = [node.measured_load(window) for window in self.windows]
+        return [
+            name
+            for name in hot
+            if name == "pods" or all((getattr(load, name) or 0.0) > self.applied.hot[name] for load in loads)
+        ]
+
     def reason(self, scope: Scope, index: int) -> str:
         """Why a node is hot."""
         loads = (self.loads.first if scope == "node" else self.loads.production)[index]

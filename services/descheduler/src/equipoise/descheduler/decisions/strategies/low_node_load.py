@@ -38,6 +38,8 @@ from equipoise.descheduler.decisions.planning.target_selection import (
 from equipoise.descheduler.decisions.planning.thresholds import Ceilings, Deviation
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, MovePlan, Resource
 
+ONLY_EXPECTED = "it is above its threshold only by what is expected of pods that are not measured yet"
+
 NodeOrder = Literal["weighted", "memoryThenCpu"]
 
 
@@ -212,6 +214,8 @@ class _HotNodePlanner:
         for source in sources:
             if source.node.source_refusal:
                 self._draft.refuse(source.node, source.node.source_refusal)
+            elif not source.hot:
+                self._draft.refuse(source.node, ONLY_EXPECTED)
             else:
                 self._relieve(source)
 
@@ -219,7 +223,7 @@ class _HotNodePlanner:
         return sorted(self._pool.sources(scope, abnormal), key=lambda entry: self._order(entry[1], scope))
 
     def _source(self, index: int, node: ClusterNode, scope: Scope) -> _HotNode:
-        hot = self._pool.hot(scope, index)
+        hot = self._pool.hot_as_measured(scope, index)
         return _HotNode(
             node=node,
             scope=scope,
@@ -241,7 +245,8 @@ class _HotNodePlanner:
     def _is_hot_by_batch_work(self, node: ClusterNode, hot: Sequence[Resource]) -> bool:
         if not node.batch_work_usages():
             return False
-        return not self._above("node", hot, self._draft.projection.load_without_batch_work(node), margin=0.0)
+        load = self._as_measured(node, self._draft.projection.load_without_batch_work(node))
+        return not self._above("node", hot, load, margin=0.0)
 
     def _order(self, node: ClusterNode, scope: Scope) -> tuple[float, float, str]:
         """The hottest first."""
@@ -253,9 +258,13 @@ class _HotNodePlanner:
         return -(weighted / total if total else 0.0), 0.0, node.name
 
     def _load(self, node: ClusterNode, scope: Scope) -> dict[Resource, float]:
-        """Projected load of the resources that are known."""
+        """Projected load of the resources that are known, without what is only expected."""
         projection = self._draft.projection
-        return projection.load(node) if scope == "node" else projection.production_load(node)
+        return self._as_measured(node, projection.load(node)) if scope == "node" else projection.production_load(node)
+
+    def _as_measured(self, node: ClusterNode, load: Mapping[Resource, float]) -> dict[Resource, float]:
+        expected = node.expected_load(self._pool.windows[0])
+        return {name: value - (getattr(expected, name, None) or 0.0) for name, value in load.items()}
 
     def _relieve(self, source: _HotNode) -> None:
         """Plan moves until the node is below its thresholds or nothing more may leave."""
