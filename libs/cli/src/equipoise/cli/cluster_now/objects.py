@@ -10,6 +10,7 @@ from equipoise.cli.prometheus.services import SERVICES
 from equipoise.contracts.kubernetes.objects import Object, OwnerReference, WorkloadObject
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.unreadable.known_amounts import node_with_known_amounts, with_known_amounts
+from equipoise.descheduler.decisions.evaluation.read_annotations import with_read_annotations
 from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
 from equipoise.runtime.kubernetes.client import (
     BUDGETS,
@@ -92,11 +93,15 @@ async def list_nodes_and_pods(kube: Kube, workloads: Sequence[str], *, volumes: 
 
 
 async def _list(kube: Kube, resource: Resource[T]) -> list[T]:
-    """All pages. The objects share their equal parts: a large cluster has 150,000 pods of a few thousand workloads."""
+    """All pages. The objects share their equal parts: a large cluster has 150,000 pods of a few thousand workloads.
+
+    Of annotations, those are kept that a plan reads; of nodes all, as only administrators write them.
+    """
     interner, found = Interner(), list[T]()
     try:
         async for page in kube.pages(resource):
-            found += map(interner.intern, page)
+            kept = page if resource is NODES else map(with_read_annotations, page)
+            found += map(interner.intern, kept)
     except KubeError as error:
         if error.status == 0:
             raise CommandFailed(f"the API server does not respond: {error.message}") from None

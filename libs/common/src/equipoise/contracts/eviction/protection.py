@@ -158,7 +158,7 @@ def _denies(value: str) -> bool:
     return value.strip().lower() in _NO
 
 
-_PROTECTING: Mapping[str, Callable[[str], bool]] = {
+PROTECTING: Mapping[str, Callable[[str], bool]] = {
     SAFE_TO_EVICT: _denies,
     DESCHEDULER_EVICT: _denies,
     PREFER_NO_EVICTION: lambda value: True,
@@ -174,7 +174,7 @@ With other values some ask for one, such as `descheduler.alpha.kubernetes.io/evi
 def opted_out_for_others(candidate: Candidate, rules: Rules, now: float) -> str:
     """Annotations for cluster-autoscaler, Karpenter, Koordinator and sigs.k8s.io/descheduler protect here, too."""
     metadata = candidate.pod.metadata
-    for name, protects in _PROTECTING.items():
+    for name, protects in PROTECTING.items():
         value = metadata.annotations.get(name)
         if value is not None and protects(value):
             return f'annotation {name}="{plain_text(value, VALUE_LIMIT)}"'

@@ -12,6 +12,7 @@ from equipoise.contracts.kubernetes.objects import Pod, PreferredNodes, Workload
 from equipoise.contracts.kubernetes.requests import without_equal_status
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.unreadable.known_amounts import node_with_known_amounts, with_known_amounts
+from equipoise.descheduler.decisions.evaluation.read_annotations import with_read_annotations
 from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.kubernetes.client import (
@@ -33,7 +34,7 @@ from equipoise.scheduling.model.volumes import claim_key
 
 def trimmed(pod: Pod) -> Pod:
     """Only what decides about moves, to save memory."""
-    return without_hints(without_equal_status(with_known_amounts(pod)))
+    return with_read_annotations(without_hints(without_equal_status(with_known_amounts(pod))))
 
 
 def without_hints(pod: Pod) -> Pod:
@@ -60,15 +61,21 @@ class ClusterWatch:
         self._owners: dict[Workload, WorkloadObject] = {}
         self._nodes = Reflector(kube, NODES, clock=clock, trim=node_with_known_amounts)
         self._pods = Reflector(kube, PODS, clock=clock, on_change=self._on_pod, trim=trimmed)
-        self._namespaces = Reflector(kube, NAMESPACES, clock=clock)
-        self._budgets = Reflector(kube, BUDGETS, clock=clock)
+        self._namespaces = Reflector(kube, NAMESPACES, clock=clock, trim=with_read_annotations)
+        self._budgets = Reflector(kube, BUDGETS, clock=clock, trim=with_read_annotations)
         self._workloads = [
-            Reflector(kube, resource, clock=clock, on_change=partial(self._on_workload, resource))
+            Reflector(
+                kube,
+                resource,
+                clock=clock,
+                on_change=partial(self._on_workload, resource),
+                trim=with_read_annotations,
+            )
             for resource in WORKLOAD_RESOURCES.values()
             if resource.kind in settings.workloads
         ]
-        self._claims = Reflector(kube, CLAIMS, clock=clock)
-        self._volumes = Reflector(kube, VOLUMES, clock=clock)
+        self._claims = Reflector(kube, CLAIMS, clock=clock, trim=with_read_annotations)
+        self._volumes = Reflector(kube, VOLUMES, clock=clock, trim=with_read_annotations)
         self._all: list[Reflector[Any]] = [self._nodes, self._pods, self._namespaces, self._budgets]
         self._all += self._workloads
         if volumes:

@@ -1,0 +1,37 @@
+"""The annotations that an evaluation reads. An object may have 256 KiB of others, and a cluster has many objects."""
+
+from typing import TypeVar
+
+from msgspec import structs
+
+from equipoise.contracts.eviction.gangs import GANG_KEYS
+from equipoise.contracts.eviction.protection import CONFIG_SOURCE, DO_NOT_DISRUPT, MIRROR, OPT_OUT, PROTECTING
+from equipoise.contracts.hints.policy import HINTED
+from equipoise.contracts.kubernetes.objects import Object
+from equipoise.descheduler.decisions.planning.pod_order import DELETION_COST, EVICTION_COST
+from equipoise.scheduling.model.volumes import BETA_CLASS, BIND_COMPLETED, SELECTED_NODE
+
+T = TypeVar("T", bound=Object)
+
+READ = frozenset(
+    {
+        *(OPT_OUT, *PROTECTING, DO_NOT_DISRUPT, MIRROR, CONFIG_SOURCE, *GANG_KEYS),
+        *(DELETION_COST, EVICTION_COST, HINTED),
+        *(BETA_CLASS, BIND_COMPLETED, SELECTED_NODE),
+    }
+)
+LONGEST = 1_000
+"""Characters of a value. A longer one ends with `…`: it is no number, duration or name any more, and protects."""
+
+
+def with_read_annotations(value: T) -> T:
+    """The object without its other annotations."""
+    annotations = value.metadata.annotations
+    if not annotations:
+        return value
+    kept = {key: _cut(text) for key, text in annotations.items() if key in READ}
+    return structs.replace(value, metadata=structs.replace(value.metadata, annotations=kept))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
