@@ -9,6 +9,7 @@ from builders import GIB, NOW, preferring
 
 from equipoise.collector.state.placement import MAX_GONE, USAGE_ROUNDS, ClusterPlacement
 from equipoise.collector.state.pod_times import trimmed
+from equipoise.contracts.bus.decoding import refusal
 from equipoise.contracts.hints.policy import HINTED
 from equipoise.contracts.kubernetes.objects import (
     Affinity,
@@ -507,7 +508,9 @@ def test_the_placement_of_a_node_says_which_object_cannot_be_read() -> None:
     bad = unreadable_pod(unreadable="status.startTime: not a time")
     placement.on_pod(None, trimmed(bad), NOW)
     assert [pod.name for pod in published(placement).pods] == ["bad"]
-    assert published(placement).unreadable == "pod shop/bad: status.startTime: not a time"
+    assert published(placement).unreadable == (
+        "what its pod shop/bad requests is not known: status.startTime: not a time"
+    )
     placement.on_pod(bad, trimmed(unreadable_pod()), NOW)
     assert published(placement).unreadable == ""
     node = a_node()
@@ -523,5 +526,24 @@ def test_a_request_that_no_machine_has_is_unknown_and_not_zero() -> None:
         pod, spec=msgspec.structs.replace(pod.spec, containers=[Container(resources=resources)])
     )
     placement = placements_with(trimmed(pod))
-    assert published(placement).unreadable.startswith("pod shop/web-1: cpu is '1e308': no machine has more than")
+    assert published(placement).unreadable.startswith(
+        "what its pod shop/web-1 requests is not known: cpu is '1e308': no machine has more than"
+    )
     assert published(placement).pods[0].requests == Resources()
+
+
+def test_a_pod_that_a_message_cannot_contain_is_named_and_does_not_hide_the_others() -> None:
+    """It is listed with its name alone, and its node is no target. Later it may be as others."""
+    pod = a_pod("odd")
+    odd = trimmed(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, priority=2**60)))
+    placement = placements_with(trimmed(a_pod()))
+    with pytest.raises(ValueError, match=r"priority"):
+        placement.on_pod(None, odd, NOW)
+
+    found = published(placement)
+    assert refusal(found) == ""
+    assert [each.name for each in found.pods] == ["web-1", "odd"]
+    assert found.unreadable.startswith("what its pod shop/odd requests is not known: ")
+    placement.on_pod(odd, trimmed(pod), NOW)
+    assert published(placement).unreadable == ""
+    assert published(placement).pods[1].priority == 7

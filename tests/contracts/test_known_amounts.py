@@ -1,5 +1,6 @@
 """Amounts that no machine has are unknown: the object says so, and has no amounts."""
 
+import msgspec
 import pytest
 from kube_objects import a_pod
 
@@ -14,7 +15,12 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.contracts.kubernetes.quantity import known_quantity
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
-from equipoise.contracts.unreadable.known_amounts import node_with_known_amounts, with_known_amounts
+from equipoise.contracts.unreadable.known_amounts import (
+    node_with_known_amounts,
+    unknown_requests,
+    with_known_amounts,
+    with_named_amounts,
+)
 
 HUGE = ["1e308", "1e309", "10E", "9223372036854775807", "9" * 5_000, "-1", "1000001", "one"]
 
@@ -27,7 +33,6 @@ PODS = {
     "containers": lambda cpu: a_pod(spec={"containers": [requesting(cpu)]}),
     "init containers": lambda cpu: a_pod(spec={"init_containers": [requesting(cpu)]}),
     "overhead": lambda cpu: a_pod(spec={"overhead": {"cpu": cpu}}),
-    "limits": lambda cpu: a_pod(spec={"containers": [Container(resources=ResourceRequirements(limits={"cpu": cpu}))]}),
     "pod level": lambda cpu: a_pod(spec={"resources": ResourceRequirements(requests={"cpu": cpu})}),
     "resized": lambda cpu: a_pod(
         status={"container_statuses": [ContainerStatus(name="main", allocated_resources={"cpu": cpu})]}
@@ -44,6 +49,66 @@ def test_a_pod_with_an_amount_that_cannot_be_true_is_marked(place: str, cpu: str
     assert pod_requests(pod) == {}
     assert pod_limit(pod, "cpu") is None
     assert with_known_amounts(pod) is pod
+
+
+LIMIT = {
+    "containers": lambda limits: {"spec": {"containers": [Container(resources=limits)]}},
+    "init containers": lambda limits: {"spec": {"init_containers": [Container(resources=limits)]}},
+    "pod level": lambda limits: {"spec": {"resources": limits}},
+    "resized": lambda limits: {"status": {"container_statuses": [ContainerStatus(name="main", resources=limits)]}},
+}
+
+
+@pytest.mark.parametrize("cpu", HUGE, ids=lambda text: text[:20])
+@pytest.mark.parametrize("place", LIMIT)
+def test_a_limit_that_cannot_be_true_is_no_limit(place: str, cpu: str) -> None:
+    """The pod is named and protected. What it requests is known, and so its node is a target."""
+    limits = ResourceRequirements(requests={"cpu": "2"}, limits={"cpu": cpu})
+    found = a_pod(**LIMIT[place](limits))
+    pod = with_known_amounts(found)
+    assert pod.metadata.unreadable
+    assert unknown_requests(pod) == ""
+    assert pod_requests(pod)["cpu"] == 2.0
+    assert pod_limit(pod, "cpu") is None
+    assert with_known_amounts(pod) is pod
+    assert with_named_amounts(found) == msgspec.structs.replace(found, metadata=pod.metadata)
+
+
+def test_limits_of_all_containers_that_cannot_be_true_are_no_limit() -> None:
+    """Each of them could be."""
+    limits = ResourceRequirements(limits={"memory": "8Pi", "cpu": "3"})
+    pod = a_pod(spec={"containers": [Container(resources=limits)] * 2})
+    assert with_known_amounts(pod) is pod
+    assert pod_limit(pod, "memory") is None
+    assert pod_limit(pod, "cpu") == 6.0
+
+
+@pytest.mark.parametrize("resource", ["example.com/stone", "ephemeral-storage", "hugepages-2Mi"])
+def test_a_resource_that_nobody_plans_with_concerns_its_pod_only(resource: str) -> None:
+    requests = ResourceRequirements(requests={"cpu": "2", resource: "1e309"})
+    pod = with_known_amounts(a_pod(spec={"containers": [Container(resources=requests)]}))
+    assert pod.metadata.unreadable
+    assert unknown_requests(pod) == ""
+    assert pod_requests(pod) == {"cpu": 2.0}
+
+
+@pytest.mark.parametrize("resource", ["cpu", "memory", "kubernetes.io/batch-cpu", "kubernetes.io/mid-memory"])
+def test_a_request_that_cannot_be_true_is_named_before_a_limit(resource: str) -> None:
+    """What the pod requests is unknown. The scheduling library still reads it as kube-scheduler does."""
+    resources = ResourceRequirements(requests={resource: "1e308"}, limits={"cpu": "1e307"})
+    found = a_pod(spec={"containers": [Container(resources=resources)]})
+    pod = with_known_amounts(found)
+    assert unknown_requests(pod).startswith(
+        f"what its pod shop/web-1 requests is not known: {resource} is '1e308': no machine has more than "
+    )
+    assert with_named_amounts(found) == msgspec.structs.replace(found, metadata=pod.metadata)
+
+
+def test_what_a_pod_requests_that_cannot_be_decoded_is_unknown() -> None:
+    """Also if it has a limit that cannot be true."""
+    limits = [Container(resources=ResourceRequirements(limits={"cpu": "1e308"}))]
+    pod = with_known_amounts(a_pod(metadata={"unreadable": "spec: not read"}, spec={"containers": limits}))
+    assert unknown_requests(pod) == "what its pod shop/web-1 requests is not known: spec: not read"
 
 
 def test_the_sum_of_many_containers_is_checked() -> None:

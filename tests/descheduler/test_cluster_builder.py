@@ -29,6 +29,7 @@ from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.placement import GonePod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
+from equipoise.contracts.unreadable.known_amounts import with_named_amounts
 from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
 from equipoise.descheduler.decisions.evaluation.snapshot import Snapshot
 from equipoise.descheduler.decisions.planning.projection import Projection
@@ -524,7 +525,7 @@ def protection_in(snapshot: Snapshot, node: str = "node-a") -> str:
 
 def test_a_pod_that_cannot_be_read_is_protected_and_its_node_is_no_target() -> None:
     nodes = nodes_of(marked(a_pod("web-1", "node-a")), a_pod("web-2", "node-b"))
-    assert nodes["node-a"].target_refusal == "its pod shop/web-1 cannot be read"
+    assert nodes["node-a"].target_refusal == "what its pod shop/web-1 requests is not known: status: not read"
     assert nodes["node-a"].pods[0].protection == "the pod cannot be read: status: not read"
     assert (nodes["node-b"].target_refusal, nodes["node-b"].pods[0].protection) == ("", "")
 
@@ -533,7 +534,7 @@ def test_a_pod_whose_amounts_cannot_be_computed_is_one_that_cannot_be_read() -> 
     container = objects.Container(resources=objects.ResourceRequirements(requests={"cpu": "9" * 5_000}))
     pod = a_pod("web-1", "node-a", containers=[container])
     nodes = nodes_of(pod)
-    assert nodes["node-a"].target_refusal == "its pod shop/web-1 cannot be read"
+    assert nodes["node-a"].target_refusal.startswith("what its pod shop/web-1 requests is not known: '999")
     assert "is not a Kubernetes quantity" in nodes["node-a"].pods[0].protection
 
 
@@ -576,3 +577,22 @@ def test_a_node_that_offers_nothing_is_unknown_with_a_reason() -> None:
     node = nodes_with(utilization, a_pod())["node-a"]
     assert node.load("5m") == Resources()
     assert node.unknown == "the node offers no cpu and no memory, or it is not known how much"
+
+
+def test_a_limit_or_another_resource_that_cannot_be_read_keeps_a_node_a_target() -> None:
+    """The pod is protected nevertheless."""
+    resources = objects.ResourceRequirements(requests={"example.com/stone": "9" * 5_000}, limits={"memory": "9Pi"})
+    pod = with_named_amounts(a_pod("web-1", "node-a", containers=[objects.Container(resources=resources)]))
+    node = nodes_of(pod)["node-a"]
+    assert node.target_refusal == ""
+    assert "cannot be read" in node.pods[0].protection
+
+
+def test_a_pod_that_is_only_nominated_leaves_its_node_a_target() -> None:
+    """kube-scheduler has chosen the node: what it reads as a request counts."""
+    resources = objects.ResourceRequirements(requests={"memory": "9Pi"})
+    pod = with_named_amounts(a_pod("web-1", "", containers=[objects.Container(resources=resources)]))
+    pod = msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name="node-a"))
+    node = nodes_of(pod)["node-a"]
+    assert node.target_refusal == ""
+    assert node.requested["memory"] == 9 * 2**50

@@ -685,5 +685,6 @@ async def test_a_handler_that_fails_is_named_and_receives_the_next_messages(worl
     await eventually(lambda: received == ["a", "b"])
 
     assert world.bus.unreadable.problems == [
-        f"messages: 1 cannot be read: {subjects.node_utilization('a')} (cannot convert float infinity to integer)"
+        f"messages: 1 cannot be read: {subjects.node_utilization('a')} "
+        "(node a: cannot convert float infinity to integer)"
     ]

@@ -2,15 +2,18 @@
 
 import asyncio
 
+import msgspec
 import pytest
-from builders import a_node_utilization, an_intent
+from builders import a_node_utilization, a_reclaimed_node, an_intent
 from bus_worlds import Received
 
 from equipoise.contracts.bus import streams, subjects
 from equipoise.contracts.messages.eviction import EvictionIntent
+from equipoise.contracts.messages.reclaimed import ReclaimedBand, ReclaimedNode
+from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.contracts.messages.utilization import NodeUtilization
-from equipoise.runtime.bus import BusUnavailable, Delivery, Endpoint, Redeliver
+from equipoise.runtime.bus import BusUnavailable, Delivery, Endpoint, OutOfBounds, Redeliver
 from equipoise.testbed.memory.bus import MemoryBus
 from equipoise.testbed.memory.clock import ManualClock
 
@@ -81,3 +84,15 @@ async def test_published_messages_can_be_read() -> None:
     await bus.publish(subjects.eviction_intent("shop", "web-1"), an_intent())
     assert [m.node for m in bus.published(NodeUtilization, NODES)] == ["a", "b"]
     assert bus.published(EvictionIntent, "equipoise.eviction.>") == [an_intent()]
+
+
+async def test_a_sum_that_no_subscriber_could_read_is_not_published() -> None:
+    """The error names the message and the amount. Others are published."""
+    bus = MemoryBus(ManualClock())
+    message = a_reclaimed_node()
+    band = ReclaimedBand(offered=Resources(cpu=2e6))
+    absurd = msgspec.structs.replace(message, bands={"batch": band})
+    with pytest.raises(OutOfBounds, match=r"reclaim\.node\.b is not published: .*bands.*offered\.cpu"):
+        await bus.publish(subjects.reclaimed_node("b"), absurd)
+    await bus.publish(subjects.reclaimed_node("a"), message)
+    assert bus.published(ReclaimedNode, "equipoise.reclaim.node.*") == [message]

@@ -40,6 +40,15 @@ Number = Annotated[int, Meta(ge=-(2**53), le=2**53)]
 """Priorities and weights may be negative."""
 
 
+def bounded(resource: str, amount: float) -> float:
+    """A sum of amounts of "cpu" or "memory" as a message may contain it: each of them can be true, and the sum not.
+
+    NaN stays. One implementation: whoever publishes a sum of what others ask for uses it, or `bounded_resources`.
+    """
+    most = MAX_CORES if resource == "cpu" else MAX_BYTES
+    return max(min(amount, most), -most)
+
+
 def implausible_amount(resource: str, amounts: Iterable[float | None]) -> str:
     """Which of the amounts of a resource ("cpu", "memory") no machine has; empty: none."""
     most = MAX_CORES if resource == "cpu" else MAX_BYTES

@@ -36,6 +36,9 @@ class NodeNow(msgspec.Struct, frozen=True, kw_only=True):
     unknown: str = ""
     """Why its load is not known, or that of a resource."""
 
+    no_target: str = ""
+    """Why no pod may be moved to it."""
+
     set_apart: str = ""
     """Why the scheduler places no ordinary pods on it: it does not count for the spread."""
 
@@ -78,6 +81,7 @@ def nodes_now(
                 pods=len(node.occupying),
                 sampled_at=node.sampled_at.get(window),
                 unknown=(why or base_problem(node.base) or f"no value of {' and '.join(missing)}") if missing else "",
+                no_target=node.target_refusal,
                 set_apart="" if node.name not in placements else placements[node.name].set_apart,
             )
         )

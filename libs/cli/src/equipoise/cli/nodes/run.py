@@ -97,8 +97,14 @@ def show(found: NodeList, to: Console, *, wide: bool) -> None:
     made = table(*columns, "note")
     for node in found.nodes:
         cells = [*node_cells(node), *(_wide_cells(node, found.at) if wide else ())]
-        made.add_row(*cells, node.set_apart if not node.unknown else f"unknown: {node.unknown}")
+        made.add_row(*cells, _note(node))
     to.print(made)
+
+
+def _note(node: NodeNow) -> str:
+    if node.unknown:
+        return f"unknown: {node.unknown}"
+    return node.set_apart or (f"no target: {node.no_target}" if node.no_target else "")
 
 
 def _wide_cells(node: NodeNow, now: float) -> list[str]:

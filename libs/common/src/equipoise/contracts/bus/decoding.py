@@ -6,6 +6,7 @@ node unknown.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -36,6 +37,20 @@ def plausible(message: S) -> S:
     if isinstance(message, Message) and (why := message.implausible):
         raise ValueError(why)
     return message
+
+
+@cache
+def _decoder(kind: type[S]) -> TolerantDecoder[S]:
+    return TolerantDecoder(kind)
+
+
+def refusal(value: msgspec.Struct) -> str:
+    """Why nobody could read this message, or this part of one; empty: it can be read."""
+    try:
+        plausible(_decoder(type(value)).decode(msgspec.json.encode(value)))
+    except (msgspec.MsgspecError, ValueError) as error:
+        return str(error)
+    return ""
 
 
 def _without_unknown_members(value: Any, kind: inspect.Type) -> Any:

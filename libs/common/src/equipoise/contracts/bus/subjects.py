@@ -95,6 +95,18 @@ def micro_name(service: str) -> str:
     return f"{PREFIX}-{service}"
 
 
+def object_of(subject: str) -> str:
+    """For people: the object of the API server that messages of this subject are about. Empty: none is in its name."""
+    match [each.replace("_", ".") for each in subject.split(".")[1:]]:
+        case ["utilization" | "placement" | "reclaim" | "annotation", "node", node]:
+            return f"node {node}"
+        case ["utilization" | "annotation", "workload", kind, namespace, name]:
+            return f"{kind.partition('.')[0]} {namespace}/{name}"
+        case ["eviction", _, namespace, pod] | ["advice", "placement", namespace, pod, _]:
+            return f"pod {namespace}/{pod}"
+    return ""
+
+
 def matches(pattern: str, subject: str) -> bool:
     """Whether a NATS pattern (`*` is one token, a final `>` one or more) matches this subject."""
     expected, tokens = pattern.split("."), subject.split(".")

@@ -47,6 +47,9 @@ class ObjectMeta(ApiValue, frozen=True, kw_only=True):
     unreadable: str = ""
     """Why a part of the object could not be decoded (`contracts.unreadable`): it is unknown. Never of the API."""
 
+    requests_known: bool = False
+    """Of a pod with `unreadable`: what it requests is known nevertheless (`contracts.unreadable.known_amounts`)."""
+
     @property
     def controller(self) -> OwnerReference | None:
         for owner in self.owner_references:  # called for every pod of a cluster: a generator takes twice as long

@@ -9,7 +9,7 @@ from typing import Any, Protocol, Self, TypeVar
 import msgspec
 
 from equipoise.contracts.kubernetes.objects import Container, ContainerStatus, Pod, ResourceRequirements
-from equipoise.contracts.kubernetes.quantity import magnitude, parse_quantity
+from equipoise.contracts.kubernetes.quantity import magnitude, most_of, parse_quantity
 
 Amounts = dict[str, float]
 """By resource name, in its base unit."""
@@ -107,8 +107,8 @@ def pod_limit(pod: Pod, resource: str) -> float | None:
 
     While the pod is being resized, the higher one of the limit that is wanted and the limit in effect.
     If one container or sidecar has no limit, the pod has none, as for the kubelet; 0 is no limit. An init container
-    without a limit adds nothing. Overhead is added to a limit. Raises ValueError for an invalid quantity. Source:
-    `PodLimits` of kubernetes component-helpers/resource.
+    without a limit adds nothing. Overhead is added to a limit. More than a machine has is no limit.
+    Raises ValueError for an invalid quantity. Source: `PodLimits` of kubernetes component-helpers/resource.
     """
     pod = with_actual_resources(pod)
     whole = pod.spec.resources.limits.get(resource) if pod.spec.resources is not None else None
@@ -124,7 +124,9 @@ def pod_limit(pod: Pod, resource: str) -> float | None:
             else:
                 starting = max(starting, sidecars + _limit(container, resource))
         total = max(sum(running), starting) if all(running) else 0.0
-    return total + parse_quantity(pod.spec.overhead.get(resource, "0")) if total else None
+    if total:
+        total += parse_quantity(pod.spec.overhead.get(resource, "0"))
+    return total if 0 < total <= most_of(resource) else None
 
 
 def _limit(container: Container, resource: str) -> float:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from equipoise.contracts.bounds import MAX_CORES
 from equipoise.contracts.configuration.settings import BatchWorkWeight, LoadSettings, Window
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
@@ -50,7 +51,7 @@ def load_of(usage: Resources, base: Resources) -> Resources:
 
 def _share(usage: float | None, base: float | None) -> float | None:
     used, whole = known(usage), known(base)
-    return used / whole if used is not None and whole else None
+    return min(used / whole, MAX_CORES) if used is not None and whole else None  # a base may be a millicore
 
 
 def plus(left: Resources, right: Resources, sign: float = 1.0) -> Resources:
@@ -204,7 +205,19 @@ def usage_on_node(pod: PlacedPod, utilization: NodeUtilization, usage_of: UsageO
     It may run for hours more, or its containers may have ended although a finalizer keeps the object.
     """
     measured = utilization.pods.get(pod.uid, Resources())
-    return measured if pod.terminating else usage_of(pod, measured)
+    if pod.terminating:
+        return measured
+    usage = usage_of(pod, measured)
+    return usage if usage is measured else _at_most(usage, utilization.base)
+
+
+def _at_most(usage: Resources, base: Resources) -> Resources:
+    """A pod without a measurement may have a limit far beyond its node, which bounds what it can use."""
+    beyond_cpu = usage.cpu is not None and base.cpu is not None and usage.cpu > base.cpu
+    beyond_memory = usage.memory is not None and base.memory is not None and usage.memory > base.memory
+    if not beyond_cpu and not beyond_memory:
+        return usage
+    return Resources(cpu=base.cpu if beyond_cpu else usage.cpu, memory=base.memory if beyond_memory else usage.memory)
 
 
 def total_of(usages: Iterable[Resources]) -> Resources:

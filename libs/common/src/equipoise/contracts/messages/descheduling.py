@@ -1,6 +1,6 @@
 """`decision.descheduler.>`: what each evaluation of the descheduler found, proposed and rejected."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from equipoise.contracts.bounds import Count, Time
 from equipoise.contracts.kubernetes.workload import Workload
@@ -143,6 +143,8 @@ class NodeCooldown(Value, frozen=True, kw_only=True):
 
 class DescheduleDecision(Message, frozen=True, kw_only=True):
     """`decision.descheduler.<strategy>`: what one evaluation found, proposed and rejected."""
+
+    checked: ClassVar[bool] = True
 
     strategy: str
     evaluated_at: Time

@@ -1,6 +1,6 @@
 """The base classes of all messages, and a conversion between structs with common fields."""
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -16,6 +16,9 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A whole message."""
+
+    checked: ClassVar[bool] = False
+    """It contains sums of what others ask for: its publisher decodes it first, as its readers will."""
 
     @property
     def implausible(self) -> str:

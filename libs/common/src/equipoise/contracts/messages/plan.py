@@ -1,5 +1,7 @@
 """`plan.preview`: the moves that the descheduler would propose now."""
 
+from typing import ClassVar
+
 from equipoise.contracts.bounds import Count, Seconds, Time
 from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.kubernetes.workload import Workload
@@ -84,6 +86,8 @@ class PendingMove(Value, frozen=True, kw_only=True):
 
 class PlanResponse(Message, frozen=True, kw_only=True):
     """Response of the leading descheduler. Every list has at most 500 entries."""
+
+    checked: ClassVar[bool] = True
 
     moves: list[PlannedMove] = []
     nodes: list[PlannedNode] = []

@@ -1,6 +1,6 @@
 """`reclaim.>`: what is idle on each node, and for how long."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from msgspec import structs
 
@@ -49,6 +49,8 @@ class ReclaimedBand(Value, frozen=True, kw_only=True):
 
 class ReclaimedNode(Message, frozen=True, kw_only=True):
     """`reclaim.node.<node>`: what can be reclaimed on a node. Always complete."""
+
+    checked: ClassVar[bool] = True
 
     node: str
     uid: str

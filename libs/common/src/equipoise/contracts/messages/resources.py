@@ -1,6 +1,6 @@
 """Amounts of cpu and memory."""
 
-from equipoise.contracts.bounds import Bytes, Cores
+from equipoise.contracts.bounds import Bytes, Cores, bounded
 from equipoise.contracts.messages.message import Value
 
 
@@ -9,3 +9,10 @@ class Resources(Value, frozen=True, kw_only=True):
 
     cpu: Cores | None = None
     memory: Bytes | None = None
+
+
+def bounded_resources(*, cpu: float | None, memory: float | None) -> Resources:
+    """Sums as a message may contain them (`bounded`)."""
+    return Resources(
+        cpu=None if cpu is None else bounded("cpu", cpu), memory=None if memory is None else bounded("memory", memory)
+    )

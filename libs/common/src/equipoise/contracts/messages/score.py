@@ -1,6 +1,6 @@
 """`score.explain` and `decision.scorer.>`: scores with their inputs, on request and as samples of the responses."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from equipoise.contracts.bounds import Count, Number, Points, Seconds, Time
 from equipoise.contracts.colocation.bands import OfferedBand
@@ -38,6 +38,8 @@ class ShadowResult(Value, frozen=True, kw_only=True):
 
 class ScoreDecision(Message, frozen=True, kw_only=True):
     """`decision.scorer.<namespace>.<pod>`: a sampled response with its inputs."""
+
+    checked: ClassVar[bool] = True
 
     pod: PodDemand
     policy: str
@@ -220,6 +222,8 @@ class RankChange(Value, frozen=True, kw_only=True):
 
 class Explanation(Message, frozen=True, kw_only=True):
     """Response on `score.explain`: of many nodes only the best, the pod's own and the requested one."""
+
+    checked: ClassVar[bool] = True
 
     problem: str = ""
     """Why nothing can be explained, and what to do; empty when there is an explanation."""

@@ -1,7 +1,9 @@
 """Pods and nodes with amounts that no machine can have: the API server accepts a request of `1e308` cores.
 
 kube-scheduler reads such an amount in its own way (`equipoise.scheduling.model.quantities`). For everything else it is
-unknown, and its object is marked like one that cannot be decoded: a pod is protected, and its node no target.
+unknown, and its object is marked like one that cannot be decoded: a pod is protected. Where it requests such an amount
+of a resource that is planned with, also what its node has left is unknown, and the node is no target. It is none of the
+node's problems in all other cases: an impossible limit is no limit, because the node bounds the container.
 """
 
 from collections.abc import Iterator, Mapping
@@ -9,34 +11,56 @@ from functools import lru_cache
 
 import msgspec
 
-from equipoise.contracts.kubernetes.objects import Container, Node, ObjectMeta, Pod, ResourceRequirements
+from equipoise.contracts.colocation.bands import OFFERED_NAMES
+from equipoise.contracts.kubernetes.objects import (
+    Container,
+    ContainerStatus,
+    Node,
+    ObjectMeta,
+    Pod,
+    ResourceRequirements,
+)
 from equipoise.contracts.kubernetes.quantity import known_quantity, most_of
 from equipoise.contracts.kubernetes.requests import pod_requests
+
+PLANNED = ("cpu", "memory", *OFFERED_NAMES)
+"""The resources whose amounts decide about loads, moves and co-location."""
 
 _PARTS = 10_000.0
 """More than a pod has containers: if each amount is below this part of the largest one, so is their sum."""
 
 
 def with_known_amounts(pod: Pod) -> Pod:
-    """The pod itself. If one of its amounts cannot be true: without all amounts, and with `metadata.unreadable`."""
+    """The pod itself. If one of its amounts cannot be true: without that amount, and with `metadata.unreadable`.
+
+    Without all amounts if what it requests is unknown (`unknown_requests`).
+    """
+    marked = with_named_amounts(pod)
+    if marked is pod:
+        return pod
+    return _without_unknown_amounts(marked) if marked.metadata.requests_known else _without_amounts(marked)
+
+
+def with_named_amounts(pod: Pod) -> Pod:
+    """As `with_known_amounts`, but with all amounts: the scheduling library reads them as kube-scheduler does."""
     why = _pod_problem(pod)
-    return unknown_pod(pod, why) if why else pod
+    if not why:
+        return pod
+    requests = _requests_problem(pod)
+    return _with_metadata(pod, _marked(pod.metadata, requests or why, requests_known=not requests))
+
+
+def unknown_requests(pod: Pod) -> str:
+    """Why it is not known what a pod requests, and so what its node has left; empty: it is known."""
+    meta = pod.metadata
+    if not meta.unreadable or meta.requests_known:
+        return ""
+    return f"what its pod {meta.namespace}/{meta.name} requests is not known: {meta.unreadable}"
 
 
 def unknown_pod(pod: Pod, why: str) -> Pod:
     """Without all amounts, and marked."""
-    spec, status = pod.spec, pod.status
-    spec = msgspec.structs.replace(
-        spec,
-        containers=None if spec.containers is None else [_without_amounts(each) for each in spec.containers],
-        init_containers=[_without_amounts(each) for each in spec.init_containers],
-        overhead={},
-        resources=None,
-    )
-    status = msgspec.structs.replace(
-        status, container_statuses=[], init_container_statuses=[], resources=None, allocated_resources={}
-    )
-    return msgspec.structs.replace(pod, metadata=_marked(pod.metadata, why), spec=spec, status=status)
+    return _without_amounts(_with_metadata(pod, _marked(pod.metadata, why)))
 
 
 def node_with_known_amounts(node: Node) -> Node:
@@ -65,11 +89,34 @@ def _pod_problem(pod: Pod) -> str:
         if why := _problem(quantities):
             return why
         large = True  # a sum with them
-    if not large:
-        return ""
+    return _sum_problem(pod) if large else ""
+
+
+def _sum_problem(pod: Pod) -> str:
     requests = pod_requests(pod)
     return next(
-        (f"{name} of all containers is {each:g}" for name, each in requests.items() if each > most_of(name)), ""
+        (
+            f"{name} of all containers is {requests[name]:g}"
+            for name in PLANNED
+            if name in requests and requests[name] > most_of(name)
+        ),
+        "",
+    )
+
+
+def _requests_problem(pod: Pod) -> str:
+    """Which request of a resource that is planned with cannot be true; empty: none."""
+    spec, status = pod.spec, pod.status
+    reported = (*status.container_statuses, *status.init_container_statuses)
+    resources = [container.resources for container in (*(spec.containers or ()), *spec.init_containers)]
+    resources += [
+        each for each in (spec.resources, status.resources, *(one.resources for one in reported)) if each is not None
+    ]
+    quantities = [each.requests for each in resources]
+    quantities += [spec.overhead, status.allocated_resources, *(one.allocated_resources for one in reported)]
+    planned = ((name, each[name]) for each in quantities for name in PLANNED if name in each)
+    return next(filter(None, (_checked(item)[0] for item in planned)), "") or _sum_problem(
+        _without_unknown_amounts(pod)
     )
 
 
@@ -108,9 +155,67 @@ def _checked(item: tuple[str, str]) -> tuple[str, bool]:
         return str(error), False
 
 
-def _without_amounts(container: Container) -> Container:
-    return msgspec.structs.replace(container, resources=ResourceRequirements())
+def _without_amounts(pod: Pod) -> Pod:
+    """Amounts of no resource are kept."""
+    spec, status, replace = pod.spec, pod.status, msgspec.structs.replace
+    nothing = ResourceRequirements()
+    spec = replace(
+        spec,
+        containers=None if spec.containers is None else [replace(each, resources=nothing) for each in spec.containers],
+        init_containers=[replace(each, resources=nothing) for each in spec.init_containers],
+        overhead={},
+        resources=None,
+    )
+    status = replace(status, container_statuses=[], init_container_statuses=[], resources=None, allocated_resources={})
+    return replace(pod, spec=spec, status=status)
 
 
-def _marked(metadata: ObjectMeta, why: str) -> ObjectMeta:
-    return msgspec.structs.replace(metadata, unreadable=metadata.unreadable or why)
+def _without_unknown_amounts(pod: Pod) -> Pod:
+    spec, status, replace = pod.spec, pod.status, msgspec.structs.replace
+    containers = spec.containers
+    spec = replace(
+        spec,
+        containers=None if containers is None else [_with_known_resources(each) for each in containers],
+        init_containers=[_with_known_resources(each) for each in spec.init_containers],
+        overhead=_known(spec.overhead),
+        resources=_known_requirements(spec.resources),
+    )
+    status = replace(
+        status,
+        container_statuses=[_with_known_status(each) for each in status.container_statuses],
+        init_container_statuses=[_with_known_status(each) for each in status.init_container_statuses],
+        resources=_known_requirements(status.resources),
+        allocated_resources=_known(status.allocated_resources),
+    )
+    return replace(pod, spec=spec, status=status)
+
+
+def _with_known_resources(container: Container) -> Container:
+    resources = _known_requirements(container.resources) or ResourceRequirements()
+    return msgspec.structs.replace(container, resources=resources)
+
+
+def _with_known_status(status: ContainerStatus) -> ContainerStatus:
+    return msgspec.structs.replace(
+        status, resources=_known_requirements(status.resources), allocated_resources=_known(status.allocated_resources)
+    )
+
+
+def _known_requirements(resources: ResourceRequirements | None) -> ResourceRequirements | None:
+    if resources is None:
+        return None
+    return ResourceRequirements(requests=_known(resources.requests), limits=_known(resources.limits))
+
+
+def _known(quantities: Mapping[str, str]) -> dict[str, str]:
+    return {name: text for name, text in quantities.items() if not _checked((name, text))[0]}
+
+
+def _marked(metadata: ObjectMeta, why: str, *, requests_known: bool = False) -> ObjectMeta:
+    if metadata.unreadable:
+        why, requests_known = metadata.unreadable, requests_known and metadata.requests_known
+    return msgspec.structs.replace(metadata, unreadable=why, requests_known=requests_known)
+
+
+def _with_metadata(pod: Pod, metadata: ObjectMeta) -> Pod:
+    return msgspec.structs.replace(pod, metadata=metadata)

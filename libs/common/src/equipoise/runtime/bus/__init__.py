@@ -47,6 +47,10 @@ class TooLarge(BusError):
     """The message is larger than the server accepts: publish it in parts."""
 
 
+class OutOfBounds(BusError):
+    """A number in the message is beyond its bounds: no subscriber could read it."""
+
+
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """The place of a message in its stream. `sequence` is 0 if no stream stores the message."""
 

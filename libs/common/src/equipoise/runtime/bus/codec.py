@@ -16,10 +16,10 @@ from typing import Generic
 import msgspec
 
 from equipoise.contracts.bus.channels import message_types
-from equipoise.contracts.bus.decoding import TolerantDecoder, plausible
+from equipoise.contracts.bus.decoding import TolerantDecoder, plausible, refusal
 from equipoise.contracts.bus.subjects import matches
 from equipoise.contracts.messages.message import Message, type_name
-from equipoise.runtime.bus import Delivery, Handler, Redeliver, T, TooLarge, Worker
+from equipoise.runtime.bus import Delivery, Handler, OutOfBounds, Redeliver, T, TooLarge, Worker
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.process.clock import Clock
 
@@ -55,8 +55,10 @@ _current_trace: ContextVar[str] = ContextVar("trace of the message that is handl
 
 
 def encode(subject: str, message: msgspec.Struct, limit: int = MAX_PAYLOAD) -> bytes:
-    """A message as JSON. Raises TooLarge with the subject and both sizes."""
+    """A message as JSON. Raises TooLarge with the subject and both sizes, and OutOfBounds for one out of bounds."""
     payload = msgspec.json.encode(message)
+    if isinstance(message, Message) and message.checked and (why := refusal(message)):
+        raise OutOfBounds(f"{subject} is not published: nobody could read it: {why}")
     if len(payload) > limit:
         raise TooLarge(
             f"{subject}: the message has {len(payload)} bytes, the bus takes {limit}: raise max_payload of NATS"

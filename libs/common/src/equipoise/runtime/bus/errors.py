@@ -8,6 +8,7 @@ import prometheus_client
 import structlog
 
 from equipoise.contracts.bus.streams import stream_of
+from equipoise.contracts.bus.subjects import object_of
 from equipoise.runtime.process.clock import Clock
 from equipoise.runtime.process.failure_reason import failure_reason
 from equipoise.runtime.process.unreadable import ENTRY_LIMIT, UnreadableThings
@@ -17,7 +18,7 @@ log = structlog.get_logger()
 _PROBLEM_LIFE = 300.0
 """Seconds for which a problem without a known end is reported after it last occurred."""
 
-KINDS = ("connection", "permission", "stream", "follow", "work", "slow", "size")
+KINDS = ("connection", "permission", "stream", "follow", "work", "slow", "size", "content")
 """How the keys of problems begin."""
 
 MESSAGES = "messages"
@@ -78,7 +79,8 @@ class BusErrors:
     def add_unreadable(self, kind: str, subject: str, error: Exception) -> None:
         """Count and name a message that cannot be read, or whose handler failed (`kind`)."""
         self.count(kind, subject, error)
-        self.unreadable.add(MESSAGES, subject, str(error) or type(error).__name__)
+        about, reason = object_of(subject), str(error) or type(error).__name__
+        self.unreadable.add(MESSAGES, subject, f"{about}: {reason}" if about else reason)
         stream = stream_of(subject)
         kept = (stream.max_age or _DAY) if stream is not None and stream.last_per_subject else _PROBLEM_LIFE
         self._kept_until[subject] = self._clock.monotonic() + kept

@@ -24,6 +24,7 @@ from equipoise.runtime.bus import (
     Endpoint,
     Handler,
     NoResponders,
+    OutOfBounds,
     Receipt,
     Response,
     Stop,
@@ -354,6 +355,10 @@ class NatsBus:
         except TooLarge as error:
             self.errors.count("too_large", subject, error)
             self.errors.set_problem("size", str(error))
+            raise
+        except OutOfBounds as error:
+            self.errors.count("unreadable_publication", subject, error)
+            self.errors.set_problem(f"content {subject}", str(error))
             raise
 
 

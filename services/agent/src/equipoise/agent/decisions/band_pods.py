@@ -14,6 +14,7 @@ from equipoise.contracts.load.pod_priority import (
     priority_class_of,
     qos_of,
 )
+from equipoise.contracts.unreadable.known_amounts import unknown_requests
 
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation of the API server's copy of a static pod, with the hash that names its group.
@@ -31,7 +32,7 @@ def band_pod(pod: Pod) -> BandPod | None:
 
     A pod without requests does not therefore belong to the band free: many system pods have none.
     """
-    if pod.status.phase in ("Succeeded", "Failed") or MIRROR in pod.metadata.annotations or pod.metadata.unreadable:
+    if pod.status.phase in ("Succeeded", "Failed") or MIRROR in pod.metadata.annotations or unknown_requests(pod):
         return None
     try:
         return _asking(pod) or _free(pod)

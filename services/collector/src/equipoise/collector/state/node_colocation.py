@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import msgspec
 
+from equipoise.contracts.bounds import MAX_CORES
 from equipoise.contracts.colocation.bands import (
     OFFERED_BANDS,
     OFFERED_NAMES,
@@ -18,7 +19,7 @@ from equipoise.contracts.colocation.bands import (
     amounts_of_band,
 )
 from equipoise.contracts.kubernetes.objects import Node
-from equipoise.contracts.kubernetes.quantity import known_quantity
+from equipoise.contracts.kubernetes.quantity import known_quantity, most_of
 from equipoise.contracts.load.pod_priority import PRIORITY_CLASSES
 from equipoise.contracts.messages.placement import NodeColocation
 from equipoise.contracts.messages.resources import Resources
@@ -104,6 +105,8 @@ def _count(cpus: str) -> int:
         if not _CPU.fullmatch(first) or not _CPU.fullmatch(last or first) or int(last or first) < int(first):
             raise ValueError(f"{part[:40]!r} is no range of CPUs")
         count += int(last or first) - int(first) + 1
+    if count > MAX_CORES:
+        raise ValueError(f"no machine has more than {MAX_CORES:g} CPUs")
     return count
 
 
@@ -117,6 +120,7 @@ def _third_party(text: str | None) -> dict[OfferedBand, Resources]:
         if band in OFFERED_BANDS:
             for name in RESOURCE_NAMES[band]:
                 if name in allocation.resources:
-                    total[name] = total.get(name, 0.0) + known_quantity(name, allocation.resources[name])
+                    more = total.get(name, 0.0) + known_quantity(name, allocation.resources[name])
+                    total[name] = min(more, most_of(name))
     found = {band: amounts_of_band(total, band) for band in OFFERED_BANDS}
     return {band: each for band, each in found.items() if each != Resources()}

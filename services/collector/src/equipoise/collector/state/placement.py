@@ -12,6 +12,7 @@ import msgspec
 from equipoise.collector.state.node_addresses import NodeAddresses
 from equipoise.collector.state.node_colocation import node_colocation
 from equipoise.collector.state.pod_times import FINISHED, placed_pod, unix_seconds
+from equipoise.contracts.bus.decoding import refusal
 from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects import Node, OwnerReference, Pod, ready_condition
 from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
@@ -20,6 +21,7 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import PodLifetime, share_measured
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.unreadable.known_amounts import unknown_pod, unknown_requests
 
 NEGLIGIBLE = 0.01
 """A gone pod that ran for less than this share of every window is left out: short jobs would fill the message."""
@@ -154,7 +156,10 @@ class ClusterPlacement:
         return all(labels.get(label) == value for label, value in self.selector.items())
 
     def on_pod(self, before: Pod | None, after: Pod | None, now: float) -> None:
-        """A pod was added, changed, or deleted; one with the same name and another UID is another pod."""
+        """A pod was added, changed, or deleted; one with the same name and another UID is another pod.
+
+        Raises ValueError for a pod that a message cannot contain. It is listed without anything but its name.
+        """
         if before is not None and (after is None or after.metadata.uid != before.metadata.uid):
             self._depart(before, now)
         if after is None or not after.spec.node_name:
@@ -166,9 +171,15 @@ class ClusterPlacement:
         pods = self._pods.setdefault(node, {})
         known = pods[uid].placed if uid in pods else None
         placed = placed_pod(after, known, now, self.start_timeout, self._hostname(node))
+        # Each pod is checked once. Nobody could read a message with one that is out of bounds, about any pod.
+        if why := refusal(placed):
+            after = unknown_pod(after, why)
+            placed = PlacedPod(uid=uid, namespace=placed.namespace, name=placed.name, placed_at=now)
         pods[uid] = TrackedPod(pod=after, placed=placed)
         self._gone.get(node, {}).pop(uid, None)
         self.changed.add(node)
+        if why:
+            raise ValueError(why)
 
     def _hostname(self, node: str) -> str | None:
         """The label of a node; empty: it has none; None: the node is not known."""
@@ -261,8 +272,8 @@ class ClusterPlacement:
     def _unreadable(self, node: Node) -> str:
         if node.metadata.unreadable:
             return node.metadata.unreadable
-        pods = (tracked.pod.metadata for tracked in self.tracked(node.metadata.name))
-        return next((f"pod {pod.namespace}/{pod.name}: {pod.unreadable}" for pod in pods if pod.unreadable), "")
+        pods = (tracked.pod for tracked in self.tracked(node.metadata.name))
+        return next((why for pod in pods if pod.metadata.unreadable and (why := unknown_requests(pod))), "")
 
 
 def readiness(node: Node) -> tuple[bool, float | None]:

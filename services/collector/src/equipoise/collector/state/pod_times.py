@@ -82,6 +82,7 @@ def trimmed(pod: Pod) -> Pod:
             annotations={HINTED: meta.annotations[HINTED]} if _shows_hint(pod) else {},
             owner_references=meta.owner_references,
             unreadable=meta.unreadable,
+            requests_known=meta.requests_known,
         ),
         spec=PodSpec(
             node_name=spec.node_name,

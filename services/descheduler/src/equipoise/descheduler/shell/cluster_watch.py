@@ -11,7 +11,7 @@ from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects import Pod, PreferredNodes, WorkloadObject
 from equipoise.contracts.kubernetes.requests import without_equal_status
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.unreadable.known_amounts import node_with_known_amounts, with_known_amounts
+from equipoise.contracts.unreadable.known_amounts import node_with_known_amounts, with_named_amounts
 from equipoise.descheduler.decisions.evaluation.read_annotations import with_read_annotations
 from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
 from equipoise.descheduler.settings import DeschedulerSettings
@@ -34,7 +34,7 @@ from equipoise.scheduling.model.volumes import claim_key
 
 def trimmed(pod: Pod) -> Pod:
     """Only what decides about moves, to save memory."""
-    return with_read_annotations(without_hints(without_equal_status(with_known_amounts(pod))))
+    return with_read_annotations(without_hints(without_equal_status(with_named_amounts(pod))))
 
 
 def without_hints(pod: Pod) -> Pod:

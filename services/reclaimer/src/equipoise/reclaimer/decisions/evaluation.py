@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from equipoise.contracts.bounds import bounded
 from equipoise.contracts.colocation.bands import OFFERED_BANDS, OFFERED_NAMES, RESOURCE_NAMES, Band, OfferedBand
 from equipoise.contracts.load.correction import RESOURCES, amounts
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.placement import NodePlacement
 from equipoise.contracts.messages.reclaimed import ReclaimedBand, ReclaimedNode, ReclaimedTerms
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.resources import Resources, bounded_resources
 from equipoise.contracts.numeric import Array, np
 from equipoise.reclaimer.decisions.degradation import DegradeSettings, share_kept
 from equipoise.reclaimer.decisions.forecast import SUPPRESSED, NodesAhead, hours_ahead, lasting, lowest_reclaimable
@@ -337,22 +338,30 @@ def _terms(
     policies = (strategy.cpu_policy, strategy.memory_policy)
     capacity = amounts(node.placement.capacity)
     return {
-        resource: terms_of(
-            capacity=capacity[row],
-            threshold=thresholds[row],
-            system=float(usage.system[row]),
-            reserved=float(reserved[row]),
-            pods=HighPriorityPods(
-                requests=usage.requests[row],
-                usage=usage.usage[row],
-                exclusive=usage.exclusive if resource == "cpu" else np.zeros_like(usage.exclusive),
-                unplaced=float(usage.unplaced[row]),
+        resource: _bounded(
+            resource,
+            terms_of(
+                capacity=capacity[row],
+                threshold=thresholds[row],
+                system=float(usage.system[row]),
+                reserved=float(reserved[row]),
+                pods=HighPriorityPods(
+                    requests=usage.requests[row],
+                    usage=usage.usage[row],
+                    exclusive=usage.exclusive if resource == "cpu" else np.zeros_like(usage.exclusive),
+                    unplaced=float(usage.unplaced[row]),
+                ),
+                policy=policies[row],
             ),
-            policy=policies[row],
         )
         for row, resource in enumerate(RESOURCES)
         if math.isfinite(capacity[row])
     }
+
+
+def _bounded(resource: str, terms: ReclaimedTerms) -> ReclaimedTerms:
+    """All pods of a node may request more than any machine has."""
+    return msgspec.structs.replace(terms, high_priority=bounded(resource, terms.high_priority))
 
 
 def _amounts(
@@ -408,4 +417,4 @@ def _nothing() -> Amounts:
 
 def _resources(values: Array) -> Resources:
     cpu, memory = (None if math.isnan(value) else value for value in values.tolist())
-    return Resources(cpu=cpu, memory=memory)
+    return bounded_resources(cpu=cpu, memory=memory)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from math import isfinite
 
-from equipoise.contracts.bounds import MAX_BYTES
+from equipoise.contracts.bounds import MAX_BYTES, bounded
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
@@ -67,7 +67,9 @@ def published(day: Singles) -> Mapping[str, list[float | None]]:
     units = (1_000.0, 2.0**-20)
     found: dict[str, list[float | None]] = {}
     for resource, amounts, unit in zip(RESOURCES, day.tolist(), units, strict=True):
-        found[resource] = [round(amount * unit) / unit if isfinite(amount) else None for amount in amounts]
+        found[resource] = [
+            bounded(resource, round(amount * unit) / unit) if isfinite(amount) else None for amount in amounts
+        ]
     return found
 
 

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from equipoise.contracts.bounds import MAX_BYTES, MAX_CORES
 from equipoise.contracts.colocation.bands import OFFERED_BANDS, OfferedBand
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import RESOURCES, amounts, known
@@ -13,6 +14,8 @@ from equipoise.contracts.messages.utilization import NodeUtilization, WorkloadUt
 from equipoise.contracts.numeric import Array, Flags, np
 
 _UNKNOWN = Resources()
+
+_MOST = (MAX_CORES, MAX_BYTES)
 
 
 class NodeUsage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -58,6 +61,8 @@ def node_usage(placement: NodePlacement, utilization: NodeUtilization, profiles:
     measured, pods = utilization.pods, (*high, *mid)
     usage = np.array([amounts(measured.get(pod.uid, _UNKNOWN)) for pod in pods]).reshape(-1, len(RESOURCES)).T
     requests = np.array([_known(requests_and_limits(pod)[0]) for pod in pods]).reshape(-1, len(RESOURCES)).T
+    # A request beyond the node is of a pod that somebody bound by hand, or of a node that became smaller.
+    requests = np.fmin(requests, np.array(amounts(placement.allocatable))[:, np.newaxis])
     exclusive = np.array([pod.exclusive for pod in pods], np.bool_)
     # Pods that left are still measured for a while: they are no pods of unknown importance.
     placed = {pod.uid for pod in placement.pods} | {pod.uid for pod in placement.gone}
@@ -97,7 +102,7 @@ def requested_by_band(placement: NodePlacement, *, running: bool = False) -> dic
     for pod in placement.pods:
         if (band := pod.band) is not None and (not running or pod.running_since is not None):
             total[band] += _known(pod.reclaimed_requests)
-    return total
+    return {band: np.minimum(amount, _MOST) for band, amount in total.items()}
 
 
 def _requests_batch(pod: PlacedPod) -> bool:

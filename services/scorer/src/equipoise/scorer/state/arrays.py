@@ -13,7 +13,7 @@ from equipoise.contracts.colocation.bands import OfferedBand
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.load.daily_profile import SLOTS
 from equipoise.contracts.load.demand import EstimateSource
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.resources import Resources, bounded_resources
 from equipoise.contracts.numeric import Array, Rows, np
 
 Statistic = Literal["p95", "max", "deviation", "production", "system"]
@@ -215,10 +215,9 @@ class Demands(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def resources(values: Array) -> Resources:
-    """The inverse of `amounts`."""
-    return Resources(
-        **{name: float(value) for name, value in zip(RESOURCES, values, strict=True) if np.isfinite(value)}
-    )
+    """The inverse of `amounts`, for messages: bounded."""
+    cpu, memory = (float(value) if np.isfinite(value) else None for value in values)
+    return bounded_resources(cpu=cpu, memory=memory)
 
 
 def with_more_load(nodes: CandidateNodes, resource: int, share: float) -> CandidateNodes:

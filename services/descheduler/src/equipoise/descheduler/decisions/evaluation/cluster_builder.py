@@ -18,7 +18,7 @@ from equipoise.contracts.load.daily_profile import DailyProfile, daily_profile
 from equipoise.contracts.load.pod_priority import is_batch_work, priority_class_of, qos_of
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
-from equipoise.contracts.unreadable.known_amounts import unknown_pod
+from equipoise.contracts.unreadable.known_amounts import unknown_pod, unknown_requests, with_known_amounts
 from equipoise.descheduler.decisions.evaluation.eligibility import eviction_obstacle, source_refusal, target_refusal
 from equipoise.descheduler.decisions.evaluation.node_usage import MeasuredNode, NodeUsageReader
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot, occupies_node
@@ -71,8 +71,8 @@ class ClusterBuilder:
         self._requesting: dict[str, list[PodInfo]] = {}
         """By node: its pods, and those nominated to it."""
 
-        self._unreadable_pods: dict[str, str] = {}
-        """Why it is not known what the pods of a node request, because of one of them, by node."""
+        self._unknown_requests: dict[str, str] = {}
+        """Why it is not known what one of the pods of a node requests, by node."""
 
         self._moved_off: dict[str, list[Pod]] = {}
         """By node: the pods that a dry run moved to another node."""
@@ -98,6 +98,8 @@ class ClusterBuilder:
                 if uid in self._dry_runs:
                     node = self._simulated_node(pod)
                 self._pods.setdefault(node, []).append(pod)
+                if pod.metadata.unreadable and (why := unknown_requests(pod)):
+                    self._unknown_requests.setdefault(node, why)
                 if pod.metadata.deletion_timestamp is not None:
                     self._terminating.setdefault(node, []).append(pod)
                 if self._is_batch_work(pod):
@@ -106,8 +108,6 @@ class ClusterBuilder:
                 node = pod.status.nominated_node_name
             if node:
                 self._requesting.setdefault(node, []).append(self._infos[uid])
-                if pod.metadata.unreadable:
-                    self._unreadable_pods[node] = f"its pod {pod.metadata.namespace}/{pod.metadata.name} cannot be read"
         self._filters = ReplacementFilters(
             Volumes(claims=watched.claims, volumes=watched.volumes),
             default_selector=SpreadSelectors({}, owners_by_name(watched.workloads)),  # Services are not watched
@@ -127,7 +127,8 @@ class ClusterBuilder:
         try:
             self._infos[pod.metadata.uid] = reader.read(pod)
         except Exception as error:  # whatever it is, it concerns this pod only
-            pod = unknown_pod(pod, str(error))
+            known = with_known_amounts(pod)
+            pod = unknown_pod(pod, str(error)) if known is pod else known
             self._infos[pod.metadata.uid] = reader.read(pod)
         return pod
 
@@ -280,7 +281,7 @@ class ClusterBuilder:
             ),
             source_refusal=source_refusal(node, now=now, settling=settling)
             or node_cooldown(self._snapshot.cooldowns, name, now),
-            target_refusal=target_refusal(node, now=now, settling=settling) or self._unreadable_pods.get(name, ""),
+            target_refusal=target_refusal(node, now=now, settling=settling) or self._unknown_requests.get(name, ""),
             unknown=measured.unknown,
             pods=LazySequence(lambda: [self._movable(pod, name) for pod in pods]),
             production=LazySequence(lambda: self._production(name, pods)),

@@ -19,7 +19,7 @@ from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.plan import PlannedBand, PlannedMove, PlannedNode, PlanResponse
-from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.messages.resources import Resources, bounded_resources
 from equipoise.descheduler.decisions.evaluation.pipeline import Evaluation, StrategyResult
 from equipoise.descheduler.decisions.evaluation.snapshot import EvaluationSettings, Snapshot
 from equipoise.descheduler.decisions.planning.draft import one_reason_per_pod
@@ -106,12 +106,15 @@ def decision_of(
 
     `published`: the intents that the bus accepted; `problem`: why none was published, "" if nothing prevented it.
     """
+    refused = {node.name: f"no target: {node.target_refusal}" for node in result.cluster.nodes if node.target_refusal}
     most_loaded = sorted(result.classifications, key=lambda each: (-_highest(each.load), each.node))
     return DescheduleDecision(
         strategy=result.strategy,
         evaluated_at=now,
         nodes=[
-            msgspec.structs.replace(each, abnormal_evaluations=_count(counts, each.node))
+            msgspec.structs.replace(
+                each, abnormal_evaluations=_count(counts, each.node), why=each.why or refused.get(each.node, "")
+            )
             for each in most_loaded[:MAX_ENTRIES]
         ],
         intents=[intent.id for intent in published],
@@ -229,7 +232,8 @@ def _bands(node: ClusterNode) -> dict[OfferedBand, PlannedBand]:
         offered = amounts_of_band(node.allocatable, band)
         if offered != Resources():
             requested = amounts_of_band(dict.fromkeys(node.allocatable, 0.0) | node.requested, band)
-            found[band] = PlannedBand(offered=offered, requested=requested)
+            bounded = bounded_resources(cpu=requested.cpu, memory=requested.memory)
+            found[band] = PlannedBand(offered=offered, requested=bounded)
     return found
 
 

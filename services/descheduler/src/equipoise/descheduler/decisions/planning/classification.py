@@ -1,5 +1,6 @@
 """Is a node hot, idle, between the thresholds, or of unknown load?"""
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
@@ -106,6 +107,11 @@ class PoolClassification:
         nodes = self.members.nodes
         found = [(index, nodes[index]) for index in np.flatnonzero(self._hot[scope].any(axis=1)).tolist()]
         return [(index, node) for index, node in found if node.name in abnormal and not node.unknown]
+
+    def refused_idle(self) -> Counter[str]:
+        """Why idle nodes are no targets, with the number of nodes."""
+        nodes = zip(self.members.nodes, self._idle.tolist(), strict=True)
+        return Counter(node.target_refusal for node, idle in nodes if idle and node.target_refusal)
 
     def hot(self, scope: Scope, index: int) -> list[Resource]:
         """The resources in which a node is above its threshold."""

@@ -33,6 +33,7 @@ from equipoise.descheduler.decisions.planning.target_selection import (
     TOLERANCE,
     TargetChoice,
     least_loaded_target,
+    summary,
     target_nodes,
 )
 from equipoise.descheduler.decisions.planning.thresholds import Ceilings, Deviation
@@ -209,7 +210,9 @@ class _HotNodePlanner:
         idle, needed = int(self._targets.idle.sum()), self._pool.members.number_of_nodes
         if idle <= needed:
             where = f" in pool {self._pool.members.pool}" if self._pool.members.pool else ""
-            self._draft.refuse(None, f"{idle} idle nodes{where}, more than {needed} are needed (numberOfNodes)")
+            refused = self._pool.refused_idle()
+            others = f"; {summary(refused)}" if refused else ""
+            self._draft.refuse(None, f"{idle} idle nodes{where}, more than {needed} are needed (numberOfNodes){others}")
             return
         for source in sources:
             if source.node.source_refusal:
