@@ -174,7 +174,7 @@ async def _expect(rig: Rig, condition: Callable[[], Any], what: str) -> None:
     try:
         await rig.until(condition, what, seconds=20.0)
     except Inconclusive as error:
-        rig.find(str(error))
+        rig.find(str(error).partition("\n")[0])
 
 
 OTHERS = frozenset(cluster_setup.NODES) - {MEASURED}
