@@ -474,7 +474,7 @@ async def test_a_real_api_server_accepts_a_year_that_hides_nothing(real: RealWor
         await real.kube.create(written, AnyLease(metadata=metadata, spec={"renewTime": time, "holderIdentity": "me"}))
 
     listed = {each.metadata.name: each for each in await real.kube.list(LEASES, NAMESPACE)}
-    assert listed.keys() == {"first", "odd", "second", "far"}
+    assert listed.keys() >= {"first", "odd", "second", "far"}  # other tests have Leases, too
     assert {name for name, each in listed.items() if each.metadata.unreadable} == {"odd", "far"}
     assert listed["odd"].spec.holder_identity == "me"
     assert {name for _, name, _ in real.kube.unreadable} == {f"{NAMESPACE}/odd", f"{NAMESPACE}/far"}
