@@ -418,10 +418,10 @@ ALERTS: Sequence[Alert] = (
         expression=_rejected_by("failingReplacements"),
         lasts="0m",
         severity="warning",
-        summary="The replacement of an evicted pod cannot be created; nothing more is evicted",
+        summary="The replacement of an evicted pod cannot be created; no more pods of its namespace are evicted",
         meaning=(
             "A webhook or a quota rejects the pod that the controller wants to create "
-            "(`binder.limits.failingReplacements`)."
+            "(`binder.limits.failingReplacements`). If this concerns two namespaces, nothing is evicted in any."
         ),
         action=(
             "`equipoise status` has the message of the API server. Fix the webhook or quota; if the rejection is "
