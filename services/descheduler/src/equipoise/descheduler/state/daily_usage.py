@@ -119,19 +119,18 @@ class _ProfileRows:
         self.measured: list[Flags] = []
         self._profile_of = profile_of
         self._batch_weight = batch_weight[:, np.newaxis]
-        self._rows: dict[tuple[Workload | None, bool], int] = {(None, False): -1, (None, True): -1}
+        self.rows: dict[tuple[Workload | None, bool], int] = {(None, False): -1, (None, True): -1}
+        """By workload, and whether it is batch work, which counts in part; -1 without a profile."""
 
-    def row(self, workload: Workload | None, *, reduced: bool) -> int:
-        """The row of a workload's profile; -1 without one. `reduced`: batch work, which counts in part."""
-        row = self._rows.get((workload, reduced))
-        if row is None:
-            profile = self._profile_of(workload) if workload is not None else None
-            row = -1
-            if profile is not None and profile.usage is not None:
-                row = len(self.usage)
-                self.usage.append(profile.usage * self._batch_weight if reduced else profile.usage)
-                self.measured.append(profile.measured)
-            self._rows[workload, reduced] = row
+    def add(self, workload: Workload | None, *, reduced: bool) -> int:
+        """The row of one that is not among `rows` yet."""
+        profile = self._profile_of(workload) if workload is not None else None
+        row = -1
+        if profile is not None and profile.usage is not None:
+            row = len(self.usage)
+            self.usage.append(profile.usage * self._batch_weight if reduced else profile.usage)
+            self.measured.append(profile.measured)
+        self.rows[workload, reduced] = row
         return row
 
 
@@ -157,7 +156,9 @@ def node_days(
             system[index] = system_usage(node.utilization)
             for uid, workload in node.pods:
                 reduced = uid in batch_work.uids
-                row = profiles.row(workload, reduced=reduced)
+                row = profiles.rows.get((workload, reduced))  # of every pod of a cluster
+                if row is None:
+                    row = profiles.add(workload, reduced=reduced)
                 if row >= 0:
                     rows_of_pods.append(row)
                     continue
