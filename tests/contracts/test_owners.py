@@ -132,3 +132,32 @@ def test_no_owner_reference_raises(api_version: str, kind: str, name: str, label
     pod = a_pod(an_owner(kind, name, api_version), pod_template_hash=label)
     for workload in (workload_of(pod, nobody), workload_from_pod(pod)):
         assert workload is None or (workload.kind and workload.name)
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        an_owner("Foo", "x" * 5_000, "example.com/v1"),
+        an_owner("Foo", "x" * 254, "example.com/v1"),
+        an_owner("K" * 64, "web", "example.com/v1"),
+        an_owner("Foo", "web", "g" * 254 + "/v1"),
+        an_owner("Foo", "../../kube-system/deployments/coredns", "example.com/v1"),
+        an_owner("Foo", "a b", "example.com/v1"),
+        an_owner("Foo", "a\r\nPUB x 0", "example.com/v1"),
+        an_owner("Foo", "*", "example.com/v1"),
+        an_owner("Foo>", "web", "example.com/v1"),
+        an_owner("Foo", "web", "a*b/v1"),
+        an_owner("Foo", "", "example.com/v1"),
+        an_owner("Foo", "Web", "example.com/v1"),
+    ],
+    ids=lambda owner: f"{owner.kind[:8]}/{owner.name[:8]!r}",
+)
+def test_an_owner_that_cannot_exist_is_no_workload(owner: OwnerReference) -> None:
+    """The API server accepts any text in an owner reference. The pod counts as one without a controller."""
+    assert workload_from_pod(a_pod(owner)) is None
+    assert workload_of(a_pod(owner), nobody) is None
+
+
+def test_the_longest_names_are_those_of_workloads() -> None:
+    name = "x" * 253
+    assert workload_from_pod(a_pod(an_owner("K" * 63, name, f"{name}/v1"))) == a_workload("K" * 63, name, name)

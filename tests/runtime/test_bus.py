@@ -23,6 +23,7 @@ from equipoise.runtime.bus import (
     BusUnavailable,
     Delivery,
     Endpoint,
+    InvalidSubject,
     NoResponders,
     Redeliver,
     TooLarge,
@@ -594,6 +595,28 @@ async def test_a_message_that_is_too_large_raises_too_large(world: World) -> Non
 
     with pytest.raises(TooLarge, match=r"utilization\.node\.a.*bytes"):
         await world.bus.publish(subjects.node_utilization("a"), Large(text="x" * 2**20))
+    await publish_node(world, "a")
+
+
+async def test_a_message_that_is_too_large_with_its_headers_raises_too_large(world: World) -> None:
+    """The server counts them, and closes the connection of who sends more: sizes around the limit are refused here."""
+
+    class Large(msgspec.Struct):
+        text: str
+
+    for missing in (0, 20, 100, 450, 2_000):
+        with pytest.raises(TooLarge):
+            await world.bus.publish(subjects.node_utilization("a"), Large(text="x" * (2**20 - missing - 11)))
+    await publish_node(world, "a")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a b", "a\r\nPUB x 0", "*", ">", "a..b", "\x00", "x" * 5_000], ids=lambda name: repr(name)[:12]
+)
+async def test_a_name_that_no_subject_can_contain_is_an_error_of_this_message(world: World, name: str) -> None:
+    """The server would close the connection, or store a message that nobody finds."""
+    with pytest.raises(InvalidSubject, match="what is no name of a Kubernetes object"):
+        await world.bus.publish(f"equipoise.utilization.node.{name}", a_node_utilization("a"))
     await publish_node(world, "a")
 
 

@@ -23,7 +23,7 @@ from equipoise.contracts.messages.health import Heartbeat
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import BusUnavailable, Delivery, Endpoint, NotPermitted, connect
-from equipoise.runtime.bus.connection import NatsConnection
+from equipoise.runtime.bus.connection import NatsConnection, connected_within
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.bus.permissions import USERS, permission_file
@@ -337,6 +337,19 @@ async def test_a_message_too_large_among_many_is_counted_and_shown(world: NatsWo
     [problem] = world.bus.problems
     assert "utilization.node.b" in problem
     assert "max_payload" in problem
+
+
+async def test_a_connection_that_the_server_closes_because_of_a_message_is_opened_again(world: NatsWorld) -> None:
+    """Only rejected credentials end the process."""
+    async with connected_within(PATIENCE, world.settings, "tap", SystemClock()) as link:
+        lost = asyncio.Event()
+        link.when_lost(lost.set)
+        await link.client.publish("x" * 5_000, b"")  # nats-server: maximum control line exceeded
+        async with asyncio.timeout(PATIENCE):
+            await lost.wait()
+            await link.wait_connected()
+        await link.client.flush()
+        assert link.errors.total("connection") >= 1
 
 
 async def test_what_waits_for_its_acknowledgement_fails_when_the_connection_is_lost(world: NatsWorld) -> None:

@@ -3,8 +3,10 @@
 A ReplicaSet usually belongs to a Deployment or an Argo Rollout, and a Job may belong to a CronJob. Every other
 controller (StatefulSet, DaemonSet, Kruise's CloneSet and StatefulSet, ReplicationController, custom ones) is the
 workload itself, and so are a ReplicaSet and a Job without an owner. Static pods are owned by their Node and have none.
+The API server accepts any text in an owner reference: one that cannot be the name of an object is no workload.
 """
 
+import re
 from collections.abc import Callable, Mapping
 
 from equipoise.contracts.kubernetes.objects import OwnerReference, Pod
@@ -18,6 +20,11 @@ TEMPLATE_HASHES: Mapping[str, tuple[str, str]] = {
     "pod-template-hash": ("apps", "Deployment"),
 }
 """The pod label whose value is the suffix of the ReplicaSet's name, and the (group, kind) that sets it."""
+
+
+_KIND = re.compile(r"[A-Za-z][A-Za-z0-9]{0,62}")
+_DNS_NAME = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
+"""The name of an object or of a group: a DNS subdomain of at most 253 characters."""
 
 
 def workload_of(pod: Pod, owner_of: Callable[[Workload], OwnerReference | None]) -> Workload | None:
@@ -58,6 +65,14 @@ def controller_of(pod: Pod) -> Workload | None:
 
 def _named(owner: OwnerReference, namespace: str) -> Workload | None:
     group, _, _ = owner.api_version.rpartition("/")
-    if not owner.kind or not owner.name or (group, owner.kind) == ("", "Node"):
+    if (group, owner.kind) == ("", "Node") or not _can_exist(group, owner):
         return None
     return Workload(kind=owner.kind, group=group, namespace=namespace, name=owner.name)
+
+
+def _can_exist(group: str, owner: OwnerReference) -> bool:
+    return (
+        _KIND.fullmatch(owner.kind) is not None
+        and (not group or _DNS_NAME.fullmatch(group) is not None)
+        and _DNS_NAME.fullmatch(owner.name) is not None
+    )

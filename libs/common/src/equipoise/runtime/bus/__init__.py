@@ -51,6 +51,10 @@ class OutOfBounds(BusError):
     """A number in the message is beyond its bounds: no subscriber could read it."""
 
 
+class InvalidSubject(BusError):
+    """The server would refuse a message with this subject, and close the connection."""
+
+
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """The place of a message in its stream. `sequence` is 0 if no stream stores the message."""
 

@@ -19,7 +19,8 @@ from equipoise.contracts.bus.channels import message_types
 from equipoise.contracts.bus.decoding import TolerantDecoder, plausible, refusal
 from equipoise.contracts.bus.subjects import matches
 from equipoise.contracts.messages.message import Message, type_name
-from equipoise.runtime.bus import Delivery, Handler, OutOfBounds, Redeliver, T, TooLarge, Worker
+from equipoise.contracts.plain_text import plain_text
+from equipoise.runtime.bus import Delivery, Handler, InvalidSubject, OutOfBounds, Redeliver, T, TooLarge, Worker
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.process.clock import Clock
 
@@ -36,7 +37,19 @@ RETRY_PAUSE = 1.0
 """Seconds until a failed intent is tried again."""
 
 MAX_PAYLOAD = 2**20
-"""Bytes of one message, the default of nats-server."""
+"""Bytes of one message with its headers, the default of nats-server."""
+
+HEADER_ROOM = 4_096
+"""Bytes of a message that are left for its headers, some hundred: nats-server counts them, and closes the connection
+of a client that sends more than it accepts."""
+
+SHOWN_SUBJECT = 160
+"""Characters of an invalid subject in an error."""
+
+MAX_SUBJECT = 2_048
+"""Characters of a subject. nats-server closes the connection of a client that sends a line of more than 4,096."""
+
+_SUBJECT = re.compile(r"[^\s*>.\x00-\x20\x7f]+(?:\.[^\s*>.\x00-\x20\x7f]+)*")
 
 Headers = Mapping[str, str]
 
@@ -55,13 +68,22 @@ _current_trace: ContextVar[str] = ContextVar("trace of the message that is handl
 
 
 def encode(subject: str, message: msgspec.Struct, limit: int = MAX_PAYLOAD) -> bytes:
-    """A message as JSON. Raises TooLarge with the subject and both sizes, and OutOfBounds for one out of bounds."""
+    """A message as JSON. Raises TooLarge with the subject and both sizes, OutOfBounds, InvalidSubject.
+
+    `limit`: bytes that the server accepts, headers included.
+    """
+    if len(subject) > MAX_SUBJECT or not _SUBJECT.fullmatch(subject):
+        raise InvalidSubject(
+            f"{plain_text(subject, SHOWN_SUBJECT)!r} ({len(subject)} characters) is no subject of the bus: it contains "
+            "what is no name of a Kubernetes object"
+        )
     payload = msgspec.json.encode(message)
     if isinstance(message, Message) and message.checked and (why := refusal(message)):
         raise OutOfBounds(f"{subject} is not published: nobody could read it: {why}")
-    if len(payload) > limit:
+    if len(payload) > limit - HEADER_ROOM:
         raise TooLarge(
-            f"{subject}: the message has {len(payload)} bytes, the bus takes {limit}: raise max_payload of NATS"
+            f"{subject}: the message has {len(payload)} bytes, the bus takes {limit - HEADER_ROOM}: raise max_payload "
+            "of NATS"
         )
     return payload
 

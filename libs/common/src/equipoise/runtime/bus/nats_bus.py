@@ -23,6 +23,7 @@ from equipoise.runtime.bus import (
     BusUnavailable,
     Endpoint,
     Handler,
+    InvalidSubject,
     NoResponders,
     OutOfBounds,
     Receipt,
@@ -352,8 +353,8 @@ class NatsBus:
             raise BusUnavailable(f"{subject}: not connected to the bus")
         try:
             return encode(subject, message, self._link.client.max_payload)
-        except TooLarge as error:
-            self.errors.count("too_large", subject, error)
+        except (TooLarge, InvalidSubject) as error:
+            self.errors.count("too_large" if isinstance(error, TooLarge) else "invalid_subject", subject, error)
             self.errors.set_problem("size", str(error))
             raise
         except OutOfBounds as error:

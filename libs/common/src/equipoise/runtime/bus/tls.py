@@ -15,6 +15,9 @@ from equipoise.runtime.process.failure_reason import NameNotResolved
 RESOLVE_SECONDS = 2.0
 """The time in which a name must be resolved: as long as the client waits for a connection."""
 
+_NOT_TRIED_AGAIN = ("authorization", "authentication", "permissions violation")
+"""Words in an error of nats-server about credentials, and about a subject, after which the connection remains."""
+
 Resolve = Callable[[str, int], Awaitable[Any]]
 
 
@@ -53,6 +56,19 @@ class TlsClient(Client):
         self._resolving = None
         answer.result()
         await super()._connect_to_server(s)
+
+    async def _process_err(self, err_msg: str) -> None:
+        """nats-py never connects again after an error of the server, except for a few.
+
+        That is right for credentials only: the process ends, and reads them again when it starts. Any other error is
+        caused by one message, or by the server.
+        """
+        if self.is_connected and not any(words in err_msg.lower() for words in _NOT_TRIED_AGAIN):
+            error = nats.errors.Error(f"nats: {err_msg.strip(chr(39))}")
+            await self._error_cb(error)
+            await self._process_op_err(error)
+            return
+        await super()._process_err(err_msg)
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
         """Called with the first line of the server, before anything is sent."""
