@@ -48,6 +48,10 @@ def annotated(annotations: Mapping[str, str]) -> Change:
 SMALL = {"cpu": "1m", "memory": "1Mi"}
 
 HARMLESS: Mapping[str, Change] = {
+    "limit": containers({"requests": SMALL, "limits": {"memory": "9Pi"}}),
+    "limits-of-cpu": containers(*[{"requests": SMALL, "limits": {"cpu": "1M"}}] * 2),
+    "limits-of-memory": containers(*[{"requests": SMALL, "limits": {"memory": "8Pi"}}] * 2),
+    "limits-of-batch": containers(*[{"requests": {MEMORY: "1"}, "limits": {MEMORY: "8Pi"}}] * 2),
     "digits": annotated({"karpenter.sh/do-not-disrupt": "9" * LONG}),
     "escapes": annotated({"equipoise.dev/evict": "\x1b]52;c;aGFjaw==\x07" + "\x1b[2J" * (LONG // 4 - 10)}),
     "quotes": annotated({"equipoise.dev/hint": '"\\' * (LONG // 4)}),
