@@ -122,6 +122,15 @@ def test_the_group_of_a_pod_is_read_as_kubernetes_writes_it() -> None:
     ]  # fmt: skip
 
 
+def test_a_pod_with_more_constraints_than_are_planned_with_is_protected() -> None:
+    """One of them more, and the reason says how many are planned with."""
+    pod, other = (
+        a_pod(spec={"node_selector": {f"key-{index}": "a" for index in range(count)}}) for count in (500, 501)
+    )
+    assert why(a_candidate(pod)) == ""
+    assert why(a_candidate(other)) == "it has more than 500 scheduling constraints, which are not planned with"
+
+
 @pytest.mark.parametrize("name", PODS)
 def test_a_pod_is_protected_by_its_own_fields(name: str) -> None:
     """The reason names the rule."""

@@ -12,6 +12,7 @@ import msgspec
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.configuration.settings import SYSTEM_CRITICAL, Namespaces, Protection
 from equipoise.contracts.eviction.gangs import gang_of
+from equipoise.contracts.eviction.scheduling_constraints import MOST_CONSTRAINTS, has_too_many_constraints
 from equipoise.contracts.kubernetes.labels import integer
 from equipoise.contracts.kubernetes.objects import Namespace, ObjectMeta, Pod, WorkloadObject, is_ready
 from equipoise.contracts.kubernetes.workload import Workload
@@ -251,6 +252,13 @@ def with_storage(candidate: Candidate, rules: Rules, now: float) -> str:
     return "it claims devices: whether a node has them is not known" if candidate.pod.spec.resource_claims else ""
 
 
+def many_constraints(candidate: Candidate, rules: Rules, now: float) -> str:
+    """To find a node for its replacement would take the time that the other pods need."""
+    if not has_too_many_constraints(candidate.pod.spec):
+        return ""
+    return f"it has more than {MOST_CONSTRAINTS} scheduling constraints, which are not planned with"
+
+
 def unknown_owner(candidate: Candidate, rules: Rules, now: float) -> str:
     if candidate.unreadable:
         return candidate.unreadable
@@ -390,6 +398,7 @@ PROTECTIONS: Mapping[str, Rule] = {
     "job": of_job,
     "gang": of_gang,
     "volumes and devices": with_storage,
+    "many constraints": many_constraints,
     "terminating namespace": terminating_namespace,
     "unknown owner": unknown_owner,
     "few replicas": few_replicas,
