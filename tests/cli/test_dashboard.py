@@ -182,7 +182,9 @@ async def test_a_browser_that_connects_again_gets_what_it_missed() -> None:
     assert ("change", "run-4") == following[:2]
 
 
-@pytest.mark.parametrize("last", ["run-9", "another-1", "nonsense", "run--1", "run-", "-", "run-1" * 200])
+@pytest.mark.parametrize(
+    "last", ["run-9", "another-1", "nonsense", "run--1", "run-", "-", "run-1" * 200, "run-" + "9" * 5_000]
+)
 async def test_an_unknown_event_id_gives_a_snapshot(last: str) -> None:
     """Of the future, of another run, or no id at all."""
     async with a_page() as page:

@@ -4,6 +4,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
+from equipoise.contracts.kubernetes.labels import integer
+
 MAX_VIEWERS, MAX_VIEWERS_PER_ADDRESS = 250, 125
 """A proxy or a port-forward is one address for everybody behind it."""
 
@@ -90,9 +92,9 @@ class Viewers:
             viewer.drop()
 
     def _missed(self, last_event_id: str) -> list[bytes]:
-        run, _, number = last_event_id.rpartition("-")
-        if run == self._run and number.isascii() and number.isdecimal():
-            missed = self._number - int(number)
+        run, _, text = last_event_id.rpartition("-")
+        if run == self._run and (number := integer(text)) is not None:
+            missed = self._number - number
             if 0 <= missed <= min(len(self._kept), MAX_WAITING - 1):
                 return list(self._kept)[len(self._kept) - missed :]
         if self._last_snapshot[0] != self._number:  # of many browsers that connect at once only the first computes it
