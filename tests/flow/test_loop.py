@@ -121,7 +121,7 @@ async def test_an_error_in_the_rules_of_a_pod_is_named_until_the_pod_is_gone() -
     loop = Loop()
     loop.place("web", "bad", HOT)
     pod = next(each for each in loop.kube.stored(PODS) if each.metadata.name == "bad")
-    no_text: Any = {"karpenter.sh/do-not-disrupt": 5}
+    no_text: Any = {"karpenter.sh/do-not-disrupt": [5]}
     metadata = msgspec.structs.replace(pod.metadata, annotations=no_text)
     loop.kube.put(PODS, msgspec.structs.replace(pod, metadata=metadata))
     async with loop.running():
