@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import structlog
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Metric, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -17,6 +17,7 @@ from equipoise.contracts.connection_limits import ConnectionLimits
 from equipoise.contracts.plain_text import plain_text
 from equipoise.runtime.configuration import ConfigurationError
 from equipoise.runtime.process.connections import listen
+from equipoise.runtime.process.rendered_metrics import RenderedMetrics
 from equipoise.runtime.process.unreadable import UnreadableThings
 
 log = structlog.get_logger()
@@ -190,6 +191,7 @@ async def serving_health(
     Raises ConfigurationError when the address is none or is taken.
     """
     host, port = split_address(address)
+    rendered = RenderedMetrics(metrics, asyncio.get_running_loop().time)
 
     async def on_healthz(_request: web.Request) -> web.Response:
         """A response is enough: it shows that the event loop runs."""
@@ -201,9 +203,7 @@ async def serving_health(
         return web.Response(body=body, status=200 if report.ready else 503, content_type="application/json")
 
     async def on_metrics(_request: web.Request) -> web.Response:
-        # In a thread: rendering a large cluster's series takes longer than a score may.
-        body = await asyncio.to_thread(generate_latest, metrics)
-        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})
+        return web.Response(body=await rendered.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def on_version(_request: web.Request) -> web.Response:
         return web.json_response({"version": version})
