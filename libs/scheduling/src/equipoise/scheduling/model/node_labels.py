@@ -1,13 +1,13 @@
 """The labels of all nodes as columns, so that a selector is evaluated for all of them at once."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 
-from equipoise.contracts.kubernetes.labels import satisfies
-from equipoise.contracts.kubernetes.objects import Node, NodeSelector, NodeSelectorTerm, SelectorRequirement
-from equipoise.scheduling.model.arrays import Flags, Rows
+from equipoise.contracts.kubernetes.labels import integer
+from equipoise.contracts.kubernetes.objects import Node, NodeSelector, NodeSelectorTerm
+from equipoise.scheduling.model.arrays import Flags, Ints, Rows
 
 MISSING = -1
 _NONE: Rows = np.zeros(0, dtype=np.intp)
@@ -55,17 +55,48 @@ class LabelColumn:
         return order, np.searchsorted(self.codes[order], np.arange(len(self.values) + 1))
 
     def satisfying(self, operator: str, values: Sequence[str]) -> Flags:
-        """Per node."""
+        """Per node: as `satisfies` for the value of each, but evaluated once for each of the different values."""
         # The last entry is that of nodes without the label: their code is -1.
-        if operator == "In":  # what most selectors are, on labels with as many values as there are nodes
-            named = np.zeros(len(self.values) + 1, dtype=np.bool_)
-            named[[self._index[value] for value in values if value in self._index]] = True
-            selected: Flags = named[self.codes]
-            return selected
-        verdicts = [satisfies(value, operator, values) for value in self.values]
-        verdicts.append(satisfies(None, operator, values))
-        found: Flags = np.array(verdicts, dtype=np.bool_)[self.codes]
+        match operator:
+            case "In" | "NotIn":
+                verdicts = self._named(values)
+                verdicts = verdicts if operator == "In" else ~verdicts
+            case "Gt" | "Lt":
+                verdicts = self._compared(values, greater=operator == "Gt")
+            case "Exists" | "DoesNotExist":
+                verdicts = self._missing if operator == "DoesNotExist" else ~self._missing
+            case _:  # is never met
+                verdicts = np.zeros(len(self.values) + 1, dtype=np.bool_)
+        found: Flags = verdicts[self.codes]
         return found
+
+    @cached_property
+    def numbers(self) -> tuple[Ints, Flags]:
+        """Each value as an integer, and whether it is one."""
+        numbers = [integer(value) for value in self.values]
+        return (
+            np.array([number or 0 for number in numbers] + [0], dtype=np.int64),
+            np.array([number is not None for number in numbers] + [False], dtype=np.bool_),
+        )
+
+    @cached_property
+    def _missing(self) -> Flags:
+        missing = np.zeros(len(self.values) + 1, dtype=np.bool_)
+        missing[MISSING] = True
+        return missing
+
+    def _named(self, values: Sequence[str]) -> Flags:
+        named = np.zeros(len(self.values) + 1, dtype=np.bool_)
+        named[[self._index[value] for value in values if value in self._index]] = True
+        return named
+
+    def _compared(self, values: Sequence[str], *, greater: bool) -> Flags:
+        bound = integer(values[0]) if len(values) == 1 else None
+        if bound is None:
+            return np.zeros(len(self.values) + 1, dtype=np.bool_)
+        numbers, are_numbers = self.numbers
+        met: Flags = (numbers > bound if greater else numbers < bound) & are_numbers
+        return met
 
 
 class NodeLabels:
@@ -75,6 +106,12 @@ class NodeLabels:
         """`nodes` may change; None is a free row."""
         self._nodes = nodes
         self._columns: dict[str, LabelColumn] = {}
+        self._keys: frozenset[str] | None = None
+        """Labels that nodes have; read once a label is asked for that none has."""
+
+        self._absent: LabelColumn | None = None
+        """The column of all labels that no node has."""
+
         self._names: LabelColumn | None = None
         self._selected: dict[bytes, Flags] = {}
 
@@ -82,36 +119,48 @@ class NodeLabels:
         """After a node was changed, added or removed."""
         self._columns.clear()
         self._selected.clear()
-        self._names = None
+        self._keys = self._absent = self._names = None
 
     def column(self, key: str) -> LabelColumn:
-        if key not in self._columns:
-            values = [None if node is None else node.metadata.labels.get(key) for node in self._nodes]
-            everywhere = all(key in node.metadata.labels for node in self._nodes if node is not None)
-            self._columns[key] = LabelColumn(values, everywhere=everywhere)
-        return self._columns[key]
+        if key in self._columns:
+            return self._columns[key]
+        if self._absent is not None and key not in self._present_keys:
+            return self._absent
+        values = [None if node is None else node.metadata.labels.get(key) for node in self._nodes]
+        everywhere = all(key in node.metadata.labels for node in self._nodes if node is not None)
+        column = LabelColumn(values, everywhere=everywhere)
+        if column.values:
+            self._columns[key] = column
+        else:
+            self._absent = column
+        return column
+
+    @property
+    def _present_keys(self) -> frozenset[str]:
+        if self._keys is None:
+            self._keys = frozenset().union(*(node.metadata.labels for node in self._nodes if node is not None))
+        return self._keys
 
     def selected(self, selector: NodeSelector, key: bytes) -> Flags:
         """Per node: whether any term matches it. `key` is equal for equal selectors."""
         if key not in self._selected:
             if len(self._selected) >= MOST_SELECTORS:
                 self._selected.clear()
-            terms = [self.term(term) for term in selector.node_selector_terms]
-            self._selected[key] = np.logical_or.reduce(terms) if terms else np.zeros(len(self._nodes), dtype=np.bool_)
+            selected = np.zeros(len(self._nodes), dtype=np.bool_)
+            for term in selector.node_selector_terms:
+                selected |= self.term(term)
+            self._selected[key] = selected
         return self._selected[key]
 
     def term(self, term: NodeSelectorTerm) -> Flags:
         """Per node: whether all requirements are met. A term without requirements matches none."""
-        found = [self._satisfying(rule, self.column) for rule in term.match_expressions]
+        found = np.full(len(self._nodes), bool(term.match_expressions or term.match_fields))
+        for rule in term.match_expressions:
+            found &= self.column(rule.key).satisfying(rule.operator, rule.values)
         # The API server allows no other field than the name.
-        found += [self._satisfying(rule, self._name_column) for rule in term.match_fields]
-        if not found:
-            return np.zeros(len(self._nodes), dtype=np.bool_)
-        all_met: Flags = np.logical_and.reduce(found)
-        return all_met
-
-    def _satisfying(self, rule: SelectorRequirement, column: Callable[[str], LabelColumn]) -> Flags:
-        return column(rule.key).satisfying(rule.operator, rule.values)
+        for rule in term.match_fields:
+            found &= self._name_column(rule.key).satisfying(rule.operator, rule.values)
+        return found
 
     def _name_column(self, field: str) -> LabelColumn:
         if field != "metadata.name":
