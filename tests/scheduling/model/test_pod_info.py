@@ -126,6 +126,16 @@ def test_a_replica_differs_in_name_and_uid_only() -> None:
     assert ("web", "uid-web") == (template.name, template.uid)
 
 
+def test_the_nodes_that_a_pod_requires_have_a_key_that_is_made_once() -> None:
+    """Of all its replicas, and the same for other pods that require the same nodes."""
+    pod, same, other = (
+        a_pod(name, node_selector={"disk": disk}) for name, disk in (("a", "s"), ("b", "s"), ("c", "h"))
+    )
+
+    assert pod.shape.required_nodes_key is pod.replica("d", "uid-d").shape.required_nodes_key
+    assert pod.shape.required_nodes_key == same.shape.required_nodes_key != other.shape.required_nodes_key
+
+
 def test_a_deleted_pod_is_not_selected_with_the_others() -> None:
     """It is still the same pod, and the original is not changed."""
     snapshot, pod = ClusterSnapshot([a_node()]), a_template()

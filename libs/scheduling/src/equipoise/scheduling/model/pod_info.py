@@ -157,6 +157,11 @@ class PodShape:
         return required_nodes(self.pod.spec)
 
     @cached_property
+    def required_nodes_key(self) -> bytes:
+        """Equal for pods that require the same nodes. A pod with many requirements has a megabyte of them."""
+        return msgspec.json.encode(self.required_nodes)
+
+    @cached_property
     def required_affinity(self) -> tuple[AffinityTerm, ...]:
         return self._required(self._affinity.pod_affinity)
 

@@ -28,6 +28,7 @@ class NodeAffinityPlugin:
     def __init__(self, added: Affinity | None = None) -> None:
         """`added`: applies to every pod (`addedAffinity`)."""
         self._added_required = added.required if added else None
+        self._added_key = msgspec.json.encode(self._added_required)
         self._added_preferred = added.preferred if added else []
 
     def pre_filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot) -> PreFiltered:
@@ -44,10 +45,13 @@ class NodeAffinityPlugin:
 
     def filter(self, state: CycleState, pod: PodInfo, snapshot: ClusterSnapshot, rows: Rows) -> Sequence[Refusal]:
         refusals: list[Refusal] = []
-        for selector, reason in ((self._added_required, REASON_ADDED), (pod.required_nodes, REASON)):
+        for selector, key, reason in (
+            (self._added_required, self._added_key, REASON_ADDED),
+            (pod.required_nodes, pod.shape.required_nodes_key, REASON),
+        ):
             if selector is None:
                 continue
-            others = ~_selected(snapshot, selector)[rows]
+            others = ~snapshot.labels.selected(selector, key)[rows]
             for earlier in refusals:
                 others &= ~earlier.nodes
             refusals.append(Refusal(nodes=others, reason=reason, code=Code.UNSCHEDULABLE_AND_UNRESOLVABLE))
@@ -96,12 +100,9 @@ def _unreadable(rule: SelectorRequirement) -> str | None:
     return None
 
 
-def _selected(snapshot: ClusterSnapshot, selector: NodeSelector) -> Flags:
-    return snapshot.labels.selected(selector, msgspec.json.encode(selector))
-
-
 def _preferred_nodes(snapshot: ClusterSnapshot, preferred: PreferredNodes) -> Flags:
-    return _selected(snapshot, NodeSelector(node_selector_terms=[preferred.preference]))
+    selector = NodeSelector(node_selector_terms=[preferred.preference])
+    return snapshot.labels.selected(selector, msgspec.json.encode(selector))
 
 
 def _named(selector: NodeSelector) -> frozenset[str] | None:

@@ -6,7 +6,6 @@ Formulas: pkg/scheduler/framework/plugins/podtopologyspread of Kubernetes 1.36.
 import math
 from collections.abc import Callable, Sequence
 
-import msgspec
 import numpy as np
 
 from equipoise.contracts.kubernetes.labels import HOSTNAME, ZONE, selects
@@ -323,7 +322,7 @@ def _included(pod: PodInfo, constraint: TopologySpreadConstraint, snapshot: Clus
     """Per node: whether `nodeAffinityPolicy` and `nodeTaintsPolicy` let its pods count."""
     found = np.ones(snapshot.columns, dtype=np.bool_)
     if constraint.node_affinity_policy == "Honor" and (required := pod.required_nodes) is not None:
-        found &= snapshot.labels.selected(required, msgspec.json.encode(required))
+        found &= snapshot.labels.selected(required, pod.shape.required_nodes_key)
     if constraint.node_taints_policy == "Honor":
         untolerated = snapshot.untolerated(pod.pod.spec.tolerations)
         if untolerated is not None:
