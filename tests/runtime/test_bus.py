@@ -9,12 +9,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from builders import a_node_utilization, an_intent
+from builders import NOW, a_node_utilization, a_placed_pod, a_placement, a_workload, an_intent
 from bus_worlds import PATIENCE, MemoryWorld, Received, World, eventually, memory_world, nats_world
 
 from equipoise.contracts.bus import subjects
+from equipoise.contracts.kubernetes.objects import Toleration
 from equipoise.contracts.messages.eviction import EvictionIntent
 from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.placement import GonePod, NodePlacement
 from equipoise.contracts.messages.score import ExplainRequest, Explanation
 from equipoise.contracts.messages.utilization import NodeUtilization
 from equipoise.runtime.bus import (
@@ -608,6 +610,46 @@ async def test_a_message_that_is_too_large_with_its_headers_raises_too_large(wor
         with pytest.raises(TooLarge):
             await world.bus.publish(subjects.node_utilization("a"), Large(text="x" * (2**20 - missing - 11)))
     await publish_node(world, "a")
+
+
+def a_crowded_placement(present: int, gone: int) -> NodePlacement:
+    """Pods with names, owners and tolerations of almost full length."""
+    workload, names = a_workload("o" * 253), [f"{number}-{'x' * 247}" for number in range(present + gone)]
+    tolerations = tuple(Toleration(key=f"{number}-{'k' * 300}", operator="Exists") for number in range(5))
+    left = [
+        GonePod(uid=name, namespace="shop", name=name, workload=workload, running_since=NOW - 60, gone_at=NOW + number)
+        for number, name in enumerate(names[present:])
+    ]
+    pods = [a_placed_pod(name, workload=workload, tolerations=tolerations) for name in names[:present]]
+    return a_placement("a", pods, gone=left)
+
+
+async def test_a_placement_that_is_too_large_is_published_smaller_and_named_until_it_fits(world: World) -> None:
+    """All of its pods are in it. Long names of pods must not hide their node."""
+    received: Received[NodePlacement] = Received()
+    crowded, subject = a_crowded_placement(250, 500), subjects.node_placement("a")
+    await world.bus.publish_many([(subject, crowded)])
+    await world.bus.subscribe_latest(subject, NodePlacement, received)
+    [placement] = received.messages
+    [problem] = world.bus.problems
+    assert (250, crowded.gone[-250:]) == (len(placement.pods), placement.gone)
+    assert re.search(r"node\.a: the message has \d+ bytes.*published without the 250 pods that left first", problem)
+
+    await world.bus.publish(subject, a_placement("a", sequence=2))
+    assert list(world.bus.problems) == []
+
+
+async def test_a_placement_that_is_too_large_for_all_of_its_constraints_is_published_without(world: World) -> None:
+    """Its pods, their requests and workloads are more important than where else they could run."""
+    received: Received[NodePlacement] = Received()
+    subject = subjects.node_placement("a")
+    await world.bus.publish(subject, a_crowded_placement(600, 10))
+    await world.bus.subscribe_latest(subject, NodePlacement, received)
+    [placement] = received.messages
+    [problem] = world.bus.problems
+    assert (600, []) == (len(placement.pods), placement.gone)
+    assert {((), a_workload("o" * 253))} == {(pod.tolerations, pod.workload) for pod in placement.pods}
+    assert "published without the tolerations and node selectors of all pods and the 10 pods that left" in problem
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The base classes of all messages, and a conversion between structs with common fields."""
 
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self, TypeVar
 
 import msgspec
 
@@ -29,6 +30,13 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def max_age(self) -> float | None:
         """Seconds for which its stream keeps it; None: as long as any other message."""
         return None
+
+    def smaller(self) -> Iterator[tuple[Self, str]]:
+        """What may be published in its place if it is larger than the bus takes, and what each of these lacks.
+
+        None is larger than the one before. Without any, a message that is too large is not published.
+        """
+        return iter(())
 
 
 def type_name(kind: type[msgspec.Struct]) -> str:

@@ -1,9 +1,11 @@
 """`placement.>`: the pods on each node, as the collector reads them from the API server, and hints for new pods."""
 
 from collections import Counter
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Literal, Self
 
 from msgspec import Meta
+from msgspec.structs import replace
 
 from equipoise.contracts.bounds import Count, Number, Time
 from equipoise.contracts.colocation.bands import OfferedBand, offered_band
@@ -147,7 +149,7 @@ class NodeColocation(Value, frozen=True, kw_only=True):
 
 
 class NodePlacement(Message, frozen=True, kw_only=True):
-    """`placement.node.<node>`: a node and all of its pods. Always complete."""
+    """`placement.node.<node>`: a node and all of its pods. Complete, unless that is larger than the bus takes."""
 
     node: str
     uid: str
@@ -165,6 +167,8 @@ class NodePlacement(Message, frozen=True, kw_only=True):
     pod_capacity: Count = 110
     pods: list[PlacedPod] = []
     gone: list[GonePod] = []
+    """In the order in which they left."""
+
     unreadable: str = ""
     """Which object cannot be read, and why: the node, or one of its pods, whose requests are then unknown. It is no
     target of moves. Empty: all can be read."""
@@ -190,6 +194,18 @@ class NodePlacement(Message, frozen=True, kw_only=True):
     def max_age(self) -> float | None:
         """A removal is read by subscribers that were disconnected for less than a day."""
         return 86_400 if self.removed else None
+
+    def smaller(self) -> Iterator[tuple[Self, str]]:
+        """First without the pods that left first: what they used is not subtracted, so the load is rather too high.
+
+        Then without the constraints of the pods, which only placement hints use. All pods stay, with their workloads.
+        """
+        gone = len(self.gone)
+        for kept in (gone // 2, gone // 4, 0) if gone else ():
+            yield replace(self, gone=self.gone[gone - kept :]), f"the {gone - kept} pods that left first"
+        pods = [replace(pod, tolerations=(), node_selector=None) for pod in self.pods]
+        lacking = "the tolerations and node selectors of all pods"
+        yield replace(self, pods=pods, gone=[]), f"{lacking} and the {gone} pods that left" if gone else lacking
 
 
 class WeightedNodes(Value, frozen=True, kw_only=True):

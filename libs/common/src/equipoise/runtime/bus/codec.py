@@ -8,7 +8,7 @@ import asyncio
 import random
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Generic
@@ -86,6 +86,24 @@ def encode(subject: str, message: msgspec.Struct, limit: int = MAX_PAYLOAD) -> b
             "of NATS"
         )
     return payload
+
+
+def encode_fitting(subject: str, message: msgspec.Struct, errors: BusErrors, limit: int = MAX_PAYLOAD) -> bytes:
+    """As `encode`; in place of a message that is too large, the first of its smaller ones that fits.
+
+    What this one lacks is a problem until the message fits again.
+    """
+    problem = f"size {subject}"
+    errors.set_problem(problem, None)
+    try:
+        return encode(subject, message, limit)
+    except TooLarge as error:
+        for smaller, lacking in message.smaller() if isinstance(message, Message) else ():
+            with suppress(TooLarge):
+                payload = encode(subject, smaller, limit)
+                errors.set_problem(problem, f"{error}. It is published without {lacking}")
+                return payload
+        raise
 
 
 class Envelope:

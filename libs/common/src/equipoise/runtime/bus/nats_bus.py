@@ -39,6 +39,7 @@ from equipoise.runtime.bus.codec import (
     MessageReader,
     continuing_trace,
     encode,
+    encode_fitting,
 )
 from equipoise.runtime.bus.connection import RECONNECT_PAUSE, RESPONSE_TIMEOUT, SETUP, NatsConnection
 from equipoise.runtime.bus.errors import BusErrors
@@ -352,7 +353,7 @@ class NatsBus:
         if not self.connected:
             raise BusUnavailable(f"{subject}: not connected to the bus")
         try:
-            return encode(subject, message, self._link.client.max_payload)
+            return encode_fitting(subject, message, self.errors, self._link.client.max_payload)
         except (TooLarge, InvalidSubject) as error:
             self.errors.count("too_large" if isinstance(error, TooLarge) else "invalid_subject", subject, error)
             self.errors.set_problem("size", str(error))

@@ -36,6 +36,7 @@ from equipoise.runtime.bus.codec import (
     MessageReader,
     continuing_trace,
     encode,
+    encode_fitting,
 )
 from equipoise.runtime.bus.errors import BusErrors
 from equipoise.runtime.bus.responder import EndpointResponder, TooManyRequests, UnreadableRequest
@@ -222,7 +223,7 @@ class MemoryBus:
         return self.errors.unreadable
 
     async def publish(self, subject: str, message: msgspec.Struct, *, message_id: str | None = None) -> Receipt:
-        payload = encode(subject, message)
+        payload = encode_fitting(subject, message, self.errors)
         await asyncio.sleep(0)
         return self._store(subject, payload, self._envelope.around(subject, message, message_id))
 

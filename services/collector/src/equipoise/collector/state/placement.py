@@ -27,7 +27,7 @@ NEGLIGIBLE = 0.01
 """A gone pod that ran for less than this share of every window is left out: short jobs would fill the message."""
 
 MAX_GONE = 500
-"""Maximum number of gone pods per node (the latest ones): a message must stay below 1 MiB."""
+"""Maximum number of gone pods per node (the latest ones). With usual names, a message stays below 1 MiB."""
 
 REMOVAL_PUBLISHED = 86_400.0
 """Seconds for which the removal of a node is published again. The stream keeps its last message for as long."""
