@@ -47,3 +47,11 @@ def test_without_a_job_that_measures_nodes_all_are_queried() -> None:
     found = jobs()
     found.on_round([], 1_000.0, missing=False, failed=False)
     assert () == found.current
+
+
+def test_jobs_are_searched_for_again_when_the_clock_goes_back() -> None:
+    """Not only when it has reached the earlier time again."""
+    found = jobs()
+    found.on_round(OWN, 90_000.0, missing=False, failed=False)
+    found.on_round(OWN, 1_000.0, missing=False, failed=False)
+    assert () == found.current

@@ -1,10 +1,14 @@
 """Rounds of queries, and what is known after they succeed, fail or age."""
 
+import asyncio
+
 import msgspec
 import pytest
 from builders import GIB
 from collector.collectors import NO_PROFILE, NODE_USAGES, World, a_node, a_pod, a_world, collecting
 from collector.sources_in_memory import Usage
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from equipoise.collector.settings import CollectorSettings
 from equipoise.contracts.kubernetes.objects import (
@@ -233,3 +237,75 @@ async def test_the_clock_skew_of_the_source_is_published(
     assert fresh == world.cycle().fresh
     assert warned == ("clock" in world.health.problems)
     assert published == ("clock" in world.cycle().problem)
+
+
+@pytest.mark.parametrize("skew", [-20.0, 20.0, 7_200.0, 1e9])
+async def test_a_source_with_a_wrong_clock_measures_nothing(world: World, skew: float) -> None:
+    """Subscribers are told why every value is unknown, by a cycle that they do not drop."""
+    before = world.nodes()["a"]
+    world.source.skew = skew
+    await world.advance(20)
+
+    assert 0.0 <= world.clock.now() - world.cycle().queried_at <= 15.0
+    assert 0 == world.cycle().fresh
+    assert f"differs by {skew:+.1f} s" in world.cycle().problem
+    assert "every value is unknown" in world.health.problems["prometheus"]
+    assert before.sampled_at == world.nodes()["a"].sampled_at
+
+    world.source.skew = 0.0
+    await world.advance(20)
+    assert 2 == world.cycle().fresh
+    assert not world.health.problems
+
+
+async def test_a_step_of_all_clocks_has_no_effect_after_they_are_set_back(world: World) -> None:
+    """No clock differs meanwhile, so everything is measured with the wrong time."""
+    world.clock.step(100_000.0)
+    await world.advance(1_830)
+    world.clock.step(-100_000.0)
+    world.source.queries.clear()
+    await world.advance(20)
+
+    now, message = world.clock.now(), world.nodes()["a"]
+    assert 0.0 <= now - message.queried_at <= 15.0
+    assert message.sampled_at <= now
+    assert 0.0 <= now - world.cycle().queried_at <= 15.0
+    assert any(query.aggregate == "spacing" for query in world.source.queries)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from([-86_400.0, -20.0, -3.0, 0.0, 4.0, 20.0, 170.0, 200.0, 7_200.0, 1e9]), min_size=1, max_size=4
+    )
+)
+def test_a_wrong_clock_of_the_source_has_no_effect_after_it_is_right_again(skews: list[float]) -> None:
+    """After one round, messages are those of a collector that never saw another time."""
+
+    async def run() -> None:
+        world, new = a_world(), a_world()
+        async with world.bus, collecting(world, CollectorSettings(leader_election=False, profile=NO_PROFILE)):
+            for skew in skews:
+                world.source.skew = skew
+                await world.advance(20)
+            world.source.skew = 0.0
+            await world.advance(20)
+            now = world.clock.now()
+        await new.clock.advance(now - new.clock.now())
+        async with new.bus, collecting(new, CollectorSettings(leader_election=False, profile=NO_PROFILE)):
+            await new.advance(1)
+
+        assert 0.0 <= now - world.cycle().queried_at <= 15.0
+        assert (2, "") == (world.cycle().fresh, world.cycle().problem)
+        for name, message in world.nodes().items():
+            assert (message.windows.keys(), message.pods, message.system) == (
+                new.nodes()[name].windows.keys(),
+                new.nodes()[name].pods,
+                new.nodes()[name].system,
+            )
+            assert all(window.sampled_at <= now for window in message.windows.values())
+            assert 0.0 <= now - message.queried_at <= 15.0
+        assert {"5m"} <= world.workloads()["db"].windows.keys()
+        assert 0.0 <= now - world.workloads()["db"].queried_at <= 15.0
+
+    asyncio.run(run())

@@ -164,3 +164,28 @@ def test_unknown_nodes_are_metrics_by_reason() -> None:
         cycle = a_utilization().cycle(9, found, shard="all", cycle=1, skew=0.0, problem="")
         telemetry.on_cycle([cycle])
         assert (counted("no_sample"), counted("stale"), counted("frozen")) == expected
+
+
+def test_what_was_measured_in_the_future_is_forgotten_when_the_clock_of_the_source_goes_back() -> None:
+    """Older readings, and those of other resources, are kept."""
+    utilization = a_utilization(("memory", a_reading(8 * GIB)))
+    ahead, missing = NOW + 100_000, UnknownUsage("no sample", "no sample")
+    utilization.start_round(ahead)
+    utilization.record(SHORTEST, "cpu", {"uid-a": a_reading(age=-99_995)}, ahead)
+    utilization.record_pods({"uid-1": Resources(cpu=1.0)}, ahead)
+    utilization.start_round(NOW + 10)
+    utilization.record(SHORTEST, "cpu", {"uid-a": NodeReading(unknown=missing)}, NOW + 10)
+    published = message_of(utilization, "uid-1", now=NOW + 10)
+
+    assert published is not None
+    assert (NOW + 10, NOW - 5) == (published.queried_at, published.sampled_at)
+    assert Resources(memory=8 * GIB) == published.windows["5m"].mean
+    assert {} == published.pods
+
+
+def test_a_slow_query_does_not_set_the_time_of_the_last_one_back() -> None:
+    """Rounds of several windows run at the same time."""
+    utilization = a_utilization(("cpu", a_reading()))
+    utilization.record(LOAD.longest, "cpu", {"uid-a": a_reading(age=60)}, NOW - 50)
+
+    assert NOW == utilization.queried_at

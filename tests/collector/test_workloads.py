@@ -258,6 +258,11 @@ def test_a_workload_missing_in_the_newest_round_is_left_out() -> None:
     assert {} == recent.add(NOW + 15, {}).means(900.0, 0.8)
 
 
+def test_windows_of_the_future_are_dropped_when_the_clock_goes_back() -> None:
+    """They would be parts of longer windows until that time."""
+    assert recent_of((300.0, 2.0)) == recent_of((90_000.0, 1.0), (300.0, 2.0))
+
+
 def test_only_the_windows_within_the_horizon_are_kept() -> None:
     """However long the collector runs."""
     recent = recent_of(*((NOW + number * LENGTH, 1.0) for number in range(100)))

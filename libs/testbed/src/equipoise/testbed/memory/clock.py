@@ -77,3 +77,7 @@ class ManualClock:
         await settle()
         self._elapsed += seconds
         await self.advance(0)
+
+    def step(self, seconds: float) -> None:
+        """The wall clock is set forward, or back if negative. No time passes."""
+        self._start += seconds

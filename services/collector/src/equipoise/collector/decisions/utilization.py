@@ -14,7 +14,7 @@ from equipoise.collector.decisions.query import ResourceName
 from equipoise.collector.decisions.sample_validation import STATISTICS, NodeReading, Reason, UnknownUsage
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.kubernetes.objects import Node
-from equipoise.contracts.load.correction import RESOURCES
+from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import NodeUtilization, RecentUsage, UtilizationCycle, WindowUsage
@@ -40,7 +40,25 @@ class UtilizationStore:
         self._recent: Mapping[str, RecentUsage] = {}
         self._system: dict[str, tuple[float, Resources]] = {}
         self.queried_at = 0.0
-        """Time of the last query, on the source's clock."""
+        """Time of the last query, on the source's clock; on ours while that one is wrong."""
+
+    def start_round(self, at: float) -> None:
+        """It is `at` now. If the clock went back, what was measured in the future by then is forgotten.
+
+        Otherwise it would look fresh until that time, and the next messages would have a time that subscribers drop.
+        A difference that the clock of the source may have (`skewUnknown`, in both directions) is no such time.
+        """
+        before, self.queried_at = self.queried_at, at
+        if at >= before:
+            return
+        latest = at + 2 * self._load.freshness.skew_unknown + FUTURE_TOLERANCE
+        self._readings = {
+            uid: {key: reading for key, reading in known.items() if (reading.sampled_at or 0.0) <= latest}
+            for uid, known in self._readings.items()
+        }
+        self._pods_at = {resource: time if time <= latest else 0.0 for resource, time in self._pods_at.items()}
+        self._recent = {uid: recent for uid, recent in self._recent.items() if recent.sampled_at <= latest}
+        self._system = {uid: system for uid, system in self._system.items() if system[0] <= latest}
 
     def record(self, window: Window, resource: ResourceName, readings: Mapping[str, NodeReading], at: float) -> None:
         """Readings by node UID from a query at `at`. A reading without a sample keeps the time of the previous one."""

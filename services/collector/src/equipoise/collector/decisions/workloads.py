@@ -91,13 +91,11 @@ class RecentMeans(msgspec.Struct, frozen=True, kw_only=True):
     """Newest first."""
 
     def add(self, at: float, means: ReplicaMeans) -> "RecentMeans":
-        """With the means of the shortest window that ended at `at`."""
+        """With the means of the shortest window that ended at `at`. Later ones are dropped: the clock went back."""
         newest = ShortestWindow(at=at, means=means)
-        apart = not self.kept or at - self.kept[0].at >= self.length
-        kept = (newest, *self.kept) if apart else self.kept
-        return msgspec.structs.replace(
-            self, newest=newest, kept=tuple(window for window in kept if window.at > at - self.horizon)
-        )
+        kept = tuple(window for window in self.kept if at - self.horizon < window.at <= at)
+        apart = not kept or at - kept[0].at >= self.length
+        return msgspec.structs.replace(self, newest=newest, kept=(newest, *kept) if apart else kept)
 
     def means(self, length: float, coverage: float) -> dict[Workload, Resources]:
         """Usage per replica over the `length` seconds before the newest round, of the workloads in that round.

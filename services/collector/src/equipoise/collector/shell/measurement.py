@@ -25,6 +25,7 @@ from equipoise.collector.state.known_jobs import KnownJobs
 from equipoise.collector.state.node_names import NodeNames
 from equipoise.collector.state.placement import ClusterPlacement, PodName, TrackedPod, amounts
 from equipoise.collector.state.pod_times import unix_seconds
+from equipoise.contracts.bounds import MAX_AHEAD
 from equipoise.contracts.configuration.settings import LoadSettings, Window
 from equipoise.contracts.kubernetes.objects import Node
 from equipoise.contracts.kubernetes.raw_allocatable import base_of
@@ -88,8 +89,11 @@ class Measurement:
     @property
     def outage(self) -> str:
         """Why nothing can be measured at all; empty when something is. Subscribers then neither score nor evict."""
-        too_skewed = abs(self.skew) > self.load.freshness.skew_unknown
-        return f"{self._skew_text}: every value is unknown" if too_skewed else self._outage
+        return f"{self._skew_text}: every value is unknown" if self._too_skewed else self._outage
+
+    @property
+    def _too_skewed(self) -> bool:
+        return abs(self.skew) > min(self.load.freshness.skew_unknown, MAX_AHEAD)
 
     @property
     def clock_warning(self) -> str | None:
@@ -106,11 +110,16 @@ class Measurement:
         outage, failures = "", list[str]()
         try:
             at = await self._source_time()
-            await self._find_intervals(at)
-            outage, failures = await self._measure_nodes(window, at)
-            if window == self.load.shortest:
-                failures += await self._measure_pods(at)
-            outage = outage or self.other_cluster
+            # With a wrong time nothing is measured: subscribers would drop it, or it would look fresh for too long.
+            self._utilization.start_round(self.clock.now() if self._too_skewed else at)
+            if self._too_skewed:
+                outage = self.outage
+            else:
+                await self._find_intervals(at)
+                outage, failures = await self._measure_nodes(window, at)
+                if window == self.load.shortest:
+                    failures += await self._measure_pods(at)
+                outage = outage or self.other_cluster
         except SourceError as error:
             outage = str(error)
         failure = outage or next(iter(failures), "")
@@ -137,7 +146,8 @@ class Measurement:
         return self.clock.now() + self.skew
 
     async def _find_intervals(self, at: float) -> None:
-        due = self._intervals_at is None or at - self._intervals_at >= self.load.longest.refresh_period
+        found_at, period = self._intervals_at, self.load.longest.refresh_period
+        due = found_at is None or not 0.0 <= at - found_at < period
         if not due and self._intervals.default is not None:
             return
         shortest, names, fixed = (

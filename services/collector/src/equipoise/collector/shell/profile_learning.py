@@ -94,7 +94,7 @@ class ProfileLearning:
         A slot that failed comes after the others, so that one query that is too large does not block all older slots.
         """
         last = int(self.measurement.source_now() // self._slot)
-        self._done = {number for number in self._done if number > last - SLOTS}
+        self._done = {number for number in self._done if last - SLOTS < number <= last}
         missing = [number for number in range(last, last - SLOTS, -1) if number not in self._done]
         self._failures = Counter({number: self._failures[number] for number in missing})
         return min(missing, key=self._failures.__getitem__) * self._slot if missing else None

@@ -22,5 +22,5 @@ class KnownJobs:
         elif not self.current:
             self._found = tuple(sorted(set(jobs)))
             self._found_at, self.current = at, self._found
-        elif at - self._found_at >= (self._period_while_missing if missing else self._period):
+        elif not 0.0 <= at - self._found_at < (self._period_while_missing if missing else self._period):
             self.current = ()
