@@ -1,6 +1,7 @@
 """The agent on every layout of cgroups, with the kernel's rules."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -91,7 +92,7 @@ def test_unknown_pods_keep_what_is_there(tmp_path: Path) -> None:
     assert agent.health.report().waiting_for == ["pods of the node", "first round"]
 
 
-def cpuset_world(directory: Path, *pods: int) -> tuple[FakeCgroups, AgentWorld]:
+def cpuset_world(directory: Path, *pods: int, policy: Any = "cpuset") -> tuple[FakeCgroups, AgentWorld]:
     """Cgroup v2, 4 CPUs, best-effort pods with processes, and an agent whose only policy is a set of CPUs."""
     cgroups = FakeCgroups(directory, 2, "0-7")
     for group in ("kubepods", "kubepods/besteffort"):
@@ -101,7 +102,7 @@ def cpuset_world(directory: Path, *pods: int) -> tuple[FakeCgroups, AgentWorld]:
     for number in pods:
         cgroups.make(f"kubepods/besteffort/pod{uid(number)}")
         cgroups.populate(f"kubepods/besteffort/pod{uid(number)}")
-    rules = CpuSuppression(policy="cpuset", cpu_threshold=40)
+    rules = CpuSuppression(policy=policy, cpu_threshold=40)
     agent = AgentWorld(directory, "", AgentSettings(suppression=rules))
     agent.agent._files = agent.agent._meter._files = agent.agent._writer._files = cgroups
     agent.know([batch_pod(number) for number in pods])
@@ -119,6 +120,28 @@ def test_a_set_of_cpus_of_v2_is_lifted_while_pods_run(tmp_path: Path) -> None:
 
     assert (lifted, cgroups.get("kubepods/besteffort", "cpuset.cpus")) == ("0-3", "0-7")
     assert agent.health.report().problems == []
+
+
+@pytest.mark.parametrize("policy", ["quota", "off"])
+def test_a_set_of_cpus_of_an_agent_that_was_killed_is_lifted_by_one_with_another_policy(
+    tmp_path: Path, policy: Any
+) -> None:
+    """Otherwise all best-effort pods would keep it until the node restarts."""
+    cgroups, agent = cpuset_world(tmp_path, 1, policy=policy)
+    cgroups.put("kubepods/besteffort", "cpuset.cpus", "2-3")
+    agent.round(1.0)
+
+    assert cgroups.get("kubepods/besteffort", "cpuset.cpus") == "0-3"
+
+
+@pytest.mark.parametrize("policy", ["cpuset", "off"])
+def test_a_quota_of_an_agent_that_was_killed_is_lifted_by_one_with_another_policy(tmp_path: Path, policy: Any) -> None:
+    """Otherwise all best-effort pods would keep it until the node restarts."""
+    cgroups, agent = cpuset_world(tmp_path, 1, policy=policy)
+    cgroups.put("kubepods/besteffort", "cpu.max", "20000 100000")
+    agent.round(1.0)
+
+    assert cgroups.get("kubepods/besteffort", "cpu.max").startswith("max ")
 
 
 def test_a_set_of_cpus_of_v2_is_removed_when_no_pod_runs(tmp_path: Path) -> None:

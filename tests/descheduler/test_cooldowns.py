@@ -40,7 +40,7 @@ def cooldown(
 @pytest.mark.parametrize("outcome", [Outcome.EVICTED, Outcome.DRY_RUN])
 def test_a_moved_pod_starts_a_cooldown_of_its_workload(outcome: Outcome) -> None:
     """A dry run like an eviction: otherwise it would propose the same pod at every evaluation."""
-    cooldowns = after_outcome({}, an_outcome(outcome), SETTINGS)
+    cooldowns = after_outcome({}, an_outcome(outcome), SETTINGS, NOW)
 
     assert cooldown(cooldowns, NOW + 299) == "a pod of its workload was moved recently"
     assert not cooldown(cooldowns, NOW + 300)
@@ -48,11 +48,29 @@ def test_a_moved_pod_starts_a_cooldown_of_its_workload(outcome: Outcome) -> None
 
 def test_a_refusal_starts_a_cooldown_of_the_pod_alone() -> None:
     """Its siblings may still be movable. A pod that was gone before needs no cooldown."""
-    cooldowns = after_outcome({}, an_outcome(Outcome.BLOCKED_PDB), SETTINGS)
+    cooldowns = after_outcome({}, an_outcome(Outcome.BLOCKED_PDB), SETTINGS, NOW)
 
     assert cooldown(cooldowns, NOW + 1, uid="uid-web-1") == "its last eviction was blocked by a PodDisruptionBudget"
     assert not cooldown(cooldowns, NOW + 1)
-    assert after_outcome({}, an_outcome(Outcome.ALREADY_GONE), SETTINGS) == {}
+    assert after_outcome({}, an_outcome(Outcome.ALREADY_GONE), SETTINGS, NOW) == {}
+
+
+def test_a_clock_of_the_api_server_that_was_ahead_makes_no_cooldown_longer() -> None:
+    """Times of outcomes are those of the API server."""
+    ahead = {"settled_at": NOW + 7_200}
+    refused = an_outcome(Outcome.EXPIRED, **ahead)
+    limited = an_outcome(
+        Outcome.REJECTED_LIMIT,
+        limit="evictionsPerCluster",
+        limit_scope="cluster",
+        settled_at=NOW + 7_200,
+        retry_at=NOW + 7_290,
+    )
+
+    assert not cooldown(after_outcome({}, an_outcome(Outcome.EVICTED, **ahead), SETTINGS, NOW), NOW + 300)
+    assert not cooldown(after_outcome({}, refused, SETTINGS, NOW), NOW + 600, uid="uid-web-1")
+    assert cooldown(after_outcome({}, limited, SETTINGS, NOW), NOW + 89)
+    assert not cooldown(after_outcome({}, limited, SETTINGS, NOW), NOW + 90)
 
 
 def test_an_exhausted_limit_starts_a_cooldown_of_its_scope() -> None:
@@ -60,7 +78,7 @@ def test_an_exhausted_limit_starts_a_cooldown_of_its_scope() -> None:
 
     def refused(limit: str, scope: str, retry_at: float | None = NOW + 90) -> Cooldowns:
         outcome = an_outcome(Outcome.REJECTED_LIMIT, limit=limit, limit_scope=scope, retry_at=retry_at)
-        return after_outcome({}, outcome, SETTINGS)
+        return after_outcome({}, outcome, SETTINGS, NOW)
 
     workload = refused("evictionsPerWorkload", "workload")
     namespace = refused("evictionsPerNamespace", "namespace")
@@ -97,7 +115,7 @@ def test_no_outcome_shortens_a_cooldown(outcomes: list[Outcome], times: list[flo
     """Whatever outcome follows."""
     cooldowns = after_return({}, a_workload(), "node-a", SETTINGS, NOW)
     for outcome, time in zip(outcomes, times, strict=False):
-        cooldowns = after_outcome(cooldowns, an_outcome(outcome, settled_at=NOW + time), SETTINGS)
+        cooldowns = after_outcome(cooldowns, an_outcome(outcome, settled_at=NOW + time), SETTINGS, NOW + time)
 
     assert cooldown(pruned(cooldowns, SETTINGS, NOW + 1_799), NOW + 1_799, node="node-b")
 

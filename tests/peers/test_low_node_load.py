@@ -355,10 +355,11 @@ def test_the_pod_that_covers_the_excess_is_evicted_first(case: Case) -> None:
     }
     pods = [a_pod(pod["name"], cpu=pod["cpu_m"], memory=pod["memory_b"]) for pod in inputs["pods"]]
 
+    cpu, memory = 2.0**16, 2.0**40  # of the node: the ratios do not depend on it
     ordered = in_order(
         pods,
-        base=Resources(cpu=1.0, memory=1.0),
-        excess={"cpu": excess["cpu_m"], "memory": excess["memory_b"]},
+        base=Resources(cpu=cpu, memory=memory),
+        excess={"cpu": excess["cpu_m"] / cpu, "memory": excess["memory_b"] / memory},
         weights=inputs["weights"],
     )
 

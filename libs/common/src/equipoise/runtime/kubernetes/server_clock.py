@@ -25,9 +25,9 @@ class ServerClock:
         """Add a response. A date that cannot be parsed is ignored."""
         try:
             parsed = parsedate_to_datetime(date)
-        except ValueError:
+            second = parsed.replace(tzinfo=parsed.tzinfo or UTC).timestamp()
+        except (ValueError, OverflowError):
             return
-        second = parsed.replace(tzinfo=parsed.tzinfo or UTC).timestamp()
         lowest, highest = second - received, second + 1.0 - sent
         known_lowest, known_highest = self._offsets(received)
         if max(lowest, known_lowest) <= min(highest, known_highest):

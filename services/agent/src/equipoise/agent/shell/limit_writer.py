@@ -119,6 +119,11 @@ class LimitWriter:
         for path in reversed(paths):
             self._ensure_cpus(path, wanted)
 
+    def lift_cpus(self, groups: PodGroups) -> None:
+        """Best-effort pods get the CPUs of all pods, if they have fewer."""
+        if self._tree.has("cpuset") and self.best_effort_cpus(groups) != self.available_cpus(groups):
+            self.write_cpus(groups, None)
+
     def _cpus_without_limit(self, groups: PodGroups, best_effort: str) -> frozenset[int]:
         """The CPUs that lift the limit on v2: none, which is the set of the parent. The kernel refuses that (ENOSPC)
         for a group that has a set and processes; until these end, the group gets the CPUs of its parent.

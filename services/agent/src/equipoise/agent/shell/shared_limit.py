@@ -23,7 +23,14 @@ class SharedLimit:
         """CPUs of all pods, where a set of them can limit nothing."""
 
     def present(self, groups: PodGroups) -> CpuLimit:
-        """At the start: a limit from before a restart goes on."""
+        """At the start: a limit of this policy from before a restart goes on, and one of another policy is lifted.
+
+        An agent that ends lifts its limit itself, but not one that was killed.
+        """
+        if self._policy != "quota":
+            self._writer.write(groups, (), None, shared=True)
+        if self._policy != "cpuset":
+            self._writer.lift_cpus(groups)
         cores: float | None = None
         if self._policy == "quota" and (quota := self._writer.quota(groups)) is not None:
             cores = quota / PERIOD

@@ -103,20 +103,27 @@ def merged(cooldowns: Cooldowns, others: Cooldowns) -> Cooldowns:
     return found
 
 
-def after_outcome(cooldowns: Cooldowns, outcome: EvictionOutcome, settings: CooldownSettings) -> dict[str, Cooldown]:
-    """The cooldowns once the outcome of an intent is known."""
+def after_outcome(
+    cooldowns: Cooldowns, outcome: EvictionOutcome, settings: CooldownSettings, now: float
+) -> dict[str, Cooldown]:
+    """The cooldowns once the outcome of an intent is known.
+
+    Its times are those of the API server, whose clock may be ahead for a while: a cooldown begins no later than `now`.
+    """
+    settled_at = min(outcome.settled_at, now)
     if outcome.outcome in GONE:
         return dict(cooldowns)
     key = _scope(outcome)
     if outcome.outcome in MOVED:
         key = outcome.pod_uid if outcome.workload is None else str(outcome.workload)
-        until, why = outcome.settled_at + settings.eviction, "a pod of its workload was moved recently"
+        until, why = settled_at + settings.eviction, "a pod of its workload was moved recently"
     elif key:
-        until = outcome.settled_at + settings.refusal if outcome.retry_at is None else outcome.retry_at
+        wait = settings.refusal if outcome.retry_at is None else outcome.retry_at - outcome.settled_at
+        until = settled_at + wait
         why = f"limits.{outcome.limit} is exhausted"
     else:
         key = outcome.pod_uid
-        until, why = outcome.settled_at + settings.refusal, _why(outcome.outcome)
+        until, why = settled_at + settings.refusal, _why(outcome.outcome)
     before = cooldowns.get(key)
     return _with(cooldowns, key, Cooldown(until=until, why=why, repeated=before.repeated if before else 0))
 

@@ -74,9 +74,11 @@ class Tracker:
             now=now,
         )
         if outcome.dry_run or outcome.outcome is Outcome.DRY_RUN:
-            self._dry_run_cooldowns = cooldowns.after_outcome(self._dry_run_cooldowns, outcome, self._settings.cooldown)
+            self._dry_run_cooldowns = cooldowns.after_outcome(
+                self._dry_run_cooldowns, outcome, self._settings.cooldown, now
+            )
         else:
-            self._cooldowns = cooldowns.after_outcome(self._cooldowns, outcome, self._settings.cooldown)
+            self._cooldowns = cooldowns.after_outcome(self._cooldowns, outcome, self._settings.cooldown, now)
         if outcome.outcome is Outcome.EVICTED and outcome.intent_id in self.pending:
             self._trials = load_reductions.after_eviction(self._trials, self.pending[outcome.intent_id])
         if outcome.outcome in MOVED:
