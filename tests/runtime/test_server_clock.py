@@ -58,6 +58,7 @@ def test_no_response_yet() -> None:
     server = ServerClock()
     server.observe("", sent=NOW, received=NOW)
     server.observe("yesterday", sent=NOW, received=NOW)
+    server.observe("Mon, 01 Jan 99999999999 00:00:00 GMT", sent=NOW, received=NOW)
 
     assert server.bounds(NOW) == (NOW, NOW)
     assert NOW == server.at(NOW)
