@@ -397,8 +397,8 @@ DEFECTS = (
         "no cooldown of a workload after an eviction",
         (
             f"{DESCHEDULER}/state/cooldowns.py",
-            "until, why = outcome.settled_at + settings.eviction,",
-            "until, why = outcome.settled_at,",
+            "until, why = settled_at + settings.eviction,",
+            "until, why = settled_at,",
         ),
         tests="tests/descheduler/test_cooldowns.py::test_a_moved_pod_starts_a_cooldown_of_its_workload",
     ),
