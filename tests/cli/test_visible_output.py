@@ -58,8 +58,8 @@ def every_command() -> Iterator[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("path", list(every_command()), ids=" ".join)
-def test_an_error_of_a_command_quotes_without_control_characters(path: tuple[str, ...]) -> None:
-    """The control characters are in an option or in an argument."""
+def test_click_quotes_the_arguments_in_usage_errors(path: tuple[str, ...]) -> None:
+    """The control characters are in an option or in an argument. This holds by click alone, without our stream."""
     for argument in (f"--{HOSTILE}", HOSTILE):
         found = invoke(*path, argument, "--help-me")
         assert raw(found.output) == "", found.output

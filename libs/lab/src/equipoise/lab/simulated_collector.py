@@ -155,7 +155,7 @@ class SimulatedCollector:
             )
 
     def _measured_usage(self, pod: PlacedPod) -> Resources:
-        """Of a pod in the latest round; unknown if it did not run long enough for that."""
+        """The usage of a pod in the latest round; unknown if it did not run long enough for that."""
         if pod.workload is None or pod.running_since is None or pod.running_since > self._measured_since:
             return Resources()
         return self._measured[pod.workload]

@@ -95,7 +95,10 @@ class Agent:
         self._files.close()
 
     def _write(self, groups: PodGroups, pods: Mapping[str, BandPod], measurement: NodeMeasurement) -> CpuLimit:
-        before = self._limit or self._shared.present(groups)
+        if self._limit is None:
+            self._shared.lift_others(groups)
+            self._limit = self._shared.present(groups)
+        before = self._limit
         usage = measurement.usage
         target = before if usage is None else next_limit(self._settings.suppression, usage, before)
         values = [(group, pod_values(pod)) for group, pod in limited(groups, pods)]

@@ -96,7 +96,7 @@ def micro_name(service: str) -> str:
 
 
 def object_of(subject: str) -> str:
-    """For people: the object of the API server that messages of this subject are about. Empty: none is in its name."""
+    """The object of the API server that messages of this subject are about, as text. Empty: none is in its name."""
     match [each.replace("_", ".") for each in subject.split(".")[1:]]:
         case ["utilization" | "placement" | "reclaim" | "annotation", "node", node]:
             return f"node {node}"

@@ -77,7 +77,7 @@ _NONE: Mapping[str, str] = {}
 
 
 def pod_requests(pod: Pod, *, missing: Mapping[str, str] = _NONE) -> Amounts:
-    """As `pod_requests_as`, in base units."""
+    """The result of `pod_requests_as`, in base units."""
     return pod_requests_as(pod, parse_quantity, max, missing=missing)
 
 
@@ -222,7 +222,7 @@ def _actual_resources(
 
 
 def _highest_quantities(*alternatives: Mapping[str, str]) -> dict[str, str]:
-    """Of equal amounts the first text: so what is wanted remains as it is written."""
+    """The larger amount; of equal ones the first text, so that what is wanted remains as it is written."""
     names = dict.fromkeys(name for quantities in alternatives for name in quantities)
     return {
         name: max((quantities[name] for quantities in alternatives if name in quantities), key=magnitude)

@@ -167,7 +167,7 @@ class NodePlacement(Message, frozen=True, kw_only=True):
     pod_capacity: Count = 110
     pods: list[PlacedPod] = []
     gone: list[GonePod] = []
-    """In the order in which they left."""
+    """The pods that left, in the order in which they did."""
 
     unreadable: str = ""
     """Which object cannot be read, and why: the node, or one of its pods, whose requests are then unknown. It is no

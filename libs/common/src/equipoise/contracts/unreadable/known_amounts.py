@@ -42,7 +42,7 @@ def with_known_amounts(pod: Pod) -> Pod:
 
 
 def with_named_amounts(pod: Pod) -> Pod:
-    """As `with_known_amounts`, but with all amounts: the scheduling library reads them as kube-scheduler does."""
+    """The result of `with_known_amounts` with all amounts: the scheduling library reads them as kube-scheduler does."""
     why = _pod_problem(pod)
     if not why:
         return pod
@@ -59,7 +59,7 @@ def unknown_requests(pod: Pod) -> str:
 
 
 def unknown_pod(pod: Pod, why: str) -> Pod:
-    """Without all amounts, and marked."""
+    """The pod without all its amounts, and marked."""
     return _without_amounts(_with_metadata(pod, _marked(pod.metadata, why)))
 
 
@@ -70,7 +70,7 @@ def node_with_known_amounts(node: Node) -> Node:
 
 
 def unknown_node(node: Node, why: str) -> Node:
-    """Without all amounts, and marked."""
+    """The node without all its amounts, and marked."""
     status = msgspec.structs.replace(node.status, allocatable={}, capacity={})
     return msgspec.structs.replace(node, metadata=_marked(node.metadata, why), status=status)
 
@@ -147,7 +147,7 @@ def _problem(quantities: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=16_384)
 def _checked(item: tuple[str, str]) -> tuple[str, bool]:
-    """Of a resource and its quantity: why it is unknown, and whether a pod with many of them needs another look."""
+    """Why the quantity of a resource is unknown, and whether a pod with many such quantities needs another look."""
     resource, text = item
     try:
         return "", known_quantity(resource, text) > most_of(resource) / _PARTS

@@ -97,7 +97,7 @@ def _with_whole_characters(text: str) -> str:
 
 
 def convert_object(document: Any, model: type[T]) -> T:
-    """As `read_object`, from JSON as dicts and lists that are not nested deeper than MAX_DEPTH."""
+    """The result of `read_object`, from JSON as dicts and lists that are not nested deeper than MAX_DEPTH."""
     if not isinstance(document, dict):
         raise msgspec.DecodeError(f"expected an object, got {type(document).__name__}")
     tree = as_accepted(document)

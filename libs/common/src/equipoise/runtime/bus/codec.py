@@ -89,7 +89,7 @@ def encode(subject: str, message: msgspec.Struct, limit: int = MAX_PAYLOAD) -> b
 
 
 def encode_fitting(subject: str, message: msgspec.Struct, errors: BusErrors, limit: int = MAX_PAYLOAD) -> bytes:
-    """As `encode`; in place of a message that is too large, the first of its smaller ones that fits.
+    """The result of `encode`; in place of a message that is too large, the first of its smaller ones that fits.
 
     What this one lacks is a problem until the message fits again.
     """

@@ -20,7 +20,7 @@ class RenderedMetrics:
         self._rendered_at = float("-inf")
 
     async def text(self) -> bytes:
-        """In Prometheus' text format; at most KEPT_SECONDS old."""
+        """The metrics in Prometheus' text format, at most KEPT_SECONDS old."""
         async with self._rendering:
             if self._monotonic() - self._rendered_at >= KEPT_SECONDS:
                 # In a thread: rendering a large cluster's series takes longer than a score may.

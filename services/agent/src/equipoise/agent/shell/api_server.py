@@ -37,7 +37,7 @@ class RequestFailed(Exception):
 
 
 class PageMeta(msgspec.Struct):
-    """Of a page: the version of the list, and where the next page begins."""
+    """The version of the list to which a page belongs, and where the next page begins."""
 
     resource_version: str = msgspec.field(name="resourceVersion", default="")
     next_page: str = msgspec.field(name="continue", default="")
@@ -92,7 +92,7 @@ class AgentApi:
                 return metadata.resource_version
 
     def _page(self, node: str, size: int, following: str) -> bytes:
-        """Of the response not more than what shows that it is too long. Raises RequestFailed."""
+        """The body of the response, read no further than what shows that it is too long. Raises RequestFailed."""
         path = f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}&limit={size}"
         with closing(self._connect()) as connection:
             response = self._send(connection, "GET", path + (f"&continue={following}" if following else ""))

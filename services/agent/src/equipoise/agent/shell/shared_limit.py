@@ -23,14 +23,7 @@ class SharedLimit:
         """CPUs of all pods, where a set of them can limit nothing."""
 
     def present(self, groups: PodGroups) -> CpuLimit:
-        """At the start: a limit of this policy from before a restart goes on, and one of another policy is lifted.
-
-        An agent that ends lifts its limit itself, but not one that was killed.
-        """
-        if self._policy != "quota":
-            self._writer.write(groups, (), None, shared=True)
-        if self._policy != "cpuset":
-            self._writer.lift_cpus(groups)
+        """The limit of this policy from before a restart, which goes on."""
         cores: float | None = None
         if self._policy == "quota" and (quota := self._writer.quota(groups)) is not None:
             cores = quota / PERIOD
@@ -38,6 +31,13 @@ class SharedLimit:
             count = len(self._writer.best_effort_cpus(groups))
             cores = count if count < len(self._writer.available_cpus(groups)) else None
         return CpuLimit(cores=cores, reason="" if cores is None else "restart")
+
+    def lift_others(self, groups: PodGroups) -> None:
+        """Lifts a limit of another policy. An agent that ends lifts its limit itself, but not one that was killed."""
+        if self._policy != "quota":
+            self._writer.write(groups, (), None, shared=True)
+        if self._policy != "cpuset":
+            self._writer.lift_cpus(groups)
 
     def write(
         self,

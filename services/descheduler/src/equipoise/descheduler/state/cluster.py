@@ -211,7 +211,7 @@ class ClusterView(msgspec.Struct, frozen=True, kw_only=True):
     """Intents without an outcome."""
 
     failed: Mapping[str, str] = {}
-    """By name of a pod: why the rules cannot be applied to it. It gets an entry when its node's pods are read."""
+    """Why the rules cannot be applied to a pod, by its name. It gets an entry when its node's pods are read."""
 
 
 class IntentLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -120,7 +120,7 @@ class _ProfileRows:
         self._profile_of = profile_of
         self._batch_weight = batch_weight[:, np.newaxis]
         self.rows: dict[tuple[Workload | None, bool], int] = {(None, False): -1, (None, True): -1}
-        """By workload, and whether it is batch work, which counts in part; -1 without a profile."""
+        """The row of a workload, for batch work (which counts in part) another one; -1 without a profile."""
 
     def add(self, workload: Workload | None, *, reduced: bool) -> int:
         """The row of one that is not among `rows` yet."""

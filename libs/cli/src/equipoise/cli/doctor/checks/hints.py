@@ -205,7 +205,7 @@ class _Profile(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class _Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Of v1alpha2 (profiles) and of v1alpha1 (strategies)."""
+    """The parts of v1alpha2 (profiles) and of v1alpha1 (strategies)."""
 
     kind: str = ""
     profiles: list[_Profile] | None = None

@@ -85,7 +85,7 @@ class ClusterBuilder:
         """Terminating pods, which run until they end, by node."""
 
         self._failed: dict[str, str] = {}
-        """By name of a pod: why the rules cannot be applied to it."""
+        """Why the rules cannot be applied to a pod, by its name."""
 
         self._dry_runs = dry_runs(snapshot.pending)
         reader = PodReader()

@@ -34,7 +34,7 @@ class MeasuredNode(msgspec.Struct, frozen=True, kw_only=True):
     base: Resources = Resources()
     usage: Mapping[str, Resources] = {}
     expected: Mapping[str, Resources] = {}
-    """By window: the part of `usage` that is only expected, of pods that are not measured yet."""
+    """The part of `usage` that is only expected, of pods that are not measured yet, by window."""
 
     sampled_at: Mapping[str, float] = {}
     """By window: the newest raw sample in it."""

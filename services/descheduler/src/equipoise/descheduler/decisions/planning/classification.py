@@ -118,7 +118,7 @@ class PoolClassification:
         return _names(self._hot[scope][index])
 
     def hot_as_measured(self, scope: Scope, index: int) -> list[Resource]:
-        """As `hot`, without the usage that is only expected of pods of the node that are not measured yet.
+        """The result of `hot` without the usage that is only expected of pods of the node that are not measured yet.
 
         Production pods count only as measured.
         """
