@@ -395,6 +395,18 @@ class Rig:
         await asyncio.gather(*(program.start(**own) for program in programs))
         return programs
 
+    async def stop_fake_collector(self) -> None:
+        """Until Prometheus has newer samples than the fake collector has published: a collector begins with those."""
+        self.collector.publishing = False
+        stopped_at = self.clock.now()
+
+        async def scraped() -> bool:
+            query = {"query": "min(timestamp(up))"}
+            async with self.http.get(f"{self.cluster.prometheus_url}/api/v1/query", params=query) as response:
+                return float((await response.json())["data"]["result"][0]["value"][1]) > stopped_at
+
+        await self.until(scraped, "every target is scraped")
+
     def program(self, name: str) -> Program:
         """Created at its first use."""
         if name not in self.programs:

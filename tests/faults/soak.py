@@ -218,7 +218,7 @@ class Soak:
         rig = self.rig
         async with rig.running(self.report.seed, "soak"):
             await rig.purge_outcomes()
-            rig.collector.publishing = False
+            await rig.stop_fake_collector()
             rig.descheduler.epoch = None
             self._begin = self._judged_until = rig.since
             for service, count in SERVICES.items():

@@ -26,7 +26,7 @@ from faults.rig import Inconclusive, Rig
 async def real_services(rig: Rig, counts: Mapping[ServiceName, int] = {}) -> AsyncIterator[None]:
     """A collector, a scorer, a binder and a descheduler, or more; only the collector publishes. Two nodes are hot."""
     rig.descheduler.epoch = None
-    rig.collector.publishing = False
+    await rig.stop_fake_collector()
     await rig.purge_outcomes()
     await _pack(rig)
     services: Mapping[ServiceName, int] = {"collector": 1, "scorer": 1, "binder": 1, "descheduler": 1, **counts}

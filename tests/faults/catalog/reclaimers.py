@@ -41,7 +41,7 @@ def beside_all(rig: Rig) -> AbstractAsyncContextManager[None]:
 async def alone(rig: Rig) -> AsyncIterator[None]:
     """A reclaimer and the collector, which start fast: nothing is proposed or evicted."""
     rig.descheduler.epoch = None
-    rig.collector.publishing = False
+    await rig.stop_fake_collector()
     await asyncio.gather(rig.start("collector"), rig.start("reclaimer"))
     try:
         yield
