@@ -41,17 +41,25 @@ WINDOW = 5.0
 YOUNG_DAY = 1_000.0
 """Seconds of a day in the compressed rules: far more than the age of the rules."""
 
-ADDRESSES = NODES | {"moved": "10.0.0.3", "twin": "10.0.0.4", "stuck": "10.0.0.5", "gone": "10.0.0.6"}
+ADDRESSES = NODES | {
+    "moved": "10.0.0.3", "twin": "10.0.0.4", "stuck": "10.0.0.5", "gone": "10.0.0.6",
+    "shared": "10.0.0.7", "older": "10.0.0.8",
+}  # fmt: skip
 NAMES = node_names({node: [address] for node, address in (ADDRESSES | {"before": "10.0.0.3"}).items()})
 
 CAPACITY = Resources(cpu=16.0, memory=64e9)
-KNOWN = {node: MeasurementTarget(since=0.0, capacity=CAPACITY) for node in (*NODES, "moved", "twin", "stuck", "gone")}
+KNOWN = {node: MeasurementTarget(since=0.0, capacity=CAPACITY) for node in ADDRESSES}
 PODS = {"shop/web-0": 0.5, "kube-system/proxy": 0.1}
 POD_TARGETS: dict[PodName, MeasurementTarget] = {
     ("shop", "web-0"): MeasurementTarget(since=0.0, capacity=CAPACITY, node="node-a"),
     ("kube-system", "proxy"): MeasurementTarget(since=0.0, capacity=CAPACITY, node="node-a"),
 }
 WORKING_SET = 16e9 - 9e9 - 2e9
+HUGE_PAGES = {
+    "MemTotal": 64e9, "MemFree": 22e9, "MemAvailable": 24e9, "Inactive_file": 2e9, "AnonPages": 7e9,
+    "HugePages_Total": 16_000, "HugePages_Free": 16_000, "Hugepagesize": 2e6,
+}  # fmt: skip
+"""8e9 bytes are used; 32e9 are the pool of huge pages, so about 31e9 are allocatable."""
 
 
 def compressed(rules: dict[str, Any]) -> dict[str, Any]:
@@ -94,6 +102,8 @@ def url(exporter: Exporter, testbed_binaries: Binaries, tmp_path_factory: pytest
     for node in ADDRESSES:
         exporter.show(f"node-exporter/{node}", node_exporter(busy=3.0 if node == "node-b" else 1.5))
     exporter.show("node-exporter/stuck", stamped(time.time))  # noqa: TID251
+    for node, memory in (("shared", HUGE_PAGES | {"Hugetlb": 32e9}), ("older", HUGE_PAGES)):
+        exporter.show(f"node-exporter/{node}", node_exporter(busy=0.346, cores=2, stolen=1.318, memory=memory))
     exporter.show("cadvisor/node-a", cadvisor(PODS))
     exporter.show("resource/node-a", resource_page(PODS))
     jobs += [kubelet_job(exporter, "node-a", NODES["node-a"], path) for path in ("cadvisor", "resource")]
@@ -158,6 +168,20 @@ async def test_a_node_is_measured(source: Open, profile: str, node: str, cores: 
     await until(lambda: read(opened, node), right)
     memory = await until(lambda: read(opened, node, "memory"), lambda found: found.mean is not None)
     assert WORKING_SET == memory.mean
+
+
+@pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])
+@pytest.mark.parametrize("node", ["shared", "older"])
+async def test_stolen_time_is_used_and_the_pool_of_huge_pages_is_not(source: Open, profile: str, node: str) -> None:
+    """As a share of what is allocatable: 83 % of the cores, and 26 % of the memory. Once it read 17 % and 129 %."""
+    opened = source(profile)
+
+    def right(found: NodeReading) -> bool:
+        return found.mean == pytest.approx(0.346 + 1.318, rel=0.05)
+
+    await until(lambda: read(opened, node), right)
+    memory = await until(lambda: read(opened, node, "memory"), lambda found: found.mean is not None)
+    assert 8e9 == memory.mean
 
 
 @pytest.mark.parametrize("profile", ["kube-prometheus", "recording-rules"])

@@ -18,15 +18,16 @@ LABELS: Mapping[str, str] = {
 }
 """What made the node, by the label that it sets."""
 
-TAINTS: Mapping[str, str] = {
+KEYS: Mapping[str, str] = {
     "virtual-kubelet.io/provider": "virtual-kubelet",
     "azure.com/aci": "virtual-kubelet",
     "kwok.x-k8s.io/node": "KWOK",
     "virtual-node.liqo.io/not-allowed": "Liqo",
     "virtual-node.interlink/no-schedule": "interLink",
+    "virtual-node.interlink/type": "interLink",
     "eks.tke.cloud.tencent.com/eklet": "Tencent EKS",
 }
-"""What made the node, by the key of the taint that it sets."""
+"""What made the node, by the key of the taint or the label that it sets: users may disable the taint."""
 
 ROLE = "node-role.kubernetes.io/virtual"
 """Oracle's virtual nodes have the role `virtual-node`, others `virtual-kubelet`."""
@@ -34,9 +35,8 @@ ROLE = "node-role.kubernetes.io/virtual"
 
 def virtual_node(labels: Mapping[str, str], taints: Iterable[Taint]) -> str:
     """Why there is no machine to measure and none to move pods to: `virtual node (AWS Fargate)`; empty for others."""
-    keys = [f"{label}={value}" for label, value in labels.items()]
-    pairs = [f"{taint.key}={taint.value}" for taint in taints]
-    made_by = [LABELS[pair] for pair in (*keys, *pairs) if pair in LABELS]
-    made_by += [TAINTS[key] for pair in pairs if (key := pair.partition("=")[0]) in TAINTS]
+    pairs = [*labels.items(), *((taint.key, taint.value) for taint in taints)]
+    made_by = [LABELS[pair] for key, value in pairs if (pair := f"{key}={value}") in LABELS]
+    made_by += [KEYS[key] for key, _ in pairs if key in KEYS]
     made_by += ["virtual-kubelet" for label in labels if label.startswith(ROLE)]
     return f"virtual node ({made_by[0]})" if made_by else ""
