@@ -202,6 +202,19 @@ def grafana(name: str = "grafana", half: bool = False) -> Distribution:
     return found
 
 
+def memory_dropped() -> Distribution:
+    """Rows of pods are dropped of memory only."""
+    found = Distribution("memory-dropped")
+    found.pod_usage = {
+        uid: msgspec.structs.replace(used, memory=0.99e9 * (used.cpu or 0.0)) for uid, used in found.pod_usage.items()
+    }
+    drop = {"source_labels": ["__name__", "container"], "regex": "container_memory_.+;", "action": "drop"}
+    for number, node in enumerate(found.names):
+        found.scrape(f"exporter/{'ab'[number]}", job="node-exporter", instance=node)
+        found.scrape(f"cadvisor/{number}", drop=(drop,), job="cadvisor", instance=node)
+    return found
+
+
 def docker() -> Distribution:
     """The sandbox is a container named POD, and rows of pods are dropped; or each pod has two cgroups."""
     found = Distribution("docker", pods=(0.495, 0.2475))
@@ -343,6 +356,7 @@ DISTRIBUTIONS: Mapping[str, Callable[[], Distribution]] = {
     "k3s": k3s,
     "grafana": grafana,
     "grafana on half of the nodes": lambda: grafana("half", half=True),
+    "rows of memory dropped": memory_dropped,
     "docker and duplicate cgroups": docker,
     "bitnami": bitnami,
     "victoria-metrics": victoria_metrics,

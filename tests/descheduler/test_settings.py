@@ -1,20 +1,42 @@
 """The descheduler's section of the configuration."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.descheduler.decisions.planning.thresholds import Deviation
+from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.decisions.strategies.low_node_load import LowNodeLoad
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.runtime.configuration import compress
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_only_hot_nodes_are_relieved_by_default() -> None:
     """Levelling the day is chosen in the configuration."""
     assert DeschedulerSettings().strategies == (LowNodeLoad(),)
+
+
+def test_the_documented_settings_of_level_day_are_its_defaults() -> None:
+    """Each with a comment. The page, README and glossary state that it is chosen and needs a measured day."""
+    page = (ROOT / "docs" / "operations.md").read_text()
+    [written] = re.findall(r"    - name: level_day\n((?:      # .*\n)+)", page)
+    documented = yaml.safe_load("".join(re.sub("^      # ", "", line) for line in written.splitlines(keepends=True)))
+
+    assert read({"strategies": [{"name": "level_day"} | documented]}).strategies == (LevelDay(),)
+    assert documented.keys() == {
+        field.encode_name
+        for field in msgspec.structs.fields(LevelDay)
+        if field.name not in ("windows", "node_selector")
+    }
+    for text in (page, *((ROOT / name).read_text() for name in ("README.md", "docs/glossary.md"))):
+        assert "nobody has measured is no reason for an eviction" in " ".join(text.split())
 
 
 def read(section: dict[str, Any]) -> DeschedulerSettings:

@@ -239,6 +239,9 @@ async def _find_pod_intervals(source: MetricSource, query: MetricQuery, names: N
         shown_by[series] = bool(namespaces)
         if namespaces:
             samples += await source.query(msgspec.structs.replace(query, namespaces=namespaces))
+    memory = msgspec.structs.replace(query, resource="memory", aggregate="namespaces", namespaces=())
+    if not shown_by.get("containers") and not source.unsupported(memory):
+        shown_by["containers"] = bool(covering_namespaces(await source.query(memory), names))  # CPU alone may be kept
     pod_series: PodSeries = "any" if shown_by.get("containers") else "pods"
     return msgspec.structs.replace(scrape_intervals(samples, names), pod_series=pod_series)
 
