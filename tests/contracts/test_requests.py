@@ -91,17 +91,17 @@ def a_resized_pod(
         container = msgspec.structs.replace(container, restart_policy="Always")
     resources = ResourceRequirements(requests={"cpu": actual}, limits={"cpu": actual}) if reported else None
     status = ContainerStatus(
-        name="main", resources=resources, allocated_resources={"cpu": allocated} if allocated else {}
+        name="main", resources=resources, allocated_resources={"cpu": allocated} if allocated else None
     )
     conditions = [Condition(type="PodResizePending", status="True", reason=pending)] if pending else []
     if sidecar:
         return Pod(
             spec=PodSpec(containers=[Container(name="other")], init_containers=[container]),
-            status=PodStatus(conditions=conditions, init_container_statuses=[status]),
+            status=PodStatus(conditions=conditions, init_container_statuses=(status,)),
         )
     return Pod(
         spec=PodSpec(containers=[container], overhead={"cpu": "100m"}),
-        status=PodStatus(conditions=conditions, container_statuses=[status]),
+        status=PodStatus(conditions=conditions, container_statuses=(status,)),
     )
 
 

@@ -89,7 +89,7 @@ def test_limits_of_a_smaller_resize_count_until_it_is_done() -> None:
         pod,
         spec=msgspec.structs.replace(pod.spec, containers=[container]),
         status=msgspec.structs.replace(
-            pod.status, container_statuses=[msgspec.structs.replace(status, resources=limits)]
+            pod.status, container_statuses=(msgspec.structs.replace(status, resources=limits),)
         ),
     )
 
@@ -107,7 +107,7 @@ def test_batch_pods_that_are_resized_keep_their_amounts() -> None:
         spec=msgspec.structs.replace(pod.spec, containers=[Container(name="main", resources=resources)]),
         status=msgspec.structs.replace(
             pod.status,
-            container_statuses=[msgspec.structs.replace(status, resources=resources, allocated_resources=amounts)],
+            container_statuses=(msgspec.structs.replace(status, resources=resources, allocated_resources=amounts),),
         ),
     )
 

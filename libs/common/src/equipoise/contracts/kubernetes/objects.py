@@ -337,8 +337,8 @@ class ContainerStatus(ApiValue, frozen=True, kw_only=True):
     resources: ResourceRequirements | None = None
     """The resources in effect; None: the kubelet has not reported them."""
 
-    allocated_resources: dict[str, str] = {}
-    """Requests that the kubelet has reserved."""
+    allocated_resources: dict[str, str] | None = None
+    """Requests that the kubelet has reserved; None: it has not reported them."""
 
 
 class PodStatus(ApiValue, frozen=True, kw_only=True):
@@ -347,12 +347,14 @@ class PodStatus(ApiValue, frozen=True, kw_only=True):
     start_time: Time | None = None
     nominated_node_name: str = ""
     qos_class: str = ""
-    container_statuses: list[ContainerStatus] = []
-    init_container_statuses: list[ContainerStatus] = []
+    container_statuses: tuple[ContainerStatus, ...] = ()
+    init_container_statuses: tuple[ContainerStatus, ...] = ()
+    """Tuples: an empty one needs no memory, and most pods that are kept have nothing here."""
+
     resources: ResourceRequirements | None = None
     """Pod-level resources in effect; None: the kubelet has not reported them."""
 
-    allocated_resources: dict[str, str] = {}
+    allocated_resources: dict[str, str] | None = None
 
 
 class Pod(Object, frozen=True, kw_only=True):

@@ -198,7 +198,7 @@ def without_equal_status(pod: Pod) -> Pod:
     except ValueError:
         return pod
     status = msgspec.structs.replace(
-        status, container_statuses=[], init_container_statuses=[], resources=None, allocated_resources={}
+        status, container_statuses=(), init_container_statuses=(), resources=None, allocated_resources=None
     )
     return msgspec.structs.replace(pod, status=status)
 
@@ -212,11 +212,11 @@ def _actual(container: Container, reported: Mapping[str, ContainerStatus], feasi
 
 
 def _actual_resources(
-    wanted: ResourceRequirements, in_effect: ResourceRequirements, allocated: Mapping[str, str], feasible: bool
+    wanted: ResourceRequirements, in_effect: ResourceRequirements, allocated: Mapping[str, str] | None, feasible: bool
 ) -> ResourceRequirements:
     if wanted == in_effect and (not allocated or allocated == wanted.requests):
         return wanted
-    requests = (wanted.requests if feasible else {}, in_effect.requests, allocated)
+    requests = (wanted.requests if feasible else {}, in_effect.requests, allocated or {})
     limits = (wanted.limits if feasible else {}, in_effect.limits)
     return ResourceRequirements(requests=_highest_quantities(*requests), limits=_highest_quantities(*limits))
 

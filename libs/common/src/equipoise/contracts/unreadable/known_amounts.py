@@ -6,7 +6,7 @@ of a resource that is planned with, also what its node has left is unknown, and 
 node's problems in all other cases: an impossible limit is no limit, because the node bounds the container.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 
 import msgspec
@@ -113,32 +113,32 @@ def _requests_problem(pod: Pod) -> str:
         each for each in (spec.resources, status.resources, *(one.resources for one in reported)) if each is not None
     ]
     quantities = [each.requests for each in resources]
-    quantities += [spec.overhead, status.allocated_resources, *(one.allocated_resources for one in reported)]
+    quantities += [spec.overhead, status.allocated_resources or {}]
+    quantities += [one.allocated_resources or {} for one in reported]
     planned = ((name, each[name]) for each in quantities for name in PLANNED if name in each)
     return next(filter(None, (_checked(item)[0] for item in planned)), "") or _sum_problem(
         _without_unknown_amounts(pod)
     )
 
 
-def _other_quantities(pod: Pod) -> Iterator[Mapping[str, str]]:
-    """Few pods have any of them."""
+def _other_quantities(pod: Pod) -> list[Mapping[str, str]]:
+    """What is not in the specification of a container. It is empty for most pods, and a generator would be slower."""
     spec, status = pod.spec, pod.status
+    found: list[Mapping[str, str]] = []
     if spec.overhead:
-        yield spec.overhead
+        found.append(spec.overhead)
     if spec.resources is not None:
-        yield spec.resources.requests
-        yield spec.resources.limits
+        found += (spec.resources.requests, spec.resources.limits)
     if status.resources is not None:
-        yield status.resources.requests
-        yield status.resources.limits
+        found += (status.resources.requests, status.resources.limits)
     if status.allocated_resources:
-        yield status.allocated_resources
+        found.append(status.allocated_resources)
     for reported in (*status.container_statuses, *status.init_container_statuses):
         if reported.allocated_resources:
-            yield reported.allocated_resources
+            found.append(reported.allocated_resources)
         if reported.resources is not None:
-            yield reported.resources.requests
-            yield reported.resources.limits
+            found += (reported.resources.requests, reported.resources.limits)
+    return found
 
 
 def _problem(quantities: Mapping[str, str]) -> str:
@@ -166,7 +166,9 @@ def _without_amounts(pod: Pod) -> Pod:
         overhead={},
         resources=None,
     )
-    status = replace(status, container_statuses=[], init_container_statuses=[], resources=None, allocated_resources={})
+    status = replace(
+        status, container_statuses=(), init_container_statuses=(), resources=None, allocated_resources=None
+    )
     return replace(pod, spec=spec, status=status)
 
 
@@ -182,10 +184,10 @@ def _without_unknown_amounts(pod: Pod) -> Pod:
     )
     status = replace(
         status,
-        container_statuses=[_with_known_status(each) for each in status.container_statuses],
-        init_container_statuses=[_with_known_status(each) for each in status.init_container_statuses],
+        container_statuses=tuple(map(_with_known_status, status.container_statuses)),
+        init_container_statuses=tuple(map(_with_known_status, status.init_container_statuses)),
         resources=_known_requirements(status.resources),
-        allocated_resources=_known(status.allocated_resources),
+        allocated_resources=_known(status.allocated_resources or {}),
     )
     return replace(pod, spec=spec, status=status)
 
@@ -197,7 +199,9 @@ def _with_known_resources(container: Container) -> Container:
 
 def _with_known_status(status: ContainerStatus) -> ContainerStatus:
     return msgspec.structs.replace(
-        status, resources=_known_requirements(status.resources), allocated_resources=_known(status.allocated_resources)
+        status,
+        resources=_known_requirements(status.resources),
+        allocated_resources=_known(status.allocated_resources or {}),
     )
 
 

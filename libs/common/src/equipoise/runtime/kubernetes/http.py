@@ -408,7 +408,7 @@ class ApiServer:
                 if b"\n" in chunk:
                     *lines, rest = rest.split(b"\n")
                     for line in lines:
-                        event = bytes(line) if len(line) <= LONGEST else event_of_long_object(line)
+                        event = line if len(line) <= LONGEST else event_of_long_object(line)
                         yield responses.read_change(event, resource)
                 del rest[LONGEST + 1 :]
             if rest:

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import random
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from sys import getrefcount, intern
 from typing import Any, Generic, NoReturn, TypeVar
@@ -218,12 +218,18 @@ class Reflector(Generic[T]):
     async def _list(self, changes: AsyncGenerator[Change[T], None]) -> None:
         """Receives the whole initial list: changes are reported only after its end, if its version is accepted."""
         listed: dict[Key, T] = {}
+        nameless = ""  # why the name of an object cannot be decoded: it is reported, and not kept
         async for change in changes:
             self._received_at = self._clock.monotonic()
             if change.object is not None:
-                listed[_key(change.object)] = self._held(change.object)
+                key = _key(change.object)
+                if key[1]:
+                    listed[key] = self._held(change.object, key)
+                else:
+                    nameless = change.object.metadata.unreadable or "it has no name"
             if change.synced:
                 self._check_version(change.resource_version)
+                self._report_unreadable(("", ""), nameless)
                 await self._replace(listed)
                 self._since, self._list_again = change.resource_version, False
                 self._current_at = self._clock.monotonic()
@@ -251,13 +257,11 @@ class Reflector(Generic[T]):
             self._behind = False
 
     async def _replace(self, listed: dict[Key, T]) -> None:
-        self._set_nameless([value for key, value in listed.items() if not key[1]])
         for key in [key for key in self._objects if key not in listed]:
             self._set(key, None)
         async for part in in_batches(listed.items(), BATCH):
             for key, value in part:
-                if key[1]:
-                    self._set(key, value)
+                self._set(key, value)
 
     def _set(self, key: Key, after: T | None) -> None:
         before = self._objects.get(key)
@@ -274,13 +278,6 @@ class Reflector(Generic[T]):
                 before = None
             reason = self._report(key, before, after) or reason
         self._report_unreadable(key, reason)
-
-    def _set_nameless(self, listed: Sequence[T]) -> None:
-        """Objects of a list whose name cannot be decoded are reported, and not kept."""
-        for value in listed:
-            self._report_unreadable(("", ""), value.metadata.unreadable or "it has no name")
-        if not listed:
-            self._report_unreadable(("", ""), "")
 
     def _report_unreadable(self, key: Key, reason: str) -> None:
         """Empty: it is readable, or gone."""
@@ -301,9 +298,8 @@ class Reflector(Generic[T]):
             return f"its change was not processed: {type(error).__name__}: {error}"
         return ""
 
-    def _held(self, value: T) -> T:
+    def _held(self, value: T, key: Key) -> T:
         """The stored object, if this is the same version of it."""
-        key = _key(value)
         held = self._objects.get(key)
         if held is not None and held.metadata.resource_version == value.metadata.resource_version:
             return held

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -122,8 +122,15 @@ def scalable(kinds: Kinds, *, group: str, version: str, kind: str) -> Resource[o
     return Resource(group=group, version=version, plural=plural, kind=kind, model=objects.CustomWorkload)
 
 
+class _Event(msgspec.Struct, Generic[T], frozen=True, kw_only=True):
+    """One line of a watch with an object, all of which can be decoded."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED"]
+    object: T
+
+
 class _Frame(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a watch. The object of a bookmark is not a valid one (a Pod without containers)."""
+    """Any line of a watch. The object of a bookmark is not a valid one (a Pod without containers)."""
 
     type: str
     object: msgspec.Raw
@@ -158,19 +165,43 @@ def read_page(body: bytes, model: type[T]) -> Page[T]:
         return Page(metadata=raw.metadata, listed=items)
 
 
-def read_change(line: bytes, resource: Resource[T]) -> Change[T]:
+@cache
+def _event_decoder(model: type[T]) -> msgspec.json.Decoder[_Event[T]]:
+    return msgspec.json.Decoder(_Event[model], strict=is_strict(model))  # type: ignore[valid-type]
+
+
+_CHANGES: Mapping[str, Literal["added", "modified", "deleted"]] = {
+    "ADDED": "added",
+    "MODIFIED": "modified",
+    "DELETED": "deleted",
+}
+
+
+def read_change(line: bytes | bytearray, resource: Resource[T]) -> Change[T]:
     """One line of a watch. Raises KubeError for an ERROR frame (Expired for 410), msgspec.DecodeError if invalid.
 
     An object that cannot be decoded is marked as such. It has a name: an event without one is invalid.
     """
+    try:
+        event = _event_decoder(resource.model).decode(line)
+    except DECODE_ERRORS:
+        return _read_other_change(bytes(line), resource)
+    return _change(event.type, event.object)
+
+
+def _change(event: str, value: T) -> Change[T]:
+    metadata = value.metadata
+    if metadata.unreadable and not metadata.name:  # if it was skipped, a deletion could be missed
+        raise msgspec.DecodeError(f"an event of an object without a name: {metadata.unreadable}")
+    return Change(kind=_CHANGES[event], object=value, resource_version=metadata.resource_version)
+
+
+def _read_other_change(line: bytes, resource: Resource[T]) -> Change[T]:
+    """A change of an object that cannot be decoded completely, a bookmark or an error."""
     frame = read_envelope(_frame, line)
     match frame.type:
         case "ADDED" | "MODIFIED" | "DELETED":
-            value = read_object(frame.object, resource.model)
-            if value.metadata.unreadable and not value.metadata.name:  # if it was skipped, a deletion could be missed
-                raise msgspec.DecodeError(f"an event of an object without a name: {value.metadata.unreadable}")
-            kind = {"ADDED": "added", "MODIFIED": "modified", "DELETED": "deleted"}[frame.type]
-            return Change(kind=kind, object=value, resource_version=value.metadata.resource_version)  # type: ignore[arg-type]
+            return _change(frame.type, read_object(frame.object, resource.model))
         case "BOOKMARK":
             metadata = _bookmark.decode(frame.object).metadata
             return Change(

@@ -63,10 +63,10 @@ def _without_other_resources(pod: Pod) -> Pod:
         ),
         status=replace(
             status,
-            container_statuses=[_reduced_status(container) for container in status.container_statuses],
-            init_container_statuses=[_reduced_status(container) for container in status.init_container_statuses],
+            container_statuses=tuple(map(_reduced_status, status.container_statuses)),
+            init_container_statuses=tuple(map(_reduced_status, status.init_container_statuses)),
             resources=_requirements(status.resources),
-            allocated_resources=_amounts(status.allocated_resources),
+            allocated_resources=_amounts(status.allocated_resources or {}),
         ),
     )
 
@@ -83,7 +83,7 @@ def _reduced_status(status: ContainerStatus) -> ContainerStatus:
     return ContainerStatus(
         name=status.name,
         resources=_requirements(status.resources),
-        allocated_resources=_amounts(status.allocated_resources),
+        allocated_resources=_amounts(status.allocated_resources or {}),
     )
 
 
