@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import math
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -298,6 +299,10 @@ WHY = "none has 8 samples in a window of 300 s, at one per 30 s"
             "warning", f"usage of 0 pods of 7: {WHY}", "wait for one window",
         ),
         (
+            {"kubelet": msgspec.structs.replace(MATCH, pods=3, unknown_pods="the others do not have 8 samples")},
+            "warning", "usage of 3 pods of 7: the others do not have 8 samples", "wait for one window",
+        ),
+        (
             {"kubelet": msgspec.structs.replace(MATCH, nodes=NONE, unknown="cpu: samples cover 40% of a window")},
             "warning", "has series of 3 nodes, and measures none: cpu: samples cover 40%", "see the nodes below",
         ),
@@ -344,6 +349,24 @@ async def test_a_profile_matches_what_it_measures() -> None:
     assert (0, 2, "none has 16 samples in a window of 300 s, at one per 15 s") == (
         match.pods, match.sampled_pods, match.unknown_pods,
     )  # fmt: skip
+
+
+async def test_a_profile_that_measures_fewer_than_half_of_the_pods_has_a_reason() -> None:
+    """It names the resource if most pods lack only one. Some pods may have just begun."""
+    source = FakeSource(ManualClock(NOW), nodes={"a": Usage()})
+    names = [("shop", f"web-{number}", "a") for number in range(5)]
+    reasons = []
+    for measured in (3, 2, 0):
+        source.pods = {name: Usage(coverage=1.0 if at < measured else 0.5) for at, name in enumerate(names)}
+        reasons.append((await match_profile(source, [a_node("a")], LOAD)).unknown_pods)
+    source.pods = dict.fromkeys(names, Usage())
+    source.pods |= {name: Usage(memory=math.nan) for name in names[1:]}
+    reasons.append((await match_profile(source, [a_node("a")], LOAD)).unknown_pods)
+
+    enough = "16 samples in a window of 300 s, at one per 15 s"
+    assert reasons == [
+        "", f"the others do not have {enough}", f"none has {enough}", f"memory: the others do not have {enough}"
+    ]  # fmt: skip
 
 
 def test_every_reason_has_a_fix() -> None:

@@ -71,7 +71,7 @@ class ProfileMatch(msgspec.Struct, frozen=True, kw_only=True):
     """Pods with series; 0 if one of the resources is not measured."""
 
     unknown_pods: str = ""
-    """Why no pod is of known usage, though some have series."""
+    """Why fewer than half of the pods with series are of known usage."""
 
     unsupported: tuple[str, ...] = ()
     """Why queries were skipped that this profile does not support."""
@@ -127,7 +127,7 @@ async def match_profile(
         foreign_series=found.unknown_node,
         pods=pods,
         sampled_pods=len(pod_targets),
-        unknown_pods=_why_no_pod(criteria) if pod_targets and not pods else "",
+        unknown_pods=_why_unknown(criteria, measured.values(), pods) if 2 * pods < len(pod_targets) else "",
         unsupported=tuple(dict.fromkeys((*_unsupported_nodes(found.readings), *unsupported))),
     )
 
@@ -185,13 +185,18 @@ async def _sampled_pods(
     }
 
 
-def _why_no_pod(criteria: WindowCriteria) -> str:
+def _why_unknown(criteria: WindowCriteria, measured: Collection[Resources], pods: int) -> str:
+    """`pods`: how many are of known usage. The resource is named if the other one is known of more pods."""
     interval, window = criteria.intervals.default, f"a window of {criteria.length:g} s"
     if interval is None:
         return "none has two samples yet"
     if is_short(criteria.length, interval):
         return f"{window} at one sample per {interval:g} s holds no two"
-    return f"none has {min_samples(criteria, interval)} samples in {window}, at one per {interval:g} s"
+    known = {name: sum(getattr(used, name) is not None for used in measured) for name in RESOURCES}
+    least = min(known, key=lambda name: known[name])
+    resource = f"{least}: " if known[least] < max(known.values()) else ""
+    have = "the others do not have" if pods else "none has"
+    return f"{resource}{have} {min_samples(criteria, interval)} samples in {window}, at one per {interval:g} s"
 
 
 def _reason(reading: NodeReading) -> Reason | None:
