@@ -24,8 +24,16 @@ def test_a_replacement_does_not_look_like_scaling(since: int) -> None:
         gone_at=evicted_at + 30,
     )
     cluster.update_placement(a_placement("node-b", pods, gone=[gone]))
-    least, most = cluster.pods_before(a_workload(), NOW - 300)
+    least, most = cluster.pods_before(a_workload(), NOW, 300)
     assert least <= cluster.pods_of(a_workload()) <= most
+
+
+def test_pods_that_were_placed_while_a_clock_was_ahead_are_not_new() -> None:
+    """Otherwise their workload would count as scaled recently until then."""
+    cluster = ClusterState(LoadSettings())
+    pods = [a_placed_pod(f"web-{number}", placed_at=NOW + 31_536_000) for number in range(3)]
+    cluster.update_placement(a_placement("node-b", pods))
+    assert cluster.pods_before(a_workload(), NOW, 300) == (3, 3)
 
 
 def test_utilization_that_arrives_after_the_removal_of_its_node_is_dropped() -> None:

@@ -108,6 +108,13 @@ def test_a_node_that_an_autoscaler_removes_loses_and_gets_no_pods(key: str, sour
     assert bool(refusal(node)) == target
 
 
+def test_a_node_that_was_created_while_a_clock_was_ahead_is_not_new_until_then() -> None:
+    """That could take years."""
+    later = NOW + 31_536_000
+    node = a_node(placement=a_placement("node-b", created_at=later, ready_since=later))
+    assert unsettled_reason(node, LoadSettings(), NOW) == ""
+
+
 def test_a_node_that_is_not_ready_is_neither_target_nor_source() -> None:
     node = a_node(placement=a_placement("node-b", ready=False))
     assert "not Ready" in unsettled_reason(node, LoadSettings(), NOW)

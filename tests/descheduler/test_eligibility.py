@@ -76,6 +76,14 @@ def test_new_leaving_and_unready_nodes_are_neither_source_nor_target(node: objec
     assert target_refusal(node, now=NOW, settling=300).startswith(why)
 
 
+def test_a_node_that_was_created_while_a_clock_was_ahead_is_not_new_until_then() -> None:
+    """That could take years."""
+    later = NOW + 31_536_000
+    created = with_metadata(creation_timestamp=moment(later))
+    both = msgspec.structs.replace(created, status=objects.NodeStatus(conditions=[a_ready("True", later)]))
+    assert source_refusal(both, now=NOW, settling=300) == target_refusal(both, now=NOW, settling=300) == ""
+
+
 @pytest.mark.parametrize(
     "node",
     [

@@ -74,7 +74,13 @@ class Binder:
             kube, clock, self._cluster, self._installation, shared, settings.max_intent_lifetime
         )
         self._ledger = LedgerWriter(
-            kube, clock, settings.limits, namespace, dry_run=self._dry_run, preempted=lambda: self._cluster.preempted
+            kube,
+            clock,
+            settings.limits,
+            namespace,
+            dry_run=self._dry_run,
+            max_skew=shared.load.freshness.skew_unknown,
+            preempted=lambda: self._cluster.preempted,
         )
         evictions = DRY_RUN if self._dry_run else REAL
         metrics = BinderMetrics(settings.limits, runtime.metrics)

@@ -61,7 +61,8 @@ class Freshness(Section, frozen=True, kw_only=True):
     """Difference to Prometheus' clock above which a warning is reported."""
 
     skew_unknown: Duration = Duration(10)
-    """Difference to Prometheus' clock above which every value is unknown."""
+    """Difference to Prometheus' clock above which every value is unknown, and to the API server's above which a binder
+    evicts nothing."""
 
 
 class Coverage(Section, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ from equipoise.contracts.load.correction import (
 )
 from equipoise.contracts.load.demand import pod_usage
 from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.recent import is_recent
 from equipoise.scheduling.model.pod_info import PodInfo
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 from equipoise.scheduling.model.volumes import Volumes
@@ -37,9 +38,9 @@ def unsettled_reason(node: NodeState, load: LoadSettings, now: float) -> str:
     period = load.coverage.node_settling_period
     if not placement.ready or placement.ready_since is None:
         return "it is not Ready"
-    if now - placement.ready_since < period:
+    if is_recent(placement.ready_since, now, period):
         return f"it has been Ready for {max(0.0, now - placement.ready_since):.0f} s only"
-    if now - placement.created_at < period:
+    if is_recent(placement.created_at, now, period):
         return "it is new"
     taint = being_removed(placement.taints)
     return f"an autoscaler is removing it (taint {taint})" if taint else ""

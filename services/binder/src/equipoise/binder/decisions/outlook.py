@@ -10,6 +10,7 @@ from equipoise.binder.decisions.limits.migrating_per_workload import MigratingPe
 from equipoise.binder.decisions.limits.rule import Limit, ProposedEviction
 from equipoise.binder.state.ledger import Ledger, LedgerEntry, LedgerView
 from equipoise.binder.state.ledger_json import clock_time
+from equipoise.binder.state.ledger_times import with_possible_times
 from equipoise.contracts.messages.eviction import Outcome
 from equipoise.contracts.messages.plan import PlannedMove
 
@@ -28,7 +29,7 @@ def refusals_now(
     Each allowed move counts for the following ones. Limits that depend on the replicas of a workload are not checked.
     `dry_run`: what binders do with intents. `cluster_pods`: None if they were not counted.
     """
-    view = ledger.view(
+    view = with_possible_times(ledger, now).view(
         now, dry_run=dry_run, migration_timeout=limits.migration_timeout, grace_period=limits.startup_grace_period
     )
     checked = dict(_checked(limits, cluster_pods))

@@ -10,6 +10,7 @@ from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.evictions_per_cluster import EvictionsPerCluster
 from equipoise.binder.decisions.limits.rule import CountingLimit, Limit, ProposedEviction, WindowedLimit, halved
 from equipoise.binder.state.ledger import Ledger, LedgerClosed, LedgerEntry, LedgerView, clock_tolerance
+from equipoise.binder.state.ledger_times import with_possible_times
 
 LAST = 20
 """Outcomes shown, the latest ones."""
@@ -74,6 +75,7 @@ def ledger_status(
     """
     if isinstance(ledger, LedgerClosed):
         return LedgerStatus(evictions="unknown" if ledger.unreadable or ledger.newer else "closed", why=ledger.why)
+    ledger = with_possible_times(ledger, now)
     settled = [entry for entry in ledger.entries if entry.outcome is not None]
     status = LedgerStatus(
         evictions="paused" if ledger.paused else "allowed",
@@ -94,7 +96,7 @@ def _with_limits(
         ledger.view(now, dry_run=dry_run, migration_timeout=timeout, grace_period=grace) for dry_run in (False, True)
     )
     grace_ends_at = ledger.grace_ends_at(grace)
-    after_outage = ledger.outage_ended_at is not None and ledger.outage_ended_at > ledger.started_at
+    after_outage = ledger.outage_ended_at is not None and ledger.outage_ended_at >= ledger.started_at
     shown = real if real.within(limits.retention) or not dry.within(limits.retention) else dry
     migrating = [entry for entry in real.pending_replacements() if entry.outcome is not None]
     return msgspec.structs.replace(

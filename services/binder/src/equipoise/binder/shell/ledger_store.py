@@ -10,6 +10,7 @@ import msgspec
 
 from equipoise.binder.state.ledger import Ledger, LedgerClosed
 from equipoise.binder.state.ledger_json import NewerFormat, decode, encode, summary
+from equipoise.binder.state.ledger_times import with_possible_times
 from equipoise.contracts.kubernetes.objects import ConfigMap, ObjectMeta
 from equipoise.runtime.kubernetes.client import CONFIG_MAPS, NAMESPACES, Conflict, Forbidden, Kube, NotFound
 from equipoise.runtime.process.clock import Clock
@@ -165,7 +166,7 @@ async def resume(kube: Kube, namespace: str, clock: Clock, *, forget: bool = Fal
             stored = await read_installed(kube, namespace)
             if isinstance(stored, StoredLedger):
                 _, now = kube.server_time_bounds(clock.now())
-                await store.write(stored, stored.ledger.resume(now))
+                await store.write(stored, with_possible_times(stored.ledger, now).resume(now))
                 return "resumed"
             try:
                 created = await create_ledger(kube, namespace, clock)

@@ -5,12 +5,14 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
+import structlog
 
 from equipoise.binder.decisions.admission import Admission, admit, deciding_replacements
 from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.preemptions import with_preempted
 from equipoise.binder.decisions.result import Finish, Proceed, Retry
+from equipoise.binder.decisions.staleness import skew_problem
 from equipoise.binder.shell.ledger_store import ADVICE, LedgerFull, LedgerStore, StoredLedger
 from equipoise.binder.shell.live_reads import read_replacement
 from equipoise.binder.state.cluster_state import PreemptedPod
@@ -22,9 +24,11 @@ from equipoise.binder.state.ledger import (
     ReplacementStatus,
     new_entry,
 )
+from equipoise.binder.state.ledger_times import counting_again, with_possible_times
 from equipoise.binder.state.outages import Outages
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError
+from equipoise.runtime.kubernetes.server_clock import DRIFT
 from equipoise.runtime.process.clock import Clock
 
 _CAS_ATTEMPTS = 30
@@ -36,6 +40,8 @@ _LONG_SETTLED = 6
 MAX_READ_AGE = 2.0
 """Seconds. No eviction is requested on a read that began earlier, whatever the binder waited for since: the rate,
 conflicts, a slow write, a slow read, or being suspended. Refusals use a recent read of the ledger, too."""
+
+log = structlog.get_logger()
 
 Recheck = Callable[[Ledger], Finish | None]
 
@@ -55,15 +61,20 @@ class LedgerWriter:
         namespace: str,
         *,
         dry_run: bool,
+        max_skew: float = math.inf,
         preempted: Callable[[], Iterable[PreemptedPod]] = tuple,
     ) -> None:
-        """`preempted`: the pods that were preempted lately, as the bus reports them."""
+        """`preempted`: the pods that were preempted lately, as the bus reports them.
+
+        `max_skew`: seconds by which this machine's clock and the API server's may differ.
+        """
         self.outages = Outages(limits.outage_threshold, clock.monotonic())
         self._preempted = preempted
         self._kube = kube
         self._clock = clock
         self._limits = limits
         self._dry_run = dry_run
+        self._max_skew = max_skew
         self._store = LedgerStore(kube, namespace)
         self._writing = asyncio.Lock()
 
@@ -92,7 +103,12 @@ class LedgerWriter:
             self.outages.request_failed(started_at)
             return stored
         self.outages.ledger_read(self._clock.monotonic())
-        if problem := stored.ledger.problem(self.latest):
+        now = self._clock.now()
+        earliest, latest = self._kube.server_time_bounds(now)
+        if problem := skew_problem(earliest, latest, now, self._max_skew):
+            return LedgerClosed(why=problem)
+        self.outages.clock_read(earliest, latest, self._clock.monotonic(), drift=DRIFT)
+        if problem := stored.ledger.problem(latest):
             return LedgerClosed(why=f"the ledger was edited: {problem}. Restore them, or {ADVICE}")
         return stored
 
@@ -133,6 +149,9 @@ class LedgerWriter:
         return await self._write(lambda current: current.with_replacements(statuses, self.latest))
 
     def _updated(self, ledger: Ledger) -> Ledger:
+        ledger = with_possible_times(ledger, self.latest)
+        if self.outages.clock_set_forward:
+            ledger = counting_again(ledger, self.latest)
         if self.outages.pending:
             ledger = ledger.after_outage(self.outages.pending, self.latest)
         within, retention = self._limits.preemptions.within, self._limits.retention
@@ -181,11 +200,11 @@ class LedgerWriter:
                 return result
             if isinstance(result, Finish):
                 if ledger != stored.ledger:
-                    await self._store.write(stored, self._pruned(ledger))
+                    await self._save(stored, self._pruned(ledger))
                     self.outages.written(outage)
                 return msgspec.structs.replace(result, recorded=True)
             entry = self._new_entry(intent, eviction, now)
-            await self._store.write(stored, self._pruned(ledger).reserve(entry, epoch=intent.epoch), reserving=True)
+            await self._save(stored, self._pruned(ledger).reserve(entry, epoch=intent.epoch), reserving=True)
             self.outages.written(outage)
             return Proceed(entry)
 
@@ -264,11 +283,16 @@ class LedgerWriter:
                 if ledger == stored.ledger:
                     return ledger
                 try:
-                    await self._store.write(stored, ledger)
+                    await self._save(stored, ledger)
                 except Conflict:
                     continue
                 return ledger
         raise KubeError(0, "Busy", f"the ledger changed in each of {_CAS_ATTEMPTS} attempts to write it")
+
+    async def _save(self, stored: StoredLedger, ledger: Ledger, *, reserving: bool = False) -> None:
+        await self._store.write(stored, ledger, reserving=reserving)
+        if ledger.outage_ended_at != stored.ledger.outage_ended_at:
+            log.warning("limits are halved for the grace period", why=ledger.outage)
 
     def _new_entry(self, intent: EvictionIntent, eviction: ProposedEviction, now: float) -> LedgerEntry:
         expires_at = self._kube.server_time_bounds(intent.expires_at)[1]

@@ -138,7 +138,7 @@ class Validation:
         return msgspec.structs.replace(
             candidate,
             pods_now=self.cluster.pods_of(workload),
-            pods_before=self.cluster.pods_before(workload, now - self._rules.protection.replicas_settling_period),
+            pods_before=self.cluster.pods_before(workload, now, self._rules.protection.replicas_settling_period),
         )
 
     async def _check_fit(self, intent: EvictionIntent, pod: Pod, workload: Workload | None) -> str:

@@ -12,6 +12,7 @@ from equipoise.contracts.load.correction import is_fresh, skew_of
 from equipoise.contracts.load.latest import supersedes, supersedes_measurement
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle
+from equipoise.contracts.recent import is_recent
 from equipoise.scheduling.model.amounts import whole
 from equipoise.scheduling.model.snapshot import ClusterSnapshot
 
@@ -128,13 +129,14 @@ class ClusterState:
             if placement.node == node or any(pod.workload == workload and pod.has_been_ready for pod in placement.pods)
         )
 
-    def pods_before(self, workload: Workload, at: float) -> tuple[int, int]:
-        """How many there were at that time, at least and at most: a pod that was about to terminate may count.
+    def pods_before(self, workload: Workload, now: float, period: float) -> tuple[int, int]:
+        """How many there were `period` seconds ago, at least and at most: a pod about to terminate may count.
 
-        The time must be within the period for which placements keep gone pods.
+        The period must be within the one for which placements keep gone pods.
         """
+        at = now - period
         present = sum(
-            pod.workload == workload and pod.placed_at <= at and not pod.terminating
+            pod.workload == workload and not is_recent(pod.placed_at, now, period) and not pod.terminating
             for placement in self._placements
             for pod in placement.pods
         )

@@ -228,6 +228,10 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     retention_needed_at: Time = 0.0
     """When a binder last needed it. It is forgotten when all entries that it keeps are older, after a day at least."""
 
+    complete_since: Time = 0.0
+    """From then on no entry that counted has been dropped: `problem` misses none of an earlier hour. A clock that was
+    ahead drops entries early, and a longer retention needs entries that were dropped."""
+
     hours: tuple[HourlyCount, ...] = ()
     """Each hour of the last day, oldest first; hours without evictions are left out."""
 
@@ -346,20 +350,23 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """
         refusals = [entry.intent_id for entry in self.entries if not entry.counted]
         excess = frozenset(refusals[:-MAX_REFUSALS])
-        return self._keeping(
+        kept = self._keeping(
             lambda entry: (
                 (now <= entry.expires_at and entry.intent_id not in excess)
                 or (entry.counted and now - entry.latest <= self.retention + clock_tolerance(self.retention))
                 or (entry.counted and entry.failing_since is not None and entry.recovered_at is None)
             )
         )
+        if len(kept.entries) == len(self.entries):
+            return self
+        return _replace(kept, complete_since=max(self.complete_since, now - self.retention))
 
     def problem(self, now: float) -> str:
         """Evictions that it has counted and whose entries it must still have, but has not; "" when there are none.
 
         Only a person can have removed them, and accepts that by `equipoise resume`.
         """
-        since = max(self.started_at, now - self.retention)
+        since = max(self.started_at, self.complete_since, now - self.retention)
         settled = Counter(
             (entry.settled_at - entry.settled_at % HOUR, "" if "outcome" in entry.unknown_fields else entry.outcome)
             for entry in self.entries
@@ -380,8 +387,11 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         return _replace(self, paused=True, pause_reason=reason)
 
     def resume(self, now: float) -> "Ledger":
-        """A person has accepted the known failures of replacements: only new ones stop evictions again."""
-        resumed = _replace(self, paused=False, pause_reason="", started_at=now)
+        """A person has accepted the known failures of replacements: only new ones stop evictions again.
+
+        The grace period of an earlier outage is part of the one that begins now.
+        """
+        resumed = _replace(self, paused=False, pause_reason="", started_at=now, outage_ended_at=None, outage="")
         return resumed._with_each(lambda entry: _replace(entry, failing_since=None, failure=""))
 
     def _update(self, intent_id: str, **fields: Any) -> "Ledger":

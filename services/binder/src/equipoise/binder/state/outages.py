@@ -1,4 +1,6 @@
-"""Outages of what evictions depend on: the API server, the ledger, the bus. Times: seconds of one clock."""
+"""Outages of what evictions depend on: the API server, the ledger, the bus. Times: seconds of the monotonic clock."""
+
+from equipoise.binder.state.ledger import MAX_CLOCK_TOLERANCE
 
 
 class Outages:
@@ -9,8 +11,13 @@ class Outages:
         self._threshold = threshold
         self._failing_since: float | None = None
         self._message_at = started_at
+        self._latest_offset: float | None = None
+        self._clock_read_at = started_at
         self.pending = ""
         """What was unavailable, and for how long; "" when nothing was."""
+
+        self.clock_set_forward = False
+        """The outage that is pending is one of the API server's clock: the ages of all evictions are unknown."""
 
     def request_failed(self, since: float) -> None:
         """A request that began at `since` had no response, or there was no ledger to read."""
@@ -26,10 +33,25 @@ class Outages:
         self._record("the bus", now - self._message_at)
         self._message_at = now
 
+    def clock_read(self, earliest: float, latest: float, now: float, *, drift: float) -> None:
+        """The API server's time at `now` is between these bounds. `drift`: of two clocks, seconds per second.
+
+        If it was set forward by more than clocks of several API servers may differ, the age of evictions is unknown.
+        """
+        offset = latest - now
+        if self._latest_offset is not None:
+            known = self._latest_offset + drift * (now - self._clock_read_at)
+            if (jump := earliest - now - known) > MAX_CLOCK_TOLERANCE:
+                self.pending = f"the API server's clock was set forward by {jump:.0f} s"
+                self.clock_set_forward = True
+            else:
+                offset = min(offset, known)
+        self._latest_offset, self._clock_read_at = offset, now
+
     def written(self, outage: str) -> None:
         """The ledger has this one."""
         if self.pending == outage:
-            self.pending = ""
+            self.pending, self.clock_set_forward = "", False
 
     def _record(self, what: str, seconds: float) -> None:
         if seconds > self._threshold:

@@ -6,6 +6,7 @@ from equipoise.collector.state.placement import readiness
 from equipoise.collector.state.pod_times import unix_seconds
 from equipoise.contracts.kubernetes.objects import Node
 from equipoise.contracts.kubernetes.virtual_nodes import virtual_node
+from equipoise.contracts.recent import is_recent
 
 
 def unmeasurable(node: Node, unmeasured: Sequence[Mapping[str, str]] = ()) -> str:
@@ -30,7 +31,7 @@ def not_yet_expected(node: Node, now: float, settling_period: float) -> str:
     """Why no data is expected of a node at `now`: not Ready, or younger than the period (seconds); else empty."""
     if not readiness(node)[0]:
         return "not Ready"
-    age = now - (unix_seconds(node.metadata.creation_timestamp) or 0.0)
-    if age < settling_period:
-        return f"created {age:.0f} s ago: data is expected after {settling_period:g} s"
+    created_at = unix_seconds(node.metadata.creation_timestamp) or 0.0
+    if is_recent(created_at, now, settling_period):
+        return f"created {max(0.0, now - created_at):.0f} s ago: data is expected after {settling_period:g} s"
     return ""

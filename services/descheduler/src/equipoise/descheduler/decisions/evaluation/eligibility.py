@@ -6,6 +6,7 @@ from equipoise.contracts.eviction.protection import Candidate
 from equipoise.contracts.kubernetes.objects import Node, PodDisruptionBudget, ready_condition
 from equipoise.contracts.kubernetes.taints import being_removed, may_be_removed
 from equipoise.contracts.kubernetes.virtual_nodes import virtual_node
+from equipoise.contracts.recent import is_recent
 
 
 def source_refusal(node: Node, *, now: float, settling: float) -> str:
@@ -20,12 +21,13 @@ def source_refusal(node: Node, *, now: float, settling: float) -> str:
     if taint := being_removed(node.spec.taints):
         return f"node is being removed by an autoscaler (taint {taint})"
     created = node.metadata.creation_timestamp
-    if created is not None and now - created.timestamp() < settling:
+    if created is not None and is_recent(created.timestamp(), now, settling):
         return f"node is younger than {settling:g} s"
     ready = ready_condition(node.status.conditions)
     if ready is None or ready.status != "True":
         return "node is not Ready"
-    if ready.last_transition_time is not None and now - ready.last_transition_time.timestamp() < settling:
+    changed = ready.last_transition_time
+    if changed is not None and is_recent(changed.timestamp(), now, settling):
         return f"node was not Ready within the last {settling:g} s"
     return ""
 

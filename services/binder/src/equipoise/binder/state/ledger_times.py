@@ -1,0 +1,108 @@
+"""Times of a ledger after a clock was wrong: what lies in the future begins now, and no window ends early."""
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from equipoise.binder.state.ledger import (
+    DAY,
+    HOUR,
+    MAX_CLOCK_TOLERANCE,
+    HourlyCount,
+    Ledger,
+    LedgerEntry,
+    PastEviction,
+)
+
+_replace = msgspec.structs.replace
+
+MAX_LIFETIME = DAY
+"""Seconds after which no intent is valid any more: an entry that expires later was written with a wrong clock."""
+
+
+def with_possible_times(ledger: Ledger, now: float) -> Ledger:
+    """The ledger as it is if none of its times is in the future, else with those set to `now`, and an outage.
+
+    A time that is further ahead than the clocks of API servers may differ was written while a clock was wrong. When it
+    was is not known, and `now` is the safe choice: the eviction counts, and the grace period lasts, for their whole
+    length from now on. What lies in the past is not changed.
+    """
+    ahead = max(_times(ledger), default=now) - now
+    if ahead <= MAX_CLOCK_TOLERANCE:
+        return ledger
+    why = f"times of the ledger were {ahead:.0f} s ahead of the API server's clock"
+    return _not_after(ledger, now).after_outage(why, now)
+
+
+def counting_again(ledger: Ledger, now: float) -> Ledger:
+    """The ledger whose evictions all count for the whole length of each window again: their age is not known.
+
+    The clock was set forward, perhaps by a day: by it they would be old. Their hours do not have them any more.
+    """
+    entries = tuple(_counting_again(entry, now) if entry.counted else entry for entry in ledger.entries)
+    return _replace(ledger, entries=entries, complete_since=now)
+
+
+def _counting_again(entry: LedgerEntry, now: float) -> LedgerEntry:
+    expires_at = entry.expires_at + max(0.0, now - entry.reserved_at)
+    if entry.settled_at is None:
+        return _replace(entry, reserved_at=max(now, entry.reserved_at), expires_at=expires_at)
+    return _replace(entry, settled_at=max(now, entry.settled_at), expires_at=expires_at)
+
+
+def _times(ledger: Ledger) -> Iterator[float]:
+    """All times that were the present when they were written; the end of an intent's life is left to `MAX_LIFETIME`."""
+    yield from (ledger.created_at, ledger.started_at, ledger.retention_needed_at, ledger.complete_since)
+    yield from (hour.begin for hour in ledger.hours)
+    yield from (time for past in ledger.past for time in (past.reserved_at, past.settled_at))
+    for entry in ledger.entries:
+        yield from (entry.reserved_at, entry.expires_at - MAX_LIFETIME)
+        yield from (time for time in (entry.settled_at, entry.recovered_at, entry.failing_since) if time is not None)
+    if ledger.outage_ended_at is not None:
+        yield ledger.outage_ended_at
+
+
+def _not_after(ledger: Ledger, now: float) -> Ledger:
+    return _replace(
+        ledger,
+        created_at=min(ledger.created_at, now),
+        started_at=min(ledger.started_at, now),
+        outage_ended_at=_earlier(ledger.outage_ended_at, now),
+        retention_needed_at=min(ledger.retention_needed_at, now),
+        complete_since=min(ledger.complete_since, now),
+        hours=_hours_not_after(ledger.hours, now),
+        past=tuple(_past_not_after(past, now) for past in ledger.past),
+        entries=tuple(_entry_not_after(entry, now) for entry in ledger.entries),
+    )
+
+
+def _entry_not_after(entry: LedgerEntry, now: float) -> LedgerEntry:
+    expires_at = entry.expires_at - max(0.0, entry.reserved_at - now)
+    return _replace(
+        entry,
+        reserved_at=min(entry.reserved_at, now),
+        expires_at=min(expires_at, now + MAX_LIFETIME),
+        settled_at=_earlier(entry.settled_at, now),
+        recovered_at=_earlier(entry.recovered_at, now),
+        failing_since=_earlier(entry.failing_since, now),
+    )
+
+
+def _past_not_after(past: PastEviction, now: float) -> PastEviction:
+    return _replace(past, reserved_at=min(past.reserved_at, now), settled_at=min(past.settled_at, now))
+
+
+def _hours_not_after(hours: Sequence[HourlyCount], now: float) -> tuple[HourlyCount, ...]:
+    """What hours of the future have is added to the present hour, as its entries are."""
+    found: dict[float, HourlyCount] = {}
+    for hour in hours:
+        begin = hour.begin if hour.begin <= now else now - now % HOUR
+        other = found.get(begin, HourlyCount(begin=begin))
+        evictions, dry_runs = other.evictions + hour.evictions, other.dry_runs + hour.dry_runs
+        unknown = other.unknown_fields | hour.unknown_fields
+        found[begin] = HourlyCount(begin=begin, evictions=evictions, dry_runs=dry_runs, unknown_fields=unknown)
+    return tuple(found[begin] for begin in sorted(found))
+
+
+def _earlier(time: float | None, now: float) -> float | None:
+    return None if time is None else min(time, now)
