@@ -47,6 +47,9 @@ LONG = ("level_vs_descheduler", "scheduling_cost", "scheduling_parity", "second_
 def main() -> int:
     named = list(itertools.takewhile(lambda word: not word.startswith("-"), sys.argv[1:]))
     options = sys.argv[1 + len(named) :]
+    if not named and {"-h", "--help"} & {*options}:
+        print(f"{__doc__}\n{', '.join(MODULES)}")
+        return 0
     names = named or [name for name in MODULES if name not in LONG]
     unknown = [name for name in names if name not in MODULES]
     if unknown:
