@@ -305,6 +305,25 @@ async def thief(cluster: Cluster, stored: None) -> Thief:
     return thief
 
 
+async def test_the_effect_of_a_taken_lease_ends_with_the_token(cluster: Cluster, thief: Thief) -> None:
+    """No Lease for more than ten minutes, none that no holder can count on from, and none that cannot be deleted."""
+    metadata = {"name": "equipoise-scheduler", "namespace": OWN}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+    await cluster.apply([{**lease, "spec": {"leaseDurationSeconds": 15, "leaseTransitions": 3}}])
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{OWN}/leases/equipoise-scheduler"
+    stored = await cluster.request("GET", path)
+
+    async def refusal(finalizers: list[str] | None = None, **spec: int) -> str:
+        metadata = {**stored["metadata"], "finalizers": finalizers or []}
+        return await thief.refusal("PUT", path, {**stored, "metadata": metadata, "spec": {**stored["spec"], **spec}})
+
+    assert await refusal(leaseDurationSeconds=600, leaseTransitions=4) == ""
+    assert "at most ten minutes" in await refusal(leaseDurationSeconds=601)
+    assert "one after the other" in await refusal(leaseTransitions=2**31 - 1)
+    assert "one after the other" in await refusal(leaseTransitions=2)
+    assert "no finalizers" in await refusal(["example.com/never"])
+
+
 OPTIONS = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {}, "dryRun": ["All"]}
 
 

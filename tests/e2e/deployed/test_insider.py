@@ -179,6 +179,15 @@ async def test_the_effect_of_a_taken_lease_ends_with_the_token(
     assert bool(why) == bool(refusal)
 
 
+@pytest.mark.parametrize("account", ["collector", "annotator"])
+async def test_a_lease_cannot_be_made_undeletable(installation: Installation, account: str) -> None:
+    document = lease(f"equipoise-{account}-other")
+    document["metadata"]["finalizers"] = ["example.com/never"]
+    token = await installation.deployed.token_of(account)
+    with pytest.raises(ApiError, match="no finalizers"):
+        await installation.deployed.cluster.request("POST", f"{LEASES}?dryRun=All", document, token=token)
+
+
 # NATS
 
 

@@ -8,6 +8,7 @@ compiled for amd64.
 
 import re
 from functools import lru_cache
+from itertools import zip_longest
 
 import msgspec
 
@@ -19,8 +20,11 @@ _BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 
 _TEXT = re.compile(r"([+-]?)0*+([0-9]*+)(\.([0-9]*+))?+([numkMGTPE]?|[KMGTPE]i|[eE][+-]?[0-9]+)")
 
-_MOST_DIGITS = 4_000
-"""int() refuses more."""
+_DIGITS = 4_000
+"""int() refuses a few more."""
+
+_CACHED = 100
+"""Results for longer texts are not kept: only a text that nobody needs has so many characters."""
 
 _FARTHEST = 1_000
 """Exponents beyond this one are read like it."""
@@ -29,6 +33,7 @@ _WRAPPING = (1, 2, 3, 6, 9)
 """Powers of ten by which a product of integers wraps when it overflows. By every other one it becomes 0."""
 
 _HIGHEST = 2**63 - 1
+_HIGHEST_DIGITS = 19
 _LOWEST = -(2**63)
 
 
@@ -98,10 +103,13 @@ def higher(left: Quantity, right: Quantity) -> Quantity:
     return Quantity(right.number, right.scale, decimal=True) if left.decimal or right.decimal else right
 
 
-@lru_cache(maxsize=16_384)
 def read_quantity(text: str) -> Quantity:
-    """ParseQuantity of apimachinery. Raises ValueError for a text that the API server refuses, or that is too long."""
-    match = _TEXT.fullmatch(text) if 0 < len(text) <= _MOST_DIGITS else None
+    """ParseQuantity of apimachinery. Raises ValueError for a text that the API server refuses."""
+    return _cached(text) if len(text) <= _CACHED else _read(text)
+
+
+def _read(text: str) -> Quantity:
+    match = _TEXT.fullmatch(text) if text else None
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a Kubernetes quantity (examples: 250m, 2, 512Mi, 1e3)")
     sign, digits, _, fraction, suffix = match.groups(default="")
@@ -120,29 +128,46 @@ def read_quantity(text: str) -> Quantity:
             return Quantity(negative * number, min(scale, _FARTHEST))
     if match[2] == "" and not fraction and "0" not in text[: match.start(5)]:
         raise ValueError(f"{text[:40]!r} is not a Kubernetes quantity: it has no digits")
-    return _decimal(negative, int(digits + fraction) << (binary or 0), scale, binary is not None)
+    return _decimal(negative, digits + fraction, scale, binary)
 
 
-def _decimal(sign: int, number: int, scale: int, binary: bool) -> Quantity:
+_cached = lru_cache(maxsize=16_384)(_read)
+
+
+def _decimal(sign: int, digits: str, scale: int, binary: int | None) -> Quantity:
     """Rounded up to a billionth, and a binary one capped at 2^63 - 1."""
-    if not number:
+    if not digits.strip("0"):
         return Quantity(0, scale if abs(scale) < _FARTHEST else 0, decimal=True)
-    if scale > NANO:
-        number *= _power(min(scale, _FARTHEST) - NANO)
-    elif NANO - scale > len(str(number)):
-        number = 1
+    if binary is not None and len(digits) + scale > _HIGHEST_DIGITS:
+        return Quantity(sign * _HIGHEST, 0, decimal=True)
+    if scale >= NANO:
+        number = _integer(digits) * _power(min(scale, _FARTHEST) - NANO) << (binary or 0)
+    elif binary is None:
+        cut = max(0, len(digits) + scale - NANO)
+        number = _integer(digits[:cut] or "0") + (digits[cut:].strip("0") != "")
     else:
-        number = -(-number // _power(NANO - scale))
-    if binary and number > _HIGHEST * _power(-NANO):
+        number = -(-(_integer(digits) << binary) // _power(NANO - scale))
+    if binary is not None and number > _HIGHEST * _power(-NANO):
         return Quantity(sign * _HIGHEST, 0, decimal=True)
     return Quantity(sign * number, NANO, decimal=True)
+
+
+def _integer(digits: str) -> int:
+    """The number with these digits, however many: pairs of parts are joined until one is left."""
+    parts = [int(digits[max(0, end - _DIGITS) : end]) for end in range(len(digits), 0, -_DIGITS)]
+    base = _power(_DIGITS)
+    while len(parts) > 2:
+        parts = [low + high * base for low, high in zip_longest(parts[::2], parts[1::2], fillvalue=0)]
+        base *= base
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1] * base
 
 
 def _exponent(suffix: str) -> int:
     """Raises ValueError for more than 64 bits. Of the rest, 32 bits count."""
     if suffix in _DECIMAL_SUFFIXES:
         return _DECIMAL_SUFFIXES[suffix]
-    exponent = int(suffix[1:])
+    digits = suffix[1:].lstrip("+-").lstrip("0") or "0"
+    exponent = int(digits[: _HIGHEST_DIGITS + 1]) * (-1 if suffix[1] == "-" else 1)
     if not _is_int64(exponent):
         raise ValueError(f"{suffix[:40]!r} is not the exponent of a Kubernetes quantity")
     return (exponent + 2**31) % 2**32 - 2**31
