@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.agent.decisions.band_pods import band_pod
+from equipoise.cli.cluster_now.nodes import nodes_now
 from equipoise.collector.state.pod_times import placed_pod, trimmed
 from equipoise.contracts.kubernetes.objects import Container, Node, NodeStatus, ObjectMeta, Pod, ResourceRequirements
 from equipoise.contracts.messages.resources import Resources
@@ -128,6 +129,9 @@ def test_no_move_to_a_node_whose_room_a_resized_pod_still_holds(actual: int, tar
     hot = a_node_utilization("node-a", cpu=8.0, pods=usage)
     snapshot = msgspec.structs.replace(snapshot, nodes={**snapshot.nodes, "node-a": hot})
 
-    plan = LowNodeLoad().plan(ClusterBuilder(snapshot, evaluation_settings()).cluster(), {"node-a"})
+    cluster = ClusterBuilder(snapshot, evaluation_settings()).cluster()
+    plan = LowNodeLoad().plan(cluster, {"node-a"})
+    shown = {node.node: node.requested.cpu for node in nodes_now(cluster.nodes, {}, {}, {}, "5m")}
 
     assert [move.target for move in plan.moves] == targets
+    assert shown["node-b"] == pytest.approx(actual / 10_000), "`equipoise nodes`"

@@ -2,17 +2,22 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from builders import GIB, NOW, a_node_utilization, a_placed_pod, a_placement
+from descheduler.cluster import terminating
 from descheduler.cluster_states import WINDOWS, a_cluster, a_loaded_node, a_node, names
 from descheduler.cluster_states import a_pod as a_movable_pod
+from descheduler.snapshots import a_pod, a_snapshot, evaluation_settings
 
 from equipoise.binder.decisions.destination_check import no_destination
 from equipoise.binder.state.cluster_state import NodeState
+from equipoise.cli.cluster_now.nodes import nodes_now, spread_of
 from equipoise.contracts.configuration.settings import LoadSettings, ResourceThresholds, Thresholds
 from equipoise.contracts.load.demand import pod_usage
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
+from equipoise.descheduler.decisions.evaluation.cluster_builder import ClusterBuilder
 from equipoise.descheduler.decisions.strategies import AnyStrategy
 from equipoise.descheduler.decisions.strategies.bin_pack import BinPack
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
@@ -61,6 +66,19 @@ def test_no_pod_is_moved_to_a_node_on_which_another_still_terminates(
     plan = strategy.plan(cluster, {"node-c"})
 
     assert {move.target for move in plan.moves} == ({"node-a"} if ends else set()), plan.why
+
+
+def test_what_is_shown_of_a_node_includes_a_terminating_pod() -> None:
+    """By `equipoise nodes` and `equipoise report --now`: of 8 cores, 6 are of a pod that may run for hours."""
+    pods = [a_pod("web-2", placed_at=LONG_AGO), terminating(a_pod("old-1", placed_at=LONG_AGO), NOW + 3_600)]
+    snapshot = a_snapshot(*pods)
+    snapshot = msgspec.structs.replace(snapshot, nodes={**snapshot.nodes, "node-a": UTILIZATION})
+    cluster = ClusterBuilder(snapshot, evaluation_settings()).cluster()
+    shown = nodes_now(cluster.nodes, {}, {}, {}, "5m")
+    [node_a] = [node for node in shown if node.node == "node-a"]
+
+    assert (node_a.load.cpu, node_a.usage.cpu) == pytest.approx((0.8, 8.0))
+    assert spread_of([node.load for node in shown]).spread.cpu == pytest.approx(0.7)
 
 
 def test_a_hot_node_whose_load_leaves_with_a_terminating_pod_loses_no_other() -> None:

@@ -3,9 +3,11 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import msgspec
 import pytest
+from agent.fake_cgroups import FakeCgroups
 from binder.worlds import GENEROUS, World
 from builders import GIB, a_placed_pod, a_workload
 from descheduler.cluster import Cluster
@@ -15,6 +17,9 @@ from reclaimer.test_evaluation import result_of
 from reclaimer.worlds import a_batch_pod
 
 from equipoise.agent.decisions.evictions import CpuEviction, cpu_victims
+from equipoise.agent.shell.cgroup_files import CgroupFiles
+from equipoise.agent.shell.cgroup_tree import CgroupTree, PodCgroup, PodGroups
+from equipoise.agent.shell.measurement import Meter, NodeMeasurement
 from equipoise.agent.state.watched_pods import BandPod
 from equipoise.binder.decisions.limits import EvictionsPerWorkload, MigratingPerNode, MigratingPerWorkload
 from equipoise.binder.decisions.limits.unavailable_per_workload import UnavailablePerWorkload
@@ -237,3 +242,37 @@ def test_many_evictions_at_once_fill_each_target_only_as_far_as_it_has_room() ->
     targets = Counter(move.target for move in BinPack().plan(cluster, names(cluster)).moves)
 
     assert {"b": 10, "c": 5} == targets
+
+
+def measured_in_ten_seconds(root: Path, version: int) -> NodeMeasurement:
+    """A latency-sensitive pod uses 2 s of CPU time and waits for 3 s. It was once stopped by its quota, long ago."""
+    root.mkdir()
+    cgroups = FakeCgroups(root, version)
+    path = "kubepods/burstable/poda"
+    cgroups.make(path)
+    groups = PodGroups("kubepods", None, {"a": PodCgroup("a", "burstable", path)})
+    if version == 1:  # only the unified hierarchy has the pressure of groups
+        (root / "unified" / path).mkdir(parents=True)
+    pressure = root / ("unified" if version == 1 else "") / path / "cpu.pressure"
+    meter = Meter(CgroupTree(str(root)), CgroupFiles(), proc=str(root / "proc"), system=str(root / "sys"))
+    found = []
+    for second in (0, 10):
+        nanoseconds = 10**9 * second // 10
+        if version == 1:
+            cgroups.put("kubepods", "cpuacct.usage", str(2 * nanoseconds))
+            (root / "cpu" / path / "cpu.stat").write_text("nr_throttled 1\nthrottled_time 5")
+        else:
+            cgroups.put("kubepods", "cpu.stat", f"usage_usec {2 * nanoseconds // 1_000}")
+            cgroups.put(path, "cpu.stat", "usage_usec 5\nthrottled_usec 5")
+        pressure.write_text(f"some avg10=0.00 avg60=0.00 avg300=0.00 total={3 * nanoseconds // 1_000}")
+        found.append(meter.measure(groups, float(second)))
+    return found[-1]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_counters_of_other_units_are_the_same_usage(tmp_path: Path, version: int) -> None:
+    """kubernetes#142599: pressure was in microseconds on some nodes, in nanoseconds on others. So are cgroups."""
+    found = measured_in_ten_seconds(tmp_path / "cgroup", version)
+
+    assert 0.2 == pytest.approx(found.pods)
+    assert 30.0 == pytest.approx(found.pressure)
