@@ -1,6 +1,7 @@
 """Outcomes, replacements and counts between evaluations."""
 
 import msgspec
+import pytest
 from builders import NOW, a_workload, an_intent
 from descheduler.outcomes import a_proposed_move, an_outcome
 
@@ -11,7 +12,7 @@ from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.settings import DeschedulerSettings
 from equipoise.descheduler.state.cooldowns import pod_cooldown
-from equipoise.descheduler.state.pending_moves import PodLocation
+from equipoise.descheduler.state.pending_moves import PodLocation, approved_pods
 from equipoise.descheduler.state.tracker import Tracker
 
 SETTINGS = DeschedulerSettings()
@@ -163,3 +164,42 @@ def test_pending_moves_end_without_an_evaluation() -> None:
     assert tracker.still_pending({a_workload(): []}, {}, NODES, NOW + 1) == tracker.pending
     assert not tracker.still_pending({a_workload(): [a_candidate("web-9")]}, {}, NODES, NOW + 1)
     assert vars(tracker) == before
+
+
+@pytest.mark.parametrize("ahead", [60.0, 86_400.0, 31_536_000.0])
+def test_a_clock_that_was_ahead_makes_nothing_last_longer(ahead: float) -> None:
+    """Moves, approvals and cooldowns of that time end as if it had been right, and nodes are counted anew."""
+    tracker = Tracker(SETTINGS.tracker)
+    tracker.read_clock(NOW + ahead)
+    evicted = an_intent("web-1", decided_at=NOW + ahead, expires_at=NOW + ahead + 180)
+    tracker.proposed(a_proposed_move(evicted))
+    tracker.on_outcome(an_outcome(Outcome.EVICTED, settled_at=NOW + ahead), NOW + ahead)
+    tracker.proposed(a_proposed_move(an_intent("web-2", decided_at=NOW + ahead, expires_at=NOW + ahead + 180)))
+    tracker.count("low_node_load", abnormal("node-a"), NOW + ahead)
+
+    tracker.read_clock(NOW)
+    assert approved_pods(tracker.pending.values(), now=NOW + 179) == ["uid-web-2"]
+    assert approved_pods(tracker.pending.values(), now=NOW + 180) == []
+    assert tracker.counts == {}
+    cooldown = {"uid": "", "namespace": "shop", "workload": a_workload(), "node": "node-a"}
+    assert pod_cooldown(tracker.cooldowns, now=NOW + 299, **cooldown)  # type: ignore[arg-type]
+    assert not pod_cooldown(tracker.cooldowns, now=NOW + 300, **cooldown)  # type: ignore[arg-type]
+    update(tracker, now=NOW + SETTINGS.replacement_timeout)
+    assert tracker.pending == {}
+
+
+def test_a_clock_of_the_api_server_that_was_ahead_makes_no_move_pending_for_longer() -> None:
+    """Times of outcomes are those of the API server."""
+    tracker = proposed()
+    tracker.on_outcome(an_outcome(Outcome.EVICTED, settled_at=NOW + 31_536_000), NOW)
+    update(tracker, now=NOW + SETTINGS.replacement_timeout)
+    assert tracker.pending == {}
+
+
+def test_a_clock_that_is_adjusted_changes_nothing() -> None:
+    """By some seconds, as NTP does."""
+    tracker = proposed()
+    before = tracker.pending
+    tracker.read_clock(NOW)
+    tracker.read_clock(NOW - 5)
+    assert tracker.pending == before

@@ -89,7 +89,7 @@ class Descheduler:
             log.info("outcome received", pod=f"{outcome.namespace}/{outcome.pod}", outcome=outcome.outcome.value)
 
     async def on_heartbeat(self, delivery: Delivery[Heartbeat]) -> None:
-        self._messages.on_heartbeat(delivery.message, self._clock.now())
+        self._messages.on_heartbeat(delivery.message, self._clock.monotonic())
         if delivery.message.evictions == REAL:
             self._tracker.end_dry_runs()
 

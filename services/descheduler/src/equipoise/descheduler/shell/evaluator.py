@@ -98,10 +98,15 @@ class Evaluator:
     async def prune(self) -> None:
         """A replica that does not lead receives messages as well: they must not pile up."""
         if not self.watch.problem:
-            await self._update(self.watch.objects(), self._clock.now())
+            await self._update(self.watch.objects(), self._now())
+
+    def _now(self) -> float:
+        now = self._clock.now()
+        self.tracker.read_clock(now)
+        return now
 
     async def _evaluate(self, epoch: LeaseEpoch) -> None:
-        now = self._clock.now()
+        now = self._now()
         watched = self.watch.objects()
         placed = await self._update(watched, now)
         snapshot = self._snapshot(watched, now)
@@ -136,7 +141,7 @@ class Evaluator:
             snapshot = msgspec.structs.replace(snapshot, pending=pending)
         evaluation = await self._compute(evaluate, snapshot, self._settings, needed=1)
         preferred = await self._compute(preferred_nodes, evaluation)
-        evictions = self.messages.evictions(now)
+        evictions = self.messages.evictions(self._clock.monotonic())
         plan = plan_response(
             evaluation, snapshot, self._settings, evictions=evictions, leader=epoch, preferred=preferred
         )
@@ -198,7 +203,7 @@ class Evaluator:
         Approves nothing while evictions are dry runs or paused, and removes the approvals of earlier moves that ended.
         """
         now = self._clock.now()
-        evictions = self.messages.evictions(now)
+        evictions = self.messages.evictions(self._clock.monotonic())
         moves = [*self.tracker.pending.values(), *proposed] if evictions == REAL else []
         problem = await self._approvals.write(approved_pods(moves, now=now))
         self._health.set_problem("approvals", problem or None)

@@ -144,6 +144,13 @@ _ENDINGS = {
 }
 
 
+def earlier(cooldowns: Cooldowns, seconds: float) -> dict[str, Cooldown]:
+    """The cooldowns after this clock was set back: they last as long as before."""
+    return {
+        key: msgspec.structs.replace(cooldown, until=cooldown.until - seconds) for key, cooldown in cooldowns.items()
+    }
+
+
 def after_return(
     cooldowns: Cooldowns, workload: Workload, node: str, settings: CooldownSettings, now: float
 ) -> dict[str, Cooldown]:

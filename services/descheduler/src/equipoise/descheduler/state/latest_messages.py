@@ -59,13 +59,16 @@ class LatestMessages:
         _keep_latest(self.cycles, message.shard, message)
 
     def on_heartbeat(self, message: Heartbeat, now: float) -> None:
-        """Of a binder; its time is that of our clock."""
+        """Of a binder. `now`: of our monotonic clock."""
         self._binders = {id: entry for id, entry in self._binders.items() if entry[0] > now - HEARTBEAT_TTL}
         if message.evictions:
             self._binders[message.id] = (now, message.evictions)
 
     def evictions(self, now: float) -> str:
-        """What binders do with intents. If they differ, real evictions win. "" without a heartbeat of any binder."""
+        """What binders do with intents. If they differ, real evictions win. "" without a heartbeat of any binder.
+
+        `now`: of our monotonic clock.
+        """
         modes = {mode for at, mode in self._binders.values() if at > now - HEARTBEAT_TTL}
         return min(modes, key=lambda mode: (mode != REAL, mode), default="")
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from equipoise.contracts.load.correction import RESOURCES, known
+from equipoise.contracts.load.correction import FUTURE_TOLERANCE, RESOURCES, known
 from equipoise.contracts.messages.descheduling import LoadReduction
 from equipoise.contracts.messages.message import converted
 from equipoise.contracts.messages.resources import Resources
@@ -70,10 +70,12 @@ def completed(
 def remaining(
     trials: ReductionTrials, results: Sequence[LoadReduction], *, length: float, now: float
 ) -> dict[str, ReductionTrial]:
-    """The trials without a result that are not older than `MAX_WINDOWS`."""
+    """The trials without a result that are not older than `MAX_WINDOWS`, nor of the time of a clock that was ahead."""
     done = {result.node for result in results}
     return {
-        name: trial for name, trial in trials.items() if name not in done and trial.since + MAX_WINDOWS * length > now
+        name: trial
+        for name, trial in trials.items()
+        if name not in done and -FUTURE_TOLERANCE <= now - trial.since < MAX_WINDOWS * length
     }
 
 

@@ -108,7 +108,8 @@ def after_outcome(
     evicted = outcome.outcome is Outcome.EVICTED
     if not evicted and (outcome.outcome is not Outcome.DRY_RUN or not outcome.target):
         return following
-    until = outcome.settled_at + (replacement_timeout if evicted else dry_run_lifetime)
+    settled_at = min(outcome.settled_at, now)  # the API server's clock may be ahead for a while
+    until = settled_at + (replacement_timeout if evicted else dry_run_lifetime)
     if evicted or until > now:
         for id in [move.id for move in following.values() if move.pod_uid == outcome.pod_uid and not move.real]:
             del following[id]
@@ -116,13 +117,27 @@ def after_outcome(
         return following
     move = moves.get(outcome.intent_id) or converted(outcome, TrackedMove, id=outcome.intent_id, until=until)
     if evicted:
-        following[move.id] = msgspec.structs.replace(move, evicted_at=outcome.settled_at, until=until)
+        following[move.id] = msgspec.structs.replace(move, evicted_at=settled_at, until=until)
     else:
-        following[move.id] = msgspec.structs.replace(move, dry_run_at=outcome.settled_at, until=until)
+        following[move.id] = msgspec.structs.replace(move, dry_run_at=settled_at, until=until)
         if len(following) > MAX_DRY_RUN_MOVES:
             for id in [move.id for move in following.values() if not move.real][:-MAX_DRY_RUN_MOVES]:
                 del following[id]
     return following
+
+
+def earlier(moves: PendingMoves, seconds: float, now: float) -> dict[str, TrackedMove]:
+    """The moves after this clock was set back to `now`: they are pending for as long as before."""
+    return {
+        id: msgspec.structs.replace(
+            move,
+            expires_at=max(0.0, move.expires_at - seconds),
+            until=move.until - seconds,
+            evicted_at=None if move.evicted_at is None else min(move.evicted_at, now),
+            dry_run_at=None if move.dry_run_at is None else min(move.dry_run_at, now),
+        )
+        for id, move in moves.items()
+    }
 
 
 def replacements(moves: PendingMoves, pods: Mapping[Workload, Sequence[Pod]]) -> dict[str, Pod]:

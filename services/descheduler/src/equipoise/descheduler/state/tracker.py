@@ -7,6 +7,7 @@ import msgspec
 from equipoise.contracts.configuration.settings import Window
 from equipoise.contracts.kubernetes.objects import Pod
 from equipoise.contracts.kubernetes.workload import Workload
+from equipoise.contracts.load.correction import FUTURE_TOLERANCE
 from equipoise.contracts.messages.descheduling import LoadReduction, NodeClassification, ReplacementPlaced
 from equipoise.contracts.messages.eviction import EvictionOutcome, Outcome
 from equipoise.contracts.messages.message import converted
@@ -32,6 +33,7 @@ class Tracker:
 
     def __init__(self, settings: TrackerSettings) -> None:
         self._settings = settings
+        self._latest = 0.0
         self._trials: ReductionTrials = {}
         self.counts: Mapping[str, AbnormalCounts] = {}
         """By strategy."""
@@ -64,8 +66,22 @@ class Tracker:
         """The bus did not accept the intent."""
         self.pending = {id: move for id, move in self.pending.items() if id != intent_id}
 
+    def read_clock(self, now: float) -> None:
+        """This clock, before it is used: if it was set back, what was to end at a time ends as long from now.
+
+        Otherwise nothing would be moved until then, a year perhaps. Counts begin anew.
+        """
+        back = self._latest - now
+        if back > FUTURE_TOLERANCE:
+            self.pending = pending_moves.earlier(self.pending, back, now)
+            self._cooldowns = cooldowns.earlier(self._cooldowns, back)
+            self._dry_run_cooldowns = cooldowns.earlier(self._dry_run_cooldowns, back)
+            self.counts = {}
+        self._latest = now
+
     def on_outcome(self, outcome: EvictionOutcome, now: float) -> None:
         """Receiving the same outcome twice changes nothing the second time."""
+        self.read_clock(now)
         self.pending = pending_moves.after_outcome(
             self.pending,
             outcome,
