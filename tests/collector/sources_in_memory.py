@@ -50,7 +50,7 @@ class FakeSource:
 
     async def query(self, query: MetricQuery) -> list[Sample]:
         self.queries.append(query)
-        if query.aggregate == "size" or (query.aggregate == "namespaces" and query.pod_series == "containers"):
+        if query.aggregate == "size" or (query.aggregate == "pods" and query.pod_series == "containers"):
             return []  # each pod has a series
         await self._respond()
         if self.fails(query):
@@ -60,7 +60,7 @@ class FakeSource:
         return [
             a_sample(query, usage, node, namespace, pod)
             for (namespace, pod, node), usage in self.pods.items()
-            if has_value(query, usage)
+            if has_value(query, usage) and (not query.pods or (namespace, pod) in query.pods)
         ]
 
     async def _respond(self) -> None:
@@ -90,7 +90,7 @@ def a_sample(query: MetricQuery, usage: Usage, node: str, namespace: str = "", p
         "newest": query.at - usage.age,
         "last": query.at - usage.age,
         "spacing": usage.interval,
-        "namespaces": 1.0,
+        "pods": 1.0,
     }
     labels = {"node": node, "namespace": namespace, "pod": pod}
     return Sample(node=node, namespace=namespace, pod=pod, series=series_name(labels), value=values[query.aggregate])

@@ -19,8 +19,9 @@ from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.exit_codes import CommandFailed
 from equipoise.cli.service_settings import AllSettings
 from equipoise.collector.settings import CollectorSettings, PrometheusSettings, ScrapeJobs
+from equipoise.collector.shell.intervals import find_intervals
 from equipoise.collector.shell.measurement import criteria_of, node_target
-from equipoise.collector.shell.rounds import find_intervals, measure_nodes
+from equipoise.collector.shell.rounds import measure_nodes
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.collector.state.node_names import node_names, texts_of
 from equipoise.contracts.configuration.duration import Duration

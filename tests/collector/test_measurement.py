@@ -1,6 +1,7 @@
 """Rounds of queries, and what is known after they succeed, fail or age."""
 
 import asyncio
+from collections import Counter
 
 import msgspec
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.collector.settings import CollectorSettings
+from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes.objects import (
     ObjectMeta,
 )
@@ -65,6 +67,31 @@ async def test_pods_use_the_scrape_interval_of_the_nodes_when_theirs_is_unknown(
         await world.advance(1)
 
         assert {"uid-db-0"} == world.nodes()["a"].pods.keys()
+
+
+async def test_scrape_intervals_are_measured_once_for_all_windows() -> None:
+    """At a start, all windows are measured at the same time."""
+    world = a_world()
+    world.source.takes = 0.1
+    async with world.bus, collecting(world, CollectorSettings(leader_election=False, profile=NO_PROFILE)):
+        await world.advance(5)
+
+        assert {"5m", "15m", "1h", "1d"} == world.nodes()["a"].windows.keys()
+        assert {"node": 1, "pod": 1} == Counter(
+            query.subject for query in world.source.queries if query.aggregate == "spacing"
+        )
+
+
+async def test_raw_samples_are_not_read_when_the_interval_is_configured() -> None:
+    """Only which series show the pods is found."""
+    world = a_world()
+    settings = CollectorSettings(leader_election=False, profile=NO_PROFILE, scrape_interval=Duration(15))
+    async with world.bus, collecting(world, settings):
+        await world.advance(1)
+
+        assert {"uid-db-0"} == world.nodes()["a"].pods.keys()
+        assert {"mean", "count", "newest", "last", "pods"} >= {query.aggregate for query in world.source.queries}
+        assert {"containers"} == {query.pod_series for query in world.source.queries if query.aggregate == "pods"}
 
 
 async def test_values_become_stale_while_the_source_is_down(world: World) -> None:

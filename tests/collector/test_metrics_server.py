@@ -19,7 +19,8 @@ from equipoise.collector.decisions.query import MetricQuery, SourceError
 from equipoise.collector.decisions.sample_validation import MeasurementTarget, WindowCriteria
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings, MetricsServerSettings, ProfileSettings
-from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods
+from equipoise.collector.shell.intervals import find_intervals
+from equipoise.collector.shell.rounds import measure_nodes, measure_pods
 from equipoise.collector.sources import open_source
 from equipoise.collector.sources.metrics_server import (
     NODE_METRICS,

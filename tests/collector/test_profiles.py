@@ -147,7 +147,7 @@ def test_every_query_has_valid_promql(name: str, length: float, step: float) -> 
         for usages in [profile.cpu] if resource == "cpu" else profile.memory.values():
             text = usages[subject].promql(query, {"cluster": "blue"})
             if text is None:
-                assert aggregate in ("namespaces", "size") or ("pod", "spacing") == (subject, aggregate)
+                assert aggregate in ("pods", "size") or ("pod", "spacing") == (subject, aggregate)
                 continue
 
             assert 'cluster="blue"' in text
@@ -155,32 +155,47 @@ def test_every_query_has_valid_promql(name: str, length: float, step: float) -> 
             assert text.count("(") == text.count(")")
 
 
-def test_a_pods_spacing_is_not_queried_when_pods_and_nodes_are_on_one_page() -> None:
+@pytest.mark.parametrize("resource", get_args(ResourceName))
+def test_a_pods_spacing_is_not_queried_when_pods_and_nodes_are_on_one_page(resource: str) -> None:
     """Raw samples of all pods would be too many."""
-    query = a_query(subject="pod", aggregate="spacing")
+    assert promql("kubelet", a_query(subject="pod", resource=resource, aggregate="spacing")) is None
 
-    assert promql("kubelet", query) is None
-    of_two = a_query(subject="pod", aggregate="spacing", namespaces=("kube-system", "a.b"))
-    assert r'namespace=~"kube\\-system|a\\.b"' in (promql("kube-prometheus", of_two) or "")
+
+PODS = (("kube-system", "proxy-a.b"), ("shop", "web-0"), ("shop", "x|y"))
+
+
+def test_the_spacing_of_pods_is_limited_to_some() -> None:
+    """By namespace and name: many namespaces may have a pod of the same name."""
+    query = a_query(subject="pod", aggregate="spacing", pods=PODS)
+    found = promql("kube-prometheus", query) or ""
+
+    assert (
+        r'container="",image="",name="",pod!="",namespace=~"kube-system|shop",pod=~"proxy-a\\.b|web-0|x\\|y"' in found
+    )
+    either = promql("kube-prometheus", msgspec.structs.replace(query, pod_series="any")) or ""
+    assert "image" not in either
+    assert 'pod=~"' in either
 
 
 @pytest.mark.parametrize(
     ("samples", "expected"),
     [
-        ("x", '{namespace=~"a|b"}'),
-        ("x{}", '{namespace=~"a|b"}'),
-        (' x{pod!="", } ', '{pod!="",namespace=~"a|b"}'),
-        ('x{image=",}"}', '{image=",}",namespace=~"a|b"}'),
+        ("x", '{namespace=~"a",pod=~"b|c"}'),
+        ("x{}", '{namespace=~"a",pod=~"b|c"}'),
+        (' x{pod!="", } ', '{pod!="",namespace=~"a",pod=~"b|c"}'),
+        ('x{image=",}"}', '{image=",}",namespace=~"a",pod=~"b|c"}'),
     ],
 )
-def test_the_spacing_of_custom_pods_is_measured_in_some_namespaces(samples: str, expected: str) -> None:
-    """The namespaces are those that have pods on every node."""
+def test_the_spacing_of_custom_pods_is_limited_to_some(samples: str, expected: str) -> None:
+    """Series of pods have the labels `namespace` and `pod`."""
     usage = custom_profile(CustomQueries(pod_cpu=CustomQuery(mean="x[$window]", samples=samples))).cpu["pod"]
-    spacing = a_query(subject="pod", aggregate="spacing", namespaces=("a", "b"))
-    number = a_query(subject="pod", aggregate="namespaces")
+    spacing = a_query(subject="pod", aggregate="spacing", pods=(("a", "b"), ("a", "c")))
+    number = a_query(subject="pod", aggregate="pods")
 
     assert f"x{expected}[300000ms]" == usage.promql(spacing, {})
-    assert f"count without (pod, container, id, image, name, cpu, uid) ({samples.strip()})" == usage.promql(number, {})
+    assert f"count without (namespace, pod, container, id, image, name, cpu, uid) ({samples.strip()})" == usage.promql(
+        number, {}
+    )
 
 
 def test_anonymous_memory_is_the_same_for_nodes_and_pods() -> None:

@@ -26,7 +26,8 @@ from equipoise.collector.decisions.profiles.recording_rules import RULE_INTERVAL
 from equipoise.collector.decisions.query import Aggregate, MetricQuery, ResourceName, Sample
 from equipoise.collector.decisions.sample_validation import MeasurementTarget, NodeReading, WindowCriteria
 from equipoise.collector.settings import PrometheusSettings
-from equipoise.collector.shell.rounds import PodRound, find_intervals, measure_nodes, measure_pods
+from equipoise.collector.shell.intervals import find_intervals, find_pod_intervals
+from equipoise.collector.shell.rounds import PodRound, measure_nodes, measure_pods
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.collector.state.node_names import node_names
 from equipoise.collector.state.placement import PodName
@@ -54,6 +55,7 @@ POD_TARGETS: dict[PodName, MeasurementTarget] = {
     ("shop", "web-0"): MeasurementTarget(since=0.0, capacity=CAPACITY, node="node-a"),
     ("kube-system", "proxy"): MeasurementTarget(since=0.0, capacity=CAPACITY, node="node-a"),
 }
+PODS_OF_NODES = {"node-a": list(POD_TARGETS)}
 WORKING_SET = 16e9 - 9e9 - 2e9
 HUGE_PAGES = {
     "MemTotal": 64e9, "MemFree": 22e9, "MemAvailable": 24e9, "Inactive_file": 2e9, "AnonPages": 7e9,
@@ -204,7 +206,7 @@ async def test_pods_are_measured_once(source: Open, profile: str) -> None:
 
     async def measured() -> Any:
         at = await opened.time()
-        intervals = await find_intervals(opened, WINDOW, at, NAMES, "pod")
+        intervals = await find_pod_intervals(opened, WINDOW, at, NAMES, PODS_OF_NODES)
         criteria = WindowCriteria(
             at=at, length=WINDOW, coverage=0.8, max_age=60.0, lookback=WINDOW, intervals=intervals, names=NAMES
         )
@@ -235,7 +237,7 @@ async def test_the_spacing_of_pods_is_that_of_their_own_samples(source: Open) ->
 
 
 async def _pod_intervals(source: PrometheusSource) -> Any:
-    return await find_intervals(source, WINDOW, await source.time(), NAMES, "pod")
+    return await find_pod_intervals(source, WINDOW, await source.time(), NAMES, PODS_OF_NODES)
 
 
 async def test_anonymous_memory_is_measured(source: Open) -> None:

@@ -14,7 +14,8 @@ from collector.exporter import SCRAPE_INTERVAL, Exporter, a_job, a_node, prometh
 from equipoise.collector.decisions.query import MetricQuery, ResourceName
 from equipoise.collector.decisions.sample_validation import MeasurementTarget, NodeReading, WindowCriteria
 from equipoise.collector.settings import PrometheusSettings
-from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods
+from equipoise.collector.shell.intervals import find_intervals
+from equipoise.collector.shell.rounds import measure_nodes, measure_pods
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.collector.state.node_names import NodeNames
 from equipoise.contracts.messages.resources import Resources

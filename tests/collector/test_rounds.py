@@ -6,8 +6,7 @@ from builders import GIB, NOW
 from collector.sources_in_memory import INTERVAL, FakeSource, Usage
 
 from equipoise.collector.decisions.sample_validation import MeasurementTarget, ScrapeIntervals, WindowCriteria
-from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods
-from equipoise.collector.state.node_names import NodeNames
+from equipoise.collector.shell.rounds import measure_nodes, measure_pods
 from equipoise.contracts.messages.resources import Resources
 from equipoise.testbed.memory.clock import ManualClock
 
@@ -76,16 +75,3 @@ async def test_pods_are_counted_individually_when_intervals_differ() -> None:
     found = await measure_pods(source, known, msgspec.structs.replace(CRITERIA, intervals=intervals))
 
     assert {("shop", "b")} == found.usage.keys()
-
-
-async def test_spacing_is_measured_on_memory_when_cpu_is_unsupported() -> None:
-    """On nothing when neither is supported."""
-    source = a_source()
-    source.rejects = lambda query: "no" if query.resource == "cpu" else ""
-
-    assert INTERVAL == (await find_intervals(source, 300.0, NOW, NodeNames(), "pod")).of("a")
-    source.rejects = lambda query: "no"
-    assert (await find_intervals(source, 300.0, NOW, NodeNames())).default is None
-    assert {("pod", "memory", "namespaces"), ("pod", "memory", "spacing")} == {
-        (query.subject, query.resource, query.aggregate) for query in source.queries
-    }

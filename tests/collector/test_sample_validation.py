@@ -207,6 +207,7 @@ def test_intervals_are_found_per_node() -> None:
     found = scrape_intervals(
         [a_sample(15.0), a_sample(30.0), a_sample(60.0, "b"), a_sample(math.nan, "c"), a_sample(0.0, "d")],
         NodeNames(),
+        {},
     )
 
     assert (30.0, 60.0, 45.0) == (found.of("a"), found.of("b"), found.of("c"))

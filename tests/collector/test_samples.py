@@ -1,7 +1,6 @@
 """Samples from Prometheus responses, valid and invalid."""
 
 import math
-from collections import Counter
 from typing import Any
 
 import msgspec
@@ -13,7 +12,6 @@ from equipoise.collector.decisions.query import Sample, SourceError, series_name
 from equipoise.collector.sources.prometheus.json_document import decode_document
 from equipoise.collector.sources.prometheus.samples import (
     LABELS_TTL,
-    SERIES_OF_TARGET,
     LabelCache,
     identified_by_name,
     number,
@@ -126,28 +124,6 @@ def test_spacing_is_the_median_of_the_gaps() -> None:
     element = {"metric": {"node": "a"}, "values": [[at, "1"] for at in times]}
 
     assert [15.0] == [sample.value for sample in spacings([element], "node", LABELS)]
-
-
-def test_spacings_of_many_pods_of_a_node_are_those_of_some_of_each_scrape() -> None:
-    """Of 150,000 pods in one namespace, all raw samples would be read, and no more would be known."""
-    labels = ({"node": "a", "job": "kubelet"}, {"node": "b", "job": "kubelet"}, {"node": "a", "job": "own"})
-    series = [
-        {"metric": {**each, "namespace": "shop", "pod": f"web-{number}"}, "values": [[15, "1"], [30, "1"]]}
-        for number in range(SERIES_OF_TARGET + 1)
-        for each in labels
-    ]
-    document = decode_document(msgspec.json.encode(a_document(series, "matrix")))
-    result = result_of(document, "matrix")
-
-    found = Counter((sample.node, sample.scrape.job) for sample in spacings(result, "pod", LABELS))
-
-    assert found == dict.fromkeys([("a", "kubelet"), ("b", "kubelet"), ("a", "own")], SERIES_OF_TARGET)
-
-
-def test_a_series_with_a_label_that_is_no_text_has_its_spacing_all_the_same() -> None:
-    series = [{"metric": {"node": "a", "job": [1]}, "values": [[15, "1"], [30, "1"]]}] * (SERIES_OF_TARGET + 1)
-
-    assert [15.0] * len(series) == [sample.value for sample in spacings(series, "node", LABELS)]
 
 
 @pytest.mark.parametrize("values", [[], [[1, "1"]], [[1, "1"], [1, "1"]], None, "x", [["1", "1"], [2]]])

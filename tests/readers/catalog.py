@@ -41,7 +41,6 @@ from equipoise.collector.sources.load_watcher import WatcherResponse
 from equipoise.collector.sources.prometheus.json_document import decode_document
 from equipoise.collector.sources.prometheus.samples import (
     LabelCache,
-    namespaces,
     result_of,
     spacings,
     time_of,
@@ -198,12 +197,6 @@ def _prometheus() -> Iterator[Reader]:
                 example=SERIES,
                 errors=(SourceError, *DECODE_ERRORS),
             )
-    yield Reader(
-        name="namespaces",
-        read=lambda item: namespaces(answer(item, "vector"), LabelCache(("node",))),
-        example=SERIES,
-        errors=(SourceError, *DECODE_ERRORS),
-    )
     yield Reader(
         name="time of Prometheus",
         read=lambda item: time_of(answer(item, "vector")),
@@ -453,7 +446,7 @@ DECODING_MODULES: Mapping[str, tuple[str, ...]] = {
     "equipoise.cli.up.supervisor": (),  # /readyz of a process that it has started
     "equipoise.collector.sources.load_watcher": ("load-watcher",),
     "equipoise.collector.sources.prometheus.json_document": ("vector of nodes", "spacings of pods"),
-    "equipoise.collector.sources.prometheus.samples": ("namespaces", "time of Prometheus"),
+    "equipoise.collector.sources.prometheus.samples": ("time of Prometheus",),
     "equipoise.collector.state.node_colocation": (f"annotation {RESERVATION}", f"annotation {THIRD_PARTY}"),
     "equipoise.contracts.bus.decoding": ("message NodeUtilization",),
     "equipoise.contracts.kubernetes.annotations": (f"annotation {LOAD}", f"annotation {USAGE}"),

@@ -1,5 +1,6 @@
 """Which profile of queries fits a Prometheus: the one whose metrics it has, of nodes of this cluster."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, get_args
@@ -7,6 +8,7 @@ from typing import Any, get_args
 import msgspec
 
 from equipoise.cli.service_settings import SERVICE_SETTINGS
+from equipoise.collector.decisions.interval_pods import interval_pods
 from equipoise.collector.decisions.profiles import PROFILES
 from equipoise.collector.decisions.profiles.custom import CustomQueries
 from equipoise.collector.decisions.profiles.query_profile import MemoryKind, QueryProfile
@@ -22,8 +24,9 @@ from equipoise.collector.decisions.sample_validation import (
     min_samples,
 )
 from equipoise.collector.settings import CollectorSettings
+from equipoise.collector.shell.intervals import find_intervals, find_pod_intervals
 from equipoise.collector.shell.measurement import criteria_of, node_target
-from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods
+from equipoise.collector.shell.rounds import measure_nodes, measure_pods
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.sources.prometheus.prometheus_source import PrometheusSource
 from equipoise.collector.state.node_names import NodeNames, node_names, texts_of
@@ -98,17 +101,19 @@ async def match_profile(
             names = node_names({node.metadata.name: texts_of(node) for node in nodes})
             targets = {node.metadata.name: node_target(node) for node in nodes}
         shortest = load.shortest
-        intervals = of_pods = ScrapeIntervals(default=interval)
+        intervals = ScrapeIntervals(default=interval)
         if interval is None:
             intervals = await find_intervals(source, shortest.length, at, names)
         found = await measure_nodes(source, targets, criteria_of(load, shortest, at, intervals, names))
         if found.failed:
             return ProfileMatch(problem=next(iter(found.failed.values())))
-        of_pods = await find_intervals(source, shortest.length, at, names, "pod")
-        if interval is not None or of_pods.default is None:
-            of_pods = msgspec.structs.replace(intervals, pod_series=of_pods.pod_series)
-        criteria = criteria_of(load, shortest, at, of_pods, names)
-        pod_targets = await _sampled_pods(source, criteria, unsupported)
+        of_pods = await find_pod_intervals(source, shortest.length, at, names, {})
+        query = MetricQuery(subject="pod", length=shortest.length, at=at, pod_series=of_pods.pod_series)
+        pod_targets = await _sampled_pods(source, query, names, unsupported)
+        if interval is None:
+            some = _interval_pods(pod_targets)
+            of_pods = await find_pod_intervals(source, shortest.length, at, names, some)
+        criteria = criteria_of(load, shortest, at, of_pods.or_those_of(intervals), names)
         measured = (await measure_pods(source, pod_targets, criteria)).usage if pod_targets else {}
     except SourceError as error:
         return ProfileMatch(problem=str(error))
@@ -168,21 +173,26 @@ async def _sampled_nodes(source: MetricSource, at: float) -> dict[str, Measureme
 
 
 async def _sampled_pods(
-    source: MetricSource, criteria: WindowCriteria, unsupported: list[str]
+    source: MetricSource, query: MetricQuery, names: NodeNames, unsupported: list[str]
 ) -> dict[PodName, MeasurementTarget]:
     """All pods with series; none if a resource is not supported, and why."""
-    query = MetricQuery(subject="pod", length=criteria.length, at=criteria.at, pod_series=criteria.intervals.pod_series)
     for resource in RESOURCES:
         if reason := source.unsupported(msgspec.structs.replace(query, resource=resource)):
             unsupported.append(reason)
     if unsupported:
         return {}
     return {
-        (sample.namespace, sample.pod): MeasurementTarget(
-            since=0.0, capacity=Resources(), node=criteria.names.of(sample.node)
-        )
+        (sample.namespace, sample.pod): MeasurementTarget(since=0.0, capacity=Resources(), node=names.of(sample.node))
         for sample in await source.query(query)
     }
+
+
+def _interval_pods(pods: Mapping[PodName, MeasurementTarget]) -> dict[str, tuple[PodName, ...]]:
+    """By node."""
+    since: defaultdict[str, dict[PodName, float]] = defaultdict(dict)
+    for name, pod in pods.items():
+        since[pod.node][name] = pod.since
+    return {node: interval_pods(of_node) for node, of_node in since.items()}
 
 
 def _why_unknown(criteria: WindowCriteria, measured: Collection[Resources], pods: int) -> str:

@@ -5,10 +5,12 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from equipoise.collector.state.placement import PodName
+
 ResourceName = Literal["cpu", "memory"]
 Statistic = Literal["p95", "max", "deviation"]
 Subject = Literal["node", "pod"]
-Aggregate = Literal["mean", "count", "newest", "last", "spacing", "namespaces", "size"] | Statistic
+Aggregate = Literal["mean", "count", "newest", "last", "spacing", "pods", "size"] | Statistic
 
 PodSeries = Literal["pods", "containers", "any"]
 """The series that show the usage of a pod: one of the whole pod; those of its containers, for pods that have no other;
@@ -24,8 +26,8 @@ class MetricQuery(msgspec.Struct, frozen=True, kw_only=True):
 
     aggregate: `mean`, `p95`, `max`, `deviation` of the usage over the window (cores, bytes); `count` of its raw
     samples; `newest`: time of the newest raw sample of series that are alive; `last`: the same of series that ended
-    within the window; `spacing`: median seconds between raw samples; `namespaces`: number of series of pods by
-    namespace and node; `size`: cores or bytes of the machine that is measured.
+    within the window; `spacing`: median seconds between raw samples; `pods`: number of pods by node and scrape;
+    `size`: cores or bytes of the machine that is measured.
     """
 
     subject: Subject
@@ -45,8 +47,8 @@ class MetricQuery(msgspec.Struct, frozen=True, kw_only=True):
     of many pods would double the size of the response and nearly all are complete."""
 
     pod_series: PodSeries = "pods"
-    namespaces: tuple[str, ...] = ()
-    """The namespaces to which a `spacing` of pods is limited."""
+    pods: tuple[PodName, ...] = ()
+    """The pods to which a `spacing` of pods is limited."""
 
     jobs: tuple[str, ...] = ()
     """Only series of these scrape jobs; empty: of all."""

@@ -85,6 +85,10 @@ class ScrapeIntervals(msgspec.Struct, frozen=True, kw_only=True):
     def of(self, node: str) -> float | None:
         return self.by_node.get(node, self.default)
 
+    def or_those_of(self, other: "ScrapeIntervals") -> "ScrapeIntervals":
+        """The intervals of others if none of these is known, with the series of these."""
+        return self if self.default is not None else msgspec.structs.replace(other, pod_series=self.pod_series)
+
     @property
     def all(self) -> set[float]:
         """Every known interval."""
@@ -139,10 +143,12 @@ Readings = Mapping[ResourceName, Mapping[str, NodeReading]]
 """By resource and node."""
 
 
-def scrape_intervals(samples: Collection[Sample], names: NodeNames) -> ScrapeIntervals:
-    """Intervals from measured spacings. The largest one of a node counts, so that coverage is never overestimated."""
+def scrape_intervals(samples: Collection[Sample], names: NodeNames, scrapes: Scrapes) -> ScrapeIntervals:
+    """Intervals from measured spacings. The largest one of a node counts, so that coverage is never overestimated.
+
+    `scrapes`: what measures each node; other samples of the node do not count.
+    """
     by_node: dict[str, float] = {}
-    scrapes = choose_scrapes(samples, names, {})
     for sample in samples:
         node = names.of(sample.node)
         if scrapes.get(node, sample.scrape) == sample.scrape and SHORTEST_INTERVAL <= sample.value <= LONGEST_INTERVAL:

@@ -19,7 +19,8 @@ from equipoise.collector.decisions.scrape_choice import Scrapes, jobs_of
 from equipoise.collector.decisions.utilization import UtilizationStore
 from equipoise.collector.decisions.workloads import SLOTS, MeasuredPod, WorkloadRound, WorkloadStore, replica_means
 from equipoise.collector.settings import CollectorSettings
-from equipoise.collector.shell.rounds import find_intervals, measure_nodes, measure_pods, recent_samples
+from equipoise.collector.shell.intervals import KnownIntervals
+from equipoise.collector.shell.rounds import measure_nodes, measure_pods, recent_samples
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.state.known_jobs import KnownJobs
 from equipoise.collector.state.node_names import NodeNames
@@ -58,14 +59,14 @@ class Measurement:
             weight=self.settings.profile.weight,
             recent_limit=self.settings.pod_window_limit,
         )
-        self._intervals = ScrapeIntervals(default=self.settings.scrape_interval)
-        self.pod_intervals = self._intervals
+        self.intervals = KnownIntervals(
+            configured=self.settings.scrape_interval, load=self.load, source=self.source, placement=self.placement
+        )
         self._scrapes: dict[Subject, dict[ResourceName, Scrapes]] = {"node": {}, "pod": {}}
         self._jobs: dict[Subject, KnownJobs] = {
             subject: KnownJobs(period=self.load.longest.refresh_period, period_while_missing=self.load.shortest.length)
             for subject in self._scrapes
         }
-        self._intervals_at: float | None = None
         self._problems: dict[str, str] = {}
         self._outage = ""
         self._other_nodes = self._other_pods = ""
@@ -115,7 +116,7 @@ class Measurement:
             if self._too_skewed:
                 outage = self.outage
             else:
-                await self._find_intervals(at)
+                await self.intervals.refresh(at)
                 outage, failures = await self._measure_nodes(window, at)
                 if window == self.load.shortest:
                     failures += await self._measure_pods(at)
@@ -145,41 +146,9 @@ class Measurement:
     def source_now(self) -> float:
         return self.clock.now() + self.skew
 
-    async def _find_intervals(self, at: float) -> None:
-        found_at, period = self._intervals_at, self.load.longest.refresh_period
-        due = found_at is None or not 0.0 <= at - found_at < period
-        if not due and self._intervals.default is not None:
-            return
-        shortest, names, fixed = (
-            self.load.shortest.length,
-            self.placement.addresses.names,
-            self.settings.scrape_interval,
-        )
-        if fixed is None:
-            try:
-                found = await find_intervals(self.source, shortest, at, names)
-            except SourceError:
-                if self._intervals.default is None:
-                    raise
-                self._intervals_at = at  # the previous intervals of nodes and pods stay valid
-                return
-            # Right after a restart of the source there may be too few samples: the previous intervals stay valid.
-            if found.default is None:
-                return
-            self._intervals = found
-        self._intervals_at = at
-        try:
-            of_pods = await find_intervals(self.source, shortest, at, names, "pod")
-        except SourceError:
-            of_pods = self.pod_intervals
-        if fixed is not None:
-            self.pod_intervals = ScrapeIntervals(default=fixed, pod_series=of_pods.pod_series)
-        else:
-            self.pod_intervals = self._intervals if of_pods.default is None else of_pods
-
     def criteria(self, window: Window, at: float, subject: Subject) -> WindowCriteria:
         """The criteria for the samples of a window that ends at `at`."""
-        intervals = self._intervals if subject == "node" else self.pod_intervals
+        intervals = self.intervals.of_nodes if subject == "node" else self.intervals.of_pods
         return criteria_of(
             self.load,
             window,
@@ -202,7 +171,7 @@ class Measurement:
                 new |= {name: targets[name] for name, _ in batch if self._has_new_pods(name, begin)}
         statistics = self.settings.statistics if window.length <= self.settings.statistics_window_limit else ()
         criteria = self.criteria(window, at, "node")
-        length = recent_length(self._intervals.default, window.length) if new else 0.0
+        length = recent_length(self.intervals.of_nodes.default, window.length) if new else 0.0
         measured, (recent, recent_failed) = await asyncio.gather(
             measure_nodes(self.source, targets, criteria, statistics), self._recent_samples(length, at, criteria.jobs)
         )

@@ -101,7 +101,7 @@ class ProfileLearning:
 
     async def measure(self, ended_at: float) -> str:
         """Record every workload's mean over the slot that ended then. Returns why it failed; empty when it did not."""
-        if (intervals := self.measurement.pod_intervals).default is None:
+        if (intervals := self.measurement.intervals.of_pods).default is None:
             return ""  # the rounds of the windows report why there are none
         on_node = {
             name: MeasurementTarget(since=0.0, capacity=capacity, node=name)

@@ -2,39 +2,31 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice
 
 import msgspec
 
-from equipoise.collector.decisions.covering_namespaces import covering_namespaces
 from equipoise.collector.decisions.query import (
     Aggregate,
     MetricQuery,
-    PodSeries,
     ResourceName,
     Sample,
     SourceError,
     Statistic,
-    Subject,
 )
 from equipoise.collector.decisions.recent_usage import MIN_SAMPLES
 from equipoise.collector.decisions.sample_validation import (
     MeasurementTarget,
     NodeReading,
-    ScrapeIntervals,
     UnknownUsage,
     WindowCriteria,
     check_plausibility,
-    machine_sizes,
     min_samples,
-    scrape_intervals,
     validate_nodes,
     validate_pods,
 )
 from equipoise.collector.decisions.scrape_choice import Scrapes
 from equipoise.collector.sources import MetricSource
-from equipoise.collector.state.node_names import NodeNames
 from equipoise.collector.state.placement import PodName
 from equipoise.contracts.load.correction import RESOURCES
 from equipoise.contracts.messages.resources import Resources
@@ -46,9 +38,6 @@ LAST_STEPS = 20
 STATISTIC_STEPS = 60
 SAMPLES_PER_STEP = 4
 """An inner rate of cpu needs some raw samples, or it shows the scrapes instead of the usage."""
-
-SPACING_FACTORS = (1.0, 4.0)
-"""Over how many times the shortest window two raw samples of a series are searched for."""
 
 SOME = 2_000
 """Pods whose names are compared with those of the cluster."""
@@ -189,61 +178,6 @@ def _own(samples: Iterable[Sample], scrapes: Scrapes | None) -> Iterator[Sample]
     """The samples of these scrapes; all samples if there are none."""
     own = set((scrapes or {}).values())
     return (sample for sample in samples if not own or sample.scrape in own)
-
-
-async def find_intervals(
-    source: MetricSource, shortest: float, at: float, names: NodeNames, subject: Subject = "node"
-) -> ScrapeIntervals:
-    """The spacing of raw samples of the nodes, or of the pods on each node. Raises SourceError.
-
-    Raw samples of all pods are too many: those of a few namespaces that together have pods on every node show it.
-    """
-    found = ScrapeIntervals()
-    for factor in SPACING_FACTORS:
-        query = MetricQuery(subject=subject, resource="cpu", aggregate="spacing", length=shortest * factor, at=at)
-        if source.unsupported(query):
-            query = msgspec.structs.replace(query, resource="memory")
-        if source.unsupported(query):
-            break
-        if subject == "node":
-            found = scrape_intervals(await source.query(query), names)
-            found = msgspec.structs.replace(found, machines=await _find_machines(source, at, names))
-        else:
-            found = await _find_pod_intervals(source, query, names)
-        if found.default is not None:
-            break
-    return found
-
-
-async def _find_machines(source: MetricSource, at: float, names: NodeNames) -> dict[ResourceName, dict[str, float]]:
-    """The exporter of a node in a container may see the machine around it. What cannot be queried is left out."""
-    queries = [MetricQuery(subject="node", resource=name, aggregate="size", length=0.0, at=at) for name in RESOURCES]
-    found: dict[ResourceName, dict[str, float]] = {}
-    for query in queries:
-        if not source.unsupported(query):
-            with suppress(SourceError):
-                found[query.resource] = machine_sizes(await source.query(query), names)
-    return found
-
-
-async def _find_pod_intervals(source: MetricSource, query: MetricQuery, names: NodeNames) -> ScrapeIntervals:
-    samples: list[Sample] = []
-    shown_by: dict[PodSeries, bool] = {}
-    for series in ("pods", "containers"):
-        query = msgspec.structs.replace(query, pod_series=series, namespaces=())
-        number = msgspec.structs.replace(query, aggregate="namespaces")
-        if source.unsupported(number):
-            samples += await source.query(query) if series == "pods" else []
-            continue
-        namespaces = covering_namespaces(await source.query(number), names)
-        shown_by[series] = bool(namespaces)
-        if namespaces:
-            samples += await source.query(msgspec.structs.replace(query, namespaces=namespaces))
-    memory = msgspec.structs.replace(query, resource="memory", aggregate="namespaces", namespaces=())
-    if not shown_by.get("containers") and not source.unsupported(memory):
-        shown_by["containers"] = bool(covering_namespaces(await source.query(memory), names))  # CPU alone may be kept
-    pod_series: PodSeries = "any" if shown_by.get("containers") else "pods"
-    return msgspec.structs.replace(scrape_intervals(samples, names), pod_series=pod_series)
 
 
 def statistic_step(length: float, interval: float | None) -> float | None:

@@ -65,8 +65,10 @@ class MetricsServerSource(PollingSource):
 
     def unsupported(self, query: MetricQuery) -> str:
         retention = self._settings.retention
-        if query.aggregate in ("namespaces", "size"):
+        if query.aggregate in ("pods", "size"):
             return f"metrics-server has no {query.aggregate}"
+        if (query.subject, query.aggregate) == ("pod", "spacing"):
+            return "metrics-server reads nodes and pods at the same time"
         if query.aggregate not in ("last", "spacing") and query.length > retention:
             return f"metrics-server returns current values only, and collector.metricsServer.retention is {retention}"
         if query.at + retention * RETENTION_FACTOR < self._now():

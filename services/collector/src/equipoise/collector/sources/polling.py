@@ -146,8 +146,8 @@ def _aggregate(query: MetricQuery, times: Sequence[float], values: Sequence[floa
     if not all(map(math.isfinite, inside)):
         return math.nan
     match query.aggregate:
-        case "namespaces" | "size":
-            return None  # the spacing of all pods is known, the size of machines is not
+        case "pods" | "size":
+            return None
         case "p95":
             return _quantile(0.95, inside)
         case "max":

@@ -11,8 +11,9 @@ from equipoise.collector.decisions.query import MetricQuery, SourceError
 from equipoise.collector.decisions.sample_validation import NodeReading, Readings, Reason, ScrapeIntervals, UnknownUsage
 from equipoise.collector.decisions.utilization import UtilizationStore
 from equipoise.collector.settings import CollectorSettings
+from equipoise.collector.shell.intervals import find_intervals
 from equipoise.collector.shell.measurement import criteria_of, node_target
-from equipoise.collector.shell.rounds import find_intervals, measure_nodes
+from equipoise.collector.shell.rounds import measure_nodes
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.state.node_names import node_names, texts_of
 from equipoise.contracts.configuration.settings import LoadSettings

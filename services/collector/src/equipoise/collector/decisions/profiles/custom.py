@@ -9,8 +9,9 @@ from equipoise.collector.decisions.profiles.query_profile import (
     Matchers,
     QueryProfile,
     UsageQueries,
+    among,
     milliseconds,
-    one_of,
+    selector,
 )
 from equipoise.collector.decisions.profiles.raw import sample_query, statistic_query
 from equipoise.collector.decisions.query import MetricQuery, Subject
@@ -19,7 +20,7 @@ from equipoise.contracts.configuration.settings import Section
 WINDOW = "$window"
 """Placeholder for the length of a window."""
 
-_OF_POD = "pod, container, id, image, name, cpu, uid"
+_OF_POD = "namespace, pod, container, id, image, name, cpu, uid"
 """Labels by which the series of pods on one node usually differ."""
 
 _SELECTOR = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*(\{.*\})?|\{.+\}", re.ASCII | re.DOTALL)
@@ -75,20 +76,20 @@ class CustomUsage(msgspec.Struct, frozen=True, kw_only=True):
         match query.aggregate:
             case "mean":
                 return self.custom.mean.replace(WINDOW, window)
-            case "namespaces":
+            case "pods":
                 return f"count without ({_OF_POD}) ({samples})" if self.subject == "pod" else None
-            case "spacing" if query.namespaces:
-                return f"{_limited(samples, one_of('namespace', query.namespaces))}[{window}]"
+            case "spacing" if query.pods:
+                return f"{_limited(samples, *among(query.pods))}[{window}]"
         inner = self.custom.mean.replace(WINDOW, step)
         return sample_query(query, samples) or statistic_query(query, f"({inner})[{window}:{step}]")
 
 
-def _limited(samples: str, condition: str) -> str:
-    """A plain selector with one more condition."""
+def _limited(samples: str, *more: str) -> str:
+    """A plain selector with more conditions."""
     if not samples.endswith("}"):
-        return f"{samples}{{{condition}}}"
+        return selector(samples, {}, *more)
     conditions = samples[:-1].rstrip().rstrip(",")
-    return f"{conditions}{'' if conditions.endswith('{') else ','}{condition}}}"
+    return f"{conditions}{'' if conditions.endswith('{') else ','}{','.join(more)}}}"
 
 
 def custom_profile(queries: CustomQueries) -> QueryProfile:

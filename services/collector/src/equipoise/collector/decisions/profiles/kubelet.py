@@ -11,5 +11,10 @@ POD_MEMORY = "pod_memory_working_set_bytes"
 KUBELET = QueryProfile(
     # Nodes and pods are on one page, so the spacing of the nodes' samples is that of the pods' samples too.
     cpu={"node": CpuCounter(metric=NODE_CPU), "pod": CpuCounter(metric=POD_CPU, has_spacing=False)},
-    memory={"workingSet": {"node": MemoryGauge(metric=NODE_MEMORY), "pod": MemoryGauge(metric=POD_MEMORY)}},
+    memory={
+        "workingSet": {
+            "node": MemoryGauge(metric=NODE_MEMORY),
+            "pod": MemoryGauge(metric=POD_MEMORY, has_spacing=False),
+        }
+    },
 )

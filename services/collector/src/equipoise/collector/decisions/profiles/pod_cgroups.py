@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from equipoise.collector.decisions.profiles.query_profile import Matchers, milliseconds, one_of, selector
+from equipoise.collector.decisions.profiles.query_profile import Matchers, among, milliseconds, selector
 from equipoise.collector.decisions.profiles.raw import sample_query, statistic_query
 from equipoise.collector.decisions.query import MetricQuery
 
@@ -44,12 +44,12 @@ class PodCgroups(msgspec.Struct, frozen=True, kw_only=True):
                 return self._either(
                     query, matchers, f"count_over_time({pod}[{window}])", self.container_count(matchers, window)
                 )
-            case "namespaces":
-                return self._namespaces(query, matchers)
+            case "pods":
+                return self._number(query, matchers)
             case "spacing":
-                conditions = CONTAINERS if query.pod_series == "containers" else WHOLE_POD
-                namespaces = (one_of("namespace", query.namespaces),) if query.namespaces else ()
-                return f"{selector(self.metric, matchers, *conditions, *namespaces)}[{window}]"
+                # A scrape brings all series of a pod.
+                conditions = WHOLE_POD if query.pod_series == "pods" else ()
+                return f"{selector(self.metric, matchers, *conditions, *among(query.pods))}[{window}]"
         inner = f"{self._mean(pod, step)}[{window}:{step}]" if self.kind == "counter" else f"{pod}[{window}]"
         return sample_query(query, pod) or statistic_query(query, inner)
 
@@ -79,12 +79,13 @@ class PodCgroups(msgspec.Struct, frozen=True, kw_only=True):
         total, count = (f"sum without ({_INSTANCE}) ({part}_over_time({samples}))" for part in ("sum", "count"))
         return f"({total} / {count})"
 
-    def _namespaces(self, query: MetricQuery, matchers: Matchers) -> str:
-        pods = f"count without ({_INSTANCE}, container) ({selector(self.metric, matchers, *WHOLE_POD)})"
-        if query.pod_series == "containers":
-            containers = f"count without ({_INSTANCE}, container) ({selector(self.metric, matchers, *CONTAINERS)})"
-            pods = f"({containers} unless on ({_OF_PAGE}) {pods} == 1)"
-        return f"sum without (pod) ({pods})"
+    def _number(self, query: MetricQuery, matchers: Matchers) -> str:
+        pods, containers = (selector(self.metric, matchers, *conditions) for conditions in (WHOLE_POD, CONTAINERS))
+        if query.pod_series == "pods":
+            return f"count without ({_INSTANCE}, container, namespace, pod) ({pods})"
+        with_one = f"count without ({_INSTANCE}, container) ({pods}) == 1"
+        others = f"group without ({_INSTANCE}, container) ({containers}) unless on ({_OF_PAGE}) {with_one}"
+        return f"count without (namespace, pod) ({others})"
 
     def _mean(self, samples: str, window: str) -> str:
         return f"{'rate' if self.kind == 'counter' else 'avg_over_time'}({samples}[{window}])"

@@ -116,6 +116,8 @@ class MemoryGauge(msgspec.Struct, frozen=True, kw_only=True):
     conditions: tuple[str, ...] = ()
     minus: tuple[str, ...] = ()
     minus_huge_pages: HugePages | None = None
+    has_spacing: bool = True
+    """As of `CpuCounter`."""
 
     def promql(self, query: MetricQuery, matchers: Matchers) -> str | None:
         window, step = milliseconds(query.length), milliseconds(query.step)
@@ -126,6 +128,8 @@ class MemoryGauge(msgspec.Struct, frozen=True, kw_only=True):
             return " - ".join([*means, *([pool.mean(matchers, window)] if pool else [])])
         if query.aggregate == "size":
             return gauge if self.minus else None
+        if query.aggregate == "spacing" and not self.has_spacing:
+            return None
         now = self.newest(matchers)
         values = f"{gauge}[{window}]" if now == gauge else f"({now})[{window}:{step}]"
         return sample_query(query, gauge) or statistic_query(query, values)

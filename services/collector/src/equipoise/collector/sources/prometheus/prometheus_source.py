@@ -20,7 +20,6 @@ from equipoise.collector.sources.prometheus import http
 from equipoise.collector.sources.prometheus.samples import (
     LabelCache,
     identified_by_name,
-    namespaces,
     result_of,
     shortened,
     spacings,
@@ -96,10 +95,8 @@ class PrometheusSource:
         return samples
 
     def _samples(self, result: Any, query: MetricQuery) -> list[Sample]:
-        if query.aggregate == "namespaces":
-            return namespaces(result, self._labels)
         parse = spacings if query.aggregate == "spacing" else vector
-        return parse(result, query.subject, self._labels)
+        return parse(result, "node" if query.aggregate == "pods" else query.subject, self._labels)
 
     def _promql(self, query: MetricQuery) -> str | None:
         usage = self._usage[query.resource].get(query.subject)

@@ -6,8 +6,7 @@ is unknown. A fault of one element makes the value of that element NaN, which sa
 
 import math
 import sys
-from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from statistics import median
@@ -28,9 +27,6 @@ _INFO_PREFIX = "PromQL info:"
 
 LABELS_TTL = 600.0
 """Seconds for which the labels of a series are cached that no response contains any more, and up to as many more."""
-
-SERIES_OF_TARGET = 5
-"""Enough to see how often a target is scraped. A namespace may have many pods on a node."""
 
 _SCRAPE_LABELS = ("job", "service", "endpoint", "metrics_path")
 
@@ -106,32 +102,15 @@ def vector(result: Any, subject: Subject, labels: "LabelCache") -> list[Sample]:
 
 
 def spacings(result: Any, subject: Subject, labels: "LabelCache") -> list[Sample]:
-    """Per series of a range vector the median seconds between raw samples; series of fewer than two are left out.
-
-    Of each target only the first `SERIES_OF_TARGET` of a node: a scrape brings all of them.
-    """
+    """Per series of a range vector the median seconds between raw samples; series of fewer than two are left out."""
     samples = []
-    found: Counter[Hashable] = Counter()
     for element in elements(result):
-        target = labels.target_of(element)
-        if target is not None and found[target] >= SERIES_OF_TARGET:
-            continue
         times = _times(decoded(element.values))
         gaps = [later - earlier for earlier, later in pairwise(times) if later > earlier]
         series = labels.of(element, subject)
         if gaps and series is not None:
-            found[target] += 1
             samples.append(_sample(series, subject, median(gaps)))
     return samples
-
-
-def namespaces(result: Any, labels: "LabelCache") -> list[Sample]:
-    """Samples by node and namespace, without pods. Elements that name no namespace are left out."""
-    return [
-        _sample(series, "pod", _instant(element))
-        for element in elements(result)
-        if (series := labels.of(element, "node")) is not None and series.namespace
-    ]
 
 
 def elements(result: Any) -> Iterator[Element]:
@@ -182,7 +161,6 @@ class LabelCache:
     def __init__(self, node_labels: Sequence[str]) -> None:
         """`node_labels`: those that may name the node; the first one present is used."""
         self._node_labels = node_labels
-        self._target_decoder = msgspec.json.Decoder(_target_type((*node_labels, *_SCRAPE_LABELS, "instance")))
         self._recent: dict[bytes, _SeriesLabels | None] = {}
         self._old: dict[bytes, _SeriesLabels | None] = {}
         self._rotated_at = -math.inf
@@ -198,18 +176,6 @@ class LabelCache:
         if series is None:
             return None
         return series if (series.node if subject == "node" else series.namespace and series.pod) else None
-
-    def target_of(self, element: Element) -> Hashable:
-        """The labels that name the node, the scrape and the target of a series; None: one of them is no text.
-
-        Nothing is cached: no other query has series with these labels and the name of the metric.
-        """
-        try:
-            if isinstance(element.metric, msgspec.Raw):
-                return self._target_decoder.decode(element.metric)
-            return msgspec.convert(element.metric, self._target_decoder.type)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            return None
 
     def _labels(self, metric: Any) -> _SeriesLabels | None:
         if not isinstance(metric, msgspec.Raw):
@@ -237,12 +203,6 @@ def _parse(metric: Mapping[str, Any], node_labels: Sequence[str]) -> _SeriesLabe
         of_pod=of_pod,
         target=sys.intern(labels.get("instance", "")),
     )
-
-
-def _target_type(labels: Iterable[str]) -> type[msgspec.Struct]:
-    """A struct with these labels only: to decode all is three times slower."""
-    fields = {f"label_{number}": label for number, label in enumerate(dict.fromkeys(labels))}
-    return msgspec.defstruct("Target", [(name, str, "") for name in fields], rename=fields, frozen=True, gc=False)
 
 
 @lru_cache(maxsize=1_000)

@@ -1,0 +1,160 @@
+"""How often nodes and pods are scraped: found by queries for raw samples, and again from time to time."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+
+import msgspec
+
+from equipoise.collector.decisions.interval_pods import PODS_OF_NODE, in_queries, interval_pods
+from equipoise.collector.decisions.query import (
+    MetricQuery,
+    PodSeries,
+    ResourceName,
+    Sample,
+    SourceError,
+    Subject,
+)
+from equipoise.collector.decisions.sample_validation import ScrapeIntervals, machine_sizes, scrape_intervals
+from equipoise.collector.decisions.scrape_choice import choose_scrapes
+from equipoise.collector.sources import MetricSource
+from equipoise.collector.state.node_names import NodeNames
+from equipoise.collector.state.placement import ClusterPlacement, PodName
+from equipoise.contracts.configuration.settings import LoadSettings
+from equipoise.contracts.load.correction import RESOURCES
+from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, in_batches
+
+SPACING_FACTORS = (1.0, 4.0)
+"""Over how many times the shortest window two raw samples of a series are searched for."""
+
+AT_ONCE = 4
+"""Queries about some pods each that run at the same time."""
+
+
+async def find_intervals(source: MetricSource, shortest: float, at: float, names: NodeNames) -> ScrapeIntervals:
+    """The spacing of raw samples of the nodes. Raises SourceError."""
+    found = ScrapeIntervals()
+    for query in _spacings(source, "node", shortest, at):
+        samples = await source.query(query)
+        found = scrape_intervals(samples, names, choose_scrapes(samples, names, {}))
+        if found.default is not None:
+            machines = await _find_machines(source, at, names)
+            return msgspec.structs.replace(found, machines=machines)
+    return found
+
+
+def _spacings(source: MetricSource, subject: Subject, shortest: float, at: float) -> list[MetricQuery]:
+    """The queries for the spacing of raw samples, of which the later ones are for rare samples; none if unsupported."""
+    queries = (
+        MetricQuery(subject=subject, resource=resource, aggregate="spacing", length=shortest * factor, at=at)
+        for resource in RESOURCES
+        for factor in SPACING_FACTORS
+    )
+    supported = [query for query in queries if not source.unsupported(query)]
+    return [query for query in supported if query.resource == supported[0].resource]
+
+
+async def _find_machines(source: MetricSource, at: float, names: NodeNames) -> dict[ResourceName, dict[str, float]]:
+    """The exporter of a node in a container may see the machine around it. What cannot be queried is left out."""
+    queries = [MetricQuery(subject="node", resource=name, aggregate="size", length=0.0, at=at) for name in RESOURCES]
+    found: dict[ResourceName, dict[str, float]] = {}
+    for query in queries:
+        if not source.unsupported(query):
+            with suppress(SourceError):
+                found[query.resource] = machine_sizes(await source.query(query), names)
+    return found
+
+
+async def find_pod_intervals(
+    source: MetricSource, shortest: float, at: float, names: NodeNames, pods: Mapping[str, Sequence[PodName]]
+) -> ScrapeIntervals:
+    """The series that show all pods, and the spacing of raw samples of the pods on each node. Raises SourceError.
+
+    `pods`: `interval_pods` of each node; without any, only the series are found.
+    """
+    of_containers = await _pods_by_node(source, "containers", at)
+    found = ScrapeIntervals(pod_series="any" if of_containers else "pods")
+    queries = _spacings(source, "pod", shortest, at) if pods else []
+    shown = [*await _pods_by_node(source, "pods", at), *of_containers] if queries else []
+    scrapes = choose_scrapes(shown, names, {})
+    for query in queries if shown else []:
+        samples: list[Sample] = []
+        for number in range(PODS_OF_NODE):
+            missing = [
+                of_node[number] for node, of_node in pods.items() if node not in found.by_node if of_node[number:]
+            ]
+            async for groups in in_batches(in_queries(missing), AT_ONCE):
+                limited = (msgspec.structs.replace(query, pod_series=found.pod_series, pods=group) for group in groups)
+                samples += chain.from_iterable(await asyncio.gather(*map(source.query, limited)))
+            intervals = scrape_intervals(samples, names, scrapes)
+            found = msgspec.structs.replace(intervals, pod_series=found.pod_series)
+        if found.default is not None:
+            break
+    return found
+
+
+async def _pods_by_node(source: MetricSource, series: PodSeries, at: float) -> list[Sample]:
+    """How many pods these series show of each resource, by node and scrape; nothing if the source cannot tell."""
+    found: list[Sample] = []
+    for resource in RESOURCES:  # some charts keep the series of one resource only
+        query = MetricQuery(subject="pod", resource=resource, aggregate="pods", pod_series=series, length=0.0, at=at)
+        found += [] if source.unsupported(query) else await source.query(query)
+    return found
+
+
+@dataclass(kw_only=True)
+class KnownIntervals:
+    """The intervals of nodes and pods; `refresh` finds them when it is time."""
+
+    configured: float | None
+    """Seconds; None: measured."""
+
+    load: LoadSettings
+    source: MetricSource
+    placement: ClusterPlacement
+
+    def __post_init__(self) -> None:
+        self.of_nodes = self.of_pods = ScrapeIntervals(default=self.configured)
+        self._found_at: float | None = None
+        self._refreshing = asyncio.Lock()
+
+    async def refresh(self, at: float) -> None:
+        """Find them if that is due. Raises SourceError if those of the nodes are still unknown."""
+        # At a start, all windows are measured at the same time.
+        async with self._refreshing:
+            found_at, period = self._found_at, self.load.longest.refresh_period
+            due = found_at is None or not 0.0 <= at - found_at < period
+            if due or self.of_nodes.default is None:
+                await self._find(at)
+
+    async def _find(self, at: float) -> None:
+        shortest, names = self.load.shortest.length, self.placement.addresses.names
+        if self.configured is None:
+            try:
+                found = await find_intervals(self.source, shortest, at, names)
+            except SourceError:
+                if self.of_nodes.default is None:
+                    raise
+                self._found_at = at  # the previous intervals of nodes and pods stay valid
+                return
+            # Right after a restart of the source there may be too few samples: the previous intervals stay valid.
+            if found.default is None:
+                return
+            self.of_nodes = found
+        self._found_at = at
+        with suppress(SourceError):
+            pods = await self._pods() if self.configured is None else {}
+            self.of_pods = await find_pod_intervals(self.source, shortest, at, names, pods)
+        self.of_pods = self.of_pods.or_those_of(self.of_nodes)
+
+    async def _pods(self) -> dict[str, tuple[PodName, ...]]:
+        """Some of each node."""
+        found: dict[str, tuple[PodName, ...]] = {}
+        async for nodes in in_batches(self.placement.nodes, NODES_PER_BATCH):
+            for node in nodes:
+                pods = (pod.placed for pod in self.placement.tracked(node))
+                since = {(pod.namespace, pod.name): pod.running_since for pod in pods if pod.running_since is not None}
+                found[node] = interval_pods(since)
+        return found
