@@ -63,8 +63,7 @@ def places(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
     """Where the numbers of a JSON document are."""
     if isinstance(document, dict):
         for key, value in document.items():
-            if key != "settings":  # of a configuration: its readers validate it as they do a file
-                yield from places(value, (*path, key))
+            yield from places(value, (*path, key))
     elif isinstance(document, list):
         for index, value in enumerate(document):
             yield from places(value, (*path, index))

@@ -54,3 +54,25 @@ def implausible_amount(resource: str, amounts: Iterable[float | None]) -> str:
     most = MAX_CORES if resource == "cpu" else MAX_BYTES
     found = next((amount for amount in amounts if amount is not None and abs(amount) > most), None)
     return "" if found is None else f"{found:g} of {resource}: no machine has more than {most:g}"
+
+
+DEEPEST = 16
+LONGEST_TEXT = 65_536
+"""Levels and characters of a document in a message: of the settings of a service."""
+
+
+def implausible_document(document: object) -> str:
+    """What of a document no settings have, as their type is not known where they are received; empty: nothing."""
+    remaining = [(document, 0)]
+    while remaining:
+        value, depth = remaining.pop()
+        if isinstance(value, str) and len(value) > LONGEST_TEXT:
+            return f"a text of {len(value)} characters"
+        if isinstance(value, int | float) and abs(value) > MAX_BYTES:
+            return "a number that no setting has"
+        if isinstance(value, dict | list):
+            if depth == DEEPEST:
+                return f"more than {DEEPEST} levels"
+            parts = [*value, *value.values()] if isinstance(value, dict) else value
+            remaining += ((part, depth + 1) for part in parts)
+    return ""

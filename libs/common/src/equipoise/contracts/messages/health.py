@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from equipoise.contracts.bounds import Time
+from equipoise.contracts.bounds import Time, implausible_document
 from equipoise.contracts.messages.example import DESCHEDULER, NOW
 from equipoise.contracts.messages.message import Message
 
@@ -61,6 +61,11 @@ class EffectiveConfiguration(Message, frozen=True, kw_only=True):
     at: Time
     stopped: bool = False
     """The process has ended in order, or continues with another configuration under another id."""
+
+    @property
+    def implausible(self) -> str:
+        found = implausible_document(self.settings)
+        return f"its settings have {found}" if found else ""
 
 
 EFFECTIVE_CONFIGURATION = EffectiveConfiguration(
