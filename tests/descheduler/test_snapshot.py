@@ -1,11 +1,14 @@
 """Pods, their owners and where they are."""
 
+from collections import UserDict
+
 import msgspec
 from builders import NOW, a_workload
 from descheduler.cluster import a_pod_object, a_workload_object, terminating
 from kube_objects import owned_by
 
 from equipoise.contracts.kubernetes import objects
+from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.descheduler.decisions.evaluation.snapshot import WatchedObjects
 from equipoise.descheduler.state.pending_moves import PodLocation
 
@@ -41,6 +44,26 @@ def test_pods_are_found_by_their_workload() -> None:
     known = watched(replica_set=OWNED, deployment=DEPLOYMENT)
 
     assert known.pods_of([a_workload(), None, a_workload("other")]) == {a_workload(): [POD], a_workload("other"): []}
+
+
+class _CountedReads(UserDict[Workload, objects.WorkloadObject]):
+    reads = 0
+
+    def __getitem__(self, key: Workload) -> objects.WorkloadObject:
+        self.reads += 1
+        return super().__getitem__(key)
+
+
+def test_owners_that_pods_share_are_read_once() -> None:
+    other = a_pod_object("web-2", "node-a", NOW)
+    metadata = msgspec.structs.replace(other.metadata, owner_references=POD.metadata.owner_references)
+    other = msgspec.structs.replace(other, metadata=metadata)
+    known = watched(POD, other, replica_set=OWNED)
+    workloads = _CountedReads(known.workloads)
+    known = msgspec.structs.replace(known, workloads=workloads)
+
+    assert known.pods_of([a_workload()]) == {a_workload(): [POD, other]}
+    assert workloads.reads == 1
 
 
 def test_terminating_pods_have_no_location() -> None:

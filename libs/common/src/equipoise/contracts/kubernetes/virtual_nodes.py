@@ -8,13 +8,13 @@ from collections.abc import Iterable, Mapping
 
 from equipoise.contracts.kubernetes.objects import Taint
 
-LABELS: Mapping[str, str] = {
-    "type=virtual-kubelet": "virtual-kubelet",
-    "type=kwok": "KWOK",
-    "eks.amazonaws.com/compute-type=fargate": "AWS Fargate",
-    "liqo.io/type=virtual-node": "Liqo",
-    "alibabacloud.com/virtual-node=true": "virtual-kubelet",
-    "node.kubernetes.io/instance-type=eklet": "Tencent EKS",
+LABELS: Mapping[tuple[str, str], str] = {
+    ("type", "virtual-kubelet"): "virtual-kubelet",
+    ("type", "kwok"): "KWOK",
+    ("eks.amazonaws.com/compute-type", "fargate"): "AWS Fargate",
+    ("liqo.io/type", "virtual-node"): "Liqo",
+    ("alibabacloud.com/virtual-node", "true"): "virtual-kubelet",
+    ("node.kubernetes.io/instance-type", "eklet"): "Tencent EKS",
 }
 """What made the node, by the label that it sets."""
 
@@ -36,7 +36,7 @@ ROLE = "node-role.kubernetes.io/virtual"
 def virtual_node(labels: Mapping[str, str], taints: Iterable[Taint]) -> str:
     """Why there is no machine to measure and none to move pods to: `virtual node (AWS Fargate)`; empty for others."""
     pairs = [*labels.items(), *((taint.key, taint.value) for taint in taints)]
-    made_by = [LABELS[pair] for key, value in pairs if (pair := f"{key}={value}") in LABELS]
+    made_by = [LABELS[pair] for pair in pairs if pair in LABELS]
     made_by += [KEYS[key] for key, _ in pairs if key in KEYS]
     made_by += ["virtual-kubelet" for label in labels if label.startswith(ROLE)]
     return f"virtual node ({made_by[0]})" if made_by else ""

@@ -222,7 +222,7 @@ def _at_most(usage: Resources, base: Resources) -> Resources:
 
 def total_of(usages: Iterable[Resources]) -> Resources:
     """Cores and bytes of pods together. What is not known adds nothing."""
-    total = Resources(cpu=0.0, memory=0.0)
+    total = NOTHING
     for usage in usages:
         total = plus(total, Resources(cpu=known(usage.cpu), memory=known(usage.memory)))
     return total

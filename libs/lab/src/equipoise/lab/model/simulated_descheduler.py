@@ -300,7 +300,7 @@ class ApiObjects:
             namespaces=self._namespaces,
             budgets=budgets,
             workloads=LazyMapping(
-                [*workloads, *self._replica_sets],
+                dict.fromkeys([*workloads, *self._replica_sets]),
                 lambda workload: (
                     self._replica_sets.get(workload) or self._workload(workload, existing[workload], running[workload])
                 ),

@@ -1,7 +1,6 @@
 """A sequence and a mapping whose values are computed on first use."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 K = TypeVar("K")
@@ -11,25 +10,35 @@ T = TypeVar("T")
 class LazySequence(Sequence[T]):
     """The pods of a node: strategies read those of few nodes, and checking every pod of a cluster is expensive."""
 
+    __slots__ = ("_made", "_make")
+
     def __init__(self, make: Callable[[], Sequence[T]]) -> None:
         self._make = make
+        self._made: Sequence[T] | None = None
 
-    @cached_property
-    def _made(self) -> Sequence[T]:
-        return self._make()
+    def _all(self) -> Sequence[T]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
 
     def __len__(self) -> int:
-        return len(self._made)
+        return len(self._all())
 
     def __getitem__(self, index: Any) -> Any:
-        return self._made[index]
+        return self._all()[index]
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._all())
 
 
 class LazyMapping(Mapping[K, T]):
     """The keys are known; each value is computed once. A decision reads one or two of many windows."""
 
-    def __init__(self, keys: Iterable[K], make: Callable[[K], T]) -> None:
-        self._keys = dict.fromkeys(keys)
+    __slots__ = ("_keys", "_made", "_make")
+
+    def __init__(self, keys: Collection[K], make: Callable[[K], T]) -> None:
+        """`keys`: are not copied, and must not change."""
+        self._keys = keys
         self._make = make
         self._made: dict[K, T] = {}
 

@@ -1,5 +1,6 @@
 """Builds the cluster that strategies plan with from a snapshot."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from functools import cache, partial
@@ -63,12 +64,12 @@ class ClusterBuilder:
         self._objects = {node.metadata.name: node for node in watched.nodes}
         self._measured: dict[str, MeasuredNode] = {}
         self._nodes: dict[str, ClusterNode] = {}
-        self._workloads: dict[tuple[str, int], Workload | None] = {}
+        self._workload_of = watched.workload_reader()
         self._budgets: dict[str, list[PodDisruptionBudget]] = {}
         for budget in watched.budgets:
             self._budgets.setdefault(budget.metadata.namespace, []).append(budget)
-        self._pods: dict[str, list[Pod]] = {}
-        self._requesting: dict[str, list[PodInfo]] = {}
+        self._pods: dict[str, list[Pod]] = defaultdict(list)
+        self._requesting: dict[str, list[PodInfo]] = defaultdict(list)
         """By node: its pods, and those nominated to it."""
 
         self._unknown_requests: dict[str, str] = {}
@@ -90,24 +91,25 @@ class ClusterBuilder:
         self._dry_runs = dry_runs(snapshot.pending)
         reader = PodReader()
         # The pods of a large cluster are far apart in memory: everything that concerns all of them is read in one pass.
+        infos = self._infos
         for each in watched.pods:
-            uid, node = each.metadata.uid, ""
-            pod = each if uid in self._infos else self._read(reader, each)
+            uid = each.metadata.uid
+            pod = each if uid in infos else self._read(reader, each)
             if occupies_node(pod):
-                node = pod.spec.node_name
+                meta, node = pod.metadata, pod.spec.node_name
                 if uid in self._dry_runs:
                     node = self._simulated_node(pod)
-                self._pods.setdefault(node, []).append(pod)
-                if pod.metadata.unreadable and (why := unknown_requests(pod)):
+                self._pods[node].append(pod)
+                if meta.unreadable and (why := unknown_requests(pod)):
                     self._unknown_requests.setdefault(node, why)
-                if pod.metadata.deletion_timestamp is not None:
+                if meta.deletion_timestamp is not None:
                     self._terminating.setdefault(node, []).append(pod)
                 if self._is_batch_work(pod):
                     self._batch_work.setdefault(node, []).append(pod)
             else:
                 node = pod.status.nominated_node_name
             if node:
-                self._requesting.setdefault(node, []).append(self._infos[uid])
+                self._requesting[node].append(infos[uid])
         self._filters = ReplacementFilters(
             Volumes(claims=watched.claims, volumes=watched.volumes),
             default_selector=SpreadSelectors({}, owners_by_name(watched.workloads)),  # Services are not watched
@@ -227,15 +229,6 @@ class ClusterBuilder:
         replica = self._snapshot.workloads.get(workload) if workload is not None else None
         otherwise = Resources() if dry_run is None else dry_run.expected_reduction
         return next((value.mean for value in replica.windows.values()), otherwise) if replica is not None else otherwise
-
-    def _workload_of(self, pod: Pod) -> Workload | None:
-        """Cached, as it is slow. Pods of one controller share the list of owners."""
-        key = pod.metadata.namespace, id(pod.metadata.owner_references)
-        try:
-            return self._workloads[key]
-        except KeyError:
-            workload = self._workloads[key] = self._watched.workload_of(pod)
-            return workload
 
     def _measured_node(self, name: str) -> MeasuredNode:
         if name not in self._measured:

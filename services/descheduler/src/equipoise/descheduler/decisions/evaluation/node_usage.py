@@ -14,7 +14,6 @@ from equipoise.contracts.load.correction import (
     corrected,
     is_fresh,
     known,
-    load_of,
     measured_usage,
     partial_lifetimes,
     plus,
@@ -34,7 +33,7 @@ class MeasuredNode(msgspec.Struct, frozen=True, kw_only=True):
     base: Resources = Resources()
     usage: Mapping[str, Resources] = {}
     expected: Mapping[str, Resources] = {}
-    """The part of `usage` that is only expected, of pods that are not measured yet, by window."""
+    """The part of `usage` that is only expected, of pods that are not measured yet, by window. Absent: none."""
 
     sampled_at: Mapping[str, float] = {}
     """By window: the newest raw sample in it."""
@@ -61,8 +60,9 @@ class NodeUsageReader:
         if utilization is None or placement is None:
             missing = "utilization" if utilization is None else "placement"
             return MeasuredNode(unknown=f"the collector has not published its {missing}")
-        nothing = load_of(Resources(cpu=1.0, memory=1.0), utilization.base) == Resources()
-        if why := self._unknown(node, utilization) or (base_problem(utilization.base) if nothing else ""):
+        base = utilization.base
+        nothing = not known(base.cpu) and not known(base.memory)
+        if why := self._unknown(node, utilization) or (base_problem(base) if nothing else ""):
             return MeasuredNode(unknown=why)
         windows = {
             window.name: (window, value)
@@ -84,12 +84,16 @@ class NodeUsageReader:
                 value.mean, pods, sampled_at=value.sampled_at, length=window.length, load=load, least=least
             )
 
-        as_expected, as_measured = lifetimes(self._usage_of), lifetimes(lambda _, measured: measured)
+        as_expected = lifetimes(self._usage_of)
         usage = LazyMapping(windows, lambda name: mean(name, as_expected))
+        expected: Mapping[str, Resources] = {}
+        if placement.pods:  # without recent pods nothing is expected
+            as_measured = lifetimes(lambda _, measured: measured)
+            expected = LazyMapping(windows, lambda name: plus(usage[name], mean(name, as_measured), -1.0))
         return MeasuredNode(
-            base=utilization.base,
+            base=base,
             usage=usage,
-            expected=LazyMapping(windows, lambda name: plus(usage[name], mean(name, as_measured), -1.0)),
+            expected=expected,
             sampled_at={name: value.sampled_at for name, (_, value) in windows.items()},
             pods=LazyMapping(utilization.pods, lambda uid: _complete(utilization.pods[uid])),
         )
