@@ -150,7 +150,7 @@ A_CONTEXT = {"name": "home", "context": {"cluster": "castle", "user": "me"}}
         (["explain", "pod", "web-1"], "'web-1' is not a pod: use NAMESPACE/NAME"),
         (["explain", "pod", "a/b", "--nats", "http://x"], "url must begin with nats://"),
         (["explain", "node"], "Missing argument 'NAME'"),
-        (["tap", "--user", "tap"], "user and --password-file belong together"),
+        (["tap", "--user", "tap"], "--user and --password-file belong together"),
         (["testbed", "up", "--name", "a/b"], "a name is letters, digits and -"),
     ],
 )

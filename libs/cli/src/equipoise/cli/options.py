@@ -136,7 +136,7 @@ class BusOptions:
             url = self.url or Nats().url
             return CommandNats(url=url, user=self.user, password_file=self.password_file, tls=tls, client=self.command)
         except ValueError as error:
-            raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
+            raise click.UsageError(str(error).replace("user and passwordFile", "--user and --password-file")) from None
 
 
 def nats_options(command: Function) -> Function:

@@ -69,7 +69,7 @@ def doctor(
         )
         services_nats = all_settings(read_file(cluster.configuration)).shared.nats if cluster.configuration else None
     except ValueError as error:
-        raise click.UsageError(str(error).replace("passwordFile", "--password-file")) from None
+        raise click.UsageError(str(error).replace("user and passwordFile", "--user and --password-file")) from None
     through_cluster = local = None
     if url is None and connection is not None and cluster.configuration is None:
         local = nats_of_up(_bus(cluster, user, password_file, ca_file), connection)
