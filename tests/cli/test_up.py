@@ -140,17 +140,16 @@ async def test_commands_find_it_and_show_what_its_services_run_with(cluster: Clu
     assert f"using `equipoise up` (process {up.process.pid}, context testbed)" in plan
 
 
-async def test_a_second_up_names_who_holds_the_leases(cluster: Cluster, up: Up) -> None:
-    """Its collector and descheduler are standbys, and commands use the first."""
+async def test_a_second_up_waits_for_the_end_of_the_first(cluster: Cluster, up: Up) -> None:
+    """It names the holder, and starts no service: those of two buses would share the Leases."""
     second = await started(
         "up", "--prometheus", cluster.prometheus_url, "--kubeconfig", cluster.kubeconfig,
     )  # fmt: skip
     try:
-        await second.prints(rf"standby +of `equipoise up` \(process {up.process.pid}, context testbed\), which leads")
-        for service in ("collector", "descheduler"):
-            await second.prints(
-                rf"{service} is a standby, .*: Lease equipoise-system/equipoise-{service} is held by \S"
-            )
+        await second.prints(rf"waits: .*: Lease equipoise-system/equipoise-up is held by \S+-{up.process.pid}\n")
+        assert "ready" not in second.output
+        _, plan = await run("plan", KUBECONFIG=str(cluster.kubeconfig))
+        assert f"using `equipoise up` (process {up.process.pid}, context testbed)" in plan
     finally:
         second.process.send_signal(signal.SIGINT)
         await second.ends()

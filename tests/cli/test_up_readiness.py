@@ -93,17 +93,20 @@ async def test_a_standby_names_who_holds_its_lease() -> None:
         spec = LeaseSpec(holder_identity=holder, lease_duration_seconds=15, renew_time=renewed)
         kube.put(LEASES, Lease(metadata=ObjectMeta(name=name, namespace=OWN), spec=spec))
 
-    assert await standby_line(kube, OWN, "descheduler", clock) == ""
+    assert await standby_line(kube, OWN, "descheduler", clock) == ("", True)
     put("equipoise-collector", "other-1", 3)
     put("equipoise-descheduler", "ended", 60)
-    assert await standby_line(kube, OWN, "descheduler", clock) == ""
+    assert await standby_line(kube, OWN, "descheduler", clock) == ("", True)
     put("equipoise-descheduler", "other-2", 3)
     assert await standby_line(kube, OWN, "descheduler", clock) == (
         "descheduler is a standby, another Equipoise works on this cluster: "
-        "Lease equipoise-system/equipoise-descheduler is held by other-2"
+        "Lease equipoise-system/equipoise-descheduler is held by other-2",
+        True,
     )
     kube.refuse("list")
-    assert "who holds its Lease is unknown: 403" in await standby_line(kube, OWN, "descheduler", clock)
+    line, known = await standby_line(kube, OWN, "descheduler", clock)
+    assert "who holds its Lease is unknown: 403" in line
+    assert not known
 
 
 def a_report(*problems: str, ready: bool = True) -> Readiness:

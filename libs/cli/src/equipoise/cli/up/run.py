@@ -3,9 +3,10 @@
 import asyncio
 import os
 import secrets
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,9 @@ from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.prometheus.profiles import configured_profile
 from equipoise.cli.service_settings import SERVICE_SETTINGS, all_settings
 from equipoise.cli.setup.resources import create_resources
-from equipoise.cli.up.running_up import RunningUp, process_start, recorded, running_up
+from equipoise.cli.up.running_up import RunningUp, process_start, recorded
 from equipoise.cli.up.supervisor import Supervisor
+from equipoise.cli.up.turn import DISPLACED_AFTER, Displaced, work_in_turn
 from equipoise.cli.up.unused_settings import unused_settings
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.runtime.bus.dev_server import embedded_server
@@ -88,7 +90,7 @@ async def _run(
     cancel_on_signals()
     configure_logging(Logging(format="console", level="warning"), "up")
     cluster, clock = all_settings(without_header(document)).shared.kubernetes, SystemClock()
-    with tempfile.TemporaryDirectory(prefix="equipoise-") as name, ExitStack() as files:
+    with tempfile.TemporaryDirectory(prefix="equipoise-") as name:
         directory = Path(name)
         passwords = create_passwords(directory)
         async with (
@@ -102,26 +104,36 @@ async def _run(
             file.write_text(yaml.safe_dump(document, sort_keys=False))
             for line in summary(context, document, directory, services, metrics, unused):
                 click.echo(line)
-            running = this_process(context, document, directory, configuration, clock.now())
-            if (other := running_up(running.cluster, os.environ)) is not None:
-                click.echo(f"{'standby':<11} of {other}, which leads: commands use its services")
-            files.enter_context(recorded(running, os.environ))
             await create_resources(file, nats_access(directory, "setup"))
+            running = this_process(context, document, directory, configuration, clock.now())
             health = {service: f"http://{_local_address(document[service]['health'])}" for service in services}
-            async with Supervisor(
-                configuration=file,
-                directory=directory,
-                health=health,
-                services=services,
-                report=click.echo,
-                variables=lambda service: nats_access(directory, service),
-            ) as supervisor:
-                try:
-                    async with asyncio.TaskGroup() as tasks:
+
+            async def work() -> None:
+                supervisor = Supervisor(
+                    configuration=file,
+                    directory=directory,
+                    health=health,
+                    services=services,
+                    report=click.echo,
+                    variables=lambda service: nats_access(directory, service),
+                )
+                with recorded(running, os.environ):
+                    async with supervisor, asyncio.TaskGroup() as tasks:
                         tasks.create_task(supervisor.watch())
                         tasks.create_task(_print_readiness(supervisor, services, kube, cluster.namespace, clock))
-                finally:
-                    click.echo("stopping")
+
+            try:
+                await work_in_turn(
+                    kube,
+                    clock,
+                    namespace=cluster.namespace,
+                    identity=f"{socket.gethostname()}-{os.getpid()}",
+                    services=services,
+                    work=work,
+                    report=click.echo,
+                )
+            finally:
+                click.echo("stopping")
 
 
 def this_process(
@@ -247,9 +259,13 @@ def summary(
 async def _print_readiness(
     supervisor: Supervisor, services: Sequence[ServiceName], kube: Kube, namespace: str, clock: Clock
 ) -> None:
-    """Print changes: a service is ready, or not ready, its problems change, or another replica leads."""
+    """Print changes: a service is ready, or not ready, its problems change, or another replica leads.
+
+    Raises Displaced when the services of another Equipoise keep a Lease.
+    """
     before: dict[ServiceName, Readiness | None] = dict.fromkeys(services)
     standby = dict.fromkeys(services, "")
+    standby_since: dict[ServiceName, float] = {}
     while True:
         for service in services:
             now = await supervisor.readiness(service)
@@ -257,22 +273,28 @@ async def _print_readiness(
                 click.echo(line)
             before[service] = now
             is_standby = now is not None and now.ready and now.leading is False
-            line = await standby_line(kube, namespace, service, clock) if is_standby else ""
+            line, known = await standby_line(kube, namespace, service, clock) if is_standby else ("", True)
             if line and line != standby[service]:
                 click.echo(line)
             if standby[service] and now is not None and now.leading:
                 click.echo(f"{service} leads")
             standby[service] = line or (standby[service] if is_standby else "")
+            if not (line and known):
+                standby_since.pop(service, None)
+            elif clock.monotonic() - standby_since.setdefault(service, clock.monotonic()) > DISPLACED_AFTER:
+                raise Displaced(line)
         await asyncio.sleep(POLL_INTERVAL)
 
 
-async def standby_line(kube: Kube, namespace: str, service: ServiceName, clock: Clock) -> str:
-    """Who holds the Leases that a ready service waits for; empty if nobody does."""
+async def standby_line(kube: Kube, namespace: str, service: ServiceName, clock: Clock) -> tuple[str, bool]:
+    """Who holds the Leases that a ready service waits for, and whether that is known; empty if nobody does."""
     try:
         held = await held_leases(kube, namespace, service, clock)
     except KubeError as error:
-        return f"{service} is a standby; who holds its Lease is unknown: {error}"
-    return f"{service} is a standby, another Equipoise works on this cluster: {held_text(held)}" if held else ""
+        return f"{service} is a standby; who holds its Lease is unknown: {error}", False
+    if not held:
+        return "", True
+    return f"{service} is a standby, another Equipoise works on this cluster: {held_text(held)}", True
 
 
 def readiness_changes(service: ServiceName, before: Readiness | None, now: Readiness | None) -> Iterator[str]:
