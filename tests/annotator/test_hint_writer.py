@@ -393,3 +393,17 @@ def test_the_default_rate_is_enough_for_a_thousand_namespaces() -> None:
     settings = AnnotatorSettings().hints
 
     assert settings.requests_per_second >= 2 * 1_000 / settings.validity
+
+
+async def test_after_a_clock_was_ahead_hints_are_written_and_expire_as_before(world: HintWorld) -> None:
+    """Those of that time would be the newest, and valid, until then."""
+    await world.begin(settings=WITH_HINTS)
+    world.clock.step(31_536_000)
+    await world.computed()
+    world.clock.step(-31_536_000)
+    await world.computed(hint=OTHER)
+    await world.clock.advance(10)
+
+    [written] = world.objects.values()
+    assert {"Deployment.web": OTHER} == workload_hints(written)
+    assert pytest.approx(290, abs=1) == world.until()

@@ -75,3 +75,10 @@ def test_a_new_holder_increases_the_lease_transitions() -> None:
 def test_a_released_lease_is_free_at_once() -> None:
     """No replica has to wait until it expires."""
     assert live_members([released(a_lease(0, "a"))], NOW_TIME) == frozenset()
+
+
+def test_a_lease_of_the_time_of_a_clock_that_was_ahead_is_free() -> None:
+    """Its replica would renew it if it still ran; otherwise its objects would not be written until then."""
+    lease = a_lease(0, "a", -31_536_000)
+    assert live_members([lease], NOW_TIME) == frozenset()
+    assert lease_for("b", [lease], "ours", NOW_TIME, 30).metadata.name == lease.metadata.name

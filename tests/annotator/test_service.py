@@ -801,3 +801,19 @@ async def test_an_annotator_that_starts_continues_with_the_existing_amounts_of_b
     await evaluated(world, 2.1)
 
     assert 1 == world.writes
+
+
+@pytest.mark.parametrize("refused", [False, True], ids=["written", "refused"])
+async def test_after_a_clock_was_ahead_load_is_written_as_before(world: World, *, refused: bool) -> None:
+    """What it wrote at that time, and when it was to try again, would keep it from writing until then."""
+    world.add_node()
+    await world.begin()
+    world.clock.step(31_536_000)
+    if refused:
+        world.kube.fail_next("annotate", status=422)
+    await world.measured(cpu=3.0)
+    world.clock.step(-31_536_000)
+    await world.clock.advance(SETTINGS.node_band.min_interval)
+    await world.measured(cpu=5.0)
+    await world.clock.advance(RETRY_PERIOD)
+    assert world.load_on() == 0.5

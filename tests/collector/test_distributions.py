@@ -503,7 +503,7 @@ async def test_an_exporter_that_sees_a_larger_machine_measures_no_node(url: str)
     smaller = msgspec.structs.replace(found.nodes[1].status, capacity=half, allocatable=half)
     nodes = [found.nodes[0], msgspec.structs.replace(found.nodes[1], status=smaller)]
     names = node_names({node.metadata.name: texts_of(node) for node in nodes})
-    targets = {node.metadata.name: node_target(node) for node in nodes}
+    targets = {node.metadata.name: node_target(node, 0.0) for node in nodes}
     async with asyncio.timeout(60):
         while True:
             at = await source.time()

@@ -2,16 +2,18 @@
 
 import asyncio
 from collections import Counter
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
-from builders import GIB
+from builders import GIB, NOW
 from collector.collectors import NO_PROFILE, NODE_USAGES, World, a_node, a_pod, a_world, collecting
 from collector.sources_in_memory import Usage
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from equipoise.collector.settings import CollectorSettings
+from equipoise.collector.shell.measurement import node_target
 from equipoise.contracts.configuration.duration import Duration
 from equipoise.contracts.kubernetes.objects import (
     ObjectMeta,
@@ -336,3 +338,13 @@ def test_a_wrong_clock_of_the_source_has_no_effect_after_it_is_right_again(skews
         assert 0.0 <= now - world.workloads()["db"].queried_at <= 15.0
 
     asyncio.run(run())
+
+
+def test_a_node_that_was_created_while_a_clock_was_ahead_is_measured() -> None:
+    """All of its samples are older than that time, and would count as those of another machine of its name."""
+    later = msgspec.structs.replace(
+        a_node("node-a").metadata, creation_timestamp=datetime.fromtimestamp(NOW + 86_400, UTC)
+    )
+    node = msgspec.structs.replace(a_node("node-a"), metadata=later)
+    assert node_target(node, NOW).since == 0.0
+    assert node_target(node, NOW + 86_400).since == NOW + 86_400

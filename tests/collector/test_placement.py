@@ -547,3 +547,35 @@ def test_a_pod_that_a_message_cannot_contain_is_named_and_does_not_hide_the_othe
     placement.on_pod(odd, trimmed(pod), NOW)
     assert published(placement).unreadable == ""
     assert published(placement).pods[1].priority == 7
+
+
+LATER = NOW + 31_536_000
+
+
+def test_times_that_a_clock_which_is_ahead_has_written_are_those_of_arrival() -> None:
+    """Of the API server or a kubelet: otherwise the pod would be new, and its usage added to every mean, until then."""
+    placements = placements_with(a_pod(placed=LATER, started=LATER, ready=LATER))
+    placed = pods_of(placements)["web-1"]
+    assert (placed.placed_at, placed.running_since) == (NOW, NOW)
+
+
+def test_pods_of_the_time_in_which_this_clock_was_ahead_began_and_left_when_it_was_set_back() -> None:
+    """Otherwise they would be new until then, and gone ones would be published until then."""
+    running, gone = a_pod("web-1", placed=None, started=None, ready=None), a_pod("web-2")
+    placements = placements_with(running, gone, now=LATER)
+    placements.prune(LATER)
+    placements.on_pod(gone, None, LATER)
+    placements.changed.clear()
+
+    placements.prune(NOW)
+    placement = placements.placement("a")
+    assert placement is not None
+    [pod], [left] = placement.pods, placement.gone
+    assert (pod.placed_at <= NOW, pod.running_since) == (True, NOW)
+    assert left.gone_at == NOW
+    assert placements.changed == {"a"}
+    assert [at for at, _, _ in placements.departed.values()] == [NOW]
+    placements.prune(NOW + 3_601)
+    placements.prune_gone("a", NOW + 3_601)
+    assert not placements.departed
+    assert not placements.nodes_with_gone_pods

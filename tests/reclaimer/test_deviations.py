@@ -68,3 +68,12 @@ def test_more_nodes_than_rows_keep_what_they_know() -> None:
     for number in range(600):
         deviations.observe(f"new-{number}", "uid", np.ones(2), np.ones((2, 24)), np.ones(2), now)
     assert outlook(deviations, now).errors == pytest.approx(before)
+
+
+def test_after_a_clock_was_ahead_deviations_are_learned_anew() -> None:
+    """Otherwise nothing would be learned until then, perhaps for years."""
+    deviations = Deviations(HOURS)
+    measured(deviations, 1, 0.5, start=NOW + 31_536_000)
+    found = outlook(deviations, measured(deviations, 4, 0.1))
+    assert found.deviation == pytest.approx(np.full((2, HOURS), 0.1), rel=0.05)
+    assert abs(found.errors).max() < 0.01

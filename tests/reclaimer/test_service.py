@@ -8,6 +8,7 @@ from reclaimer.worlds import INTERVAL, NAMES, NODE, World, a_batch_pod
 
 from equipoise.contracts.bus.subjects import node_placement, node_utilization
 from equipoise.contracts.kubernetes.objects import Node, ObjectMeta
+from equipoise.contracts.load.latest import supersedes
 from equipoise.contracts.messages.placement import NodeColocation
 from equipoise.contracts.messages.resources import Resources
 from equipoise.reclaimer.decisions.strategy import ReclaimStrategy
@@ -282,3 +283,28 @@ async def test_a_measurement_of_the_far_future_is_dropped(world: World) -> None:
     await world.measured(9.0, sampled_at=later, queried_at=later)
     await world.rounds(8)
     assert world.received[-1].bands["batch"].reclaimed.cpu == pytest.approx(4.0)
+
+
+async def test_after_a_clock_was_ahead_messages_are_still_newer_and_amounts_are_written(world: World) -> None:
+    """Subscribers drop those of a lower epoch: they would keep the amounts of that time, perhaps for years."""
+    world.clock.step(31_536_000)
+    await world.begin(mode="enforce")
+    await world.rounds(3)
+    earlier = world.received[-1]
+    await world.end()
+    world.clock.step(-31_536_000)
+    await world.begin(mode="enforce")
+    await world.rounds(3)
+    assert supersedes(world.received[-1], earlier)
+    assert world.received[-1].evaluated_at <= world.clock.now()
+
+
+async def test_a_write_of_the_time_in_which_this_clock_was_ahead_delays_no_other(world: World) -> None:
+    """A small change is written at the next refresh, and not a year later."""
+    await world.begin(mode="enforce")
+    world.clock.step(31_536_000)
+    await world.rounds(6)
+    world.clock.step(-31_536_000)
+    before = world.writes
+    await world.rounds(3, cpu=2.05)
+    assert world.writes > before

@@ -59,3 +59,10 @@ def test_an_amount_that_was_written_as_zero_is_not_lost() -> None:
     changes = after_a_write(0)
     changes.on_status({"a": 1}, {"a": 0}, 0.0)
     assert not changes.lost
+
+
+def test_changes_of_the_time_of_a_clock_that_was_ahead_contest_nothing() -> None:
+    """Otherwise the node would not be written until then, perhaps for years."""
+    changes = after_a_write()
+    last = change(changes, times=MAX_FOREIGN_CHANGES)
+    assert not changes.is_contested(last - 31_536_000)

@@ -110,3 +110,15 @@ def test_expired_messages_are_removed() -> None:
     rows.prune(NOW + LIFETIME + 1)
 
     assert rows.message("node-a", "uid-node-a") is None
+
+
+def test_amounts_of_the_time_of_a_clock_that_was_ahead_are_unknown() -> None:
+    """Otherwise they would count until then although no reclaimer renews them."""
+    rows = BandRows(LIFETIME)
+    rows.grow(1)
+    later = NOW + 31_536_000
+    rows.on_message(a_reclaimed_node(batch=OFFERED, evaluated_at=later), later)
+    rows.update(0, a_placement(pods=[]))
+
+    assert_array_equal(left(rows, later)[1], [4.0, 8 * GIB])
+    assert_array_equal(left(rows), UNKNOWN)

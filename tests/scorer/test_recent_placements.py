@@ -41,3 +41,12 @@ def test_without_spans_nothing_is_recorded() -> None:
 
     assert placements._end == 0
     assert placements.counts(2, (), NOW).shape == (2, 0)
+
+
+def test_placements_of_the_time_of_a_clock_that_was_ahead_do_not_count() -> None:
+    """Neither those that were recorded while it was, nor those that the API server dated."""
+    placements = RecentPlacements((60.0,))
+    placements.add(0, NOW + 86_400, NOW + 86_400)
+    placements.add(0, NOW + 86_400, NOW)
+
+    assert placements.counts(1, (60.0,), NOW).tolist() == [[0]]

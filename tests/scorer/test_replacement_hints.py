@@ -199,3 +199,19 @@ def test_an_evicted_node_is_not_preferred_as_a_target() -> None:
     hint = hints.assign("uid-web-2", a_workload(), NODES, NOW)
 
     assert hint == ReplacementHint(avoided=frozenset({"node-a", "node-b"}))
+
+
+@pytest.mark.parametrize("ahead", [7_200.0, 31_536_000.0])
+def test_hints_of_the_time_of_a_clock_that_was_ahead_end(ahead: float) -> None:
+    """Of this clock, of that of the descheduler, and of that of the API server."""
+    later = NOW + ahead
+    ours, others, outcomes = ReplacementHints(600.0), ReplacementHints(600.0), ReplacementHints(600.0)
+    ours.on_intent(an_intent(decided_at=later, expires_at=later + 180), later)
+    others.on_intent(an_intent(decided_at=later, expires_at=later + 180), NOW)
+    outcomes.on_outcome(an_outcome(settled_at=later), NOW)
+    outcomes.on_placed([a_replacement("late", placed_at=later)], NOW)
+    for hints, lasting in ((ours, 0.0), (others, 3_600.0), (outcomes, 600.0)):
+        hints.prune(NOW)
+        hints.prune(NOW + lasting)
+        assert hints.hint("uid-web-2", a_workload(), NODES, NOW + lasting) == ReplacementHint()
+    assert not outcomes._unmatched

@@ -100,3 +100,12 @@ def test_rounding_errors_do_not_accumulate() -> None:
     reserve(reservations, "last", [3])
 
     assert total(reservations) == [0.0, 0.0, 0.0, 6.0]
+
+
+def test_reservations_of_the_time_of_a_clock_that_was_ahead_end() -> None:
+    """Otherwise their nodes would look full until then, perhaps for years."""
+    reservations = Reservations(2.0)
+    reserve(reservations, "a", [0, 1], now=NOW + 31_536_000)
+    reserve(reservations, "b", [2])
+
+    assert total(reservations) == [0.0, 0.0, 6.0, 0.0]

@@ -47,6 +47,7 @@ from equipoise.contracts.messages.annotation import AnnotationWritten
 from equipoise.contracts.messages.placement import PlacementHints
 from equipoise.contracts.messages.reclaimed import ReclaimedNode
 from equipoise.contracts.messages.utilization import NodeUtilization, UtilizationCycle, WorkloadUtilization
+from equipoise.contracts.recent import is_recent
 from equipoise.runtime.async_tools.batching import NODES_PER_BATCH, in_batches
 from equipoise.runtime.async_tools.rate_limiter import RateLimiter
 from equipoise.runtime.bus import BusError, Delivery
@@ -224,8 +225,10 @@ class Annotator:
     def _decide(self, known: _Object) -> _Decision | None:
         """Whether to write now, and what."""
         now, target = self._clock.now(), known.target
-        if now < known.not_before:
+        if self._clock.monotonic() < known.not_before:
             return None
+        if known.last is not None and known.last.at > now + MAX_AHEAD:
+            known.last = None  # written while this clock was ahead: no later value would be newer
         value = value_of(known.message, self._load, now, self._skews.largest(now))
         if value is None:
             return None
@@ -277,7 +280,7 @@ class Annotator:
         """Delete objects that were not measured for two refresh periods."""
         now = self._clock.now()
         for key, known in list(self._objects.items()):
-            if now - time_of(known.message) > 2 * known.target.band.refresh_period:
+            if not is_recent(time_of(known.message), now, 2 * known.target.band.refresh_period):
                 del self._objects[key]
                 self._queue(key, None)
 
@@ -373,7 +376,7 @@ class Annotator:
         if self._client.on_error(known.target, error):
             band = known.target.band
             known.backoff = retry_backoff(known.backoff, band.min_interval, band.refresh_period)
-            known.not_before = self._clock.now() + known.backoff
+            known.not_before = self._clock.monotonic() + known.backoff
 
 
 class _AnotherObject(Exception):

@@ -116,7 +116,7 @@ class Reclaimer:
             self._metrics.clear()
 
     async def _evaluate_regularly(self) -> None:
-        epoch, sequence = int(self._clock.now() * 1_000), 0
+        epoch, sequence = self._nodes.next_epoch(self._clock.now()), 0
         while True:
             begun = self._clock.monotonic()
             messages: list[ReclaimedNode] = []

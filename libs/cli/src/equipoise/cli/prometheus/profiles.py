@@ -99,7 +99,7 @@ async def match_profile(
             names, targets = NodeNames(), await _sampled_nodes(source, at)
         else:
             names = node_names({node.metadata.name: texts_of(node) for node in nodes})
-            targets = {node.metadata.name: node_target(node) for node in nodes}
+            targets = {node.metadata.name: node_target(node, at) for node in nodes}
         shortest = load.shortest
         intervals = ScrapeIntervals(default=interval)
         if interval is None:

@@ -57,4 +57,5 @@ def _is_held(lease: Lease, now: datetime) -> bool:
     spec = lease.spec
     if not spec.holder_identity or spec.renew_time is None:
         return False
-    return (now - spec.renew_time).total_seconds() <= spec.lease_duration_seconds
+    # A Lease of the future was renewed while the API server's clock was ahead, by a replica that has ended since.
+    return abs((now - spec.renew_time).total_seconds()) <= spec.lease_duration_seconds

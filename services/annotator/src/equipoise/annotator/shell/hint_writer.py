@@ -125,8 +125,10 @@ class HintWriter:
     async def on_hints(self, delivery: Delivery[PlacementHints]) -> None:
         message = delivery.message
         known = self._namespaces.get(message.namespace)
-        earlier = known.computed_at if known else -math.inf
-        if not earlier < message.computed_at <= self._clock.now() + MAX_AHEAD:
+        latest = self._clock.now() + MAX_AHEAD
+        # Hints of the future were received while this clock was ahead.
+        earlier = known.computed_at if known and known.computed_at <= latest else -math.inf
+        if not earlier < message.computed_at <= latest:
             return
         count = len(stored_hints(message.hints, MAX_BYTES).hints)
         hints, left_out = dict(islice(message.hints.items(), count)), len(message.hints) - count
@@ -148,7 +150,8 @@ class HintWriter:
         now, late, refusals = self._now(), 0, []
         async for batch in in_batches(self._namespaces.items(), NAMESPACES_PER_BATCH):
             for name, known in batch:
-                if self._until(known) <= now:  # nobody computes its hints any more: it may be deleted
+                # Nobody computes its hints any more, and it may be deleted; or a clock was ahead that computed them.
+                if not now < self._until(known) <= now + self._settings.validity + MAX_AHEAD:
                     self._namespaces.pop(name, None)
                     self._due.put(name, None)
                     continue
@@ -172,7 +175,7 @@ class HintWriter:
         known = self._namespaces.get(name)
         if known is None or self._policy is None or not self._is_ours(_key(name)):
             return None
-        if self._clock.now() < known.not_before:
+        if self._clock.monotonic() < known.not_before:
             return None
         if not known.is_read:
             return DueWrite(why="not read before")
@@ -308,7 +311,7 @@ class HintWriter:
             self._on_namespace_deleted(name, known)
             return
         known.backoff = retry_backoff(known.backoff, RETRY_PERIOD, MAX_BACKOFF)
-        known.not_before = self._clock.now() + known.backoff
+        known.not_before = self._clock.monotonic() + known.backoff
         if isinstance(error, KubeError) and concerns_one_object(error.status):
             self._results.labels(KIND, "refused").inc()
             known.refusal = f"the hints of namespace {name} cannot be written: {error}"

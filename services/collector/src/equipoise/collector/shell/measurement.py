@@ -166,7 +166,7 @@ class Measurement:
         targets: dict[str, MeasurementTarget] = {}
         new: dict[str, MeasurementTarget] = {}
         async for batch in in_batches(nodes.items(), NODES_PER_BATCH):
-            targets |= {name: node_target(node, has_pods=self._had_pods(name, begin)) for name, node in batch}
+            targets |= {name: node_target(node, at, has_pods=self._had_pods(name, begin)) for name, node in batch}
             if window == self.load.shortest:
                 new |= {name: targets[name] for name, _ in batch if self._has_new_pods(name, begin)}
         statistics = self.settings.statistics if window.length <= self.settings.statistics_window_limit else ()
@@ -347,6 +347,9 @@ def criteria_of(
     )
 
 
-def node_target(node: Node, *, has_pods: bool = False) -> MeasurementTarget:
+def node_target(node: Node, at: float, *, has_pods: bool = False) -> MeasurementTarget:
+    """What is measured of a node at this time. One of the future was created while a clock was ahead."""
     since = unix_seconds(node.metadata.creation_timestamp) or 0.0
+    if since > at + MAX_AHEAD:
+        since = 0.0
     return MeasurementTarget(since=since, capacity=amounts(node.status.capacity), has_pods=has_pods)

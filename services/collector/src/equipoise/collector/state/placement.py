@@ -18,7 +18,7 @@ from equipoise.contracts.kubernetes.objects import Node, OwnerReference, Pod, re
 from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
 from equipoise.contracts.kubernetes.quantity import known_quantity
 from equipoise.contracts.kubernetes.workload import Workload
-from equipoise.contracts.load.correction import PodLifetime, share_measured
+from equipoise.contracts.load.correction import FUTURE_TOLERANCE, PodLifetime, share_measured
 from equipoise.contracts.messages.placement import GonePod, NodePlacement, PlacedPod
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.unreadable.known_amounts import unknown_pod, unknown_requests
@@ -37,6 +37,8 @@ MAX_REMOVED = 1_000
 
 USAGE_ROUNDS = 2
 """For how many rounds the usage of pods is kept: the scrape of a round may have failed."""
+
+_replace = msgspec.structs.replace
 
 PodName = tuple[str, str]
 """Namespace and name."""
@@ -78,6 +80,7 @@ class ClusterPlacement:
         self.removed: dict[str, str] = {}
         """UIDs of deleted nodes by name, the latest ones."""
 
+        self._pruned_at = 0.0
         self._removed_since: dict[str, float] = {}
         """When each of them was found."""
 
@@ -215,6 +218,9 @@ class ClusterPlacement:
 
     def prune(self, now: float) -> None:
         """Delete the owners of pods that left long ago, nodes without pods, and nodes that were deleted long ago."""
+        if now < self._pruned_at - FUTURE_TOLERANCE:
+            self._set_clock_back(now)
+        self._pruned_at = now
         self._pods = {node: pods for node, pods in self._pods.items() if pods}
         while self.departed and now - next(iter(self.departed.values()))[0] > self.owner_retention:
             del self.departed[next(iter(self.departed))]
@@ -222,6 +228,32 @@ class ClusterPlacement:
         for name, since in self._removed_since.items():
             if now - since > REMOVAL_PUBLISHED:
                 del self.removed[name]
+
+    def _set_clock_back(self, now: float) -> None:
+        """What was placed, started or left while this clock was ahead did so now: otherwise it would be new until then.
+
+        And gone pods would be published until then.
+        """
+
+        def earlier(time: float) -> float:
+            return min(time, now)
+
+        for node, pods in self._pods.items():
+            for uid, tracked in pods.items():
+                placed, running = tracked.placed, tracked.placed.running_since
+                if placed.placed_at > now or (running is not None and running > now):
+                    running = None if running is None else earlier(running)
+                    placed = _replace(placed, placed_at=earlier(placed.placed_at), running_since=running)
+                    pods[uid] = TrackedPod(pod=tracked.pod, placed=placed)
+                    self.changed.add(node)
+        for node, gone in self._gone.items():
+            self._gone[node] = {
+                uid: _replace(pod, running_since=earlier(pod.running_since), gone_at=earlier(pod.gone_at))
+                for uid, pod in gone.items()
+            }
+            self.changed.add(node)
+        self.departed = {name: (earlier(left), owner, node) for name, (left, owner, node) in self.departed.items()}
+        self._removed_since = {name: earlier(since) for name, since in self._removed_since.items()}
 
     @property
     def nodes_with_gone_pods(self) -> Collection[str]:

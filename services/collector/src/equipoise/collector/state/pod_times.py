@@ -30,6 +30,7 @@ from equipoise.contracts.kubernetes.objects import (
 )
 from equipoise.contracts.kubernetes.requests import Amounts, pod_limit, pod_requests, with_actual_resources
 from equipoise.contracts.kubernetes.taints import DEFAULT_TOLERATIONS
+from equipoise.contracts.load.correction import FUTURE_TOLERANCE
 from equipoise.contracts.load.pod_priority import (
     PRIORITY_CLASS_LABEL,
     QOS,
@@ -171,8 +172,12 @@ def unix_seconds(time: datetime | None) -> float | None:
 
 
 def precise_time(reported: float, received: float) -> float:
-    """The API's time of an event, or the time of its arrival when the watch received it right then."""
-    return received if reported <= received <= reported + MAX_WATCH_DELAY else reported
+    """The API's time of an event, or the time of its arrival when the watch received it right then.
+
+    Also of one that is reported from the future, by a clock that is ahead.
+    """
+    is_ahead = reported > received + FUTURE_TOLERANCE
+    return received if is_ahead or reported <= received <= reported + MAX_WATCH_DELAY else reported
 
 
 def placed_pod(

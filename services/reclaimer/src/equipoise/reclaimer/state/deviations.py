@@ -146,6 +146,8 @@ class Deviations:
         quarter = int(now // (self._hour / STEPS_PER_HOUR))
         if self._quarter is None:
             self._quarter = quarter
+        if quarter < self._quarter - 1:
+            self._forget(quarter)
         if quarter <= self._quarter:
             return
         if quarter - self._quarter > 1:
@@ -156,6 +158,13 @@ class Deviations:
             constant = self._constant_sum / self._count
         self._constant += np.where(self._count > 0, (constant - self._constant) / STEPS_PER_DAY, 0.0)
         self._sum[:] = self._constant_sum[:] = self._count[:] = 0.0
+        self._quarter, self._expected_until = quarter, 0
+
+    def _forget(self, quarter: int) -> None:
+        """The clock was set back to this quarter hour: when anything was measured is unknown."""
+        self._steps[:] = self._expected[:] = self._levels[:] = np.nan
+        self._sum[:] = self._constant_sum[:] = self._count[:] = self.moments[:] = 0.0
+        self._learned_at[:] = -math.inf
         self._quarter, self._expected_until = quarter, 0
 
     def _row(self, node: str, uid: str) -> int:

@@ -108,6 +108,10 @@ class LatestNodes:
         if (known := self._nodes.get(message.node)) is not None:
             self._restore(known, now)
 
+    def next_epoch(self, now: float) -> int:
+        """An epoch above those of all messages: milliseconds of `now`, or more when a clock was ahead of it."""
+        return max(int(now * 1_000), 1 + max((message.epoch for message in self._published.values()), default=0))
+
     def observed(self, name: str, mode: Literal["observe", "enforce"], now: float) -> ObservedNode:
         """Raises KeyError."""
         node = self._nodes[name]
@@ -125,7 +129,7 @@ class LatestNodes:
             contested=mode == "enforce" and node.changes.is_contested(now),
             outlook=self.deviations.outlook(name, node.placement.uid),
             last=node.last,
-            since_write=float("inf") if node.written_at is None else now - node.written_at,
+            since_write=math.inf if node.written_at is None or node.written_at > now else now - node.written_at,
         )
 
     def on_evaluated(self, name: str, last: Amounts, offered: Mapping[str, int | None]) -> None:

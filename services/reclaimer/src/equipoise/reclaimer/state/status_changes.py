@@ -49,5 +49,6 @@ class StatusChanges(msgspec.Struct, kw_only=True):
     def is_contested(self, now: float) -> bool:
         """MAX_FOREIGN_CHANGES, none of them QUIET_PERIOD after the one before, and the last one less long ago."""
         times = [*self.foreign, now]
-        quiet = any(later - earlier >= QUIET_PERIOD for earlier, later in itertools.pairwise(times))
+        # A change of the future was seen while this clock was ahead.
+        quiet = any(abs(later - earlier) >= QUIET_PERIOD for earlier, later in itertools.pairwise(times))
         return len(self.foreign) == MAX_FOREIGN_CHANGES and not quiet

@@ -34,7 +34,7 @@ class HintPublisher:
 
     async def on_heartbeat(self, delivery: Delivery[Heartbeat]) -> None:
         """Of any scorer."""
-        self._replicas.on_heartbeat(delivery.message, self._clock.now())
+        self._replicas.on_heartbeat(delivery.message, self._clock.monotonic())
 
     def on_placement(self, message: NodePlacement, placed: Sequence[PlacedPod]) -> None:
         """`placed`: the pods that are new on the node."""
@@ -75,7 +75,7 @@ class HintPublisher:
         hints = self._table.hints(now)
         self._metrics.hinted_workloads.set(len(hints))
         replacing = {workload.namespace for workload in self._table.evicted_workloads(now)}
-        is_own = partial(self._replicas.owns, now=now)
+        is_own = partial(self._replicas.owns, now=self._clock.monotonic())
         for message in self._publication.due(hints, is_own, now, replacing):
             await asyncio.sleep(0)
             if message is None:

@@ -72,7 +72,8 @@ class BandRows:
             left -= np.maximum(reserved.take(rows, axis=0), 0.0)
         if without is not None and without.band_requests is not None:
             left[rows == without.row] += without.band_requests
-        left[self._until.take(rows) < now] = np.nan
+        until = self._until.take(rows)
+        left[(until < now) | (until > now + self.lifetime + MAX_AHEAD)] = np.nan  # or of a clock that was ahead
         return BandRoom(left=left, capacity=self._capacity.take(rows, axis=0))
 
     def prune(self, now: float) -> None:

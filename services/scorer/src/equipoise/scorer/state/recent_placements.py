@@ -1,6 +1,7 @@
 """How many pods were placed on each node in the last minutes."""
 
 from equipoise.contracts.numeric import Array, Rows, np
+from equipoise.contracts.recent import is_recent
 
 _INITIAL_SIZE = 256
 
@@ -16,7 +17,7 @@ class RecentPlacements:
         self._end = 0
 
     def add(self, row: int, placed_at: float, now: float) -> None:
-        if now - placed_at >= self._longest:
+        if not is_recent(placed_at, now, self._longest):
             return
         if self._end == len(self._times):
             self._compact(now)
@@ -32,12 +33,12 @@ class RecentPlacements:
         found = np.zeros((rows, len(spans)))
         times, owners = self._times[: self._end], self._rows[: self._end]
         for index, span in enumerate(spans):
-            counted = owners[(times > now - span) & (owners >= 0)]
+            counted = owners[(np.abs(now - times) < span) & (owners >= 0)]
             found[:, index] = np.bincount(counted, minlength=rows)
         return found
 
     def _compact(self, now: float) -> None:
-        kept = (self._times > now - self._longest) & (self._rows >= 0)
+        kept = (np.abs(now - self._times) < self._longest) & (self._rows >= 0)
         times, rows = self._times[kept], self._rows[kept]
         self._end = len(times)
         size = max(_INITIAL_SIZE, 2 * self._end)

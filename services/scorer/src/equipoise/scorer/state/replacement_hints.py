@@ -17,9 +17,14 @@ from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, EvictionOutcome, Outcome
 from equipoise.contracts.messages.placement import PlacedPod
 from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.recent import is_recent
 
 _CLOCK_STEP = 1.0
 """Kubernetes rounds times to seconds: a pod placed just after an eviction may carry an earlier time."""
+
+
+_LONGEST = 3_600.0
+"""Seconds for which an intent without an outcome counts at most: clocks may be wrong for a while."""
 
 
 class ReplacementHint(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,12 +75,14 @@ class ReplacementHints:
         """
         known = self._evictions.get(intent.pod_uid)
         if intent.workload is not None and intent.expires_at > now and (known is None or known.ends_at <= now):
-            self._add(_RecentEviction(message=intent, intent_id=intent.id, ends_at=intent.expires_at))
+            self._add(
+                _RecentEviction(message=intent, intent_id=intent.id, ends_at=min(intent.expires_at, now + _LONGEST))
+            )
 
     def on_outcome(self, outcome: EvictionOutcome, now: float) -> None:
         """Extend the hint of a pod that was evicted; end it for every other outcome of the same intent."""
         known = self._evictions.get(outcome.pod_uid)
-        ends_at = outcome.settled_at + self._duration
+        ends_at = min(outcome.settled_at, now) + self._duration
         if outcome.outcome is not Outcome.EVICTED:
             if known is not None and known.intent_id == outcome.intent_id:
                 del self._evictions[outcome.pod_uid]
@@ -106,10 +113,10 @@ class ReplacementHints:
                 self._unmatched[pod.uid] = pod
 
     def prune(self, now: float) -> None:
-        """Remove what has ended."""
-        self._evictions = {uid: each for uid, each in self._evictions.items() if each.ends_at > now}
-        oldest = now - self._duration - _CLOCK_STEP
-        self._unmatched = {uid: pod for uid, pod in self._unmatched.items() if pod.placed_at > oldest}
+        """Remove what has ended, and what is of the time of a clock that was ahead."""
+        latest, period = now + max(self._duration, _LONGEST), self._duration + _CLOCK_STEP
+        self._evictions = {uid: each for uid, each in self._evictions.items() if now < each.ends_at <= latest}
+        self._unmatched = {uid: pod for uid, pod in self._unmatched.items() if is_recent(pod.placed_at, now, period)}
 
     def reserved(
         self, now: float, *, without: str = "", reservations: Container[str] = ()

@@ -6,6 +6,7 @@ reservation takes a placed pod off its node, so that a request can score the pod
 
 import msgspec
 
+from equipoise.contracts.load.correction import FUTURE_TOLERANCE
 from equipoise.contracts.numeric import Array, Rows, np
 
 
@@ -87,10 +88,10 @@ class Reservations:
         return reservation
 
     def prune(self, now: float) -> None:
-        """End expired reservations."""
+        """End expired reservations, and those of the time of a clock that was ahead."""
         while self._reservations:
             uid, reservation = next(iter(self._reservations.items()))
-            if reservation.expires_at > now:
+            if now < reservation.expires_at <= now + self._lifetime + FUTURE_TOLERANCE:
                 break
             self.release(uid)
 

@@ -8,7 +8,7 @@ LIFETIME = 35.0
 
 
 class ScorerReplicas:
-    """This replica, and the others. Times are arguments, of this replica's clock."""
+    """This replica, and the others. Times are arguments, of this replica's monotonic clock."""
 
     def __init__(self, identity: str) -> None:
         self._identity = identity

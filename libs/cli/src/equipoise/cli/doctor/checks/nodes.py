@@ -114,7 +114,7 @@ async def _measure(
 
     Adds the names of all nodes that have samples to `sampled`.
     """
-    targets = {node.metadata.name: node_target(node, has_pods=True) for node in mine}
+    targets = {node.metadata.name: node_target(node, at, has_pods=True) for node in mine}
     names = node_names({node.metadata.name: texts_of(node) for node in every})
     intervals = ScrapeIntervals(default=settings.scrape_interval)
     if settings.scrape_interval is None:
