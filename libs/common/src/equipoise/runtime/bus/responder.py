@@ -57,6 +57,7 @@ class EndpointResponder:
         self._clock = clock
         self._decoder = TolerantDecoder(endpoint.request_type)
         self._budget = TimeBudget(endpoint.share, clock.monotonic())
+        self._one_at_a_time = asyncio.Lock()
         self._refused = 0
         self._refused_since = clock.monotonic()
 
@@ -65,17 +66,18 @@ class EndpointResponder:
 
         Raises UnreadableRequest, TooManyRequests, and what the handler raises.
         """
-        # Requests that have arrived are received without a pause: everything else must get its turn in between.
-        await asyncio.sleep(0)
-        if wait := self._budget.wait(self._clock.monotonic()):
-            self._refuse(wait)
-            return None
-        begun = self._clock.monotonic()
-        try:
-            response: msgspec.Struct = await self._endpoint.handler(self._decoded(payload))
-        finally:
-            self._budget.spend(self._clock.monotonic() - begun)
-        return response
+        async with self._one_at_a_time:
+            # Requests that have arrived are received without a pause: everything else must get its turn in between.
+            await asyncio.sleep(0)
+            if wait := self._budget.wait(self._clock.monotonic()):
+                self._refuse(wait)
+                return None
+            begun = self._clock.monotonic()
+            try:
+                response: msgspec.Struct = await self._endpoint.handler(self._decoded(payload))
+            finally:
+                self._budget.spend(self._clock.monotonic() - begun)
+            return response
 
     def _decoded(self, payload: bytes) -> Any:
         try:
