@@ -58,6 +58,8 @@ INVALID = {
     "an empty entry": with_field("entries", [{}]),
     "an hour in milliseconds": with_field("hours", [{"begin": BEGIN * 1_000, "evictions": 1}]),
     "a negative count": with_field("hours", [{"begin": BEGIN, "evictions": -1}]),
+    "a count of 400 digits": with_field("hours", [{"begin": BEGIN, "evictions": 10**400}]),
+    "replicas of 400 digits": with_entry_field("replicas", 10**400),
     "an entry in milliseconds": with_entry_field("settledAt", NOW * 1_000),
     "an entry with a word as time": with_entry_field("expiresAt", "soon"),
     "an outcome that is no word": with_entry_field("outcome", 7),

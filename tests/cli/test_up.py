@@ -223,6 +223,14 @@ async def test_evict_requires_the_name_of_the_context(cluster: Cluster) -> None:
     assert "use --yes with the name of the context" in prompted
 
 
+async def test_evictions_do_not_follow_a_prometheus_that_was_only_found(cluster: Cluster) -> None:
+    """Anybody who may create a Service could name it so."""
+    code, output = await run("up", "--kubeconfig", cluster.kubeconfig, "--evict", "--yes", "testbed")
+
+    assert code == 2
+    assert "name it with --prometheus" in output
+
+
 async def test_a_service_that_rejects_its_configuration_ends_the_command(cluster: Cluster, tmp_path: Path) -> None:
     """A restart would not help. The error has the service and its reason."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

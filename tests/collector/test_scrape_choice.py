@@ -60,6 +60,13 @@ def test_of_equal_jobs_none_is_chosen() -> None:
     assert {} == choose_scrapes([*of_each(OWN, NODES), *of_each(OTHER, NODES)], NAMES, {})
 
 
+def test_of_equal_jobs_the_one_that_has_measured_a_node_remains() -> None:
+    """Also if the other one appears on every node at once."""
+    before = choose_scrapes(of_each(OWN, NODES), NAMES, {})
+
+    assert before == choose_scrapes([*of_each(OTHER, NODES), *of_each(OWN, NODES)], NAMES, before)
+
+
 def test_of_equal_pages_of_the_kubelet_cadvisors_is_chosen() -> None:
     """The other one has containers only."""
     pages = [Scrape(job="kubelet", path=f"/metrics/{name}") for name in ("resource", "cadvisor")]

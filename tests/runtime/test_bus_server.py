@@ -4,9 +4,11 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import nats
+import nats.errors
 import pytest
 from bus_worlds import PATIENCE, eventually, server_process
 
@@ -43,6 +45,23 @@ async def test_what_streams_hold_is_there_again_at_the_next_start(tmp_path: Path
         await client.jetstream().publish("kept", b"message")
     async with embedded_server(tmp_path) as url, await nats.connect(url) as client:
         assert (await client.jetstream().stream_info("KEPT")).state.messages == 1
+
+
+async def test_a_server_that_is_killed_is_started_again_if_that_is_wanted(tmp_path: Path) -> None:
+    """At the same port, with its streams."""
+    async with embedded_server(tmp_path, restarts=True) as url:
+        async with await nats.connect(url) as client:
+            await client.jetstream().add_stream(name="KEPT", subjects=["kept"])
+            killed = server_process(tmp_path)
+            os.kill(killed, signal.SIGKILL)
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    with suppress(nats.errors.Error):
+                        await client.jetstream().stream_info("KEPT")
+                        break
+        server = server_process(tmp_path)
+        assert server != killed
+    assert not _runs(server)
 
 
 async def test_it_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:

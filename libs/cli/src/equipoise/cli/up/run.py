@@ -26,6 +26,7 @@ from equipoise.cli.up.running_up import RunningUp, process_start, recorded
 from equipoise.cli.up.supervisor import Supervisor
 from equipoise.cli.up.turn import DISPLACED_AFTER, Displaced, work_in_turn
 from equipoise.cli.up.unused_settings import unused_settings
+from equipoise.collector.settings import PrometheusSettings
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
 from equipoise.runtime.bus.dev_server import embedded_server
 from equipoise.runtime.bus.permissions import USERS, User, permission_file
@@ -66,6 +67,7 @@ def run_up(
     try:
         document = complete_document(text, os.environ, prometheus_url, context, evict=evict, ports=ports)
         if evict:
+            _require_source(document)
             # Before the event loop starts: it would defer Ctrl-C at the prompt.
             _confirm(context, document["binder"]["limits"], confirmation)
         detect = configured_profile({} if text is None else read_document(text), os.environ) is None
@@ -94,7 +96,7 @@ async def _run(
         directory = Path(name)
         passwords = create_passwords(directory)
         async with (
-            embedded_server(directory / "nats", configuration=permission_file(passwords)) as nats_url,
+            embedded_server(directory / "nats", configuration=permission_file(passwords), restarts=True) as nats_url,
             connect_kube(cluster, "up", clock) as kube,
             _prometheus_reached(document, kube) as prometheus,
         ):
@@ -310,6 +312,16 @@ def readiness_changes(service: ServiceName, before: Readiness | None, now: Readi
     known = before.problems if before is not None and was_ready else []
     yield from (f"{service}: {problem}" for problem in now.problems if problem not in known)
     yield from (f"{service}: resolved: {problem}" for problem in known if problem not in now.problems)
+
+
+def _require_source(document: Document) -> None:
+    """Anybody who may create a Service could name it `prometheus`. Raises InvalidInput."""
+    collector = document["collector"]
+    if collector["source"] == "prometheus" and collector["prometheus"]["url"] == PrometheusSettings().url:
+        raise InvalidInput(
+            "pods would be evicted by what a Prometheus measures that was only found in the cluster: name it with "
+            "--prometheus URL (without --evict, `equipoise up` prints which one it finds)"
+        )
 
 
 def _confirm(context: Context, limits: object, confirmation: str | None) -> None:

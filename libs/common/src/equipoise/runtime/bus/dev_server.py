@@ -15,6 +15,8 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
+from urllib.parse import urlsplit
 
 import msgspec
 import structlog
@@ -23,6 +25,9 @@ log = structlog.get_logger()
 
 _START_TIMEOUT = 30.0
 """Seconds until the server must listen."""
+
+_RESTART_DELAY = 1.0
+"""Seconds between the end of the server and its next start."""
 
 _STOP_TIMEOUT = 5.0
 """Seconds that the server has to stop by itself."""
@@ -61,27 +66,61 @@ def nats_server_binary() -> str:
 
 
 @asynccontextmanager
-async def embedded_server(directory: Path, *, port: int = -1, configuration: str = "") -> AsyncIterator[str]:
+async def embedded_server(
+    directory: Path, *, port: int = -1, configuration: str = "", restarts: bool = False
+) -> AsyncIterator[str]:
     """Run nats-server with JetStream in `directory`; yields its URL.
 
-    Port -1: a free one. `configuration` is added to nats-server's own, for example users. The streams remain in the
-    directory for the next start. Raises NoNatsServer.
+    Port -1: a free one. `configuration` is added to nats-server's own, for example users. `restarts`: it is started
+    again, at the same port, when it ends. The streams remain in the directory for the next start. Raises NoNatsServer.
     """
-    command = _prepare(directory, port, configuration)
-    with (directory / "nats-server.log").open("ab") as output:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,  # Ctrl-C must not reach it: clients stop first
-        )
+    server = _Server(directory, configuration)
+    url = await server.start(port)
+    restarting = asyncio.create_task(server.restart(urlsplit(url).port or port)) if restarts else None
     try:
-        url = await _listening(process, directory)
         log.info("nats-server runs", url=url, directory=str(directory))
         yield url
     finally:
-        await _stop(process)
+        if restarting is not None:
+            restarting.cancel()
+            await asyncio.wait([restarting])
+        await _stop(server.process)
+
+
+class _Server:
+    def __init__(self, directory: Path, configuration: str) -> None:
+        self._directory = directory
+        self._configuration = configuration
+
+    async def start(self, port: int) -> str:
+        """Returns its URL. Raises NoNatsServer."""
+        command = _prepare(self._directory, port, self._configuration)
+        with (self._directory / "nats-server.log").open("ab") as output:
+            self.process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C must not reach it: clients stop first
+            )
+        try:
+            return await _listening(self.process, self._directory)
+        except BaseException:
+            await _stop(self.process)
+            raise
+
+    async def restart(self, port: int) -> NoReturn:
+        """Start it again whenever it has ended."""
+        while True:
+            code = await self.process.wait()
+            log.warning(
+                "nats-server ended and is started again", code=code, log=str(self._directory / "nats-server.log")
+            )
+            await asyncio.sleep(_RESTART_DELAY)
+            try:
+                await self.start(port)
+            except NoNatsServer as error:
+                log.warning("nats-server not started", error=str(error))
 
 
 def _prepare(directory: Path, port: int, configuration: str) -> list[str]:

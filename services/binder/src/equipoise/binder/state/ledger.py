@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from equipoise.contracts.bounds import Count
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.contracts.messages.lease import LeaseEpoch
@@ -44,8 +45,6 @@ MAX_REFUSALS = 100
 
 Time = Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800)]
 """Unix seconds, before the year 10000: milliseconds would be later."""
-
-Count = Annotated[int, msgspec.Meta(ge=0)]
 
 _replace = msgspec.structs.replace
 

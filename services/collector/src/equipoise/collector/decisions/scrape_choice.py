@@ -2,7 +2,8 @@
 
 Any scraped target can have series with the name of any node. A job of node-exporters or kubelets differs from others:
 it has a target on each node. So of two jobs that have series of a node, the one with more such targets measures it. Of
-two that are equal, neither is chosen: the node has two series, and is unknown.
+two that are equal, the one that has measured it remains; if neither has, none is chosen: the node has two series, and
+is unknown.
 """
 
 from collections import defaultdict
@@ -29,8 +30,8 @@ def jobs_of(scrapes: Mapping[ResourceName, Scrapes]) -> set[str]:
 def choose_scrapes(samples: Iterable[Sample], names: NodeNames, before: Scrapes) -> dict[str, Scrape]:
     """The scrape that measures each node. Nodes that are absent have none, or equal ones.
 
-    `before`: what was chosen last. It competes as long as it has samples of other nodes: an exporter that fails is not
-    replaced by another target that has series with the name of its node.
+    `before`: what was chosen last. It competes as long as it has samples of other nodes, and remains unless another one
+    has more: an exporter that fails is not replaced by another target that has series with the name of its node.
     """
     nodes: defaultdict[Scrape, set[str]] = defaultdict(set)
     targets: defaultdict[Scrape, set[str]] = defaultdict(set)
@@ -48,7 +49,9 @@ def choose_scrapes(samples: Iterable[Sample], names: NodeNames, before: Scrapes)
         scrape: (min(len(found), len(targets[scrape])), len(found), PREFERRED in str(scrape))
         for scrape, found in nodes.items()
     }
-    chosen = {node: best for node, found in candidates.items() if (best := _best(found, ranks)) is not None}
+    chosen = {
+        node: best for node, found in candidates.items() if (best := _best(found, ranks, before.get(node))) is not None
+    }
     # A target of many nodes, most of which others measure, is not scraped as a node is: none of its nodes is its own.
     refused = {
         scrape
@@ -60,6 +63,8 @@ def choose_scrapes(samples: Iterable[Sample], names: NodeNames, before: Scrapes)
     return {node: others[-1] if scrape in refused else scrape for node, scrape in chosen.items()}
 
 
-def _best(scrapes: Iterable[Scrape], ranks: Mapping[Scrape, tuple[int, int, bool]]) -> Scrape | None:
-    first, *others = sorted(scrapes, key=ranks.__getitem__, reverse=True)
-    return None if others and ranks[others[0]] == ranks[first] else first
+def _best(
+    scrapes: Iterable[Scrape], ranks: Mapping[Scrape, tuple[int, int, bool]], before: Scrape | None
+) -> Scrape | None:
+    first, *others = sorted(scrapes, key=lambda scrape: (ranks[scrape], scrape == before), reverse=True)
+    return None if others and ranks[others[0]] == ranks[first] and first != before else first
