@@ -80,3 +80,12 @@ def test_a_message_stays_below_the_limit_of_the_bus() -> None:
     assert len(msgspec.json.encode(message)) < MAX_PAYLOAD
     assert [f"Deployment.web-{number}" for number in range(len(message.hints))] == list(message.hints)
     assert len(message.hints) > 50
+
+
+def test_hints_that_were_published_while_a_clock_was_ahead_are_published_again() -> None:
+    """Who writes them takes no message of the future, and their hints would expire."""
+    publication = HintPublication()
+    publish(publication, {a_workload(): HINT}, NOW + 31_536_000)
+
+    [message] = publish(publication, {a_workload(): HINT})
+    assert message.computed_at == NOW

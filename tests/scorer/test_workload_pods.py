@@ -56,3 +56,12 @@ def test_the_latest_pod_is_kept_as_it_is_now() -> None:
     pods.on_placement(a_placement("a", [changed]), [], NOW)
 
     assert {a_workload(): changed} == pods.latest
+
+
+def test_pods_of_the_time_of_a_clock_that_was_ahead_are_not_recent() -> None:
+    """Otherwise more pods of their workloads would be expected until then."""
+    pods = WorkloadPods(SPAN)
+    placed = [a_placed_pod("late", placed_at=NOW + 86_400)]
+    pods.on_placement(a_placement("a", placed), placed, NOW + 86_400)
+
+    assert {} == pods.recent(NOW)

@@ -160,7 +160,7 @@ class DailyUsage:
         return DailyLoads(share=share, peak=peak, reserved=reserved, mean=mean, base=base)
 
     def _cached_mean(self, now: float) -> tuple[Array, Array, int]:
-        if self._mean is None or now > self._mean_expires_at:
+        if self._mean is None or not now <= self._mean_expires_at <= now + _MEAN_LIFETIME:  # or this clock was ahead
             self._mean, self._mean_expires_at = self._compute_mean(), now + _MEAN_LIFETIME
         return self._mean
 

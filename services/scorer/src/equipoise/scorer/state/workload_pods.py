@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from equipoise.contracts.kubernetes.platforms import Platform
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement, PlacedPod
+from equipoise.contracts.recent import is_recent
 
 
 class WorkloadPods:
@@ -38,7 +39,7 @@ class WorkloadPods:
             if pod.workload is not None and _replaces(self.latest.get(pod.workload), pod):
                 self.latest[pod.workload] = pod
         for pod in placed:
-            if pod.workload is not None and pod.placed_at > now - self.span:
+            if pod.workload is not None and is_recent(pod.placed_at, now, self.span):
                 self._recent.append((pod.placed_at, pod.workload))
 
     def _add(self, counts: Counter[Workload], sign: int) -> None:
@@ -49,7 +50,7 @@ class WorkloadPods:
 
     def recent(self, now: float) -> Counter[Workload]:
         """By workload: the pods that were placed within the span."""
-        self._recent = deque(each for each in self._recent if each[0] > now - self.span)
+        self._recent = deque(each for each in self._recent if is_recent(each[0], now, self.span))
         return Counter(workload for _, workload in self._recent)
 
     def on_nodes(self, workload: Workload) -> Counter[str]:

@@ -6,6 +6,7 @@ import msgspec
 
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import PlacementHints, WorkloadHint, hint_key
+from equipoise.contracts.recent import is_recent
 
 REPEAT_PERIOD = 45.0
 """Seconds after which hints are published again without a change: a message is replaced before it is a minute old."""
@@ -42,7 +43,9 @@ class HintPublication:
         self._published = {name: message for name, message in self._published.items() if is_own(name)}
         for namespace in {**by_namespace, **self._published}:
             current, before = _limited(by_namespace.get(namespace, {})), self._published.get(namespace)
-            is_current = before is not None and before.hints == current and now - before.computed_at < REPEAT_PERIOD
+            is_current = (
+                before is not None and before.hints == current and is_recent(before.computed_at, now, REPEAT_PERIOD)
+            )
             if is_current or not is_own(namespace):
                 yield None
             else:

@@ -43,7 +43,7 @@ class WorkloadDemands:
         known = self._known.get(workload)
         if (
             known is not None
-            and now < known.expires_at
+            and now < known.expires_at <= now + _LIFETIME  # or this clock was ahead
             and (known.latest is latest and known.usage is usage and known.daily is daily)
         ):
             return known.demand
