@@ -116,6 +116,20 @@ def pods_of(placements: ClusterPlacement, node: str = "a") -> dict[str, PlacedPo
     return {pod.name: pod for pod in placement.pods}
 
 
+def test_owners_with_the_same_uid_may_be_different_workloads() -> None:
+    """The API server accepts any UID in an owner reference."""
+    pods = []
+    for owner in ("web-6c9", "db-6c9"):
+        pod = a_pod(f"{owner}-1", owner=owner)
+        owners = [msgspec.structs.replace(each, uid="u") for each in pod.metadata.owner_references]
+        pods.append(
+            msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, owner_references=owners))
+        )
+    workload_of = placements_with(*pods).workload_lookup()
+
+    assert [workload_of(pod).name for pod in pods] == ["web", "db"]
+
+
 def test_a_preempted_pod_has_the_time_of_its_preemption() -> None:
     """While it terminates and when it is gone; another kind of disruption is no preemption."""
     pod = a_pod()

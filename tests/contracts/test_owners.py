@@ -1,11 +1,12 @@
 """The workload of a pod."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.contracts.kubernetes.objects import ObjectMeta, OwnerReference, Pod
-from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
+from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_lookup, workload_of
 from equipoise.contracts.kubernetes.workload import Workload
 
 
@@ -161,3 +162,26 @@ def test_an_owner_that_cannot_exist_is_no_workload(owner: OwnerReference) -> Non
 def test_the_longest_names_are_those_of_workloads() -> None:
     name = "x" * 253
     assert workload_from_pod(a_pod(an_owner("K" * 63, name, f"{name}/v1"))) == a_workload("K" * 63, name, name)
+
+
+def test_owners_that_pods_share_are_read_once() -> None:
+    """In one namespace: the same owners may be other workloads elsewhere."""
+    pod = a_pod(an_owner("StatefulSet", "db"))
+    sibling = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, name="q"))
+    elsewhere = msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace="lab"))
+    read: list[Pod] = []
+
+    def workload(each: Pod) -> Workload | None:
+        read.append(each)
+        return workload_of(each, nobody)
+
+    lookup = workload_lookup(workload)
+    expected = a_workload("StatefulSet", "db")
+
+    assert [lookup(each) for each in (pod, sibling, elsewhere, pod)] == [
+        expected,
+        expected,
+        msgspec.structs.replace(expected, namespace="lab"),
+        expected,
+    ]
+    assert read == [pod, elsewhere]

@@ -40,6 +40,21 @@ def workload_of(pod: Pod, owner_of: Callable[[Workload], OwnerReference | None])
     return direct if above is None else _named(above, direct.namespace) or direct
 
 
+def workload_lookup(workload_of: Callable[[Pod], Workload | None]) -> Callable[[Pod], Workload | None]:
+    """The same function for many pods. Those of one controller share the list of their owners, which is read once."""
+    found: dict[tuple[str, int], tuple[list[OwnerReference], Workload | None]] = {}
+
+    def workload(pod: Pod) -> Workload | None:
+        owners = pod.metadata.owner_references
+        key = pod.metadata.namespace, id(owners)
+        known = found.get(key)
+        if known is None:  # the list is kept as well: no other one gets its identity meanwhile
+            known = found[key] = owners, workload_of(pod)
+        return known[1]
+
+    return workload
+
+
 def workload_from_pod(pod: Pod) -> Workload | None:
     """The workload of a pod, derived only from the pod; None for a bare or a static pod.
 

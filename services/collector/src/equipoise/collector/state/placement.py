@@ -15,7 +15,7 @@ from equipoise.collector.state.pod_times import FINISHED, placed_pod, unix_secon
 from equipoise.contracts.bus.decoding import refusal
 from equipoise.contracts.kubernetes.labels import HOSTNAME
 from equipoise.contracts.kubernetes.objects import Node, OwnerReference, Pod, ready_condition
-from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_of
+from equipoise.contracts.kubernetes.owners import workload_from_pod, workload_lookup, workload_of
 from equipoise.contracts.kubernetes.quantity import known_quantity
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import FUTURE_TOLERANCE, PodLifetime, share_measured
@@ -111,17 +111,7 @@ class ClusterPlacement:
 
     def workload_lookup(self) -> Callable[[Pod], Workload | None]:
         """As `workload_of`, for many pods: each owner is looked up once."""
-        known: dict[str, Workload | None] = {}
-
-        def workload_of_pod(pod: Pod) -> Workload | None:
-            owner = pod.metadata.controller
-            if owner is None:
-                return None
-            if owner.uid not in known:
-                known[owner.uid] = self.workload_of(pod)
-            return known[owner.uid]
-
-        return workload_of_pod
+        return workload_lookup(self.workload_of)
 
     def record_usage(self, usage: Mapping[str, Resources]) -> None:
         """Keep the usage of a round by pod UID: a gone pod is published with its last usage."""

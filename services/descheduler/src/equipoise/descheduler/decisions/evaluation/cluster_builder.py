@@ -12,6 +12,7 @@ from equipoise.contracts.colocation.bands import requests_reclaimed
 from equipoise.contracts.eviction.protection import of_daemon_set, protection, rules_failed, static
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects import Node, Pod, PodDisruptionBudget, WorkloadObject
+from equipoise.contracts.kubernetes.owners import workload_lookup
 from equipoise.contracts.kubernetes.platforms import platform_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import known, plus, total_of
@@ -64,7 +65,7 @@ class ClusterBuilder:
         self._objects = {node.metadata.name: node for node in watched.nodes}
         self._measured: dict[str, MeasuredNode] = {}
         self._nodes: dict[str, ClusterNode] = {}
-        self._workload_of = watched.workload_reader()
+        self._workload_of = workload_lookup(watched.workload_of)
         self._budgets: dict[str, list[PodDisruptionBudget]] = {}
         for budget in watched.budgets:
             self._budgets.setdefault(budget.metadata.namespace, []).append(budget)

@@ -1,6 +1,6 @@
 """The immutable input of one evaluation, so that a thread can evaluate while the service receives messages."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,7 +18,7 @@ from equipoise.contracts.kubernetes.objects import (
     WorkloadObject,
     is_ready,
 )
-from equipoise.contracts.kubernetes.owners import controller_of, workload_of
+from equipoise.contracts.kubernetes.owners import controller_of, workload_lookup, workload_of
 from equipoise.contracts.kubernetes.platforms import Platform, platform_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.messages.placement import NodePlacement
@@ -68,31 +68,17 @@ class WatchedObjects(msgspec.Struct, frozen=True, kw_only=True):
         except KeyError:
             return None
 
-    def workload_reader(self) -> Callable[[Pod], Workload | None]:
-        """`workload_of` for many of the pods: those of one controller share the list of owners, which is read once."""
-        found: dict[tuple[str, int], Workload | None] = {}
-
-        def read(pod: Pod) -> Workload | None:
-            key = pod.metadata.namespace, id(pod.metadata.owner_references)
-            try:
-                return found[key]
-            except KeyError:
-                workload = found[key] = self.workload_of(pod)
-                return workload
-
-        return read
-
     def ready_platforms(self) -> Mapping[Workload, frozenset[Platform]]:
         """The platforms on which pods of a workload are ready, by workload. Empty if all nodes have the same one."""
         by_node = {node.metadata.name: platform_of(node.metadata.labels) for node in self.nodes}
         if len({*by_node.values()}) < 2:
             return {}
         found: dict[Workload, set[Platform]] = {}
-        read = self.workload_reader()
+        lookup = workload_lookup(self.workload_of)
         for pod in self.pods:
             platform = by_node.get(pod.spec.node_name)
             if platform is not None and occupies_node(pod) and is_ready(pod.status.conditions):
-                workload = read(pod)
+                workload = lookup(pod)
                 if workload is not None:
                     found.setdefault(workload, set()).add(platform)
         return {workload: frozenset(platforms) for workload, platforms in found.items()}
@@ -111,9 +97,9 @@ class WatchedObjects(msgspec.Struct, frozen=True, kw_only=True):
     def pods_of(self, workloads: Iterable[Workload | None]) -> dict[Workload, list[Pod]]:
         """The pods of these workloads on any node."""
         found: dict[Workload, list[Pod]] = {workload: [] for workload in workloads if workload is not None}
-        read = self.workload_reader()
+        lookup = workload_lookup(self.workload_of)
         for pod in self.pods if found else ():
-            workload = read(pod)
+            workload = lookup(pod)
             if workload is not None and workload in found:
                 found[workload].append(pod)
         return found
