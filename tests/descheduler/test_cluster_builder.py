@@ -531,10 +531,10 @@ def test_a_pod_that_cannot_be_read_is_protected_and_its_node_is_no_target() -> N
 
 
 def test_a_pod_whose_amounts_cannot_be_computed_is_one_that_cannot_be_read() -> None:
-    container = objects.Container(resources=objects.ResourceRequirements(requests={"cpu": "9" * 5_000}))
+    container = objects.Container(resources=objects.ResourceRequirements(requests={"cpu": "nine"}))
     pod = a_pod("web-1", "node-a", containers=[container])
     nodes = nodes_of(pod)
-    assert nodes["node-a"].target_refusal.startswith("what its pod shop/web-1 requests is not known: '999")
+    assert nodes["node-a"].target_refusal.startswith("what its pod shop/web-1 requests is not known: 'nine")
     assert "is not a Kubernetes quantity" in nodes["node-a"].pods[0].protection
 
 
