@@ -273,6 +273,20 @@ async def test_a_heartbeat_contains_the_state_of_the_service(world: World) -> No
     assert not running.done()
 
 
+@pytest.mark.parametrize(("skew", "direction"), [(60.0, "ahead of"), (-60.0, "behind")])
+async def test_a_clock_of_the_api_server_that_differs_is_a_problem(world: World, skew: float, direction: str) -> None:
+    """In /readyz and in the heartbeat, with the seconds, until it is right."""
+    world.begin(for_ever)
+    await until("ready", world)
+    for seconds in (skew, 9.0, skew, 0.0):
+        world.memory_kube.skew = seconds
+        await world.clock.advance(HEARTBEAT_PERIOD)
+        problems = world.process.health.report().problems
+        assert len(problems) == (seconds == skew)
+        assert all(f"at least 60 s {direction} this one's" in text for text in problems)
+        assert world.memory_bus.published(Heartbeat, "equipoise.health.scorer.*")[-1].problems == problems
+
+
 async def test_the_configuration_in_effect_is_published_while_the_service_runs(world: World) -> None:
     """Its end is published before the bus is closed."""
     running = world.begin(for_ever)

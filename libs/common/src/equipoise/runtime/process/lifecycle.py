@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, Histogram, Info
 
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.bus.subjects import health as health_subject
+from equipoise.contracts.clock_skew import skew_problem
 from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.runtime.bus import Bus, BusError
@@ -161,7 +162,7 @@ class Process(Generic[S]):
                 api_server=kube,
             )
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._beat(bus), name="heartbeat")
+                tasks.create_task(self._beat(bus, kube), name="heartbeat")
                 tasks.create_task(self._publisher.run(bus), name="configuration")
                 tasks.create_task(self._measure_lag(), name="loop lag")
                 await start(runtime)
@@ -199,9 +200,10 @@ class Process(Generic[S]):
             reached = True
             return kube
 
-    async def _beat(self, bus: Bus) -> None:
+    async def _beat(self, bus: Bus, kube: Kube | None) -> None:
         subject = health_subject(self._service, self.identity)
         while True:
+            self._compare_clocks(kube)
             report = self.health.report()
             heartbeat = Heartbeat(
                 service=self._service,
@@ -219,6 +221,12 @@ class Process(Generic[S]):
             except BusError as error:
                 log.debug("heartbeat not published", error=str(error))  # the bus reports its own problems
             await self._clock.sleep(HEARTBEAT_PERIOD)
+
+    def _compare_clocks(self, kube: Kube | None) -> None:
+        """The services compare the times of one another and of the API server."""
+        if kube is not None:
+            now, most = self._clock.now(), self._configuration.shared.load.freshness.skew_unknown
+            self.health.set_problem("clock", skew_problem(*kube.server_time_bounds(now), now, most) or None)
 
     async def _measure_lag(self) -> None:
         while True:

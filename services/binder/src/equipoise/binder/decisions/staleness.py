@@ -32,21 +32,6 @@ def check_age(intent: EvictionIntent, load: LoadSettings, max_lifetime: float, n
     return None
 
 
-def skew_problem(earliest: float, latest: float, now: float, most: float) -> str:
-    """Why the ledger cannot be used: the API server's time, between `earliest` and `latest`, is not that of this clock.
-
-    It is not known which of them is wrong, and the ledger's times would be as wrong for as long as they are kept.
-    """
-    skew = max(earliest - now, now - latest)
-    if skew <= most:
-        return ""
-    direction = "ahead of" if earliest > now else "behind"
-    return (
-        f"the clock of the API server is at least {skew:.0f} s {direction} this one's, at most {most:.0f} s are "
-        "allowed (load.freshness.skewUnknown): synchronize the clocks of both machines (chrony or ntpd)"
-    )
-
-
 def check_coverage(cycles: Iterable[UtilizationCycle], known: int, load: LoadSettings, now: float) -> Finish | None:
     """Refuses while the load of too few nodes is known. `known`: nodes whose load this binder knows."""
     why = coverage_problem(cycles, known=known, load=load, use="eviction", now=now)

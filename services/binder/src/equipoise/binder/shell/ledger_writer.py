@@ -12,7 +12,6 @@ from equipoise.binder.decisions.limits import Limits
 from equipoise.binder.decisions.limits.rule import ProposedEviction
 from equipoise.binder.decisions.preemptions import with_preempted
 from equipoise.binder.decisions.result import Finish, Proceed, Retry
-from equipoise.binder.decisions.staleness import skew_problem
 from equipoise.binder.shell.ledger_store import ADVICE, LedgerFull, LedgerStore, StoredLedger
 from equipoise.binder.shell.live_reads import read_replacement
 from equipoise.binder.state.cluster_state import PreemptedPod
@@ -26,6 +25,7 @@ from equipoise.binder.state.ledger import (
 )
 from equipoise.binder.state.ledger_times import counting_again, with_possible_times
 from equipoise.binder.state.outages import Outages
+from equipoise.contracts.clock_skew import skew_problem
 from equipoise.contracts.messages.eviction import EvictionIntent, Outcome
 from equipoise.runtime.kubernetes.client import Conflict, Kube, KubeError
 from equipoise.runtime.kubernetes.server_clock import DRIFT
