@@ -99,6 +99,13 @@ class Namespaces:
                 return created
         raise AssertionError(f"the pod is {created.pod}")
 
+    async def until_warned(self, body: Document) -> None:
+        """The policy that warns is another one: the API server may use it later."""
+        for _ in range(600):
+            if (await self.create(body)).warnings:
+                return
+        raise AssertionError("there is no warning")
+
 
 @pytest.fixture(scope="module")
 async def cluster(start_cluster: StartCluster) -> Cluster:
@@ -125,6 +132,10 @@ async def pods(cluster: Cluster) -> AsyncIterator[Namespaces]:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
         namespaces = Namespaces(cluster, session)
         await namespaces.until(a_pod(), changed=True)
+        for name in ("offline", "some", "exclusive"):
+            whole = {"resources": {"requests": {"cpu": "500m"}}}
+            owner = {"kind": "ReplicaSet", "uid": "8c2ae1b4-0000-4000-8000-000000000000"}
+            await namespaces.until_warned(a_pod(name, owner=owner, **whole))
         yield namespaces
 
 
