@@ -6,8 +6,10 @@ import msgspec
 import pytest
 from flow.loop import APPS, HOT, IDLE, INTERVAL, Loop, annotations_of, scores_of, settled
 
+from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes.annotations import LOAD, USAGE
 from equipoise.contracts.messages.eviction import Outcome
+from equipoise.contracts.messages.placement import NODE_PLACEMENT
 from equipoise.runtime.kubernetes.client import PODS
 
 FIRST = 10 * INTERVAL
@@ -130,3 +132,15 @@ async def test_an_error_in_the_rules_of_a_pod_is_named_until_the_pod_is_gone() -
         assert problem.startswith("rules of pods: 1 cannot be read: shop/bad (the rules cannot be applied to it")
         loop.kube.remove(PODS, "bad", "shop")
         await loop.until(lambda: not loop.problems()["descheduler"], limit=600)
+
+
+@pytest.mark.parametrize("epoch", [2**53, 10_000_000_000_000])
+@pytest.mark.parametrize("node", ["ghost", HOT])
+async def test_a_forged_epoch_hides_no_messages_of_the_collector(node: str, epoch: int) -> None:
+    """Of a node that exists or does not. Restarted collectors are as before, although the bus still has it."""
+    loop = Loop()
+    forged = msgspec.structs.replace(NODE_PLACEMENT, node=node, uid=f"uid-{node}", epoch=epoch, pods=[], gone=[])
+    loop.bus.inject(subjects.node_placement(node), msgspec.json.encode(forged))
+    async with loop.running():
+        await loop.until(lambda: len(loop.evicted()) == 1, limit=10 * INTERVAL)
+        assert any("ahead of this clock" in problem for problem in loop.bus.unreadable.problems) == (node == "ghost")

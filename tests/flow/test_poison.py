@@ -44,6 +44,7 @@ MESSAGES: Mapping[str, Any] = {
     subjects.node_utilization("ghost-base"): {"base": {"cpu": 1e308, "memory": -1e39}},
     subjects.node_utilization("ghost-windows"): {"windows": {"5m": {"sampled_at": 1e12, "mean": {"cpu": 1}}}},
     subjects.node_utilization("ghost-sequence"): {"sequence": 10**30},
+    subjects.node_utilization("ghost-epoch"): {"epoch": 2**53},
     subjects.node_utilization("ghost-type"): {"pods": [1]},
 }
 """What a valid message contains instead, by subject."""

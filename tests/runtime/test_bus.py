@@ -12,6 +12,7 @@ import pytest
 from builders import NOW, a_node_utilization, a_placed_pod, a_placement, a_workload, an_intent
 from bus_worlds import PATIENCE, MemoryWorld, Received, World, eventually, memory_world, nats_world
 
+from equipoise.contracts.bounds import EPOCH_AHEAD
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.kubernetes.objects import Toleration
 from equipoise.contracts.messages.eviction import EvictionIntent
@@ -737,6 +738,21 @@ async def test_a_message_with_an_absurd_number_is_skipped_and_named_until_a_late
     await publish_node(world, "a")
     await received.until(2)
     await eventually(lambda: not list(world.bus.unreadable))
+
+
+async def test_an_epoch_of_the_far_future_is_skipped_and_named(world: World) -> None:
+    """It would hide all later messages of its subject, and none could be higher."""
+    received: Received[NodeUtilization] = Received()
+    await world.bus.subscribe_latest(NODES, NodeUtilization, received)
+    absurd = ABSURD.replace(b"1e39", b"1")
+    for node, epoch in (("a", 2**53), ("b", round(1_000 * (SystemClock().now() + EPOCH_AHEAD - 60)))):
+        await world.inject(
+            subjects.node_utilization(node), absurd.replace(b'"epoch":1', b'"epoch":%d' % epoch) % node.encode()
+        )
+    await received.until(1)
+
+    assert [message.node for message in received.messages] == ["b"]
+    assert "ahead of this clock" in world.bus.unreadable.problems[0]
 
 
 async def test_a_handler_that_fails_is_named_and_receives_the_next_messages(world: World) -> None:

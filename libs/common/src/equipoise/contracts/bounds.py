@@ -26,6 +26,10 @@ LATEST = 253_402_300_799.0
 MAX_AHEAD = 180.0
 """Seconds by which a measurement may be in the future, or later than its query."""
 
+EPOCH_AHEAD = 10 * 365 * 86_400.0
+"""Seconds by which an epoch, a time in milliseconds, may be in the future: further than any clock is wrong. The limit
+moves with the time, so that a publisher can always choose a higher epoch than one that was forged."""
+
 Time = Annotated[float, Meta(ge=0.0, le=LATEST)]
 """Unix seconds."""
 

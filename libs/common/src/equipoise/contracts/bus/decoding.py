@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 from msgspec import inspect
 
+from equipoise.contracts.bounds import EPOCH_AHEAD
 from equipoise.contracts.messages.message import Message
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -36,6 +37,14 @@ def plausible(message: S) -> S:
     """The message. Raises ValueError for one whose contents cannot be true."""
     if isinstance(message, Message) and (why := message.implausible):
         raise ValueError(why)
+    return message
+
+
+def of_its_time(message: S, now: float) -> S:
+    """The message. Raises ValueError for one with an epoch that no publisher has chosen by `now`."""
+    epoch = getattr(message, "epoch", None)
+    if isinstance(epoch, int) and epoch > 1_000 * (now + EPOCH_AHEAD):
+        raise ValueError(f"its epoch is {epoch / 1_000 - now:.0f} s ahead of this clock")
     return message
 
 

@@ -16,7 +16,7 @@ from typing import Generic
 import msgspec
 
 from equipoise.contracts.bus.channels import message_types
-from equipoise.contracts.bus.decoding import TolerantDecoder, plausible, refusal
+from equipoise.contracts.bus.decoding import TolerantDecoder, of_its_time, plausible, refusal
 from equipoise.contracts.bus.subjects import matches
 from equipoise.contracts.messages.message import Message, type_name
 from equipoise.contracts.plain_text import plain_text
@@ -157,8 +157,9 @@ class MessageReader(Generic[T]):
     handler fails on, is named in /readyz until a later message of its subject is handled.
     """
 
-    def __init__(self, pattern: str, kind: type[T], errors: BusErrors) -> None:
+    def __init__(self, pattern: str, kind: type[T], errors: BusErrors, clock: Clock) -> None:
         self._pattern = pattern
+        self._clock = clock
         self._types = message_types(pattern) | {None}  # a message of a very early version has no type
         self._decoder = TolerantDecoder(kind)
         self._errors = errors
@@ -172,7 +173,7 @@ class MessageReader(Generic[T]):
             self._errors.count("other_type", subject, f"skipped: this version does not know messages of type {found}")
             return None
         try:
-            message = plausible(self._decoder.decode(payload))
+            message = of_its_time(plausible(self._decoder.decode(payload)), self._clock.now())
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:
             self._errors.add_unreadable("unreadable", subject, error)
             return None

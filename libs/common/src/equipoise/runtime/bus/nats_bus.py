@@ -265,7 +265,7 @@ class NatsBus:
         return failures
 
     async def subscribe(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
-        reader = MessageReader(pattern, kind, self.errors)
+        reader = MessageReader(pattern, kind, self.errors, self._clock)
 
         async def on_message(message: Msg) -> None:
             await reader.handle(handler, message.subject, message.data, headers=message.headers)
@@ -276,7 +276,7 @@ class NatsBus:
     async def subscribe_latest(self, pattern: str, kind: type[T], handler: Handler[T]) -> None:
         if (stream := stream_of(pattern)) is None or stream.work_queue:
             raise ValueError(f"no stream keeps the last values of {pattern}: use subscribe")
-        reader = MessageReader(pattern, kind, self.errors)
+        reader = MessageReader(pattern, kind, self.errors, self._clock)
         follower = StreamSubscriber(
             self._link, stream.name, pattern, reader, handler, clock=self._clock, heartbeat=self._heartbeat
         )
@@ -285,7 +285,7 @@ class NatsBus:
 
     async def work(self, kind: type[T], worker: Worker[T], *, concurrency: int = 1) -> None:
         queue = next(stream for stream in STREAMS if stream.work_queue)
-        reader = MessageReader(queue.subjects[0], kind, self.errors)
+        reader = MessageReader(queue.subjects[0], kind, self.errors, self._clock)
         await WorkQueue(self._link, queue, self._clock).run(reader, worker, concurrency)
 
     async def request(

@@ -253,7 +253,7 @@ class MemoryBus:
 
     async def work(self, kind: type[T], worker: Worker[T], *, concurrency: int = 1) -> None:
         queue = next(stream for stream in self._streams if stream.stream.work_queue)
-        reader = MessageReader(queue.stream.subjects[0], kind, self.errors)
+        reader = MessageReader(queue.stream.subjects[0], kind, self.errors, self._clock)
         async with asyncio.TaskGroup() as tasks:
             for _ in range(concurrency):
                 tasks.create_task(self._work(queue, reader, worker))
@@ -347,7 +347,7 @@ class MemoryBus:
     def _subscribe(
         self, pattern: str, kind: type[T], handler: Handler[T], follows: MemoryStream | None
     ) -> _Subscription:
-        reader = MessageReader(pattern, kind, self.errors)
+        reader = MessageReader(pattern, kind, self.errors, self._clock)
 
         async def handle(subject: str, payload: bytes, headers: Headers, replayed: bool) -> None:
             await reader.handle(handler, subject, payload, headers=headers, replayed=replayed)

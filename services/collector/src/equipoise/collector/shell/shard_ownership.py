@@ -11,6 +11,7 @@ import structlog
 from equipoise.collector.decisions.sharding import OwnedShard, OwnedShards, lease_name
 from equipoise.collector.settings import WHOLE_CLUSTER, CollectorSettings
 from equipoise.collector.state.previous_messages import PreviousMessages
+from equipoise.contracts.bounds import EPOCH_AHEAD
 from equipoise.contracts.messages.lease import LeaseEpoch
 from equipoise.runtime.bus import Bus
 from equipoise.runtime.kubernetes.client import Kube
@@ -153,4 +154,5 @@ class ShardOwnership:
 
     def _next_epoch(self) -> int:
         """All replicas use the API server's clock, so that the next holder's epoch is higher than ours."""
-        return self.previous.next_epoch(self.kube.server_time(self.clock.now()))
+        now = self.clock.now()
+        return self.previous.next_epoch(min(self.kube.server_time(now), now + EPOCH_AHEAD / 2))
