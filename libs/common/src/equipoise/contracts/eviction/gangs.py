@@ -35,6 +35,9 @@ def gang_of(pod: Pod) -> str:
         return f"PodGroup {spec.scheduling_group.pod_group_name}"
     if spec.workload_ref is not None and spec.workload_ref.name:
         return f"Workload {spec.workload_ref.name}"
+    keys = GANG_KEYS.keys()
+    if keys.isdisjoint(meta.labels) and keys.isdisjoint(meta.annotations):  # nearly all pods
+        return ""
     for key, kind in GANG_KEYS.items():
         if name := meta.labels.get(key) or meta.annotations.get(key):
             return f"{kind} {name[:_MAX_NAME]}"

@@ -112,11 +112,14 @@ Rule = Callable[[Candidate, Rules, float], str]
 
 def not_readable(candidate: Candidate, rules: Rules, now: float) -> str:
     """An object that could not be decoded completely, or whose amounts cannot be true, is not known."""
-    objects = [("the pod", candidate.pod.metadata)]
-    objects += [(f"its {owner.kind or 'owner'} {owner.metadata.name}", owner.metadata) for owner in candidate.owners]
-    if candidate.namespace is not None:
-        objects.append(("its namespace", candidate.namespace.metadata))
-    return next((f"{what} cannot be read: {each.unreadable}" for what, each in objects if each.unreadable), "")
+    if why := candidate.pod.metadata.unreadable:
+        return f"the pod cannot be read: {why}"
+    for owner in candidate.owners:
+        if why := owner.metadata.unreadable:
+            return f"its {owner.kind or 'owner'} {owner.metadata.name} cannot be read: {why}"
+    namespace = candidate.namespace
+    why = namespace.metadata.unreadable if namespace is not None else ""
+    return f"its namespace cannot be read: {why}" if why else ""
 
 
 def excluded_namespace(candidate: Candidate, rules: Rules, now: float) -> str:
@@ -175,14 +178,16 @@ With other values some ask for one, such as `descheduler.alpha.kubernetes.io/evi
 def opted_out_for_others(candidate: Candidate, rules: Rules, now: float) -> str:
     """Annotations for cluster-autoscaler, Karpenter, Koordinator and sigs.k8s.io/descheduler protect here, too."""
     metadata = candidate.pod.metadata
-    for name, protects in PROTECTING.items():
-        value = metadata.annotations.get(name)
+    annotations = metadata.annotations
+    for name, protects in PROTECTING.items() if annotations else ():  # few pods have any
+        value = annotations.get(name)
         if value is not None and protects(value):
             return f'annotation {name}="{plain_text(value, VALUE_LIMIT)}"'
-    if _denies(enabled := metadata.labels.get(EVICTION_ENABLED, "")):
+    enabled = metadata.labels.get(EVICTION_ENABLED)
+    if enabled is not None and _denies(enabled):
         return f'label {EVICTION_ENABLED}="{enabled}"'
-    value = metadata.annotations.get(DO_NOT_DISRUPT, "false")
-    if _denies(value):
+    value = annotations.get(DO_NOT_DISRUPT)
+    if value is None or _denies(value):
         return ""
     started = candidate.pod.status.start_time
     try:

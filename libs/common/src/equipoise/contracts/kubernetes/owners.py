@@ -42,15 +42,18 @@ def workload_of(pod: Pod, owner_of: Callable[[Workload], OwnerReference | None])
 
 def workload_lookup(workload_of: Callable[[Pod], Workload | None]) -> Callable[[Pod], Workload | None]:
     """The same function for many pods. Those of one controller share the list of their owners, which is read once."""
-    found: dict[tuple[str, int], tuple[list[OwnerReference], Workload | None]] = {}
+    found: dict[tuple[str, int], Workload | None] = {}
+    read: list[list[OwnerReference]] = []  # they are kept: no other list gets the identity of one
 
     def workload(pod: Pod) -> Workload | None:
-        owners = pod.metadata.owner_references
-        key = pod.metadata.namespace, id(owners)
-        known = found.get(key)
-        if known is None:  # the list is kept as well: no other one gets its identity meanwhile
-            known = found[key] = owners, workload_of(pod)
-        return known[1]
+        meta = pod.metadata
+        key = meta.namespace, id(meta.owner_references)
+        try:
+            return found[key]
+        except KeyError:
+            read.append(meta.owner_references)
+            known = found[key] = workload_of(pod)
+            return known
 
     return workload
 

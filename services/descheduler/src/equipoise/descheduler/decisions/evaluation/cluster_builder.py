@@ -9,7 +9,7 @@ from itertools import chain
 import msgspec
 
 from equipoise.contracts.colocation.bands import requests_reclaimed
-from equipoise.contracts.eviction.protection import of_daemon_set, protection, rules_failed, static
+from equipoise.contracts.eviction.protection import Candidate, of_daemon_set, protection, rules_failed, static
 from equipoise.contracts.kubernetes.labels import selects
 from equipoise.contracts.kubernetes.objects import Node, Pod, PodDisruptionBudget, WorkloadObject
 from equipoise.contracts.kubernetes.owners import workload_lookup
@@ -370,19 +370,18 @@ class ClusterBuilder:
             deletion_cost=cost_of(meta.annotations, DELETION_COST),
             eviction_cost=cost_of(meta.annotations, EVICTION_COST),
             created_at=created_at(pod),
-            protection=self._protection(pod, workload, node),
+            protection=self._protection(candidate, node),
             platforms=self._ready_platforms().get(workload, frozenset()) if workload is not None else frozenset(),
             belongs_to_node=bool(static(candidate, rules, now) or of_daemon_set(candidate, rules, now)),
             info=self._infos[meta.uid],
         )
 
-    def _protection(self, pod: Pod, workload: Workload | None, node: str) -> str:
-        meta = pod.metadata
+    def _protection(self, candidate: Candidate, node: str) -> str:
+        pod, meta = candidate.pod, candidate.pod.metadata
         if meta.uid in self._moving:
             return "it has a pending move"
         if pod.spec.node_name != node:
             return f"moved in a dry run, from {pod.spec.node_name}"
-        candidate = self._watched.candidate(pod, workload)
         budgets = [
             budget
             for budget in self._budgets.get(meta.namespace, ())
@@ -395,7 +394,7 @@ class ClusterBuilder:
                 self._snapshot.cooldowns,
                 uid=meta.uid,
                 namespace=meta.namespace,
-                workload=workload,
+                workload=candidate.workload,
                 node=node,
                 now=self._now,
             )
