@@ -318,24 +318,32 @@ def validate_pods(
     for sample in samples.get("count", ()):
         counts[sample.series] = math.nan if sample.series in counts else sample.value
     begin = criteria.at - criteria.coverage * criteria.length
-    required = {interval: min_samples(criteria, interval) for interval in criteria.intervals.all}
-    measured: dict[PodName, float | None] = {}
+    required = {
+        interval: min_samples(criteria, interval)
+        for interval in criteria.intervals.all
+        if not is_short(criteria.length, interval)
+    }
+    measured: dict[PodName, float] = {}  # NaN: unknown
     for sample in samples.get("mean", ()):
         name = (sample.namespace, sample.pod)
         pod = targets.get(name)
         if pod is None or (sample.node and sample.node != pod.node and _is_elsewhere(sample, pod, names)):
             continue
-        if scrapes.get(pod.node, sample.scrape) != sample.scrape:
+        scrape = scrapes.get(pod.node, sample.scrape)
+        if scrape is not sample.scrape and scrape != sample.scrape:  # nearly always one object
             continue
         if name in measured:
-            measured[name] = None
+            measured[name] = math.nan
             continue
         interval = criteria.intervals.of(pod.node)
-        covered = interval is not None and not is_short(criteria.length, interval) and pod.since <= begin
-        if interval is not None and counted:
-            covered = covered and required[interval] <= counts.get(sample.series, 0.0) < math.inf
-        measured[name] = _usage(sample, getattr(pod.capacity, resource))[0] if covered else None
-    return {name: usage for name, usage in measured.items() if usage is not None}, scrapes
+        covered = interval in required and pod.since <= begin
+        if interval is not None and covered and counted:
+            covered = required[interval] <= counts.get(sample.series, 0.0) < math.inf
+        usage = _usage(sample, getattr(pod.capacity, resource))[0] if covered else None
+        measured[name] = math.nan if usage is None else usage
+    for name in [name for name, usage in measured.items() if math.isnan(usage)]:
+        del measured[name]
+    return measured, scrapes
 
 
 def _is_elsewhere(sample: Sample, pod: MeasurementTarget, names: NodeNames) -> bool:

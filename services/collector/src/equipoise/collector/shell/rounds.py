@@ -164,14 +164,17 @@ def _pod_usage(
         # Each result is released as soon as it is validated: both together are the peak of this process's memory.
         if (samples := results.pop(resource, None)) is not None:
             found[resource], scrapes[resource] = validate_pods(targets, resource, samples, criteria)
-            some = islice(_own(samples.get("mean", ()), scrapes[resource]), SOME)
-            sampled = sampled or frozenset((sample.namespace, sample.pod) for sample in some)
+            sampled = sampled or _some_names(samples.get("mean", ()), scrapes[resource])
     cpu, memory = found.get("cpu", {}), found.get("memory", {})
     usage = {name: Resources(cpu=used, memory=memory.get(name)) for name, used in cpu.items()}
     for name, used in memory.items():
         if name not in cpu:
             usage[name] = Resources(memory=used)
     return usage, sampled, scrapes
+
+
+def _some_names(samples: Iterable[Sample], scrapes: Scrapes) -> frozenset[PodName]:
+    return frozenset((sample.namespace, sample.pod) for sample in islice(_own(samples, scrapes), SOME))
 
 
 def _own(samples: Iterable[Sample], scrapes: Scrapes | None) -> Iterator[Sample]:
