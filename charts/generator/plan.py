@@ -389,8 +389,8 @@ CONDITIONS: list[tuple[str, str, str, str]] = [
         ("*", kind, "*", "$.Values.rbac.create")
         for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
     ),
-    ("*", "ClusterRoleBinding", "equipoise-evict", 'and (ne $.Values.mode "observe") (not $.Values.namespaces)'),
-    ("*", "RoleBinding", "equipoise-evict", 'ne $.Values.mode "observe"'),
+    ("*", "ClusterRoleBinding", "equipoise-evict", 'and (has $.Values.mode (list "advise" "evict")) (not $.Values.namespaces)'),
+    ("*", "RoleBinding", "equipoise-evict", 'has $.Values.mode (list "advise" "evict")'),
     ("base/annotator.yaml", "*", "*", "$.Values.annotator.enabled"),
     ("base/nats.yaml", "*", "*", "$.Values.nats.enabled"),
     ("*", "NetworkPolicy", "*", "$.Values.networkPolicy.enabled"),

@@ -105,4 +105,5 @@ def schema_of(group: Group) -> Schema:
         name: schema_of(value) if isinstance(value, Group) else {**value.schema, "description": value.text}
         for name, value in group.values.items()
     }
-    return {**closed(properties), "description": group.text, **(group.rule or {})}
+    # Helm deletes a default for which null is given, and a template would read it as false or empty.
+    return {**closed(properties, *properties), "description": group.text, **(group.rule or {})}

@@ -489,6 +489,9 @@ def test_values_yaml_has_the_defaults(helm: Helm) -> None:
 
 WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"mode": "on"}, "/mode", "value must be one of"),
+    ({"mode": None}, "''", "missing property 'mode'"),
+    ({"networkPolicy": {"enabled": None}}, "/networkPolicy", "missing property 'enabled'"),
+    ({"nats": {"tls": None}}, "/nats", "missing property 'tls'"),
     ({"colector": {}}, "''", "additional properties 'colector' not allowed"),
     ({"collector": {"replica": 1}}, "/collector", "'replica' not allowed"),
     ({"collector": {"replicas": -1}}, "/collector/replicas", "minimum"),
