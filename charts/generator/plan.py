@@ -375,6 +375,7 @@ def plan() -> list[Change]:
     ]
 
 
+EVICTS = 'has $.Values.mode (list "advise" "evict")'
 CONDITIONS: list[tuple[str, str, str, str]] = [
     # file, kind, name, condition; of several that match, all must hold
     *(
@@ -389,8 +390,8 @@ CONDITIONS: list[tuple[str, str, str, str]] = [
         ("*", kind, "*", "$.Values.rbac.create")
         for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
     ),
-    ("*", "ClusterRoleBinding", "equipoise-evict", 'and (has $.Values.mode (list "advise" "evict")) (not $.Values.namespaces)'),
-    ("*", "RoleBinding", "equipoise-evict", 'has $.Values.mode (list "advise" "evict")'),
+    ("*", "ClusterRoleBinding", "equipoise-evict", f"and ({EVICTS}) (not $.Values.namespaces)"),
+    ("*", "RoleBinding", "equipoise-evict", EVICTS),
     ("base/annotator.yaml", "*", "*", "$.Values.annotator.enabled"),
     ("base/nats.yaml", "*", "*", "$.Values.nats.enabled"),
     ("*", "NetworkPolicy", "*", "$.Values.networkPolicy.enabled"),

@@ -206,6 +206,10 @@ async def test_the_versions_are_read_from_the_api_server_and_from_heartbeats(tmp
 # kube-scheduler
 
 
+REVIEW = cluster_review(hour=0, since=0)
+"""One subject: the review of a later test replaces that of an earlier one."""
+
+
 async def test_the_use_of_scores_is_read_from_the_stream(bus: Bus) -> None:
     """As the user tap, without a connection to a scorer."""
     now = SystemClock().now()
@@ -213,7 +217,7 @@ async def test_the_use_of_scores_is_read_from_the_stream(bus: Bus) -> None:
     scores = ScoresFollowed(requests=300, placed=250, followed=0.8, by_chance=0.1)
     review = ClusterReview(since=now - 600, until=now, seen=600.0, nodes=3.0, scores=scores)
     async with open_bus(bus.settings("scorer"), "scorer", SystemClock(), None) as open_:
-        await open_.publish(cluster_review(int(now // 3_600), int(now)), review)
+        await open_.publish(REVIEW, review)
     [finding] = await findings_of("extender", environment(bus=bus.settings("tap")))
     assert finding.state == "ok"
     assert "80% of 250 pods" in finding.message
@@ -223,7 +227,7 @@ async def test_no_requests_are_a_warning_unless_the_configuration_enables_hints(
     now = SystemClock().now()
     review = ClusterReview(since=now - 300, until=now, seen=300.0, nodes=3.0, scores=ScoresFollowed(requests=0))
     async with open_bus(bus.settings("scorer"), "scorer", SystemClock(), None) as open_:
-        await open_.publish(cluster_review(int(now // 3_600), int(now)), review)
+        await open_.publish(REVIEW, review)
     without = environment(bus=bus.settings("tap"))
     scorer = msgspec.structs.replace(without.settings.scorer, hints=HintSettings(enabled=True))
     enabled = msgspec.structs.replace(without.settings, scorer=scorer)

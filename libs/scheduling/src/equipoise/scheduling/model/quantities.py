@@ -23,8 +23,8 @@ _TEXT = re.compile(r"([+-]?)0*+([0-9]*+)(\.([0-9]*+))?+([numkMGTPE]?|[KMGTPE]i|[
 _DIGITS = 4_000
 """int() refuses a few more."""
 
-_CACHED = 100
-"""Results for longer texts are not kept: only a text that nobody needs has so many characters."""
+_LONG = 100
+"""Characters. Only a few results for longer texts are kept, which nobody needs, and which take up to a second."""
 
 _FARTHEST = 1_000
 """Exponents beyond this one are read like it."""
@@ -105,7 +105,7 @@ def higher(left: Quantity, right: Quantity) -> Quantity:
 
 def read_quantity(text: str) -> Quantity:
     """ParseQuantity of apimachinery. Raises ValueError for a text that the API server refuses."""
-    return _cached(text) if len(text) <= _CACHED else _read(text)
+    return (_short if len(text) <= _LONG else _long)(text)
 
 
 def _read(text: str) -> Quantity:
@@ -131,7 +131,8 @@ def _read(text: str) -> Quantity:
     return _decimal(negative, digits + fraction, scale, binary)
 
 
-_cached = lru_cache(maxsize=16_384)(_read)
+_short = lru_cache(maxsize=16_384)(_read)
+_long = lru_cache(maxsize=16)(_read)
 
 
 def _decimal(sign: int, digits: str, scale: int, binary: int | None) -> Quantity:
