@@ -13,7 +13,6 @@ from equipoise.collector.sources.prometheus.json_document import decode_document
 from equipoise.collector.sources.prometheus.samples import (
     LABELS_TTL,
     LabelCache,
-    elements,
     identified_by_name,
     number,
     result_of,
@@ -131,14 +130,6 @@ def test_spacing_is_the_median_of_the_gaps() -> None:
 def test_no_spacing_without_two_samples(values: Any) -> None:
     """Neither with one sample nor with invalid ones."""
     assert [] == spacings([{"metric": {"node": "a"}, "values": values}], "node", LABELS)
-
-
-def test_series_are_released_while_they_are_read() -> None:
-    """Those of 150,000 pods are larger than their samples."""
-    result: list[Any] = [an_element(node=name) for name in "abc"]
-    left = [(next(iter(element.metric.values())), len(result)) for element in elements(result)]
-
-    assert [("a", 2), ("b", 1), ("c", 0)] == left
 
 
 @pytest.mark.parametrize("result", [[0, "12.5"], [{"metric": {}, "value": [0, "12.5"]}]])
