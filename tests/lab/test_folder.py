@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lab.trace_folders import ABOUT, OWN, assert_same, write_folder
 from lab.traces import a_trace
 
+from equipoise.contracts.bounds import MAX_BYTES
 from equipoise.contracts.kubernetes.objects import LabelSelector, SelectorRequirement, Toleration
 from equipoise.lab.example import example_trace
 from equipoise.lab.formats import FORMATS, TraceError, load_trace
@@ -89,7 +90,7 @@ SPREAD = st.builds(
 
 RESOURCES = st.dictionaries(st.sampled_from(["nvidia.com/gpu", "ephemeral-storage", "hugepages-2Mi"]), AMOUNTS)
 
-USAGE = st.floats(0.0, 1e300)
+USAGE = st.floats(0.0, MAX_BYTES)
 
 
 @st.composite

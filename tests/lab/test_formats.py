@@ -65,6 +65,12 @@ INVALID = [
     ("alibaba", "app_cpu_milli", "app_id,t0,t1\napp_1,5,x\napp_2,1,1\n", "cpu_milli.*line 2, t1: 'x' is not a usage"),
     ("alibaba", "app_cpu_milli", "app_id,t0,t1\napp_1,5,-1\napp_2,1,1\n", "line 2, t1: '-1' is not a usage value"),
     ("alibaba", "app_cpu_milli", "app_id,t0,t1\napp_1,nan,\napp_2,1,1\n", "line 2, t0: 'nan' is not a usage value"),
+    (
+        "alibaba",
+        "app_cpu_milli",
+        "app_id,t0,t1\napp_1,5,1e308\napp_2,1,1\n",
+        "line 2, t1: '1e308' is not a usage value",
+    ),
     ("alibaba", "app_cpu_milli", "app_id,t0,t1\napp_1,5,inf\napp_2,1,1\n", "line 2, t1: 'inf' is not a usage value"),
     ("alibaba", "app_cpu_milli", "app_id,t0,t2\n", "line 1: the columns must be app_id,t0,t1,…"),
     ("alibaba", "app_memory_mib", "app_id,t0,t1\napp_1,5\n", "memory_mib.*line 2: 2 cells, but the header has 3"),

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
 
+from equipoise.contracts.bounds import MAX_BYTES
 from equipoise.contracts.kubernetes.labels import is_label_value, selects
 from equipoise.contracts.kubernetes.objects import Toleration
 from equipoise.lab.formats.draft import DraftBudget, DraftPod, DraftRule, TraceDraft, sampled_nodes, slice_note
@@ -348,8 +349,8 @@ def _usage(value: float) -> str:
     """The shortest text that is read as the same number."""
     if math.isnan(value):
         return ""
-    if not 0.0 <= value < math.inf:
-        raise TraceError(f"{value} is not a usage value; it must be a number of 0 or more")
+    if not 0.0 <= value <= MAX_BYTES:
+        raise TraceError(f"{value} is not a usage value; it must be a number from 0 to {MAX_BYTES:.0e}")
     return str(int(value)) if value == int(value) else repr(float(value))
 
 

@@ -13,6 +13,7 @@ from typing import TextIO
 import msgspec
 import numpy as np
 
+from equipoise.contracts.bounds import MAX_BYTES
 from equipoise.lab.model.trace import Array
 
 
@@ -220,10 +221,10 @@ def usage_values(place: str, columns: Sequence[str], cells: Sequence[str]) -> Ar
         values = np.array([float(cell) if cell else math.nan for cell in cells], dtype=np.float64)
     except ValueError:
         values = np.full(len(cells), math.inf)
-    if int(np.isnan(values).sum()) != cells.count("") or np.isinf(values).any() or (values < 0.0).any():
+    if int(np.isnan(values).sum()) != cells.count("") or (values > MAX_BYTES).any() or (values < 0.0).any():
         column, cell = next(pair for pair in zip(columns, cells, strict=True) if not _is_usage(pair[1]))
         raise TraceError(
-            f"{place}, {column}: {cell!r} is not a usage value; write a number of 0 or more, "
+            f"{place}, {column}: {cell!r} is not a usage value; write a number from 0 to {MAX_BYTES:.0e}, "
             "or leave the cell empty if nothing was measured"
         )
     return values
@@ -231,7 +232,7 @@ def usage_values(place: str, columns: Sequence[str], cells: Sequence[str]) -> Ar
 
 def _is_usage(cell: str) -> bool:
     try:
-        return not cell or 0.0 <= float(cell) < math.inf
+        return not cell or 0.0 <= float(cell) <= MAX_BYTES
     except ValueError:
         return False
 
