@@ -21,9 +21,10 @@ from equipoise.contracts.kubernetes.objects import (
     Taint,
 )
 from equipoise.contracts.kubernetes.placed_objects import quantities
-from equipoise.contracts.load.correction import amounts, plus
-from equipoise.contracts.load.daily_profile import SLOTS, DailyProfile
+from equipoise.contracts.load.correction import RESOURCES, amounts, plus
+from equipoise.contracts.load.daily_profile import SLOTS, DailyProfile, HourlyUsage
 from equipoise.contracts.messages.resources import Resources
+from equipoise.contracts.numeric import Flags
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod, PodMove
 from equipoise.descheduler.state.daily_usage import NodeDay, UsageForecast
 from equipoise.descheduler.state.node_fit import NodeFit, placed_pods
@@ -149,10 +150,22 @@ def a_loaded_node(name: str, cpu: float, memory: float = 0.2, pieces: int = 10, 
     return a_node(name, pods, **({"usage": dict.fromkeys(WINDOWS, usage)} | fields))
 
 
+def a_measured_day(usage: HourlyUsage, measured: Flags = EVERY_HOUR, explained: HourlyUsage | None = None) -> NodeDay:
+    """The day of a node; without `explained`, its pods use what their day has."""
+    return NodeDay(usage, usage if explained is None else explained, np.ones(len(RESOURCES)), measured)
+
+
+def _all_day(usage: Resources) -> HourlyUsage:
+    return np.repeat(np.array([amounts(usage)]).T, SLOTS, axis=1)
+
+
 def a_cluster(*nodes: ClusterNode, **fields: Any) -> ClusterView:
     """A cluster in which, without `days`, forecasts are constant and measured. Terminating pods are not in them."""
     flat = {
-        node.name: NodeDay(np.repeat(np.array([amounts(node.remaining("5m"))]).T, SLOTS, axis=1), EVERY_HOUR)
+        node.name: a_measured_day(
+            _all_day(node.remaining("5m")),
+            explained=_all_day(plus(node.remaining("5m"), node.expected.get("5m", Resources()), -1.0)),
+        )
         for node in nodes
     }
     constant = {

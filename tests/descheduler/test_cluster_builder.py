@@ -127,7 +127,7 @@ def test_what_is_only_expected_of_a_node_is_known() -> None:
 
     node = nodes_with(utilization, new, measured, placements=placements)["node-a"]
 
-    assert (node.load("5m").cpu, node.expected_load("5m").cpu) == (pytest.approx(0.65), pytest.approx(0.1))
+    assert (node.usage["5m"].cpu, node.expected["5m"].cpu) == (pytest.approx(6.5), pytest.approx(1.0))
 
 
 def test_the_start_of_a_pod_is_that_of_its_placement() -> None:

@@ -31,9 +31,9 @@ def unevenness(used: Array, base: Array) -> float:
 def a_table(
     used: Array, base: Array, days: Array, locations: list[int], room: float = np.inf, **requests: float
 ) -> DayGainTable:
-    table = DayGainTable(used, base, np.full((len(base), 3), room), slots=SLOTS, resources=RESOURCES)
+    table = DayGainTable(used, used, base, np.full((len(base), 3), room), slots=SLOTS, resources=RESOURCES)
     pods = [a_row(number, requests.get(f"pod{number}", 0.0)) for number in range(len(days))]
-    table.add(pods, locations, days, np.ones(len(base), dtype=np.bool_))
+    table.add(pods, locations, days, days, np.ones(len(base), dtype=np.bool_))
     return table
 
 
@@ -79,9 +79,14 @@ def test_a_pod_that_fits_nowhere_is_no_single_move() -> None:
     base = np.full((3, 2), 10.0)
     days = np.stack([5 * day, 1 * day])
     table = DayGainTable(
-        used, base, np.array([[9.0, 0.0, 9.0], [9.0, 3.0, 9.0], [9.0, 2.0, 9.0]]), slots=SLOTS, resources=RESOURCES
+        used,
+        used,
+        base,
+        np.array([[9.0, 0.0, 9.0], [9.0, 3.0, 9.0], [9.0, 2.0, 9.0]]),
+        slots=SLOTS,
+        resources=RESOURCES,
     )
-    table.add([a_row(0, memory=5.0), a_row(1, memory=2.0)], [0, 1], days, np.ones(3, dtype=np.bool_))
+    table.add([a_row(0, memory=5.0), a_row(1, memory=2.0)], [0, 1], days, days, np.ones(3, dtype=np.bool_))
 
     assert table.best_single(np.array([0])) is None
     (chain,) = table.best_pairs(np.array([0]), most=10, min_gain=0.0)

@@ -16,6 +16,7 @@ from descheduler.cluster_states import (
     a_batch_pod,
     a_cluster,
     a_loaded_node,
+    a_measured_day,
     a_node,
     a_pod,
     changed_node,
@@ -35,7 +36,7 @@ from equipoise.contracts.messages.resources import Resources
 from equipoise.descheduler.decisions.planning.pools import Requirement, Selector
 from equipoise.descheduler.decisions.strategies.level_day import LevelDay
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, IntentLimits, MovablePod
-from equipoise.descheduler.state.daily_usage import NodeDay, UsageForecast
+from equipoise.descheduler.state.daily_usage import UsageForecast
 
 HOURS = np.arange(SLOTS)
 BY_DAY = np.where((HOURS >= 8) & (HOURS < 20), 1.0, 0.0)
@@ -82,7 +83,7 @@ class World:
     def usage(self, known: Mapping[Workload, HourlyUsage]) -> UsageForecast:
         """The forecast when these profiles are known."""
         nodes = {
-            name: NodeDay(
+            name: a_measured_day(
                 np.sum([np.zeros((2, SLOTS)), *(self.days[pod.workload] for pod in pods if pod.workload)], axis=0),
                 self.measured.get(name, EVERY_HOUR),
             )
@@ -522,3 +523,43 @@ def test_without_scores_a_pod_does_not_move_where_kube_scheduler_would_not_place
 
     assert {move.target for move in BY_PROFILES.plan(world.cluster(), {"day", "night"}).moves} == {"day", "night"}
     assert {move.target for move in BY_PROFILES.plan(alone, {"day", "night"}).moves} == {"day"}
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.5, 1.0])
+def test_no_pod_leaves_for_load_that_is_only_expected(weight: float) -> None:
+    """Each node is measured at 30 %; on one, pods that are not measured are expected to use half of it."""
+    expected = dict.fromkeys(WINDOWS, Resources(cpu=5.0, memory=0.0))
+    usage = dict.fromkeys(WINDOWS, Resources(cpu=8.0, memory=12.8 * GIB))
+    full = a_loaded_node("node-a", 0.3, usage=usage, expected=expected)
+    cluster = a_cluster(full, *(a_loaded_node(f"node-{name}", 0.3) for name in "bcd"))
+    strategy = LevelDay(current_load_weight=weight)
+
+    assert strategy.plan(cluster, names(cluster)).why == "no node's day is above the cluster's"
+    assert {each.state for each in strategy.classify(cluster)} == {"between"}
+
+
+def test_what_is_expected_of_a_node_keeps_pods_away_from_it() -> None:
+    """It looks like the emptiest node without the pods that are not measured there yet."""
+    expected = dict.fromkeys(WINDOWS, Resources(cpu=6.0, memory=0.0))
+    usage = dict.fromkeys(WINDOWS, Resources(cpu=7.0, memory=12.8 * GIB))
+    filling = a_loaded_node("filling", 0.1, usage=usage, expected=expected)
+    cluster = a_cluster(a_loaded_node("full", 0.7), filling, a_loaded_node("free", 0.2))
+
+    plan = LevelDay(current_load_weight=1.0).plan(cluster, names(cluster))
+
+    assert {(move.pod.node, move.target) for move in plan.moves} == {("full", "free")}
+
+
+def test_a_target_is_not_filled_as_high_as_its_source_is_expected_to_be() -> None:
+    """Above its threshold a target may be filled up to the load that the source was measured at."""
+    expected = dict.fromkeys(WINDOWS, Resources(cpu=3.0, memory=0.0))
+    usage = dict.fromkeys(WINDOWS, Resources(cpu=9.0, memory=12.8 * GIB))
+    source = a_loaded_node("source", 0.6, pieces=3, usage=usage, expected=expected)
+    cluster = a_cluster(
+        source,
+        a_loaded_node("target", 0.45),
+        thresholds=Thresholds(high=ResourceThresholds(cpu=20), low=ResourceThresholds(cpu=10)),
+    )
+    strategy = LevelDay(current_load_weight=1.0, max_above_mean=0.0, threshold=0.0, min_gain=0.0)
+
+    assert not strategy.plan(cluster, names(cluster)).moves

@@ -818,13 +818,63 @@ def test_a_reason_has_as_many_digits_as_show_the_difference(load: float, thresho
 
 @pytest.mark.parametrize(("expected", "moves"), [(3.0, 0), (2.0, 1), (0.0, 3)])
 def test_no_pod_leaves_for_load_that_is_only_expected(expected: float, moves: int) -> None:
-    """Of 90 %, with a threshold of 65 %. The node is hot, and no target: the new pods may use what is expected."""
+    """Of 90 %, with a threshold of 65 %. The node is no target either: the new pods may use what is expected."""
     hot = a_loaded_node("node-a", 0.9, expected=dict.fromkeys(WINDOWS, Resources(cpu=expected, memory=0.0)))
     cluster = a_cluster(hot, a_loaded_node("node-b", 0.1))
     strategy = LowNodeLoad()
 
     plan = strategy.plan(cluster, names(cluster))
 
-    assert [each.state for each in strategy.classify(cluster)] == ["hot", "idle"]
+    assert [each.state for each in strategy.classify(cluster)] == ["hot" if moves else "between", "idle"]
     assert len(plan.moves) == moves
     assert moves or "only by what is expected of pods that are not measured yet" in plan.why
+
+
+def test_an_evaluation_does_not_count_for_a_node_that_is_above_its_threshold_only_by_what_is_expected() -> None:
+    """It would lose pods at once in the first minutes in which it is really above."""
+    expected = dict.fromkeys(WINDOWS, Resources(cpu=3.0, memory=0.0))
+    cluster = a_cluster(a_loaded_node("node-a", 0.9, expected=expected), a_loaded_node("node-b", 0.1))
+    classified = LowNodeLoad().classify(cluster)
+
+    assert counted({}, classified, now=NOW, interval=120.0) == {}
+    assert classified[0].why == "node is above its threshold only by what is expected of pods that are not measured yet"
+
+
+def test_what_is_expected_changes_no_threshold_around_the_mean() -> None:
+    """Neither the threshold above which a node is hot nor the one up to which another is filled."""
+    strategy = LowNodeLoad(deviation=Deviation())
+    even = [a_loaded_node(f"node-{number}", 0.4) for number in range(3)]
+    filled = a_loaded_node(
+        "node-3",
+        0.4,
+        usage=dict.fromkeys(WINDOWS, Resources(cpu=9.0, memory=12.8 * GIB)),
+        expected=dict.fromkeys(WINDOWS, Resources(cpu=5.0, memory=0.0)),
+    )
+
+    assert strategy.ceilings(a_cluster(*even, filled))["node-0"].node["cpu"] == pytest.approx(0.48)
+
+
+def test_a_target_is_not_filled_for_a_source_that_is_only_expected_to_be_hotter() -> None:
+    """With a deviation, a target that is not idle is filled only while the source stays hotter, as measured."""
+    strategy = LowNodeLoad(deviation=Deviation(high=ResourceThresholds(cpu=4), low=ResourceThresholds(cpu=30)))
+    expected = dict.fromkeys(WINDOWS, Resources(cpu=3.0, memory=0.0))
+    usage = dict.fromkeys(WINDOWS, Resources(cpu=8.6, memory=12.8 * GIB))
+    hot = a_loaded_node("hot", 0.56, pieces=11, usage=usage, expected=expected)
+    others = [a_loaded_node(f"node-{number}", 0.5) for number in range(20)]
+
+    assert strategy.classify(a_cluster(hot, *others))[0].state == "hot"
+    assert not strategy.plan(a_cluster(hot, *others), {"hot"}).moves
+
+
+def test_a_node_of_unknown_production_is_not_compared_with_the_mean_of_the_others() -> None:
+    """A production pod that is not measured would lower the mean with which the others on its node are compared."""
+    production = Deviation(high=ResourceThresholds(), low=ResourceThresholds(), prod_high=ResourceThresholds(cpu=8))
+    strategy = LowNodeLoad(deviation=production)
+    others = [a_loaded_node(f"node-{number}", 0.4) for number in range(3)]
+    pods = [a_pod(f"web-{number}", cpu=1.0) for number in range(5)]
+    new = a_pod("new", cpu=None, memory=None)
+
+    def state(*more: MovablePod) -> str:
+        return strategy.classify(a_cluster(a_node("node-3", [*pods, *more]), *others))[0].state
+
+    assert (state(), state(new)) == ("between", "between")

@@ -430,9 +430,8 @@ def test_thresholds_around_the_mean(case: Case) -> None:
     cluster = a_cluster(*nodes, thresholds=Thresholds(high=ResourceThresholds(), low=ResourceThresholds()))
     states = {entry.node: entry.state for entry in LowNodeLoad(deviation=span).classify(cluster)}
     anyone = np.ones(len(nodes), dtype=np.bool_)
-    known = KnownLoads(
-        load=amounts(nodes, "5m", projected=False) / bases(nodes), base=bases(nodes), source=anyone, target=anyone
-    )
+    load = amounts(nodes, "5m", projected=False) / bases(nodes)
+    known = KnownLoads(load=load, expected=load, base=bases(nodes), source=anyone, target=anyone)
     levels = deviating(known, span.high, span.low, 0.0, fixed(ResourceThresholds(), ResourceThresholds(), 0.0))
 
     case.check(

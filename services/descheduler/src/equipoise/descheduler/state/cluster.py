@@ -85,8 +85,8 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """By window name: the mean, corrected for pods that arrived or left. Windows without a fresh value are absent."""
 
     expected: Mapping[str, Resources] = {}
-    """By window name: cores and bytes in `usage` that are only expected, of pods that are not measured yet. They count,
-    except for what has to leave: no pod is evicted for load that may never come."""
+    """By window name: cores and bytes in `usage` that are only expected, of pods that are not measured yet. They count
+    for what may be moved to the node, and not for what has to leave: no pod is evicted for load that may never come."""
 
     sampled_at: Mapping[str, float] = {}
     """By window name: the newest raw sample in it."""
@@ -147,14 +147,6 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def load(self, window: str) -> Resources:
         """Current load (0..1) over a window; unknown resources are None."""
         return load_of(self.usage.get(window, Resources()), self.base)
-
-    def expected_load(self, window: str) -> Resources:
-        """The part of `load` that is only expected; nothing where it is unknown."""
-        return load_of(self.expected.get(window, Resources()), self.base)
-
-    def measured_load(self, window: str) -> Resources:
-        """`load` without the part that is only expected."""
-        return plus(self.load(window), self.expected_load(window), -1.0)
 
     def oldest_sample(self, windows: Sequence[str]) -> float:
         """Time of the oldest of the newest samples in these windows; 0 when there is none."""

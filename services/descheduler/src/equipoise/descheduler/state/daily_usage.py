@@ -2,6 +2,10 @@
 
 An hour of a node is measured if the usage of enough of its pods was measured in that hour. The other usage is an
 assumption: that of a pod without a profile is constant, and an unknown hour of a profile gets the mean of the others.
+
+A profile was measured with other pods of the workload, and a pod may never run, or be idle. So a node has two days: one
+with the profiles of all its pods, for what may be moved to it, and one that its own measurements explain, for what has
+to leave (docs/decisions/0053).
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -25,6 +29,11 @@ RunningPod = tuple[str, Workload | None]
 MEASURED_USAGE = 0.8
 """The least share of the usage of a node's pods, of each resource, that is measured in a measured hour."""
 
+MOST_OF_PRESENT = 4.0
+"""By how much an hour of a pod's day may exceed what the pod uses now, for what has to leave its node."""
+
+_NOT_MEASURED = Resources(cpu=0.0, memory=0.0)
+
 _ROUNDING = 1e-9
 """Rounding error of the sums of usage, as a share of them."""
 
@@ -39,6 +48,9 @@ class NodePods(msgspec.Struct, frozen=True):
     pods: Iterable[RunningPod]
     usage_of: Callable[[str, Workload | None], Resources]
     """Current usage of a pod. Called only for workloads without a profile, as it is slow."""
+
+    measured: Mapping[str, Resources]
+    """By UID, the measured usage of pods; that of a pod that a move brings is measured on the node that it leaves."""
 
 
 class BatchWork(msgspec.Struct, frozen=True):
@@ -61,8 +73,10 @@ class UsageForecast:
         pods_of: PodsOfNodes,
         computed: "Mapping[str, NodeDay] | None" = None,
         batch_work: "BatchWork | None" = None,
+        hour: int = 0,
     ) -> None:
-        """`computed`: days of nodes that are known already."""
+        """`computed`: days of nodes that are known already. `hour`: the present one, a slot of the profiles."""
+        self._hour = hour
         self._batch_work = batch_work or BatchWork()
         self._profile_of = profile_of
         self._pods_of = pods_of
@@ -74,6 +88,15 @@ class UsageForecast:
         day = np.array(amounts(usage))[:, np.newaxis] if profile is None or profile.usage is None else profile.usage
         return None if np.isnan(day).any() else day
 
+    def explained_of_pod(self, workload: Workload | None, usage: Resources, node: str) -> HourlyUsage | None:
+        """The part of a measured pod's day in `explained_of_nodes`; its shape and None as in `of_pod`."""
+        day = self.of_pod(workload, usage)
+        if day is None or day.shape[1] == 1:
+            return day
+        present = np.nan_to_num(amounts(usage))[:, np.newaxis]
+        explained: HourlyUsage = np.minimum(day, MOST_OF_PRESENT * present)
+        return explained * self._days([node])[0].explained_share[:, np.newaxis]
+
     def measured_hours_of_pod(self, workload: Workload | None) -> Flags:
         """Whether the usage of the workload's pods was measured, by slot."""
         profile = self._profile_of(workload) if workload is not None else None
@@ -83,6 +106,10 @@ class UsageForecast:
         """nodes × resources × slots; NaN where unknown."""
         return np.array([day.usage for day in self._days(names)]).reshape(-1, len(RESOURCES), SLOTS)
 
+    def explained_of_nodes(self, names: Sequence[str]) -> HourlyUsage:
+        """nodes × resources × slots: the part of `of_nodes` that what is measured on the node explains."""
+        return np.array([day.explained for day in self._days(names)]).reshape(-1, len(RESOURCES), SLOTS)
+
     def measured_hours_of_nodes(self, names: Sequence[str]) -> Flags:
         """nodes × slots: whether enough of the usage of the node's pods was measured in it."""
         return np.array([day.measured for day in self._days(names)], dtype=np.bool_).reshape(-1, SLOTS)
@@ -90,12 +117,12 @@ class UsageForecast:
     def changed(self, nodes: Collection[str], pods_of: PodsOfNodes) -> "UsageForecast":
         """The same, with other pods on these nodes."""
         computed = {name: day for name, day in self._nodes.items() if name not in nodes}
-        return UsageForecast(self._profile_of, pods_of, computed, self._batch_work)
+        return UsageForecast(self._profile_of, pods_of, computed, self._batch_work, self._hour)
 
     def _days(self, names: Sequence[str]) -> "list[NodeDay]":
         missing = [name for name in names if name not in self._nodes]
         if missing:
-            days = node_days(self._profile_of, self._pods_of(missing), self._batch_work)
+            days = node_days(self._profile_of, self._pods_of(missing), self._batch_work, hour=self._hour)
             self._nodes.update(zip(missing, days, strict=True))
         return [self._nodes[name] for name in names]
 
@@ -105,6 +132,12 @@ class NodeDay(msgspec.Struct, frozen=True):
 
     usage: HourlyUsage
     """NaN where unknown."""
+
+    explained: HourlyUsage
+    """The part of `usage` that what is measured on the node now explains: no pod is evicted for more."""
+
+    explained_share: Array
+    """Per resource: by which factor the days of its pods are reduced in `explained`, 0..1."""
 
     measured: Flags
     """Whether the hour is measured, by slot."""
@@ -117,8 +150,11 @@ class _ProfileRows:
         """`batch_weight`: per resource, the share of the usage of batch work that counts."""
         self.usage: list[HourlyUsage] = []
         self.measured: list[Flags] = []
+        self.weights: list[Array] = []
+        """Per resource: the share that counts."""
+
         self._profile_of = profile_of
-        self._batch_weight = batch_weight[:, np.newaxis]
+        self._batch_weight = batch_weight
         self.rows: dict[tuple[Workload | None, bool], int] = {(None, False): -1, (None, True): -1}
         """The row of a workload, for batch work (which counts in part) another one; -1 without a profile."""
 
@@ -128,28 +164,36 @@ class _ProfileRows:
         row = -1
         if profile is not None and profile.usage is not None:
             row = len(self.usage)
-            self.usage.append(profile.usage * self._batch_weight if reduced else profile.usage)
+            weight = self._batch_weight if reduced else np.ones(len(RESOURCES))
+            self.usage.append(profile.usage * weight[:, np.newaxis])
             self.measured.append(profile.measured)
+            self.weights.append(weight)
         self.rows[workload, reduced] = row
         return row
 
 
 def node_days(
-    profile_of: ProfileOf, nodes: Sequence[NodePods | None], batch_work: BatchWork | None = None
+    profile_of: ProfileOf, nodes: Sequence[NodePods | None], batch_work: BatchWork | None = None, *, hour: int
 ) -> list[NodeDay]:
     """The days of nodes: the usage of each outside its pods, constant, plus the days of all its pods.
 
     A pod of unknown usage adds nothing: its usage is part of the usage outside the known pods, which then counts as
     usage of pods that was not measured.
+
+    `hour`: the present one. What is measured explains of a pod's day at most MOST_OF_PRESENT times what it uses now,
+    and of the days of a node's pods together, in the present hour, no more than they use: if their sum is higher, all
+    hours are reduced by the same factor.
     """
     system = np.full((len(nodes), len(RESOURCES)), np.nan)
     constant = np.zeros((len(nodes), len(RESOURCES)))
+    explained_constant = np.zeros((len(nodes), len(RESOURCES)))
     unmeasured = np.zeros((len(nodes), len(RESOURCES), SLOTS))
     hides_pods = np.zeros(len(nodes), dtype=np.bool_)
     batch_work = batch_work or BatchWork()
     weight = np.array([batch_work.weight.cpu, batch_work.weight.memory])
     profiles = _ProfileRows(profile_of, weight)
     rows_of_pods: list[int] = []
+    usages: list[Resources] = []
     ends = np.zeros(len(nodes) + 1, dtype=np.int64)
     for index, node in enumerate(nodes):
         if node is not None:
@@ -161,6 +205,7 @@ def node_days(
                     row = profiles.add(workload, reduced=reduced)
                 if row >= 0:
                     rows_of_pods.append(row)
+                    usages.append(node.measured.get(uid, _NOT_MEASURED))
                     continue
                 usage = np.array(amounts(node.usage_of(uid, workload)))
                 if np.isnan(usage).any():
@@ -168,21 +213,36 @@ def node_days(
                     continue
                 counted = usage * weight if reduced else usage
                 constant[index] += counted
+                if uid in node.measured:
+                    explained_constant[index] += counted
                 profile = profile_of(workload) if workload is not None else None
                 in_hour = np.zeros(SLOTS, dtype=np.bool_) if profile is None else profile.measured
                 unmeasured[index] += np.where(in_hour, 0.0, counted[:, np.newaxis])
         ends[index + 1] = len(rows_of_pods)
     pods = np.repeat(constant[:, :, np.newaxis], SLOTS, axis=2)
+    explained = np.repeat(explained_constant[:, :, np.newaxis], SLOTS, axis=2)
+    share = np.ones((len(nodes), len(RESOURCES)))
     if profiles.usage:
         days, hours = np.array(profiles.usage), np.array(profiles.measured)
         rows = np.array(rows_of_pods, dtype=np.int64)
         pods += _sums(days, rows, ends)
+        used = _used(usages) * np.array(profiles.weights)[rows]
+        bounded = _sums(days, rows, ends, most=MOST_OF_PRESENT * used)
+        present, now = bounded[:, :, hour], _sums(used, np.arange(len(used)), ends)
+        share = np.divide(now, present, out=share, where=present > now)
+        explained += bounded * share[:, :, np.newaxis]
         if not hours.all():
             unmeasured += _sums(np.where(hours[:, np.newaxis], 0.0, days), rows, ends)
     hidden = np.where(hides_pods[:, np.newaxis], system, 0.0)[:, :, np.newaxis]
-    enough = _is_measured(unmeasured + hidden, pods + hidden)
-    total = system[:, :, np.newaxis] + pods
-    return [NodeDay(usage, measured_hours) for usage, measured_hours in zip(total, enough, strict=True)]
+    enough = _is_measured(unmeasured + hidden, explained + hidden)
+    outside = system[:, :, np.newaxis]
+    return [NodeDay(*day) for day in zip(outside + pods, outside + explained, share, enough, strict=True)]
+
+
+def _used(usages: Sequence[Resources]) -> Array:
+    """Pods × resources; 0 where it is not known."""
+    used = np.array([[usage.cpu for usage in usages], [usage.memory for usage in usages]], dtype=np.float64).T
+    return np.where(np.isfinite(used) & (used > 0), used, 0.0)
 
 
 def _is_measured(unmeasured: Array, pods: Array) -> Flags:
@@ -190,12 +250,18 @@ def _is_measured(unmeasured: Array, pods: Array) -> Flags:
     return np.asarray((unmeasured <= (1.0 - MEASURED_USAGE + _ROUNDING) * pods).all(axis=1), dtype=np.bool_)
 
 
-def _sums(days: HourlyUsage, which: Indexes, ends: Indexes) -> HourlyUsage:
-    """nodes × resources × slots. `which`: rows of `days`, node after node; `ends`: where those of each node end."""
+def _sums(days: Array, which: Indexes, ends: Indexes, *, most: Array | None = None) -> Array:
+    """nodes × resources × slots. `which`: rows of `days`, node after node; `ends`: where those of each node end.
+
+    `most`: per element of `which` and resource, the highest value that counts.
+    """
     total = np.zeros((len(ends) - 1, *days.shape[1:]))
     used = np.flatnonzero(np.diff(ends))
     for begin in range(0, len(used), _BLOCK):
         indexes = used[begin : begin + _BLOCK]
         first, last = ends[indexes[0]], ends[indexes[-1] + 1]
-        total[indexes] = np.add.reduceat(days[which[first:last]], ends[indexes] - first, axis=0)
+        rows = days[which[first:last]]
+        if most is not None:
+            np.minimum(rows, most[first:last, :, np.newaxis], out=rows)
+        total[indexes] = np.add.reduceat(rows, ends[indexes] - first, axis=0)
     return total

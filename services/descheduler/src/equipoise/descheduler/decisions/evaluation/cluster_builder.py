@@ -16,7 +16,7 @@ from equipoise.contracts.kubernetes.owners import workload_lookup
 from equipoise.contracts.kubernetes.platforms import platform_of
 from equipoise.contracts.kubernetes.workload import Workload
 from equipoise.contracts.load.correction import known, plus, total_of
-from equipoise.contracts.load.daily_profile import DailyProfile, daily_profile
+from equipoise.contracts.load.daily_profile import SLOTS, DailyProfile, daily_profile
 from equipoise.contracts.load.pod_priority import is_batch_work, priority_class_of, qos_of
 from equipoise.contracts.messages.resources import Resources
 from equipoise.contracts.messages.utilization import WorkloadUtilization
@@ -47,6 +47,7 @@ from equipoise.scheduling.model.workloads import SpreadSelectors
 from equipoise.scheduling.replacement import ReplacementFilters
 
 NONE = Resources(cpu=0.0, memory=0.0)
+_HOUR = 3_600.0
 
 
 class ClusterBuilder:
@@ -124,7 +125,8 @@ class ClusterBuilder:
         profile_of = cache(partial(_profile, snapshot.workloads))
         uids = frozenset(pod.metadata.uid for pods in self._batch_work.values() for pod in pods)
         batch_work = BatchWork(uids, settings.load.batch_work_weight)
-        self._days = UsageForecast(profile_of, self._pods_after_moves, batch_work=batch_work)
+        hour = int(snapshot.now // _HOUR) % SLOTS
+        self._days = UsageForecast(profile_of, self._pods_after_moves, batch_work=batch_work, hour=hour)
 
     def _read(self, reader: PodReader, pod: Pod) -> Pod:
         try:
@@ -206,10 +208,18 @@ class ClusterBuilder:
         found: list[NodePods | None] = []
         for name in nodes:
             utilization = self._snapshot.nodes.get(name)
-            coming = ((move.pod_uid, move.workload) for move in self._to.get(name, ()))
-            pods = chain(self._staying(name), coming)
+            if utilization is None:
+                found.append(None)
+                continue
+            coming = self._to.get(name, ())
+            pods = chain(self._staying(name), ((move.pod_uid, move.workload) for move in coming))
+            measured: Mapping[str, Resources] = utilization.pods
+            if coming or name in self._moved_to:
+                brought = {move.pod_uid: move.expected_reduction for move in coming}
+                dry_runs = {pod.metadata.uid: self._usage_of(pod) for pod in self._moved_to.get(name, ())}
+                measured = {**measured, **brought, **dry_runs}
             usage_of = partial(self._usage_after_moves, name)
-            found.append(None if utilization is None else NodePods(utilization, pods, usage_of))
+            found.append(NodePods(utilization, pods, usage_of, measured))
         return found
 
     def _staying(self, node: str) -> Iterator[RunningPod]:

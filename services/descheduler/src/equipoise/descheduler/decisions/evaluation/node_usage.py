@@ -87,7 +87,7 @@ class NodeUsageReader:
         as_expected = lifetimes(self._usage_of)
         usage = LazyMapping(windows, lambda name: mean(name, as_expected))
         expected: Mapping[str, Resources] = {}
-        if placement.pods:  # without recent pods nothing is expected
+        if not all(_is_complete(utilization.pods.get(pod.uid)) for pod in placement.pods):
             as_measured = lifetimes(lambda _, measured: measured)
             expected = LazyMapping(windows, lambda name: plus(usage[name], mean(name, as_measured), -1.0))
         return MeasuredNode(
@@ -111,5 +111,9 @@ class NodeUsageReader:
         return ""
 
 
+def _is_complete(usage: Resources | None) -> bool:
+    return usage is not None and known(usage.cpu) is not None and known(usage.memory) is not None
+
+
 def _complete(usage: Resources) -> Resources:
-    return Resources() if known(usage.cpu) is None or known(usage.memory) is None else usage
+    return usage if _is_complete(usage) else Resources()

@@ -9,10 +9,25 @@ import msgspec
 from equipoise.contracts.configuration.settings import ResourceThresholds
 from equipoise.contracts.messages.descheduling import NodeClassification, NodeState
 from equipoise.contracts.numeric import Array, Flags, np
-from equipoise.descheduler.decisions.planning.node_arrays import MEASURED, amounts, bases, production_amounts, row
+from equipoise.descheduler.decisions.planning.node_arrays import (
+    MEASURED,
+    amounts,
+    bases,
+    expected_amounts,
+    production_amounts,
+    row,
+)
 from equipoise.descheduler.decisions.planning.pools import PoolMembers
-from equipoise.descheduler.decisions.planning.thresholds import AppliedThresholds, KnownLoads, deviating, fixed
+from equipoise.descheduler.decisions.planning.thresholds import (
+    AppliedThresholds,
+    KnownLoads,
+    deviating,
+    fixed,
+    shares_of,
+)
 from equipoise.descheduler.state.cluster import ClusterNode, Resource
+
+ONLY_EXPECTED = "only by what is expected of pods that are not measured yet"
 
 Scope = Literal["node", "prod"]
 """Whose usage is compared with thresholds: that of the whole node, or that of its production pods."""
@@ -33,6 +48,12 @@ class CurrentLoads(msgspec.Struct, frozen=True, kw_only=True):
     first: Array
     """That of the first window."""
 
+    least_measured: Array
+    """As `least`, without what is only expected."""
+
+    first_measured: Array
+    """As `first`, without what is only expected."""
+
     production: Array
     production_complete: Flags
     """Per node: the usage of all its production pods is known."""
@@ -45,6 +66,7 @@ def current_loads(nodes: Sequence[ClusterNode], windows: Sequence[str], *, produ
     """The loads of these nodes. `production`: whether that of production pods is needed; otherwise it is unknown."""
     base = bases(nodes)
     loads = np.stack([amounts(nodes, window, projected=False) / base for window in windows])
+    measured = np.maximum(loads - np.stack([expected_amounts(nodes, window) / base for window in windows]), 0.0)
     used, complete = np.full(base.shape, np.nan), np.zeros(len(nodes), bool)
     if production:
         used, complete = production_amounts(nodes)
@@ -52,6 +74,8 @@ def current_loads(nodes: Sequence[ClusterNode], windows: Sequence[str], *, produ
         least=loads.min(axis=0),
         most=loads.max(axis=0),
         first=loads[0],
+        least_measured=measured.min(axis=0),
+        first_measured=measured[0],
         production=used / base,
         production_complete=complete,
         base=base,
@@ -76,21 +100,31 @@ class PoolClassification:
         with_production |= deviation is not None and _any(deviation.prod_high, deviation.prod_low)
         self.loads = loads = current_loads(members.nodes, windows, production=with_production)
         applied, production = fixed(own.high, own.low, margin), fixed(own.prod_high, own.prod_low, margin)
+        by_production = loads.production
         if deviation is not None:
             floor, complete = deviation.floor / 100, loads.production_complete[:, np.newaxis]
+            known = self._known(loads.first_measured, loads.first)
+            applied = deviating(known, deviation.high, deviation.low, floor, applied)
             used = np.where(complete, loads.production, np.nan)
-            applied = deviating(self._known(loads.first), deviation.high, deviation.low, floor, applied)
-            production = deviating(self._known(used), deviation.prod_high, deviation.prod_low, floor, production)
+            production = deviating(self._known(used, used), deviation.prod_high, deviation.prod_low, floor, production)
+            # The mean lacks the nodes of unknown production: they are not compared with it.
+            by_mean = ~np.isnan(row(shares_of(deviation.prod_high)))
+            by_production = np.where(by_mean, used, loads.production)
         self.applied: AppliedThresholds = applied
         self.production: AppliedThresholds | None = production if with_production else None
-        # Hot: above the high threshold in any resource, over every window. Idle: at or below the low threshold in every
-        # resource, over every window. Resources are independent: a node of unknown memory may be hot in CPU.
-        hot: Flags = loads.least > row(applied.hot)
+        # Hot: measured above the high threshold in any resource, over every window. Idle: at or below the low threshold
+        # in every resource, over every window, with what is expected. Resources are independent: a node of unknown
+        # memory may be hot in CPU.
+        hot: Flags = loads.least_measured > row(applied.hot)
         prod_hot = np.zeros_like(hot)
         if self.production is not None:
-            prod_hot = (loads.production > row(self.production.hot)) & ~hot.any(axis=1, keepdims=True)
+            prod_hot = (by_production > row(self.production.hot)) & ~hot.any(axis=1, keepdims=True)
         self._hot: Mapping[Scope, Flags] = {"node": hot, "prod": prod_hot}
         """Nodes × resources."""
+
+        above: Flags = loads.least > row(applied.hot)
+        self._only_expected = [each.any() for each in above & ~hot.any(axis=1, keepdims=True)]
+        """Per node: it would be hot with what is only expected."""
 
         self._missing = np.array([each in applied.limited for each in MEASURED]) & np.isnan(loads.most)
         """Nodes × resources: there is a threshold, and the load is not known over some window."""
@@ -117,24 +151,13 @@ class PoolClassification:
         """The resources in which a node is above its threshold."""
         return _names(self._hot[scope][index])
 
-    def hot_as_measured(self, scope: Scope, index: int) -> list[Resource]:
-        """The result of `hot` without the usage that is only expected of pods of the node that are not measured yet.
-
-        Production pods count only as measured.
-        """
-        hot, node = self.hot(scope, index), self.members.nodes[index]
-        if scope == "prod":
-            return hot
-        loads = [node.measured_load(window) for window in self.windows]
-        return [
-            name
-            for name in hot
-            if name == "pods" or all((getattr(load, name) or 0.0) > self.applied.hot[name] for load in loads)
-        ]
+    def only_expected(self) -> bool:
+        """Whether a node is above its threshold only by what is expected of pods that are not measured yet."""
+        return any(self._only_expected)
 
     def reason(self, scope: Scope, index: int) -> str:
         """Why a node is hot."""
-        loads = (self.loads.first if scope == "node" else self.loads.production)[index]
+        loads = (self.loads.first_measured if scope == "node" else self.loads.production)[index]
         return excess_text(dict(zip(MEASURED, loads.tolist(), strict=True)), self.applied_to(scope).hot, scope)
 
     def applied_to(self, scope: Scope) -> AppliedThresholds:
@@ -163,6 +186,8 @@ class PoolClassification:
         elif self._missing[index].any():
             resources = " and ".join(sorted(_names(self._missing[index])))
             state, why = "unknown", f"no {resources} usage over {', '.join(self.windows)}"
+        elif self._only_expected[index]:
+            why = f"node is above its threshold {ONLY_EXPECTED}"
         return NodeClassification(
             node=node.name,
             state=state,
@@ -172,10 +197,11 @@ class PoolClassification:
             sampled_at=node.oldest_sample(self.windows),
         )
 
-    def _known(self, load: Array) -> KnownLoads:
+    def _known(self, load: Array, expected: Array) -> KnownLoads:
         nodes = self.members.nodes
         return KnownLoads(
             load=load,
+            expected=expected,
             base=self.loads.base,
             source=np.array([not node.source_refusal for node in nodes], dtype=np.bool_),
             target=np.array([not node.target_refusal for node in nodes], dtype=np.bool_),

@@ -4,6 +4,10 @@ How uneven a cluster is: the sum over its nodes of the squared distance between 
 weighted mean over the hours of the forecast day and the current load, CPU and memory by their weights. A pod of usage p
 that arrives on a node of base b at distance d changes the sum by Σ 2·d·p/b + (p/b)²; one that leaves by
 Σ −2·d·p/b + (p/b)². So the table for all pods and nodes is a product of matrices.
+
+Each node and pod has two usages. What leaves a node is explained by what is measured there, and what arrives on it is
+added to everything that is expected there: no pod is evicted for load that may never come, nor sent to where it may.
+The mean is that of the explained usage, so what is only expected makes no other node hot.
 """
 
 import math
@@ -45,8 +49,11 @@ class MovePair(msgspec.Struct, frozen=True, kw_only=True):
 class DayGainTable:
     """Pods are rows, nodes are columns in the order of the cluster. Gains are in squared shares."""
 
-    def __init__(self, used: Array, base: Array, room: Array, *, slots: Array, resources: Array) -> None:
+    def __init__(
+        self, used: Array, explained: Array, base: Array, room: Array, *, slots: Array, resources: Array
+    ) -> None:
         """`used`: nodes × resources × slots, cores and bytes, NaN for a node without a forecast, which is ignored;
+        `explained`: its part that is explained by measurements;
         `base`: nodes × resources; `room`: nodes × (cores, bytes, pods) that are not requested.
 
         `slots`, `resources`: their weights; those of the slots sum to 1.
@@ -56,10 +63,11 @@ class DayGainTable:
         ).any(axis=1)
         self.base = np.where(self.known[:, np.newaxis], base, 1.0)
         self.used = np.where(self.known[:, np.newaxis, np.newaxis], used, 0.0)
+        self.explained = np.where(self.known[:, np.newaxis, np.newaxis], explained, 0.0)
         self._room = room.copy()
         self._slots, self._resources = slots, resources
         total = self.base[self.known].sum(axis=0)
-        self.mean: Array = self.used[self.known].sum(axis=0) / np.where(total > 0, total, 1.0)[:, np.newaxis]
+        self.mean: Array = self.explained[self.known].sum(axis=0) / np.where(total > 0, total, 1.0)[:, np.newaxis]
         """resources × slots: the load of every node in an even cluster."""
 
         self.pods: list[MovablePod] = []
@@ -72,6 +80,9 @@ class DayGainTable:
         self.day = np.zeros((0, *used.shape[1:]))
         """Pods × resources × slots: cores and bytes."""
 
+        self._explained_day = self.day
+        """Its part that is explained by measurements."""
+
         self._requests = np.zeros((0, room.shape[1]))
         self._squares = np.zeros((0, base.shape[1]))
         self._gain = np.zeros((0, nodes))
@@ -83,17 +94,22 @@ class DayGainTable:
         self._best: Indexes = np.zeros(0, dtype=np.int64)
         self._best_gain = np.zeros(0)
 
-    @property
-    def distance(self) -> Array:
-        """Nodes × resources × slots: load above the cluster's, negative below; 0 for a node without a forecast."""
-        shares = self.used / self.base[:, :, np.newaxis]
+    def distance(self, used: Array) -> Array:
+        """Nodes × resources × slots: load above the cluster's, negative below; 0 for a node without a forecast.
+
+        `used`: `self.used`, or `self.explained`.
+        """
+        shares = used / self.base[:, :, np.newaxis]
         distance: Array = np.where(self.known[:, np.newaxis, np.newaxis], shares - self.mean, 0.0)
         return distance
 
-    def add(self, pods: Sequence[MovablePod], locations: Sequence[int], days: Array, allowed: Flags) -> None:
-        """Adds pods with their usage (pods × resources × slots). `allowed`: per node, whether it may be a target."""
-        if not pods:
-            return
+    def add(
+        self, pods: Sequence[MovablePod], locations: Sequence[int], days: Array, explained: Array, allowed: Flags
+    ) -> None:
+        """Adds pods with their usage and its explained part (pods × resources × slots).
+
+        `allowed`: per node, whether it may be a target.
+        """
         amounts = [pod.info.requests for pod in pods]
         requests = [(each.get("cpu", 0) / 1_000, float(each.get("memory", 0)), 1.0) for each in amounts]
         self.pods += pods
@@ -101,6 +117,7 @@ class DayGainTable:
         numbers = [self._workloads.setdefault(pod.workload, len(self._workloads)) for pod in pods]
         self._workload = np.concatenate([self._workload, np.array(numbers, dtype=np.int64)])
         self.day = np.concatenate([self.day, days])
+        self._explained_day = np.concatenate([self._explained_day, explained])
         self._requests = np.concatenate([self._requests, np.array(requests)])
         self._squares = np.concatenate([self._squares, (days * days) @ self._slots])
         excluded = np.repeat(~(allowed & self.known)[np.newaxis], len(pods), axis=0)
@@ -171,7 +188,9 @@ class DayGainTable:
         for resource, weight in enumerate(self._resources):
             common = (self.day[seconds, resource] * self._slots) @ self.day[firsts, resource].T
             gains += common * (2.0 * weight / self.base[there, resource] ** 2)
-            gains[back] += common[back] * (2.0 * weight / self.base[self.location[seconds[back[0]]], resource] ** 2)
+            leaving, arriving = (self._explained_day[each, resource] for each in (seconds[back[0]], firsts[back[1]]))
+            common_back = np.einsum("ps,ps,s->p", leaving, arriving, self._slots)
+            gains[back] += common_back * (2.0 * weight / self.base[self.location[seconds[back[0]]], resource] ** 2)
         flat = gains.ravel()
         indexes = np.flatnonzero(flat > min_gain)
         if len(indexes) > most:
@@ -234,6 +253,7 @@ class DayGainTable:
         source = int(self.location[pod])
         for node, sign in ((source, -1.0), (target, 1.0)):
             self.used[node] += sign * self.day[pod]
+            self.explained[node] += sign * self._explained_day[pod]
             self._room[node] -= sign * self._requests[pod]
         self.location[pod] = target
         self._excluded[pod] = True
@@ -247,10 +267,13 @@ class DayGainTable:
     def _gains(self, pods: Indexes, nodes: Indexes) -> Array:
         """pods × nodes, as one product of matrices: terms of both, of the node, and of the pod."""
         base, location = self.base, self.location[pods]
-        along = self.distance / base[:, :, np.newaxis]
-        days = self.day[pods] * (self._slots * self._resources[:, np.newaxis])
-        squares = self._squares[pods] * self._resources
-        leaving = (squares / base[location] ** 2).sum(axis=1) - 2.0 * np.einsum("prs,prs->p", days, along[location])
+        weights = self._slots * self._resources[:, np.newaxis]
+        from_there = (self.distance(self.explained) / base[:, :, np.newaxis])[location]
+        explained = self._explained_day[pods] / base[location][:, :, np.newaxis]
+        leaving = np.einsum("prs,prs,rs->p", explained, explained, weights)
+        leaving -= 2.0 * np.einsum("prs,prs,rs->p", self._explained_day[pods], from_there, weights)
+        along = self.distance(self.used) / base[:, :, np.newaxis]
+        days, squares = self.day[pods] * weights, self._squares[pods] * self._resources
         flat = math.prod(days.shape[1:])
         left = np.concatenate([2.0 * days.reshape(len(pods), flat), squares, leaving[:, np.newaxis]], axis=1)
         ones = np.ones((len(nodes), 1))

@@ -44,6 +44,17 @@ def amounts(nodes: Sequence[ClusterNode], window: str, *, projected: bool) -> Ar
     return _known(np.array(known, dtype=np.float64).reshape(-1, len(MEASURED)))
 
 
+def expected_amounts(nodes: Sequence[ClusterNode], window: str) -> Array:
+    """Nodes × resources: what is only expected in `amounts`, of pods that are not measured yet. Their number is known.
+
+    It counts where pods may be moved to, and not where they have to leave.
+    """
+    nothing = Resources()
+    usages = [node.expected.get(window, nothing) for node in nodes]
+    values = [(usage.cpu, usage.memory, 0.0) for usage in usages]
+    return np.nan_to_num(_known(np.array(values, dtype=np.float64).reshape(-1, len(MEASURED))))
+
+
 def production_amounts(nodes: Sequence[ClusterNode]) -> tuple[Array, Flags]:
     """Nodes × resources: known usage of production pods, and whether that of all of them is known.
 

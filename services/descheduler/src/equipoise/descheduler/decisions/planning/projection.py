@@ -12,6 +12,7 @@ from equipoise.descheduler.decisions.planning.node_arrays import (
     amounts,
     bases,
     batch_work_amount,
+    expected_amounts,
     production_amounts,
     terminating_amounts,
 )
@@ -38,6 +39,9 @@ class Projection:
         self.amounts = amounts(cluster.nodes, window, projected=True)
         """Nodes × resources: cores, bytes and pods; NaN where unknown."""
 
+        self.expected = expected_amounts(cluster.nodes, window)
+        """Nodes × resources: what is only expected in `amounts`."""
+
         self.terminating = terminating_amounts(cluster.nodes)
         """Nodes × resources: what terminating pods use, which is not in `amounts`. It is free when they have ended."""
 
@@ -61,15 +65,25 @@ class Projection:
         index = self.positions[node.name]
         return known_loads(self.amounts[index] / self.base[index])
 
+    def measured_load(self, node: ClusterNode) -> dict[Resource, float]:
+        """`load` without what is only expected: what has to leave the node is decided by it."""
+        index = self.positions[node.name]
+        return known_loads(self.measured(index) / self.base[index])
+
+    def measured(self, index: int) -> Array:
+        """Cores, bytes and pods of the node in this row, without what is only expected."""
+        measured: Array = np.maximum(self.amounts[index] - self.expected[index], 0.0)
+        return measured
+
     def production_load(self, node: ClusterNode) -> dict[Resource, float]:
         """Projected load (0..1) of production, as far as it is known."""
         index = self.positions[node.name]
         return known_loads(self.production[index] / self.base[index])
 
     def load_without_batch_work(self, node: ClusterNode) -> dict[Resource, float]:
-        """Projected load (0..1) without the pods that give way to others, of the resources that are known."""
+        """As `measured_load`, also without the pods that give way to others."""
         index = self.positions[node.name]
-        return known_loads(np.maximum(self.amounts[index] - self._batch_work_of(index), 0.0) / self.base[index])
+        return known_loads(np.maximum(self.measured(index) - self._batch_work_of(index), 0.0) / self.base[index])
 
     def _batch_work_of(self, index: int) -> Array:
         if index not in self._batch_work:

@@ -120,8 +120,10 @@ def least_loaded_target(
     if not candidates.any():
         return TargetChoice(why=summary(refusals), too_large=True)
     candidates &= targets.rows != here
-    compared, before = (used, projection.production) if production and used is not None else (after, projection.amounts)
-    load = before[here, columns] / projection.base[here, columns]
+    by_production = production and used is not None
+    compared = used if by_production and used is not None else after
+    before = projection.production[here] if by_production else projection.measured(here)
+    load = before[columns] / projection.base[here, columns]
     left = load - amount_of(pod)[columns] / projection.base[here, columns]
     hotter = (compared[:, columns] >= load).any(axis=1)
     above = (compared[:, columns] > left + TOLERANCE).any(axis=1)

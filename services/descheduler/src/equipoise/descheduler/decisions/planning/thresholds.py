@@ -77,7 +77,10 @@ class KnownLoads(msgspec.Struct, frozen=True, kw_only=True):
     """The loads of the nodes of a pool."""
 
     load: Array
-    """Nodes × resources, 0..1; NaN is unknown."""
+    """Nodes × resources, 0..1, as measured; NaN is unknown."""
+
+    expected: Array
+    """`load` with what is expected of pods that are not measured yet."""
 
     base: Array
     source: Flags
@@ -144,7 +147,9 @@ def deviating(
         if resource not in down:
             continue
         targets, sources = measured & known.target, measured & known.source
-        missing = float((np.maximum(0.0, idle[resource] - load[targets]) * base[targets]).sum())
+        # A node that is filled by pods that are not measured yet lacks nothing.
+        lacking = np.maximum(0.0, idle[resource] - known.expected[targets, column])
+        missing = float((lacking * base[targets]).sum())
         if missing:
             lowered = max(mean, capping_level(load[sources], base[sources], missing), floor)
             hot[resource] = min(high, lowered)

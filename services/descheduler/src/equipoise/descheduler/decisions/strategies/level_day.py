@@ -156,12 +156,12 @@ class _DayPool:
         self.terminating: Array = projection.terminating[:, : len(RESOURCES)] / base
         """nodes × resources: the load of terminating pods. It counts for targets, at all hours: its end is unknown."""
 
-        used = self._used(projection)
+        used, explained = self._used(projection)
         room = self._room(projection) if with_room else np.zeros((len(base), len(MEASURED)))
-        self.table = DayGainTable(used, base, room, slots=self.slots, resources=self.resources)
-        self._distance = self.table.distance
+        self.table = DayGainTable(used, explained, base, room, slots=self.slots, resources=self.resources)
+        self._distance = self.table.distance(self.table.explained)
         above = np.maximum(self._distance, 0.0) ** 2 @ self.slots @ self.resources
-        below = np.minimum(self._distance, 0.0) ** 2 @ self.slots @ self.resources
+        below = np.minimum(self.table.distance(self.table.used), 0.0) ** 2 @ self.slots @ self.resources
         self.above: Array = 100.0 * np.sqrt(above / self.resources.sum())
         """Per node, points: how far its day is above the cluster's, in the hours in which it is."""
 
@@ -200,16 +200,20 @@ class _DayPool:
         count = sum(not self._covers(hours) for hours in self._hours.values())
         return f"; the day of {count} {'node' if count == 1 else 'nodes'} is not measured yet" if count else ""
 
-    def _used(self, projection: Projection) -> Array:
-        """nodes × resources × (hours and the current load)."""
+    def _used(self, projection: Projection) -> tuple[Array, Array]:
+        """nodes × resources × (hours and the current load): everything, and the part that measurements explain."""
         nodes = self.cluster.nodes
         used = np.full((len(nodes), len(RESOURCES), SLOTS + 1), np.nan)
+        explained = used.copy()
         known = [] if self.unmeasured else [index for index, hours in self._hours.items() if self._covers(hours)]
         if known and self.cluster.days is not None:
-            used[known, :, :SLOTS] = self.cluster.days.of_nodes([nodes[index].name for index in known])
-            now = projection.amounts[known, : len(RESOURCES)]
-            used[known, :, SLOTS] = np.maximum(now - self._yielding(known), 0.0)
-        return used
+            names = [nodes[index].name for index in known]
+            used[known, :, :SLOTS] = self.cluster.days.of_nodes(names)
+            explained[known, :, :SLOTS] = self.cluster.days.explained_of_nodes(names)
+            now = projection.amounts[known, : len(RESOURCES)] - self._yielding(known)
+            used[known, :, SLOTS] = np.maximum(now, 0.0)
+            explained[known, :, SLOTS] = np.maximum(now - projection.expected[known, : len(RESOURCES)], 0.0)
+        return used, explained
 
     def _yielding(self, indexes: Sequence[int]) -> Array:
         """nodes × resources: the part of the current usage of batch work that does not count."""
@@ -218,18 +222,20 @@ class _DayPool:
             [amounts(uncounted_batch_work(nodes[index].batch_work_usages(), weight)) for index in indexes]
         ).reshape(-1, len(RESOURCES))
 
-    def day_of(self, pod: MovablePod) -> Array | str:
-        """resources × (hours and the current usage); why it has none when the pod was not measured."""
+    def day_of(self, pod: MovablePod) -> tuple[Array, Array] | str:
+        """resources × (hours and the current usage): everything, and the part that measurements explain.
+
+        Why it has none when the pod was not measured.
+        """
         days, now = self.cluster.days, np.array(amounts(pod.usage))
         day = None if days is None else days.of_pod(pod.workload, pod.usage)
-        if days is None or day is None or np.isnan(now).any():
+        explained = None if days is None else days.explained_of_pod(pod.workload, pod.usage, pod.node)
+        if days is None or day is None or explained is None or np.isnan(now).any():
             return "its usage is not known"
         hours = days.measured_hours_of_pod(pod.workload)
         if not self._covers(hours):
             return _not_measured(hours)
-        both: Array = np.empty((len(RESOURCES), SLOTS + 1))
-        both[:, :SLOTS], both[:, SLOTS] = day, now
-        return both
+        return _with_present(day, now), _with_present(explained, now)
 
     def hot(self) -> list[int]:
         """Indexes of the hot nodes, the highest first."""
@@ -271,6 +277,13 @@ class _DayPool:
             f"its day is {self.above[index]:.1f} points above the cluster's, most in {RESOURCES[resource]}{when}: "
             f"{load:.1%} against {mean:.1%}"
         )
+
+
+def _with_present(day: Array, now: Array) -> Array:
+    """resources × (hours and the current usage)."""
+    both: Array = np.empty((len(RESOURCES), SLOTS + 1))
+    both[:, :SLOTS], both[:, SLOTS] = day, now
+    return both
 
 
 def _not_measured(hours: Flags) -> str:
@@ -318,7 +331,7 @@ class _DayPlanner:
     def _add_pods(self, indexes: Sequence[int], most: int) -> None:
         """Add the pods of these nodes to the table, node by node, at most so many."""
         added: list[MovablePod] = []
-        days: list[Array] = []
+        days: list[tuple[Array, Array]] = []
         locations: list[int] = []
         known = set(self._table.location.tolist())
         for index in indexes:
@@ -335,9 +348,11 @@ class _DayPlanner:
             days += theirs
             locations += [index] * len(pods)
         # All at once: to add to a table is to copy it.
-        self._table.add(added, locations, np.array(days), self._allowed)
+        if added:
+            everything, explained = np.array(days).swapaxes(0, 1)
+            self._table.add(added, locations, everything, explained, self._allowed)
 
-    def _movable(self, node: ClusterNode) -> tuple[list[MovablePod], list[Array]]:
+    def _movable(self, node: ClusterNode) -> tuple[list[MovablePod], list[tuple[Array, Array]]]:
         pods, days = [], []
         for pod in sorted(node.pods, key=lambda pod: (pod.namespace, pod.name, pod.uid)):
             why = pod.protection or (_BATCH_WORK if pod.batch_work else "")
@@ -479,7 +494,7 @@ class _DayPlanner:
     def _highest(self, row: int) -> Array:
         """resources × slots: how high a target may be after a move that relieves the pod's node."""
         source = self._table.location[row]
-        load: Array = self._table.used[source] / self._table.base[source][:, np.newaxis]
+        load: Array = self._table.explained[source] / self._table.base[source][:, np.newaxis]
         highest: Array = np.maximum(self._ceiling, load)
         return highest
 

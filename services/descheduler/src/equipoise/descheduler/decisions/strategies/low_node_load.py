@@ -16,7 +16,7 @@ from equipoise.contracts.configuration.settings import Namespaces, Percent, Sect
 from equipoise.contracts.load.correction import known
 from equipoise.contracts.messages.descheduling import NodeClassification
 from equipoise.contracts.numeric import Array
-from equipoise.descheduler.decisions.planning.classification import SCOPES, PoolClassification, Scope
+from equipoise.descheduler.decisions.planning.classification import ONLY_EXPECTED, SCOPES, PoolClassification, Scope
 from equipoise.descheduler.decisions.planning.draft import MOVES_OF_ALL, PlanDraft
 from equipoise.descheduler.decisions.planning.node_arrays import amount_of
 from equipoise.descheduler.decisions.planning.pod_order import in_order, load_of_pod
@@ -38,8 +38,6 @@ from equipoise.descheduler.decisions.planning.target_selection import (
 )
 from equipoise.descheduler.decisions.planning.thresholds import Ceilings, Deviation
 from equipoise.descheduler.state.cluster import ClusterNode, ClusterView, MovablePod, MovePlan, Resource
-
-ONLY_EXPECTED = "it is above its threshold only by what is expected of pods that are not measured yet"
 
 NodeOrder = Literal["weighted", "memoryThenCpu"]
 
@@ -108,9 +106,8 @@ class LowNodeLoad(Section, frozen=True, kw_only=True, tag_field="name", tag="low
         if not any(pool.sources(scope, abnormal) for pool in pools for scope in SCOPES):
             names = {node.name for node in cluster.nodes}
             hot = any(pool.sources(scope, names) for pool in pools for scope in SCOPES)
-            return MovePlan(
-                why=f"no node {'has been above its threshold for long enough' if hot else 'is above its threshold'}"
-            )
+            why = f"no node {'has been above its threshold for long enough' if hot else 'is above its threshold'}"
+            return MovePlan(why=f"{why}, or {ONLY_EXPECTED}" if any(pool.only_expected() for pool in pools) else why)
         production = any(pool.production is not None for pool in pools)
         draft = PlanDraft(cluster, self.windows_of(cluster), production=production)
         for pool in pools:
@@ -217,8 +214,6 @@ class _HotNodePlanner:
         for source in sources:
             if source.node.source_refusal:
                 self._draft.refuse(source.node, source.node.source_refusal)
-            elif not source.hot:
-                self._draft.refuse(source.node, ONLY_EXPECTED)
             else:
                 self._relieve(source)
 
@@ -226,7 +221,7 @@ class _HotNodePlanner:
         return sorted(self._pool.sources(scope, abnormal), key=lambda entry: self._order(entry[1], scope))
 
     def _source(self, index: int, node: ClusterNode, scope: Scope) -> _HotNode:
-        hot = self._pool.hot_as_measured(scope, index)
+        hot = self._pool.hot(scope, index)
         return _HotNode(
             node=node,
             scope=scope,
@@ -248,7 +243,7 @@ class _HotNodePlanner:
     def _is_hot_by_batch_work(self, node: ClusterNode, hot: Sequence[Resource]) -> bool:
         if not node.batch_work_usages():
             return False
-        load = self._as_measured(node, self._draft.projection.load_without_batch_work(node))
+        load = self._draft.projection.load_without_batch_work(node)
         return not self._above("node", hot, load, margin=0.0)
 
     def _order(self, node: ClusterNode, scope: Scope) -> tuple[float, float, str]:
@@ -263,11 +258,7 @@ class _HotNodePlanner:
     def _load(self, node: ClusterNode, scope: Scope) -> dict[Resource, float]:
         """Projected load of the resources that are known, without what is only expected."""
         projection = self._draft.projection
-        return self._as_measured(node, projection.load(node)) if scope == "node" else projection.production_load(node)
-
-    def _as_measured(self, node: ClusterNode, load: Mapping[Resource, float]) -> dict[Resource, float]:
-        expected = node.expected_load(self._pool.windows[0])
-        return {name: value - (getattr(expected, name, None) or 0.0) for name, value in load.items()}
+        return projection.measured_load(node) if scope == "node" else projection.production_load(node)
 
     def _relieve(self, source: _HotNode) -> None:
         """Plan moves until the node is below its thresholds or nothing more may leave."""
