@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from equipoise.collector.decisions.query import Sample, Scrape
+from equipoise.collector.decisions.sample_validation import machine_sizes
 from equipoise.collector.decisions.scrape_choice import choose_scrapes
 from equipoise.collector.state.node_names import node_names
 
@@ -104,3 +106,13 @@ def test_a_tenant_with_two_targets_never_measures_a_node_that_is_scraped(
     chosen = choose_scrapes([*of_each(OWN, scraped), *forged], NAMES, {})
 
     assert dict.fromkeys(scraped, OWN) == {node: chosen.get(node) for node in scraped}
+
+
+def test_what_a_tenant_claims_of_a_machine_does_not_count_while_its_exporter_fails() -> None:
+    """Nor do two jobs count that have as many nodes, if neither has measured them."""
+    before = choose_scrapes(of_each(OWN, NODES), NAMES, {})
+    claimed = [msgspec.structs.replace(sample, value=1e15) for sample in of_each(OTHER, NODES)]
+
+    assert machine_sizes([*of_each(OWN, NODES[1:]), claimed[0]], NAMES, before) == dict.fromkeys(NODES[1:], 1.0)
+    assert machine_sizes([*of_each(OWN, NODES), *claimed], NAMES, before) == dict.fromkeys(NODES, 1.0)
+    assert machine_sizes([*of_each(OWN, NODES), *claimed], NAMES, {}) == {}

@@ -156,13 +156,13 @@ def scrape_intervals(samples: Collection[Sample], names: NodeNames, scrapes: Scr
     return ScrapeIntervals(by_node=by_node, default=median(by_node.values()) if by_node else None)
 
 
-def machine_sizes(samples: Collection[Sample], names: NodeNames) -> dict[str, float]:
-    """The size of the machine of each node, by the scrape that measures it."""
-    scrapes = choose_scrapes(samples, names, {})
+def machine_sizes(samples: Collection[Sample], names: NodeNames, before: Scrapes) -> dict[str, float]:
+    """The size of the machine of each node, by the scrape that measures it. `before`: what measured each node last."""
+    scrapes = choose_scrapes(samples, names, before)
     return {
         node: sample.value
         for sample in samples
-        if scrapes.get(node := names.of(sample.node), sample.scrape) == sample.scrape and math.isfinite(sample.value)
+        if scrapes.get(node := names.of(sample.node)) == sample.scrape and math.isfinite(sample.value)
     }
 
 

@@ -18,7 +18,7 @@ from equipoise.collector.decisions.query import (
     Subject,
 )
 from equipoise.collector.decisions.sample_validation import ScrapeIntervals, machine_sizes, scrape_intervals
-from equipoise.collector.decisions.scrape_choice import choose_scrapes
+from equipoise.collector.decisions.scrape_choice import Scrapes, choose_scrapes
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.state.node_names import NodeNames
 from equipoise.collector.state.placement import ClusterPlacement, PodName
@@ -33,14 +33,16 @@ AT_ONCE = 4
 """Queries about some pods each that run at the same time."""
 
 
-async def find_intervals(source: MetricSource, shortest: float, at: float, names: NodeNames) -> ScrapeIntervals:
-    """The spacing of raw samples of the nodes. Raises SourceError."""
+async def find_intervals(
+    source: MetricSource, shortest: float, at: float, names: NodeNames, before: Mapping[ResourceName, Scrapes] = {}
+) -> ScrapeIntervals:
+    """The spacing of raw samples of the nodes. Raises SourceError. `before`: what measured each node last."""
     found = ScrapeIntervals()
     for query in _spacings(source, "node", shortest, at):
         samples = await source.query(query)
-        found = scrape_intervals(samples, names, choose_scrapes(samples, names, {}))
+        found = scrape_intervals(samples, names, choose_scrapes(samples, names, before.get(query.resource, {})))
         if found.default is not None:
-            machines = await _find_machines(source, at, names)
+            machines = await _find_machines(source, at, names, before)
             return msgspec.structs.replace(found, machines=machines)
     return found
 
@@ -56,14 +58,16 @@ def _spacings(source: MetricSource, subject: Subject, shortest: float, at: float
     return [query for query in supported if query.resource == supported[0].resource]
 
 
-async def _find_machines(source: MetricSource, at: float, names: NodeNames) -> dict[ResourceName, dict[str, float]]:
+async def _find_machines(
+    source: MetricSource, at: float, names: NodeNames, before: Mapping[ResourceName, Scrapes]
+) -> dict[ResourceName, dict[str, float]]:
     """The exporter of a node in a container may see the machine around it. What cannot be queried is left out."""
     queries = [MetricQuery(subject="node", resource=name, aggregate="size", length=0.0, at=at) for name in RESOURCES]
     found: dict[ResourceName, dict[str, float]] = {}
     for query in queries:
         if not source.unsupported(query):
             with suppress(SourceError):
-                found[query.resource] = machine_sizes(await source.query(query), names)
+                found[query.resource] = machine_sizes(await source.query(query), names, before.get(query.resource, {}))
     return found
 
 
@@ -120,20 +124,23 @@ class KnownIntervals:
         self._found_at: float | None = None
         self._refreshing = asyncio.Lock()
 
-    async def refresh(self, at: float) -> None:
-        """Find them if that is due. Raises SourceError if those of the nodes are still unknown."""
+    async def refresh(self, at: float, scrapes: Mapping[ResourceName, Scrapes]) -> None:
+        """Find them if that is due. Raises SourceError if those of the nodes are still unknown.
+
+        `scrapes`: what measured each node last.
+        """
         # At a start, all windows are measured at the same time.
         async with self._refreshing:
             found_at, period = self._found_at, self.load.longest.refresh_period
             due = found_at is None or not 0.0 <= at - found_at < period
             if due or self.of_nodes.default is None:
-                await self._find(at)
+                await self._find(at, scrapes)
 
-    async def _find(self, at: float) -> None:
+    async def _find(self, at: float, scrapes: Mapping[ResourceName, Scrapes]) -> None:
         shortest, names = self.load.shortest.length, self.placement.addresses.names
         if self.configured is None:
             try:
-                found = await find_intervals(self.source, shortest, at, names)
+                found = await find_intervals(self.source, shortest, at, names, scrapes)
             except SourceError:
                 if self.of_nodes.default is None:
                     raise

@@ -116,7 +116,7 @@ class Measurement:
             if self._too_skewed:
                 outage = self.outage
             else:
-                await self.intervals.refresh(at)
+                await self.intervals.refresh(at, self._scrapes["node"])
                 outage, failures = await self._measure_nodes(window, at)
                 if window == self.load.shortest:
                     failures += await self._measure_pods(at)
