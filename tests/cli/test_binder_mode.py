@@ -12,12 +12,14 @@ from builders import NOW
 from bus_worlds import free_port
 from cli.buses import Bus
 from cli.http_clusters import HttpCluster
+from msgspec.structs import replace
 
+from equipoise.cli.heartbeats import read_heartbeats
 from equipoise.cli.status.binder_mode import binder_mode, read_binder_mode
 from equipoise.contracts.bus import subjects
 from equipoise.contracts.bus.subjects import ServiceName
 from equipoise.contracts.kubernetes.objects import Lease, LeaseSpec, ObjectMeta
-from equipoise.contracts.messages.health import DRY_RUN, REAL, Heartbeat
+from equipoise.contracts.messages.health import DRY_RUN, EFFECTIVE_CONFIGURATION, REAL, Heartbeat
 from equipoise.runtime.bus.nats_bus import open_bus
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.kubernetes.client import LEASES
@@ -98,6 +100,41 @@ async def test_status_shows_a_dry_run_as_such(bus: Bus, cluster: HttpCluster) ->
     assert code == 0, output
     assert f"\nevictions: dry run\nbinders: 1 binder at {bus.url}: dry run\n" in output
     assert "allowed" not in output
+
+
+async def test_another_service_does_not_hide_a_binder_that_evicts() -> None:
+    """It publishes a configuration of its own under the id of the binder."""
+    binder = replace(EFFECTIVE_CONFIGURATION, id="binder-1", evictions=REAL, at=SystemClock().now())
+    leader = replace(binder, service="descheduler", id=LEADER.id, evictions="", leading=True)
+    scorer = replace(binder, service="scorer", evictions=DRY_RUN)
+    server = Nats(url=f"nats://127.0.0.1:{free_port()}")
+    found = await read_binder_mode(server, a_cluster(LEADER.id), OWN, SystemClock(), (binder, leader, scorer))
+    assert found.mode == "real", found
+
+
+def test_only_a_service_that_leads_shows_of_which_cluster_a_bus_is() -> None:
+    assert mode(REAL, leader=a_heartbeat("scorer", LEADER.id, leading=True)) == "unknown"
+
+
+async def test_a_heartbeat_on_the_subject_of_another_service_is_left_out(bus: Bus) -> None:
+    """The scorer may not state whether binders evict."""
+    own = a_heartbeat("scorer", "scorer-1")
+    forged = a_heartbeat("binder", "scorer-1", evictions=DRY_RUN)
+
+    async def publish() -> None:
+        async with open_bus(bus.settings("scorer"), "scorer", SystemClock(), None) as connection:
+            while True:
+                for heartbeat in (forged, own):
+                    await connection.publish(subjects.health("scorer", heartbeat.id), heartbeat)
+                await asyncio.sleep(0.2)
+
+    publishing = asyncio.create_task(publish())
+    try:
+        found = await read_heartbeats(bus.settings("tap"), SystemClock(), lambda found: own in found, listen=60.0)
+    finally:
+        publishing.cancel()
+        await asyncio.wait([publishing])
+    assert found == [own]
 
 
 @asynccontextmanager

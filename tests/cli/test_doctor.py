@@ -45,6 +45,7 @@ from equipoise.cli.doctor.checks.versions import (
     OLDEST_KUBERNETES,
     PROGRAM_FIX,
     SERVICE_FIX,
+    contradictions,
     kubernetes_finding,
     service_findings,
 )
@@ -64,7 +65,7 @@ from equipoise.contracts.bus.streams import STREAMS
 from equipoise.contracts.configuration.settings import Freshness, LoadSettings, Protection
 from equipoise.contracts.kubernetes.objects import Condition, ConfigMap, Node, NodeStatus, ObjectMeta
 from equipoise.contracts.messages.advice import ScoresFollowed
-from equipoise.contracts.messages.health import HEARTBEAT
+from equipoise.contracts.messages.health import EFFECTIVE_CONFIGURATION, HEARTBEAT
 from equipoise.runtime.bus.inspection import Allowed, Identity, StreamState
 from equipoise.runtime.bus.inspection import Rights as BusRights
 from equipoise.runtime.bus.permissions import permissions_of
@@ -656,6 +657,23 @@ def test_each_version_of_a_service_is_named_with_its_processes() -> None:
     ]
     [nobody] = service_findings([], "0.1.0")
     assert nobody.state == "unknown"
+
+
+def test_a_configuration_without_a_heartbeat_and_one_that_differs_from_it_are_named() -> None:
+    """Somebody may have published it in the name of the service."""
+    beats = [msgspec.structs.replace(HEARTBEAT, service="binder", id=f"binder-{n}", evictions="real") for n in (1, 2)]
+    one, two, three = (
+        msgspec.structs.replace(EFFECTIVE_CONFIGURATION, id=f"binder-{n}", evictions=evictions)
+        for n, evictions in ((1, "real"), (2, "dry run"), (3, "real"))
+    )
+    assert list(contradictions([one], beats)) == []
+    assert [
+        (finding.state, finding.subject, finding.message) for finding in contradictions([one, two, three], beats)
+    ] == [
+        ("warning", "binder", "evictions of binder-2 are 'real' by its heartbeat, and 'dry run' by its configuration"),
+        ("warning", "binder", "binder-3 has published a configuration, and no heartbeat within 11 s"),
+    ]
+    assert list(contradictions([one, two, three], [])) == [], "heartbeats are not known"
 
 
 def test_the_checks_are_documented() -> None:

@@ -1,26 +1,28 @@
 """`equipoise doctor` checks what services run with: not the defaults, and not a file that nobody reads."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 from builders import NOW
 from bus_worlds import free_port
 from cli.buses import Bus
-from cli.http_clusters import HttpCluster
+from cli.http_clusters import OWN, HttpCluster
 from cli.test_effective import limits, published
 from msgspec.structs import replace
 
 from equipoise.cli.doctor.checks.configuration import FILE_FIX, ROLLOUT_FIX, SERVICE_FIX, configuration
 from equipoise.cli.doctor.environment import Environment, Finding
-from equipoise.cli.effective.adopted import adopted_settings, usable_here
 from equipoise.cli.effective.settings import default_settings
 from equipoise.cli.service_settings import AllSettings
-from equipoise.collector.settings import BasicAuthentication, PrometheusSettings
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.configuration.redaction import REDACTED
-from equipoise.contracts.messages.health import EffectiveConfiguration
+from equipoise.contracts.bus.subjects import ALL_SERVICES
 from equipoise.runtime.bus.nats_bus import open_bus
-from equipoise.runtime.configuration import Kubernetes, Nats, Shared
+from equipoise.runtime.bus.permissions import User
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.process.clock import SystemClock
 from equipoise.testbed.memory.clock import ManualClock
@@ -60,45 +62,135 @@ async def test_replicas_that_differ_and_a_file_that_differs_are_warnings() -> No
     }
 
 
-def test_the_settings_that_run_replace_those_of_the_command() -> None:
-    """Sections of services that do not run remain; so do the connections of the command."""
-    own = AllSettings(shared=Shared(nats=Nats(url="nats://here:1"), kubernetes=Kubernetes(context="home")))
-    prometheus = {**default_settings()["collector"]["prometheus"], "url": "http://prometheus.monitoring.svc:9090"}
-    found, services = adopted_settings(own, [published("collector-1", prometheus=prometheus)], NOW)
-    assert services == ["collector"]
-    assert found.collector.prometheus.url == "http://prometheus.monitoring.svc:9090"
-    assert (found.shared.nats.url, found.shared.kubernetes.context) == ("nats://here:1", "home")
-    assert found.binder == own.binder
-    assert adopted_settings(own, [published("collector-1", at=NOW - 999)], NOW) == (own, []), "it is gone"
-
-
-def test_credentials_that_are_only_where_the_collector_runs_are_not_used() -> None:
-    """Nor what was left out when they were published; each is named."""
-    basic = BasicAuthentication(username="me", password_file="/in/the/pod")
-    settings = PrometheusSettings(
-        headers={"Authorization": REDACTED, "X": "1"},
-        ca_file="/here",
-        cert_file="/in",
-        key_file="/in",
-        basic_authentication=basic,
-    )
-    found, missing = usable_here(settings, lambda name: name == "/here")
-    assert found == PrometheusSettings(headers={"X": "1"}, ca_file="/here")
-    assert missing == ["headers.Authorization", "basicAuthentication (/in/the/pod)", "cert file /in", "key file /in"]
-    assert usable_here(PrometheusSettings()) == (PrometheusSettings(), [])
+async def test_services_that_differ_in_what_they_share_are_a_warning() -> None:
+    """The message of the service by which a section is known is used."""
+    other = published("scorer-1")
+    other.settings["load"] = {**other.settings["load"], "memory": "anonymous"}
+    found = await findings([*(published(f"{service}-1") for service in EVERY if service != "scorer"), other])
+    assert [each.message for each in found if each.state == "warning"] == [
+        "services differ in what they share: collector-1, which is used, and scorer-1 "
+        "load.memory: workingSet in collector-1, anonymous in scorer-1"
+    ]
 
 
 @pytest.mark.parametrize("given", [False, True])
 async def test_prometheus_is_the_one_that_the_collector_uses(bus: Bus, cluster: HttpCluster, given: bool) -> None:
     """After Helm, doctor once tried http://prometheus:9090, the default. An option overrides it."""
-    now = SystemClock().now()
     url, other = f"http://127.0.0.1:{free_port()}", f"http://127.0.0.1:{free_port()}"
-    prometheus = {**default_settings()["collector"]["prometheus"], "url": url}
-    message: EffectiveConfiguration = replace(published("collector-1", prometheus=prometheus), at=now, started_at=now)
-    async with open_bus(bus.settings("collector"), "collector", SystemClock(), None) as collector:
-        await collector.publish(subjects.configuration("collector", "collector-1"), message)
+    put_collector(cluster, url)
+    await publish(bus, "collector", prometheus={"url": url})
     options = ("--prometheus", other) if given else ()
     _, output = await bus.run("doctor", *options, KUBECONFIG=str(cluster.file))
     assert f"{other if given else url}: does not respond" in output, output
     assert "http://prometheus:9090" not in output
     assert "checking what runs: the published configuration of collector" in output
+    where = f"prometheus {url}, which the collector publishes and the ConfigMap {OWN}/equipoise of pod c-1 has"
+    assert (where in output) is not given
+
+
+def put_collector(cluster: HttpCluster, url: str, **variables: str) -> None:
+    """A pod of a collector, with its ConfigMap, in the API server."""
+    text = f"""
+apiVersion: equipoise.dev/v1alpha1
+kind: EquipoiseConfiguration
+collector: {{prometheus: {{url: "{url}"}}}}
+"""
+    env = [{"name": name, "value": value} for name, value in variables.items()]
+    spec = {"volumes": [{"configMap": {"name": "equipoise"}}], "containers": [{"env": env}]}
+    pod = {"metadata": {"name": "c-1", "namespace": OWN}, "spec": spec}
+    cluster.objects[f"/api/v1/namespaces/{OWN}/pods"] = {"kind": "PodList", "metadata": {}, "items": [pod]}
+    stored = {"metadata": {"name": "equipoise", "namespace": OWN}, "data": {"equipoise.yaml": text}}
+    cluster.objects[f"/api/v1/namespaces/{OWN}/configmaps/equipoise"] = stored
+
+
+async def publish(bus: Bus, service: User, prometheus: dict[str, Any], section: str = "collector") -> None:
+    """As this service, on its own subject, with these settings of Prometheus, which only a collector uses."""
+    now, clock = SystemClock().now(), SystemClock()
+    settings = default_settings()["collector"]
+    settings = {**settings, "prometheus": {**settings["prometheus"], **prometheus}}
+    message = replace(published(f"{service}-1"), at=now, started_at=now)
+    message.settings[section] = settings
+    async with open_bus(bus.settings(service), service, clock, None) as connected:
+        await connected.publish(subjects.configuration(service, f"{service}-1"), message)
+
+
+async def test_no_service_makes_a_command_send_a_file_of_this_machine(
+    bus: Bus, cluster: HttpCluster, tmp_path: Path
+) -> None:
+    """Nor send a request to a URL that only the bus has, which is named instead.
+
+    Whichever service publishes it, for itself or for the collector.
+    """
+    secret = tmp_path / "token"
+    secret.write_text("hunter2")
+    async with recording_server() as (url, requests):
+        for service in ALL_SERVICES:
+            await publish(bus, service, {"url": url, "bearerTokenFile": str(secret)})
+        _, output = await bus.run("doctor", KUBECONFIG=str(cluster.file))
+    assert requests == []
+    assert (
+        f"not asked: only the message of a collector on the bus states that collector.prometheus.url is {url}" in output
+    )
+
+
+async def test_without_a_collector_nobody_chooses_the_prometheus(
+    bus: Bus, cluster: HttpCluster, tmp_path: Path
+) -> None:
+    secret = tmp_path / "token"
+    secret.write_text("hunter2")
+    async with recording_server() as (url, requests):
+        for service in (each for each in ALL_SERVICES if each != "collector"):
+            await publish(bus, service, {"url": url, "bearerTokenFile": str(secret)})
+        _, output = await bus.run("doctor", KUBECONFIG=str(cluster.file))
+    assert requests == []
+    assert url not in output
+
+
+@pytest.mark.parametrize("configured", [False, True])
+async def test_a_url_that_the_api_server_has_too_is_asked_without_files_and_credentials_of_the_bus(
+    bus: Bus, cluster: HttpCluster, tmp_path: Path, configured: bool
+) -> None:
+    """Nor with those of this command, which are for another URL."""
+    secret = tmp_path / "token"
+    secret.write_text("hunter2")
+    own = {"EQUIPOISE_COLLECTOR__PROMETHEUS__BEARER_TOKEN_FILE": str(secret)} if configured else {}
+    async with recording_server() as (url, requests):
+        put_collector(cluster, url)
+        stolen = {"bearerTokenFile": str(secret), "headers": {"X-Api-Key": "of the bus"}}
+        await publish(bus, "collector", {"url": url, **stolen})
+        _, output = await bus.run("doctor", KUBECONFIG=str(cluster.file), **own)
+    assert requests, output
+    assert not any({"Authorization", "X-Api-Key"} & set(headers) for headers in requests)
+    assert "not used: collector.prometheus.bearerTokenFile, collector.prometheus.headers of the collector" in output
+
+
+async def test_an_environment_variable_of_the_collector_confirms_a_url(bus: Bus, cluster: HttpCluster) -> None:
+    async with recording_server() as (url, requests):
+        put_collector(cluster, "http://other:9090", EQUIPOISE_COLLECTOR__PROMETHEUS__URL=url)
+        await publish(bus, "collector", {"url": url})
+        await bus.run("doctor", KUBECONFIG=str(cluster.file))
+    assert requests
+
+
+async def test_the_url_of_the_api_server_is_named_beside_another_one_of_the_bus(bus: Bus, cluster: HttpCluster) -> None:
+    put_collector(cluster, "http://prometheus.monitoring.svc:9090")
+    async with recording_server() as (url, requests):
+        await publish(bus, "collector", {"url": url})
+        _, output = await bus.run("doctor", KUBECONFIG=str(cluster.file))
+    assert requests == []
+    assert f"the ConfigMap {OWN}/equipoise of pod c-1 has http://prometheus.monitoring.svc:9090" in output, output
+
+
+@asynccontextmanager
+async def recording_server() -> AsyncIterator[tuple[str, list[dict[str, str]]]]:
+    """Its URL, and the headers of every request."""
+    requests: list[dict[str, str]] = []
+
+    async def respond(request: web.Request) -> web.Response:
+        requests.append(dict(request.headers))
+        return web.json_response({})
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", respond)
+    async with TestServer(app) as server:
+        yield str(server.make_url("")).rstrip("/"), requests

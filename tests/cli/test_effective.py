@@ -24,7 +24,7 @@ from equipoise.cli.live.rows import Changes, ClusterSummary, LimitsRow
 from equipoise.cli.service_settings import SERVICE_SETTINGS
 from equipoise.cli.status.in_effect import effective_lines, restriction
 from equipoise.cli.top.text import show
-from equipoise.contracts.messages.health import CONFIGURATION_LIFETIME, EffectiveConfiguration
+from equipoise.contracts.messages.health import CONFIGURATION_LIFETIME, EffectiveConfiguration, Heartbeat
 from equipoise.contracts.messages.resources import Resources
 
 
@@ -254,3 +254,6 @@ def test_a_message_on_the_subject_of_another_service_is_left_out() -> None:
     assert is_of_its_service(message, "equipoise.configuration.binder.binder-1")
     assert not is_of_its_service(message, "equipoise.configuration.scorer.binder-1")
     assert not is_of_its_service(message, "equipoise.configuration.binder.binder-2")
+    heartbeat = Heartbeat(service="binder", id="binder-1", version="1", ready=True, at=NOW)
+    assert is_of_its_service(heartbeat, "equipoise.health.binder.binder-1")
+    assert not is_of_its_service(heartbeat, "equipoise.health.scorer.binder-1")

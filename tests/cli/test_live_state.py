@@ -444,6 +444,16 @@ def test_pods_are_read_while_messages_arrive() -> None:
     assert ("web-1", "web-2") == (first.pod, second.pod)
 
 
+def test_another_service_hides_no_binder() -> None:
+    """Neither under its id, nor by more processes than are shown."""
+    state = a_state(a_node_utilization())
+    for number in range(live.MAX_PROCESSES + 50):
+        state.apply(a_heartbeat("scorer", f"binder-{number}", evictions="dry run"), NOW)
+    state.apply(a_heartbeat(id="binder-1", evictions="real"), NOW)
+    state.apply(a_heartbeat("scorer", "binder-1", evictions="dry run"), NOW)
+    assert "real" == changes_of(state).summary.evictions  # type: ignore[union-attr]
+
+
 def test_memory_is_bounded() -> None:
     """Whatever is published."""
     state = LiveState(LoadSettings())

@@ -169,18 +169,29 @@ async def test_commands_need_no_address_beside_up(bus: Bus, cluster: HttpCluster
 async def test_nodes_are_measured_as_the_collector_measures_them(
     bus: Bus, cluster: HttpCluster, tmp_path: Path
 ) -> None:
-    """Its Prometheus is used without being named. An option overrides it."""
+    """By the file that its services read: what somebody publishes in its name is not used. An option overrides it."""
     now = SystemClock().now()
-    url, other = (f"http://127.0.0.1:{free_port()}" for _ in range(2))
-    prometheus = {**default_settings()["collector"]["prometheus"], "url": url}
+    url, other, forged = (f"http://127.0.0.1:{free_port()}" for _ in range(3))
+    file = tmp_path / "equipoise.yaml"
+    file.write_text(
+        "apiVersion: equipoise.dev/v1alpha1\nkind: EquipoiseConfiguration\n"
+        f"collector: {{prometheus: {{url: '{url}'}}}}\n"
+    )
+    prometheus = {**default_settings()["collector"]["prometheus"], "url": forged}
     message = msgspec.structs.replace(published("collector-1", prometheus=prometheus), at=now, started_at=now)
     async with open_bus(bus.settings("collector"), "collector", SystemClock(), None) as collector:
         await collector.publish(subjects.configuration("collector", "collector-1"), message)
     for path in ("/api/v1/nodes", "/api/v1/pods"):
         cluster.objects[path] = {"kind": "List", "metadata": {}, "items": []}
-    with up_of(bus, cluster, tmp_path) as variables:
+    with up_of(bus, cluster, tmp_path, services_configuration=str(file)) as variables:
         _, output = await run("nodes", **variables)
         _, chosen = await run("nodes", "--prometheus", other, **variables)
+        _, checked = await run("doctor", **variables)
+    assert (
+        f"Prometheus {url}, as in the configuration of `equipoise up` (process {os.getpid()}, context home)" in output
+    )
+    assert f"only the message of a collector on the bus states that collector.prometheus.url is {forged}" in checked
+    assert forged not in output + chosen
     assert f"Prometheus at {url} does not respond" in output, output
     assert f"Prometheus at {other} does not respond" in chosen, chosen
 

@@ -1,4 +1,4 @@
-"""A configuration that is shown contains no secret."""
+"""A configuration that is shown contains no secret, and names no file."""
 
 from typing import Any
 
@@ -29,6 +29,13 @@ SECRET = "hunter2"
         {"password": {"value": SECRET, "parts": [SECRET]}},
         {"tokens": [SECRET]},
         {"sources": [{"nested": {"token": SECRET}}]},
+        {"bearerTokenFile": SECRET},
+        {"caFile": SECRET, "cert_file": None},
+        {"basicAuthentication": {"username": SECRET, "passwordFile": "/a"}},
+        {"serviceAccount": SECRET},
+        {"kubeconfig": SECRET},
+        {"cgroupRoot": SECRET},
+        {"certificateFiles": [SECRET]},
     ],
 )
 def test_a_secret_is_not_shown_wherever_it_is(settings: dict[str, Any]) -> None:
@@ -41,9 +48,9 @@ def test_a_secret_is_not_shown_wherever_it_is(settings: dict[str, Any]) -> None:
     "settings",
     [
         {"url": "http://prometheus.monitoring.svc:9090/select/0"},
-        {"passwordFile": "/etc/equipoise/password", "bearerTokenFile": "/var/run/token", "password": None},
+        {"bearerTokenFile": None, "password": None, "kubeconfig": "", "allowUnauthenticated": True},
+        {"profile": "kubelet", "concurrency": 4, "listen": "0.0.0.0:8888"},
         {"query": 'sum(rate(http_requests_total{code=~"5.."}[5m])) by (node)'},
-        {"serviceAccount": "/var/run/secrets/kubernetes.io/serviceaccount"},
         {"limits": {"max": 5, "window": "10m", "unlimited": True}, "days": ["Mon", "Tue"]},
     ],
 )

@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from equipoise.contracts.bus.channels import CHANNELS
-from equipoise.contracts.bus.decoding import TolerantDecoder
+from equipoise.contracts.bus.decoding import TolerantDecoder, plausible
 from equipoise.contracts.bus.streams import stream_of
 from equipoise.contracts.bus.subjects import matches
 from equipoise.runtime.bus import BusUnavailable, NoResponders, connect
@@ -49,7 +49,7 @@ async def retained_messages(
     user: str = "tap",
     connect_timeout: float = CONNECT_TIMEOUT,
 ) -> AsyncGenerator[tuple[str, msgspec.Struct], None]:
-    """Subject and message, oldest first. Messages that cannot be decoded are skipped, as services do.
+    """Subject and message, oldest first. Messages that cannot be read are skipped, as services do.
 
     `pattern`: of one stream. `user`: whose inbox prefix is used. Raises BusError.
     """
@@ -64,7 +64,7 @@ async def retained_messages(
             if kind is None:
                 continue
             try:
-                message = TolerantDecoder(kind).decode(payload)
+                message = plausible(TolerantDecoder(kind).decode(payload))
             except (msgspec.MsgspecError, ValueError, RecursionError):
                 continue
             yield subject, message

@@ -14,7 +14,7 @@ from equipoise.cli.exit_codes import CommandFailed, InvalidInput, cancel_on_sign
 from equipoise.cli.kubeconfig import cluster_name
 from equipoise.cli.options import BusOptions, ClusterOptions
 from equipoise.cli.port_forward import forwarded_port
-from equipoise.cli.up.running_up import note_use, running_up
+from equipoise.cli.up.running_up import RunningUp, note_use, running_up
 from equipoise.contracts.kubernetes.objects import ApiValue, Condition, Object, is_ready
 from equipoise.runtime.bus import BusUnavailable
 from equipoise.runtime.bus.connection import ClusterNats, ForwardedNats
@@ -147,10 +147,9 @@ async def reached(bus: BusOptions, cluster: ClusterOptions) -> AsyncIterator[Nat
 
 def nats_of_up(bus: BusOptions, connection: Kubernetes) -> ClusterNats | None:
     """NATS of `equipoise up` on this machine for this cluster, which is named on stderr. None if none runs."""
-    running = running_up(cluster_name(connection, os.environ), os.environ)
+    running = up_of(connection)
     if running is None:
         return None
-    note_use(running)
     own = bus.user is None
     return ClusterNats(
         url=running.nats_url,
@@ -158,6 +157,14 @@ def nats_of_up(bus: BusOptions, connection: Kubernetes) -> ClusterNats | None:
         password_file=running.password_file if own else bus.password_file,
         client=bus.command,
     )
+
+
+def up_of(connection: Kubernetes) -> RunningUp | None:
+    """`equipoise up` on this machine for this cluster, which is named on stderr. None if none runs."""
+    running = running_up(cluster_name(connection, os.environ), os.environ)
+    if running is not None:
+        note_use(running)
+    return running
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection
 from contextlib import suppress
 
+from equipoise.cli.effective.reading import is_of_its_service
 from equipoise.contracts.bus.subjects import PREFIX
 from equipoise.contracts.messages.health import Heartbeat
 from equipoise.runtime.bus import BusUnavailable, Delivery, connect
@@ -30,6 +31,8 @@ async def read_heartbeats(
     complete = asyncio.Event()
 
     async def on_heartbeat(delivery: Delivery[Heartbeat]) -> None:
+        if not is_of_its_service(delivery.message, delivery.subject):
+            return
         latest[delivery.message.service, delivery.message.id] = delivery.message
         if enough(latest.values()):
             complete.set()

@@ -7,21 +7,20 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 
+import click
 import msgspec
 
-from equipoise.cli.bus_access import nats_of_up
+from equipoise.cli.bus_access import up_of
 from equipoise.cli.cluster_now.reading import ClusterNow, ClusterSources, connected, read_cluster
-from equipoise.cli.effective.adopted import adopted_settings, usable_here
-from equipoise.cli.effective.reading import read_effective
 from equipoise.cli.kubeconfig import ClusterName, cluster_name
-from equipoise.cli.options import BusOptions, ClusterOptions
+from equipoise.cli.options import ClusterOptions
 from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.prometheus.profiles import configured_profile
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
 from equipoise.cli.terminal import VisibleConsole
+from equipoise.cli.up.services_settings import settings_beside
 from equipoise.contracts.configuration.settings import Window
-from equipoise.runtime.bus import BusError
-from equipoise.runtime.configuration import ConfigurationError, Kubernetes, Logging
+from equipoise.runtime.configuration import Kubernetes, Logging
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import Clock, SystemClock
 from equipoise.runtime.process.logging import configure_logging
@@ -91,26 +90,20 @@ class Reading:
         return await read_cluster(self.connection, self.clock, self.progress, windows=windows, days=days)
 
 
-async def _as_it_runs(options: NowOptions, settings: AllSettings, clock: Clock) -> tuple[AllSettings, str | None]:
-    """The settings that services of `equipoise up` publish, and the profile of its collector; None without one.
+def _as_it_runs(options: NowOptions, settings: AllSettings) -> tuple[AllSettings, str | None]:
+    """The settings of the services of `equipoise up`, and the profile of its collector; None without one.
 
-    The settings of services in the cluster are not read: that needs the permission to forward ports, and this command
-    only needs the permission to list nodes and pods.
+    From the file that these services read, not from the bus. The settings of services in the cluster are not read:
+    this command only needs the permission to list nodes and pods.
     """
-    bus = BusOptions(command=options.cluster.command, url=None, user=None, password_file=None, ca_file=None)
-    server = nats_of_up(bus, settings.shared.kubernetes) if settings.shared.kubernetes.kubeconfig else None
-    if server is None:
+    running = up_of(settings.shared.kubernetes) if settings.shared.kubernetes.kubeconfig else None
+    found = None if running is None else settings_beside(running, settings)
+    if found is None:
         return settings, None
-    try:
-        messages = await read_effective(server, clock)
-        found, services = adopted_settings(settings, messages, clock.now())
-    except (BusError, ConfigurationError):
-        return settings, None
-    if "collector" not in services or options.prometheus_url is not None:  # another Prometheus has other metrics
+    if options.prometheus_url is not None:  # another Prometheus has other metrics
         return msgspec.structs.replace(found, collector=settings.collector), None
-    prometheus, _ = usable_here(found.collector.prometheus)
-    collector = msgspec.structs.replace(found.collector, prometheus=prometheus)
-    return msgspec.structs.replace(found, collector=collector), prometheus.profile
+    click.echo(f"Prometheus {found.collector.prometheus.url}, as in the configuration of {running}", err=True)
+    return found, found.collector.prometheus.profile
 
 
 @asynccontextmanager
@@ -127,7 +120,7 @@ async def reading(options: NowOptions, profile: str | None = None) -> AsyncItera
             in_pod = not settings.shared.kubernetes.kubeconfig
             note = partial(console.print, soft_wrap=True)
             if options.cluster.configuration is None and configured is None:
-                settings, configured = await _as_it_runs(options, settings, clock)
+                settings, configured = _as_it_runs(options, settings)
             reaching = reached_prometheus(settings.collector.prometheus, kube, in_pod=in_pod, note=note)
             async with reaching as prometheus:
                 collector = msgspec.structs.replace(settings.collector, source="prometheus", prometheus=prometheus)

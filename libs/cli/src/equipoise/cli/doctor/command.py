@@ -48,10 +48,11 @@ def doctor(
 
     from msgspec.structs import replace
 
-    from equipoise.cli.bus_access import in_cluster_address, nats_of_up
+    from equipoise.cli.bus_access import in_cluster_address, nats_of_up, up_of
     from equipoise.cli.doctor.run import run_doctor, settings_for
     from equipoise.cli.effective.settings import file_settings
     from equipoise.cli.service_settings import all_settings, read_file
+    from equipoise.cli.up.services_settings import settings_beside
     from equipoise.runtime.configuration import Tls
 
     connection, problem = None, ""
@@ -73,8 +74,12 @@ def doctor(
     through_cluster = local = None
     if url is None and connection is not None and cluster.configuration is None:
         local = nats_of_up(_bus(cluster, user, password_file, ca_file), connection)
-    if local is not None:
+    if local is not None and connection is not None:
         settings = replace(settings, shared=replace(settings.shared, nats=local))
+        running = up_of(connection)
+        beside = None if running is None else settings_beside(running, settings)
+        if beside is not None:
+            settings = beside if prometheus_url is None else replace(beside, collector=settings.collector)
     elif url is None and connection is not None and in_cluster_address(settings.shared.nats, connection):
         through_cluster = _bus(cluster, user, password_file, ca_file)
     healthy = asyncio.run(

@@ -10,6 +10,7 @@ import msgspec
 
 from equipoise.cli.effective.running import Settings
 from equipoise.cli.service_settings import AllSettings
+from equipoise.collector.decisions.query import SourceError
 from equipoise.collector.settings import CollectorSettings
 from equipoise.collector.sources import MetricSource, open_source
 from equipoise.contracts.configuration.settings import LoadSettings
@@ -71,6 +72,9 @@ class Environment:
     prometheus_problem: str = ""
     """Why Prometheus is unknown, or cannot be reached through the API server."""
 
+    unconfirmed_url: str = ""
+    """Why the source of metrics is not asked: its URL is only known from the bus."""
+
     _nodes: list[Node] | KubeError | None = field(default=None, init=False)
     _listing: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)
 
@@ -78,10 +82,13 @@ class Environment:
     async def open_source(
         self, settings: CollectorSettings | None = None, load: LoadSettings | None = None
     ) -> AsyncIterator[MetricSource]:
-        """The source of metrics, as configured or with these settings. Raises ConfigurationError and KubeError.
+        """The source of metrics, as configured or with these settings. Raises ConfigurationError and KubeError, and
+        SourceError if it is not asked.
 
         A source that polls is polled while it is open: it has no values before its first poll.
         """
+        if problem := self.prometheus_problem or self.unconfirmed_url:
+            raise SourceError(problem)
         settings, load = settings or self.settings.collector, load or self.settings.shared.load
         # Only metrics-server is reached through the API server: other sources can be checked without it.
         kube: Any = self.api() if settings.source == "metrics-server" else self.kube

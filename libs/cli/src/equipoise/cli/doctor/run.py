@@ -16,7 +16,8 @@ from rich.text import Text
 from equipoise.cli.bus_access import connect_problem, forwarded
 from equipoise.cli.doctor.checks import CHECKS, Check
 from equipoise.cli.doctor.environment import Diagnosis, Environment, Finding, State
-from equipoise.cli.effective.adopted import adopted_settings, usable_here
+from equipoise.cli.effective.adopted import Adopted, adopted_settings
+from equipoise.cli.effective.installed import installed_settings
 from equipoise.cli.effective.reading import read_effective
 from equipoise.cli.effective.running import Settings
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
@@ -24,10 +25,10 @@ from equipoise.cli.options import BusOptions, Output
 from equipoise.cli.prometheus.access import reached_prometheus
 from equipoise.cli.service_settings import AllSettings, all_settings, read_file
 from equipoise.cli.terminal import print_result
-from equipoise.collector.settings import PrometheusSettings
+from equipoise.collector.settings import CollectorSettings, PrometheusSettings
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.bus.connection import CommandNats
-from equipoise.runtime.configuration import ConfigurationError, Kubernetes, Logging, Nats
+from equipoise.runtime.configuration import Kubernetes, Logging, Nats
 from equipoise.runtime.kubernetes.client import KubeError
 from equipoise.runtime.kubernetes.connection import connect_kube
 from equipoise.runtime.process.clock import SystemClock
@@ -35,6 +36,9 @@ from equipoise.runtime.process.logging import configure_logging
 
 CHECK_TIMEOUT = 120.0
 """Seconds."""
+
+URL_SETTINGS = {"prometheus": "collector.prometheus.url", "load-watcher": "collector.loadWatcher.url"}
+"""By the source of metrics."""
 
 
 def settings_for(
@@ -98,7 +102,7 @@ async def run_doctor(
                 environment.kube = api
                 await _reach_nats(environment, stack, through_cluster)
         await _read_effective(environment, prometheus_url)
-        if not isinstance(environment.kube, KubeError):
+        if not isinstance(environment.kube, KubeError) and not environment.unconfirmed_url:
             await _reach_prometheus(environment, stack, find=find_prometheus)
         diagnosis = await diagnose(environment)
     print_result(diagnosis, show, output=output)
@@ -132,20 +136,50 @@ async def _read_effective(environment: Environment, prometheus_url: str | None) 
         return
     if environment.file is not None:
         return
-    try:
-        settings, services = adopted_settings(environment.settings, environment.effective, environment.clock.now())
-    except ConfigurationError as error:
-        environment.effective = f"not known: services of another version publish it: {error}"
-        return
-    prometheus, missing = usable_here(settings.collector.prometheus)
+    installed, unread = ({}, "") if prometheus_url is not None else await _installed_settings(environment)
+    own, now = environment.settings, environment.clock.now()
+    adopted = adopted_settings(own, environment.effective, now, tuple(installed.values()))
+    environment.settings = adopted.settings
+    if adopted.services:
+        _note(f"checking what runs: the published configuration of {', '.join(adopted.services)}")
+    for problem in adopted.unreadable:
+        _note(f"not checked, as this version cannot read it: {problem}")
     if prometheus_url is not None:
-        prometheus = msgspec.structs.replace(prometheus, url=prometheus_url)
-    collector = msgspec.structs.replace(settings.collector, prometheus=prometheus)
-    environment.settings = msgspec.structs.replace(settings, collector=collector)
-    if services:
-        _note(f"checking what runs: the published configuration of {', '.join(services)}")
-    if missing:
-        _note(f"not on this machine, so Prometheus is asked without: {', '.join(missing)}")
+        return
+    source = adopted.settings.collector.source
+    if unused := [each for each in adopted.private if each.startswith("collector.prometheus.")]:
+        _note(
+            f"not used: {', '.join(unused)} of the collector. Files and credentials are only taken from --config FILE"
+        )
+    url = _source_url(adopted.settings.collector)
+    place = next((place for place, each in installed.items() if url and _source_url(each.collector) == url), "")
+    if place:
+        _note(f"{source} {url}, which the collector publishes and the {place} has")
+    environment.unconfirmed_url = _unconfirmed(adopted, installed, unread)
+
+
+def _unconfirmed(adopted: Adopted, installed: Mapping[str, AllSettings], unread: str) -> str:
+    """Why the URL of the source of metrics is not used; empty if it is. `unread`: why nothing is installed."""
+    setting = URL_SETTINGS.get(adopted.settings.collector.source, "")
+    if (url := adopted.refused_urls.get(setting)) is None:
+        return ""
+    others = [f"the {place} has {_source_url(each.collector)}" for place, each in installed.items()]
+    why = unread or "; ".join(others[:MAX_ALIKE]) or "no pod of a collector mounts a ConfigMap with a configuration"
+    return f"not asked: only the message of a collector on the bus states that {setting} is {url} ({why})"
+
+
+def _source_url(settings: CollectorSettings) -> str:
+    """Of the source that is used; empty if it has none."""
+    urls = {"prometheus": settings.prometheus.url, "load-watcher": settings.load_watcher.url}
+    return urls.get(settings.source, "")
+
+
+async def _installed_settings(environment: Environment) -> tuple[Mapping[str, AllSettings], str]:
+    """Or why they are not known."""
+    try:
+        return await installed_settings(environment.api(), environment.settings.shared.kubernetes.namespace), ""
+    except KubeError as error:
+        return {}, f"the configuration of the installation cannot be read: {error}"
 
 
 async def _reach_prometheus(environment: Environment, stack: AsyncExitStack, *, find: bool) -> None:

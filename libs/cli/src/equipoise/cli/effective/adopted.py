@@ -1,54 +1,121 @@
 """The settings that a command uses in place of its own: those that services run with."""
 
-from collections.abc import Callable, Collection
-from pathlib import Path
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
-from msgspec.structs import asdict, replace
+import msgspec
+from msgspec import structs
 
-from equipoise.cli.effective.running import running_configurations
-from equipoise.cli.effective.settings import effective_settings
+from equipoise.cli.effective.running import SHARED_FROM, running_configurations
+from equipoise.cli.effective.settings import known_settings
 from equipoise.cli.service_settings import SERVICE_SETTINGS, AllSettings
-from equipoise.collector.settings import PrometheusSettings
-from equipoise.contracts.configuration.redaction import REDACTED
+from equipoise.contracts.bus.subjects import ALL_SERVICES
+from equipoise.contracts.configuration.redaction import is_location, is_private, redacted
+from equipoise.contracts.configuration.settings import Section
 from equipoise.contracts.messages.health import EffectiveConfiguration
+from equipoise.runtime.configuration import ConfigurationError
+from equipoise.runtime.configuration.errors import field_types
 
-FILES = ("bearer_token_file", "ca_file", "cert_file", "key_file")
+S = TypeVar("S", bound=Section)
+
+
+class Adopted(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of running services, with the connections, files, credentials and URLs of the command."""
+
+    settings: AllSettings
+    services: list[str]
+    """Those whose sections they are."""
+
+    unreadable: list[str]
+    """Why sections of a service were not taken: this version cannot read them."""
+
+    refused_urls: dict[str, str]
+    """By setting: URLs that services publish, and that nobody has confirmed."""
+
+    private: list[str]
+    """Files and credentials that are set where the services run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _NotTaken:
+    """What stays that of the command."""
+
+    urls: dict[str, str] = field(default_factory=dict)
+    private: list[str] = field(default_factory=list)
 
 
 def adopted_settings(
-    settings: AllSettings, messages: Collection[EffectiveConfiguration], now: float
-) -> tuple[AllSettings, list[str]]:
-    """The settings with the sections of running services, and the names of these; connections remain those of the
-    command. Raises ConfigurationError if this version cannot read them.
+    settings: AllSettings,
+    messages: Collection[EffectiveConfiguration],
+    now: float,
+    confirmed: Sequence[AllSettings] = (),
+) -> Adopted:
+    """The settings with the sections of running services. Of a service only its own section is used, and the shared
+    ones from the service that `SHARED_FROM` names.
+
+    Who has the NATS password of a service can publish anything in its name. Files and credentials therefore remain
+    those of the command, and so does a URL, unless it is one of `confirmed`: settings that are not from the bus.
     """
-    sections: dict[str, object] = {}
+    values: dict[str, Any] = {}
+    shared: dict[str, Any] = {}
     services: list[str] = []
-    for service in SERVICE_SETTINGS:
-        running = running_configurations(messages, service, now)
-        if running and running[0].current:
-            sections |= running[0].settings
+    unreadable: list[str] = []
+    for service in ALL_SERVICES:
+        running = next(iter(running_configurations(messages, service, now)), None)
+        if running is None or not running.current or service not in running.settings:
+            continue
+        found: Mapping[str, Any] = redacted(running.settings)
+        kinds = {name: field_types(type(settings.shared))[name] for name, by in SHARED_FROM.items() if by == service}
+        try:
+            values[service] = known_settings(found[service], SERVICE_SETTINGS[service], service)
+            shared |= {name: known_settings(found[name], kind, name) for name, kind in kinds.items() if name in found}
+        except ConfigurationError as error:
+            values.pop(service, None)
+            unreadable.append(f"{running.named}: {error}")
+        else:
             services.append(service)
-    if not services:
-        return settings, []
-    found = effective_settings(sections)
-    kept = {name: getattr(settings.shared, name) for name in ("nats", "kubernetes", "logging")}
-    own = {name: getattr(found if name in services else settings, name) for name in SERVICE_SETTINGS}
-    return AllSettings(shared=replace(found.shared, **kept), **own), services
+    not_taken = _NotTaken()
+    for name, value in values.items():
+        others = [getattr(each, name) for each in confirmed]
+        values[name] = _with_own(value, getattr(settings, name), others, name, not_taken)
+    return Adopted(
+        settings=structs.replace(settings, shared=structs.replace(settings.shared, **shared), **values),
+        services=services,
+        unreadable=unreadable,
+        refused_urls=not_taken.urls,
+        private=not_taken.private,
+    )
 
 
-def usable_here(
-    settings: PrometheusSettings, exists: Callable[[str], bool] = lambda name: Path(name).exists()
-) -> tuple[PrometheusSettings, list[str]]:
-    """The settings without credentials that exist only where the collector runs, and the names of these."""
-    headers = {name: value for name, value in settings.headers.items() if value != REDACTED}
-    missing = [f"headers.{name}" for name in settings.headers if name not in headers]
-    without: dict[str, object] = {"headers": headers}
-    files = {name: value for name in FILES if (value := asdict(settings)[name]) is not None and not exists(value)}
-    if files.keys() & {"cert_file", "key_file"}:
-        files |= {name: getattr(settings, name) for name in ("cert_file", "key_file")}
-    basic = settings.basic_authentication
-    if basic is not None and not exists(basic.password_file):
-        without["basic_authentication"] = None
-        missing.append(f"basicAuthentication ({basic.password_file})")
-    missing += [f"{name.replace('_', ' ')} {value}" for name, value in files.items()]
-    return replace(settings, **without, **dict.fromkeys(files)), missing
+def _with_own(found: S, own: S, confirmed: Sequence[S], path: str, not_taken: _NotTaken) -> S:
+    """`found` with the files, credentials and URLs of `own`. Credentials are for its own URL, not for another one."""
+    changes: dict[str, Any] = {}
+    urls = {each.name: getattr(found, each.name) for each in structs.fields(found) if is_location(each.encode_name)}
+    if any(url != getattr(own, name) and url in _values(confirmed, name) for name, url in urls.items()):
+        own = without_private(own)
+    for each in structs.fields(found):
+        at, theirs, mine = f"{path}.{each.encode_name}", getattr(found, each.name), getattr(own, each.name)
+        if theirs == mine:
+            continue
+        if is_private(each.encode_name):
+            changes[each.name] = mine
+            not_taken.private.extend([at] if theirs else [])
+        elif is_location(each.encode_name):
+            if theirs not in _values(confirmed, each.name):
+                changes[each.name] = mine
+                not_taken.urls[at] = theirs
+        elif isinstance(theirs, Section) and type(theirs) is type(mine):
+            changes[each.name] = _with_own(theirs, mine, _values(confirmed, each.name), at, not_taken)
+    return structs.replace(found, **changes)
+
+
+def _values(confirmed: Sequence[Section], name: str) -> list[Any]:
+    return [getattr(each, name) for each in confirmed if hasattr(each, name)]
+
+
+def without_private(section: S) -> S:
+    """The section with the default of every file and credential."""
+    default = type(section)()
+    private = [each.name for each in structs.fields(section) if is_private(each.encode_name)]
+    return structs.replace(section, **{name: getattr(default, name) for name in private})

@@ -1,11 +1,11 @@
 """Settings that differ between a file, the defaults and what services run with. Pure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from equipoise.cli.effective.running import RunningConfiguration, Settings, decisive
+from equipoise.cli.effective.running import SHARED_FROM, RunningConfiguration, Settings, decisive
 from equipoise.contracts.configuration.redaction import redacted
 
 MAX_VALUE = 60
@@ -70,12 +70,36 @@ def several_lines(running: Sequence[RunningConfiguration]) -> Iterator[str]:
     for other in running[1:]:
         assert first is not None
         yield f"{first.service}s differ (a change that is being rolled out?): {first.named} and {other.named}"
-        yield from shortened(
-            [
-                f"{each.setting}: {value_text(each.one)} in {first.named}, {value_text(each.other)} in {other.named}"
-                for each in differences(first.settings, other.settings)
-            ]
-        )
+        yield from shortened([_between(each, first, other) for each in differences(first.settings, other.settings)])
+
+
+def shared_lines(running: Iterable[RunningConfiguration]) -> Iterator[str]:
+    """How services differ in the sections that they share; nothing if they do not.
+
+    Each is compared with the service by which the section is known.
+    """
+    latest: dict[str, RunningConfiguration] = {}
+    for each in running:
+        if each.current:
+            latest.setdefault(each.service, each)
+    for section, source in SHARED_FROM.items():
+        first = latest.get(source)
+        for other in latest.values():
+            if first is not None and other is not first and (found := _section_differences(section, first, other)):
+                yield f"services differ in what they share: {first.named}, which is used, and {other.named}"
+                yield from shortened([_between(each, first, other) for each in found])
+
+
+def _section_differences(
+    section: str, one: RunningConfiguration, other: RunningConfiguration
+) -> list[DifferingSetting]:
+    return differences(
+        *({section: each.settings[section]} if section in each.settings else {} for each in (one, other))
+    )
+
+
+def _between(found: DifferingSetting, one: RunningConfiguration, other: RunningConfiguration) -> str:
+    return f"{found.setting}: {value_text(found.one)} in {one.named}, {value_text(found.other)} in {other.named}"
 
 
 def shortened(lines: Sequence[str]) -> Iterator[str]:

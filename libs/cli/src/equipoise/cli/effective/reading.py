@@ -4,7 +4,7 @@ from contextlib import aclosing
 
 from equipoise.cli.bus import retained_messages
 from equipoise.contracts.bus import subjects
-from equipoise.contracts.messages.health import CONFIGURATION_KEPT, EffectiveConfiguration
+from equipoise.contracts.messages.health import CONFIGURATION_KEPT, EffectiveConfiguration, Heartbeat
 from equipoise.runtime.configuration import Nats
 from equipoise.runtime.process.clock import Clock
 
@@ -26,6 +26,7 @@ async def read_effective(server: Nats, clock: Clock, *, service: str = "*") -> l
         ]
 
 
-def is_of_its_service(message: EffectiveConfiguration, subject: str) -> bool:
+def is_of_its_service(message: EffectiveConfiguration | Heartbeat, subject: str) -> bool:
     """Whether the service that the message states is the one that may publish on the subject."""
-    return subject == subjects.configuration(message.service, message.id)
+    subject_of = subjects.health if isinstance(message, Heartbeat) else subjects.configuration
+    return subject == subject_of(message.service, message.id)

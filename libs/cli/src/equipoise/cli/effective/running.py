@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 
 from equipoise.cli.terminal import count, duration
+from equipoise.contracts.bus.subjects import ServiceName
+from equipoise.contracts.configuration.section_names import SECTIONS
 from equipoise.contracts.messages.health import CONFIGURATION_LIFETIME, EffectiveConfiguration
 
 Settings = Mapping[str, Any]
@@ -14,6 +16,14 @@ Settings = Mapping[str, Any]
 LOCAL_SECTIONS = frozenset({"nats", "logging"})
 LOCAL_SETTINGS = frozenset({"health", "kubeconfig", "context", "service_account", "serviceAccount"})
 """Settings of one process that do not affect decisions: replicas on this machine and in the cluster differ in them."""
+
+SHARED_FROM: Mapping[str, ServiceName] = {
+    "load": "collector",
+    "thresholds": "descheduler",
+    "namespaces": "binder",
+    "protection": "binder",
+}
+"""The service by which a shared section is known: it measures, proposes, or decides last."""
 
 MAX_NAMED = 3
 """Processes that are named."""
@@ -62,7 +72,7 @@ def running_configurations(
         return [_running([max(of_service, key=lambda each: each.at)], current=False)] if of_service else []
     groups: dict[bytes, list[EffectiveConfiguration]] = {}
     for each in sorted(current, key=lambda each: (-each.started_at, each.id)):
-        groups.setdefault(msgspec.json.encode(decisive(each.settings), order="deterministic"), []).append(each)
+        groups.setdefault(msgspec.json.encode(decisive(_own_sections(each)), order="deterministic"), []).append(each)
     return [_running(group, current=True) for group in groups.values()]
 
 
@@ -74,8 +84,14 @@ def _running(group: Sequence[EffectiveConfiguration], *, current: bool) -> Runni
         version=latest.version,
         published_at=max(each.at for each in group),
         current=current,
-        settings=latest.settings,
+        settings=_own_sections(latest),
     )
+
+
+def _own_sections(message: EffectiveConfiguration) -> dict[str, Any]:
+    """The shared sections and its own: what it states of other services was not published by them."""
+    others = {*SECTIONS} - {message.service}
+    return {name: section for name, section in message.settings.items() if name not in others}
 
 
 def decisive(settings: Settings) -> dict[str, Any]:

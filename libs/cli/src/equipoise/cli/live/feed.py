@@ -99,7 +99,7 @@ class LiveFeed:
         self._server, self._options, self._clock = server, options, clock
         file = options.configuration
         self._file = None if file is None else file_settings(file, os.environ)
-        self._effective: dict[str, EffectiveConfiguration] = {}
+        self._effective: dict[tuple[str, str], EffectiveConfiguration] = {}
         self._errors = BusErrors(clock)
         self._cluster: BusCluster = bus_cluster(options, server)
         self._lease_uid = ""
@@ -159,13 +159,15 @@ class LiveFeed:
                 await self._clock.sleep(TICK_SECONDS)
 
     async def _on_message(self, delivery: Delivery[Any]) -> None:
-        if isinstance(delivery.message, EffectiveConfiguration):
-            if is_of_its_service(delivery.message, delivery.subject):
-                self._show_configuration(delivery.message)
+        message = delivery.message
+        if isinstance(message, EffectiveConfiguration | Heartbeat) and not is_of_its_service(message, delivery.subject):
+            return
+        if isinstance(message, EffectiveConfiguration):
+            self._show_configuration(message)
         elif self._early is None:
-            self.state.apply(delivery.message, self._clock.now())
+            self.state.apply(message, self._clock.now())
         elif len(self._early) < MAX_EARLY:
-            self._early.append(delivery.message)
+            self._early.append(message)
 
     def _status(self, stored: Ledger | LedgerStatus, limits: Limits | None, now: float) -> LedgerStatus:
         self._ledger = None
@@ -184,12 +186,14 @@ class LiveFeed:
         return sum(count for count in counts if count is not None)
 
     def _show_configuration(self, message: EffectiveConfiguration) -> None:
-        known = self._effective.get(message.id)
+        process = message.service, message.id
+        known = self._effective.get(process)
         if known is not None and message.at < known.at:
             return
-        if known is None and len(self._effective) >= MAX_PROCESSES:
-            self._effective.pop(min(self._effective.values(), key=lambda each: each.at).id)
-        self._effective[message.id] = message
+        of_service = {key: each.at for key, each in self._effective.items() if key[0] == message.service}
+        if known is None and len(of_service) >= MAX_PROCESSES:
+            self._effective.pop(min(of_service, key=of_service.__getitem__))
+        self._effective[process] = message
         if message.service == "collector" and not message.stopped:
             with suppress(ConfigurationError):  # of a version whose values this one cannot read
                 self.state.use(known_settings(message.settings.get("load", {}), LoadSettings, "load"))

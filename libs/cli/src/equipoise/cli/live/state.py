@@ -69,7 +69,7 @@ class LiveState:
         self._moves = KnownMoves()
         self._history = LoadHistory()
         self._cycles: dict[str, UtilizationCycle] = {}
-        self._heartbeats: dict[str, tuple[float, Heartbeat]] = {}
+        self._heartbeats: dict[tuple[str, str], tuple[float, Heartbeat]] = {}
         self._classified: dict[str, set[str]] = {}
         """The nodes that each strategy classified last."""
 
@@ -171,10 +171,11 @@ class LiveState:
         self._summary_is_stale = True
 
     def _beat(self, heartbeat: Heartbeat, now: float) -> None:
-        before = self._heartbeats.get(heartbeat.id)
-        if before is None and len(self._heartbeats) >= MAX_PROCESSES:
+        process = heartbeat.service, heartbeat.id
+        before = self._heartbeats.get(process)
+        if before is None and sum(service == process[0] for service, _ in self._heartbeats) >= MAX_PROCESSES:
             return
-        self._heartbeats[heartbeat.id] = (now, heartbeat)
+        self._heartbeats[process] = (now, heartbeat)
         same = before is not None and msgspec.structs.replace(before[1], at=heartbeat.at) == heartbeat
         self._summary_is_stale = self._summary_is_stale or not same
 

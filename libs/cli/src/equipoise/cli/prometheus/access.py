@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from equipoise.cli.effective.adopted import without_private
 from equipoise.cli.exit_codes import CommandFailed, InvalidInput
 from equipoise.cli.port_forward import forwarded_port
 from equipoise.cli.prometheus.services import SERVICES, Service, ServiceAddress, cluster_address, prometheus_services
@@ -86,9 +87,7 @@ async def reached_prometheus(
     elif settings.url == PrometheusSettings().url:
         place = await _found(api)
         # Credentials are for the server that is configured, not for any Service of this name.
-        settings = msgspec.structs.replace(
-            settings, bearer_token_file=None, basic_authentication=None, cert_file=None, key_file=None, headers={}
-        )
+        settings = without_private(settings)
         note(f"Prometheus {place.address}, found in the cluster. Choose another one with --prometheus URL")
     else:
         place = await _given(api, settings.url)

@@ -47,7 +47,7 @@ def binder_mode(
         return BinderMode(mode="unknown", why=f"no heartbeat of a binder at {url} within {LISTEN_SECONDS:.0f} s")
     modes = tuple(sorted({each.evictions for each in binders}))
     reports = f"{len(binders)} binder{'s' if len(binders) > 1 else ''} at {url}: {', '.join(modes)}"
-    leaders = {each.id for each in heartbeats if each.leading}
+    leaders = {each.id for each in heartbeats if each.leading and each.service in _LEADERS}
     if holders is None and not same_cluster:
         why = f"{reports}; not known to be of this cluster: Leases may not be read"
         return BinderMode(mode="unknown", why=why, reported=modes)
@@ -94,11 +94,13 @@ async def read_binder_mode(
     known = as_heartbeats(published, clock.now())
 
     def mode_with(heartbeats: Iterable[Heartbeat]) -> BinderMode:
-        latest = {each.id: each for each in (*known, *heartbeats)}
+        latest = {(each.service, each.id): each for each in (*known, *heartbeats)}
         return binder_mode(latest.values(), holders, server.shown_url, same_cluster=same_cluster)
 
     at_once = mode_with(())
-    if at_once.mode != "unknown" or (at_once.reported and any(each.leading for each in known)):
+    if at_once.mode != "unknown" or (
+        at_once.reported and any(each.leading and each.service in _LEADERS for each in known)
+    ):
         return at_once
     if problem := await connect_problem(server):
         return BinderMode(mode="unknown", why=problem)

@@ -9,13 +9,14 @@ import msgspec
 from equipoise.binder.decisions.status import LedgerStatus
 from equipoise.binder.state.ledger_json import clock_time
 from equipoise.cli.bus_cluster import TIMEOUT
-from equipoise.cli.effective.comparison import file_lines, several_lines
+from equipoise.cli.effective.comparison import file_lines, several_lines, shared_lines
 from equipoise.cli.effective.reading import read_effective
 from equipoise.cli.effective.running import RunningConfiguration, Settings, not_known, running_configurations
 from equipoise.cli.effective.settings import file_settings
 from equipoise.cli.effective.text import strategies_line
 from equipoise.cli.options import ClusterOptions
 from equipoise.cli.status.run import limits_of, read_status
+from equipoise.contracts.bus.subjects import ALL_SERVICES
 from equipoise.contracts.messages.health import EffectiveConfiguration
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.configuration import Nats
@@ -98,3 +99,4 @@ def effective_lines(
         yield from several_lines(running)
         if file is not None:
             yield from file_lines(name, file, running)
+    yield from shared_lines(each for kind in ALL_SERVICES for each in running_configurations(messages, kind, now))

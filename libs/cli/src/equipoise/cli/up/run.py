@@ -107,7 +107,7 @@ async def _run(
             for line in summary(context, document, directory, services, metrics, unused):
                 click.echo(line)
             await create_resources(file, nats_access(directory, "setup"))
-            running = this_process(context, document, directory, configuration, clock.now())
+            running = this_process(context, document, file, configuration, clock.now())
             health = {service: f"http://{_local_address(document[service]['health'])}" for service in services}
 
             async def work() -> None:
@@ -138,10 +138,8 @@ async def _run(
                 click.echo("stopping")
 
 
-def this_process(
-    context: Context, document: Document, directory: Path, configuration: Path | None, now: float
-) -> RunningUp:
-    """What other commands need to reach the services. `configuration`: the file that was given."""
+def this_process(context: Context, document: Document, file: Path, configuration: Path | None, now: float) -> RunningUp:
+    """What other commands need to reach the services. `file`: what these read. `configuration`: what was given."""
     own = os.getpid()
     return RunningUp(
         cluster=ClusterName(context=context.name, cluster=context.cluster, server=context.server),
@@ -150,8 +148,9 @@ def this_process(
         process_start=process_start(own) or "",
         nats_url=document["nats"]["url"],
         user="tap",
-        password_file=str(directory / "passwords" / "tap"),
+        password_file=str(file.parent / "passwords" / "tap"),
         configuration="" if configuration is None else str(configuration.resolve()),
+        services_configuration=str(file),
         started_at=now,
     )
 

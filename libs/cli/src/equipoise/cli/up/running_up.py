@@ -33,7 +33,10 @@ class RunningUp(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     password_file: str
     configuration: str
-    """The file with which its services were started."""
+    """The file with which it was started."""
+
+    services_configuration: str = ""
+    """The file that its services read: with defaults, options, and what was detected. Empty for an earlier version."""
 
     started_at: float
 

@@ -5,25 +5,39 @@ from typing import Any
 
 REDACTED = "(not shown)"
 
-_SECRET_NAME = re.compile(r"password|passphrase|token|secret|credential|authorization|cookie|api_?-?key|bearer", re.I)
-_FILE_NAME = re.compile(r"file$|path$|^service_?account", re.I)
-"""Settings that name a file: its content is the secret, not its name."""
-
-_HEADERS = re.compile(r"headers$", re.I)
+_SECRET = re.compile(
+    r"password|passphrase|token|secret|credential|authentication|authorization|cookie|api_?-?key|bearer|headers$", re.I
+)
 """Any header may be one that authenticates."""
+
+_FILE = re.compile(r"((^|[_-])(file|path|root|directory|folder)|File|Path|Root|Directory|Folder)s?$")
+_CONNECTION = re.compile(r"kubeconfig$|^service_?account", re.I)
+_LOCATION = re.compile(r"(ur[li]|endpoint)s?$", re.I)
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
 _QUERY = re.compile(r"[?#].*", re.DOTALL)
 
 
+def is_private(name: str) -> bool:
+    """Whether a setting of this name is a secret, or names a file or directory of the machine of its process.
+
+    Neither is published, and no command takes either from what is published.
+    """
+    return any(pattern.search(name) for pattern in (_SECRET, _FILE, _CONNECTION))
+
+
+def is_location(name: str) -> bool:
+    """Whether a setting of this name is a URL: commands send requests only to those that a person has chosen."""
+    return bool(_LOCATION.search(name))
+
+
 def redacted(value: Any, name: str = "") -> Any:
-    """A copy of plain values (JSON) without user names and passwords in URLs, queries of URLs, headers and secrets.
+    """A copy of plain values (JSON) without private settings, and without user names, passwords and queries in URLs.
 
     `name`: the setting that has the value. What is left out is replaced by `REDACTED`, so that it shows that something
     is set.
     """
-    secret = bool(_HEADERS.search(name) or (_SECRET_NAME.search(name) and not _FILE_NAME.search(name)))
-    return _without_values(value) if secret else _redacted(value, name)
+    return _without_values(value) if is_private(name) else _redacted(value, name)
 
 
 def _redacted(value: Any, name: str) -> Any:

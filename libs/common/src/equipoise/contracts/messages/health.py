@@ -51,7 +51,7 @@ class EffectiveConfiguration(Message, frozen=True, kw_only=True):
 
     settings: dict[str, Any]
     """The shared sections and the section of the service, as in a configuration file, defaults included and without
-    secrets."""
+    secrets and names of files."""
 
     leading: bool | None = None
     evictions: str = ""

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from equipoise.cli.doctor.environment import Environment, Finding, State
-from equipoise.cli.effective.comparison import differences, file_lines, several_lines
-from equipoise.cli.effective.running import not_known, running_configurations
+from equipoise.cli.effective.comparison import differences, file_lines, several_lines, shared_lines
+from equipoise.cli.effective.running import RunningConfiguration, not_known, running_configurations
 from equipoise.contracts.bus.subjects import SERVICES
 
 ROLLOUT_FIX = "wait for the rollout, or restart the older replica"
@@ -16,8 +16,10 @@ async def configuration(environment: Environment) -> list[Finding]:
     if isinstance(environment.effective, str):
         return [Finding("unknown", "services", environment.effective)]
     now, findings = environment.clock.now(), []
+    every: list[RunningConfiguration] = []
     for service in SERVICES:
         found = running_configurations(environment.effective, service, now)
+        every += found
         if not found:
             if service != "annotator":  # it is optional
                 findings.append(Finding("unknown", service, not_known(service), SERVICE_FIX))
@@ -33,6 +35,8 @@ async def configuration(environment: Environment) -> list[Finding]:
                 if differences(environment.file, each.settings):
                     text = _joined(file_lines("the file", environment.file, [each]))
                     findings.append(Finding("warning", service, text, FILE_FIX))
+    if lines := list(shared_lines(every)):
+        findings.append(Finding("warning", "services", _joined(lines), ROLLOUT_FIX))
     return findings
 
 

@@ -25,6 +25,8 @@ UNREACHABLE_FIXES: Mapping[str, str] = {
     "metrics-server": "check that metrics-server is installed and `kubectl top nodes` works for this user",
 }
 
+UNCONFIRMED_FIX = "give the URL that is right with --prometheus URL, or the configuration with --config FILE"
+
 PODS_FIX = (
     "wait for one window after a start of Prometheus; else scrape the pods more often, or configure a longer shortest "
     "window (load.windows)"
@@ -45,6 +47,8 @@ async def prometheus(environment: Environment) -> list[Finding]:
     )
     if environment.prometheus_problem:
         return [Finding("error", "Prometheus", environment.prometheus_problem)]
+    if environment.unconfirmed_url:
+        return [Finding("unknown", settings.source, environment.unconfirmed_url, UNCONFIRMED_FIX)]
     try:
         async with environment.open_source() as source:
             await source.time()

@@ -2,14 +2,14 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from importlib.metadata import version
 
 from equipoise.cli.doctor.colocation_parts import installed_parts
 from equipoise.cli.doctor.environment import Environment, Finding
 from equipoise.cli.heartbeats import LISTEN_SECONDS, read_heartbeats
 from equipoise.contracts.bus.subjects import SERVICES, ServiceName
-from equipoise.contracts.messages.health import Heartbeat
+from equipoise.contracts.messages.health import CONFIGURATION_LIFETIME, EffectiveConfiguration, Heartbeat
 from equipoise.runtime.bus import BusError
 from equipoise.runtime.kubernetes.client import KubeError
 
@@ -21,6 +21,10 @@ NEWEST_KUBERNETES = (1, 36)
 
 API_SERVER = "Kubernetes"
 SERVICE_FIX = "upgrade the services (docs/upgrading.md)"
+FORGED_FIX = (
+    "run doctor again: the process may just have ended or changed. Else somebody with the NATS password of this "
+    "service publishes in its name: replace the password (docs/security.md)"
+)
 PROGRAM_FIX = "upgrade this program: uv tool upgrade equipoise, or pip install --upgrade equipoise"
 
 _VERSION = re.compile(r"v?(\d{1,9})\.(\d{1,9})")
@@ -54,16 +58,53 @@ async def _service_findings(environment: Environment) -> list[Finding]:
     if environment.nats_problem:
         return [Finding("unknown", "services", "not checked: NATS cannot be reached, see the check bus")]
     expected = set(SERVICES) | await _installed(environment)
+    published = _published(environment)
     try:
         heartbeats = await read_heartbeats(
             environment.settings.shared.nats,
             environment.clock,
-            lambda found: {each.service for each in found} >= expected,
+            lambda found: _has(found, expected, published),
             user=environment.nats_user,
         )
     except BusError as error:
         return [Finding("unknown", "services", f"their versions are unknown: {error}")]
-    return service_findings(heartbeats, version("equipoise-common"))
+    findings = service_findings(heartbeats, version("equipoise-common"))
+    return [*findings, *contradictions(published, heartbeats)]
+
+
+def _published(environment: Environment) -> list[EffectiveConfiguration]:
+    """The current ones."""
+    now, found = environment.clock.now(), environment.effective
+    every = [] if isinstance(found, str) else found
+    return [each for each in every if not each.stopped and now - each.at <= CONFIGURATION_LIFETIME]
+
+
+def _has(
+    heartbeats: Collection[Heartbeat], services: Collection[str], published: Collection[EffectiveConfiguration]
+) -> bool:
+    """Whether there is a heartbeat of each service, and of each process with a configuration."""
+    processes = {(each.service, each.id) for each in heartbeats}
+    return {service for service, _ in processes} >= {*services} and processes >= {
+        (each.service, each.id) for each in published
+    }
+
+
+def contradictions(
+    published: Collection[EffectiveConfiguration], heartbeats: Collection[Heartbeat]
+) -> Iterator[Finding]:
+    """Processes whose configuration has no heartbeat, or another state: somebody else may have published it."""
+    latest = {(each.service, each.id): each for each in heartbeats}
+    for each in published if heartbeats else ():
+        beat = latest.get((each.service, each.id))
+        if beat is None:
+            message = f"{each.id} has published a configuration, and no heartbeat within {LISTEN_SECONDS:.0f} s"
+            yield Finding("warning", each.service, message, FORGED_FIX)
+        elif beat.evictions != each.evictions:
+            message = (
+                f"evictions of {each.id} are {beat.evictions or 'not known'!r} by its heartbeat, and "
+                f"{each.evictions or 'not known'!r} by its configuration"
+            )
+            yield Finding("warning", each.service, message, FORGED_FIX)
 
 
 async def _installed(environment: Environment) -> set[ServiceName]:
