@@ -190,7 +190,7 @@ async def test_the_versions_are_read_from_the_api_server_and_from_heartbeats(tmp
             heartbeat = msgspec.structs.replace(HEARTBEAT, service=service, version="0.0.1")
             await asyncio.sleep(0.5 if service == "reclaimer" else 0)
             while True:
-                await bus.publish(health(service, "a"), heartbeat)
+                await bus.publish(health(service, heartbeat.id), heartbeat)
                 await asyncio.sleep(0.1)
 
     reporting = [asyncio.create_task(report(service)) for service in ALL_SERVICES]
