@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from equipoise.contracts.colocation.bands import OFFERED_NAMES, amounts_of_band, band_of, limits_of_band
-from equipoise.contracts.kubernetes.objects import Container, ContainerStatus, Pod, ResourceRequirements
+from equipoise.contracts.kubernetes.objects import Container, ContainerStatus, Pod, PodStatus, ResourceRequirements
 from equipoise.contracts.kubernetes.owners import workload_from_pod
 from equipoise.contracts.kubernetes.quantity import NO_QUANTITY
 from equipoise.contracts.kubernetes.requests import pod_limit, pod_requests
@@ -51,7 +51,7 @@ _RESOURCES = ("cpu", "memory", *OFFERED_NAMES)
 
 def _without_other_resources(pod: Pod) -> Pod:
     """Sums over containers take as long as there are resource names, whose number nothing limits."""
-    spec, status, replace = pod.spec, pod.status, msgspec.structs.replace
+    spec, replace = pod.spec, msgspec.structs.replace
     return replace(
         pod,
         spec=replace(
@@ -61,13 +61,20 @@ def _without_other_resources(pod: Pod) -> Pod:
             overhead=_amounts(spec.overhead),
             resources=_requirements(spec.resources),
         ),
-        status=replace(
-            status,
-            container_statuses=tuple(map(_reduced_status, status.container_statuses)),
-            init_container_statuses=tuple(map(_reduced_status, status.init_container_statuses)),
-            resources=_requirements(status.resources),
-            allocated_resources=_amounts(status.allocated_resources or {}),
-        ),
+        status=_reduced_status(pod.status),
+    )
+
+
+def _reduced_status(status: PodStatus) -> PodStatus:
+    reported = (*status.container_statuses, *status.init_container_statuses)
+    if not (reported or status.resources or status.allocated_resources):
+        return status  # as of every pod that is not placed
+    return msgspec.structs.replace(
+        status,
+        container_statuses=tuple(map(_reduced_container_status, status.container_statuses)),
+        init_container_statuses=tuple(map(_reduced_container_status, status.init_container_statuses)),
+        resources=_requirements(status.resources),
+        allocated_resources=_amounts(status.allocated_resources or {}),
     )
 
 
@@ -79,7 +86,7 @@ def _reduced(container: Container) -> Container:
     )
 
 
-def _reduced_status(status: ContainerStatus) -> ContainerStatus:
+def _reduced_container_status(status: ContainerStatus) -> ContainerStatus:
     return ContainerStatus(
         name=status.name,
         resources=_requirements(status.resources),
