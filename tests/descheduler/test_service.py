@@ -90,7 +90,7 @@ async def test_a_measurement_of_the_far_future_is_dropped(cluster: Cluster, subj
         await cluster.measure()
         kind = UtilizationCycle if "cycle" in subject else NodeUtilization
         measured = cluster.bus.published(kind, subject)[-1]
-        await cluster.bus.publish(subject, msgspec.structs.replace(measured, queried_at=1e11, epoch=2**50))
+        await cluster.bus.publish(subject, msgspec.structs.replace(measured, queried_at=1e11, epoch=1_900_000_000_000))
         await cluster.pass_time(FIVE_EVALUATIONS)
 
     assert len(cluster.intents) == 2

@@ -246,7 +246,7 @@ async def test_messages_from_the_future_do_not_silence_the_scorer(installation: 
     A cycle of a shard that does not exist, with more nodes than the cluster has, and the usage of every node.
     """
     await until_scored(installation)
-    far: dict[str, Any] = {"queried_at": 1e12, "epoch": 2**60}
+    far: dict[str, Any] = {"queried_at": 1e11, "epoch": 2_000_000_000_000}
     nodes = (await installation.deployed.cluster.request("GET", "/api/v1/nodes"))["items"]
     async with client_of(installation, "collector") as client:
         for shard in ("all", "ghost"):
