@@ -169,13 +169,13 @@ def _unconfirmed(adopted: Adopted, installed: Mapping[str, AllSettings], unread:
 
 
 def _source_url(settings: CollectorSettings) -> str:
-    """Of the source that is used; empty if it has none."""
+    """The URL of the source that is used; empty if it has none."""
     urls = {"prometheus": settings.prometheus.url, "load-watcher": settings.load_watcher.url}
     return urls.get(settings.source, "")
 
 
 async def _installed_settings(environment: Environment) -> tuple[Mapping[str, AllSettings], str]:
-    """Or why they are not known."""
+    """The settings of the installation, by where they are from; or why they are not known."""
     try:
         return await installed_settings(environment.api(), environment.settings.shared.kubernetes.namespace), ""
     except KubeError as error:

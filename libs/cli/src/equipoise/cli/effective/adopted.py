@@ -25,13 +25,13 @@ class Adopted(msgspec.Struct, frozen=True, kw_only=True):
 
     settings: AllSettings
     services: list[str]
-    """Those whose sections they are."""
+    """The names of the services whose sections they are."""
 
     unreadable: list[str]
     """Why sections of a service were not taken: this version cannot read them."""
 
     refused_urls: dict[str, str]
-    """By setting: URLs that services publish, and that nobody has confirmed."""
+    """URLs by setting that services publish, and that nobody has confirmed."""
 
     private: list[str]
     """Files and credentials that are set where the services run."""

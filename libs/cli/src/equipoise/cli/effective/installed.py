@@ -51,7 +51,7 @@ COLLECTOR_PODS: Resource[CollectorPod] = Resource(group="", version="v1", plural
 
 
 async def installed_settings(kube: Kube, namespace: str) -> dict[str, AllSettings]:
-    """By where they are from. Those that this version cannot read are left out. Raises KubeError."""
+    """The settings of collectors, by where they are from, as far as this version can read them. Raises KubeError."""
     found: dict[str, AllSettings] = {}
     for pod in await kube.list(COLLECTOR_PODS, namespace, SELECTOR):
         for name in pod.config_maps:

@@ -59,7 +59,7 @@ class LatestMessages:
         _keep_latest(self.cycles, message.shard, message)
 
     def on_heartbeat(self, message: Heartbeat, now: float) -> None:
-        """Of a binder. `now`: of our monotonic clock."""
+        """Keep a heartbeat of a binder. `now`: our monotonic clock."""
         self._binders = {id: entry for id, entry in self._binders.items() if entry[0] > now - HEARTBEAT_TTL}
         if message.evictions:
             self._binders[message.id] = (now, message.evictions)
