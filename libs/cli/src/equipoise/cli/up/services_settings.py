@@ -10,7 +10,7 @@ from equipoise.runtime.configuration import ConfigurationError
 
 
 def settings_beside(running: RunningUp, own: AllSettings) -> AllSettings | None:
-    """The settings of the services, with the connections of `own` to the cluster and to NATS. None: they cannot be read.
+    """The settings of the services, with the connections of `own` to the cluster and NATS. None: they cannot be read.
 
     Only the user who started `up` can write this file: unlike what services publish, nobody else can set its URLs,
     files and credentials.
