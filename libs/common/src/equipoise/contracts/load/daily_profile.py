@@ -20,6 +20,11 @@ SLOTS = 24
 MIN_SLOTS = 6
 """With fewer known hours a workload has no profile yet: its usage counts as constant."""
 
+_UNKNOWN_DAY: list[float | None] = [math.nan] * SLOTS
+
+_ALL_MEASURED: Flags = np.ones(SLOTS, dtype=np.bool_)
+_ALL_MEASURED.flags.writeable = False
+
 
 class DailyProfile(msgspec.Struct, frozen=True, kw_only=True):
     """The usage of one replica of a workload, and the hours in which it was measured."""
@@ -36,14 +41,12 @@ class DailyProfile(msgspec.Struct, frozen=True, kw_only=True):
 
 def daily_profile(workload: WorkloadUtilization) -> DailyProfile:
     """The profile that the collector measured."""
-    day = np.full((len(RESOURCES), SLOTS), np.nan)
-    for row, resource in enumerate(RESOURCES):
-        slots = workload.profile.get(resource, [])[:SLOTS]
-        day[row, : len(slots)] = slots
+    slots = [workload.profile.get(resource, [])[:SLOTS] for resource in RESOURCES]
+    day = np.array([values + _UNKNOWN_DAY[len(values) :] for values in slots], dtype=np.float64)
+    if day.min() >= 0 and day.max() < math.inf:  # also False if a value is NaN
+        return DailyProfile(usage=day, measured=_ALL_MEASURED)
     measured = (day >= 0) & np.isfinite(day)
-    both: Flags = measured.all(axis=0)
-    if both.all():
-        return DailyProfile(usage=day, measured=both)
+    both: Flags = np.asarray(measured.all(axis=0), dtype=np.bool_)
     count = measured.sum(axis=1, keepdims=True)
     if count.min() < MIN_SLOTS:
         return DailyProfile(usage=None, measured=both)

@@ -192,20 +192,22 @@ def node_days(
     batch_work = batch_work or BatchWork()
     weight = np.array([batch_work.weight.cpu, batch_work.weight.memory])
     profiles = _ProfileRows(profile_of, weight)
+    uids, rows_of_workloads = batch_work.uids, profiles.rows
     rows_of_pods: list[int] = []
     usages: list[Resources] = []
     ends = np.zeros(len(nodes) + 1, dtype=np.int64)
     for index, node in enumerate(nodes):
         if node is not None:
             system[index] = system_usage(node.utilization)
-            for uid, workload in node.pods:
-                reduced = uid in batch_work.uids
-                row = profiles.rows.get((workload, reduced))  # of every pod of a cluster
+            measured = node.measured
+            for uid, workload in node.pods:  # all pods of a cluster
+                reduced = uid in uids
+                row = rows_of_workloads.get((workload, reduced))
                 if row is None:
                     row = profiles.add(workload, reduced=reduced)
                 if row >= 0:
                     rows_of_pods.append(row)
-                    usages.append(node.measured.get(uid, _NOT_MEASURED))
+                    usages.append(measured.get(uid, _NOT_MEASURED))
                     continue
                 usage = np.array(amounts(node.usage_of(uid, workload)))
                 if np.isnan(usage).any():
@@ -213,7 +215,7 @@ def node_days(
                     continue
                 counted = usage * weight if reduced else usage
                 constant[index] += counted
-                if uid in node.measured:
+                if uid in measured:
                     explained_constant[index] += counted
                 profile = profile_of(workload) if workload is not None else None
                 in_hour = np.zeros(SLOTS, dtype=np.bool_) if profile is None else profile.measured

@@ -1,10 +1,9 @@
 """Builds the cluster that strategies plan with from a snapshot."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from functools import cache, partial
-from itertools import chain
 
 import msgspec
 
@@ -212,7 +211,8 @@ class ClusterBuilder:
                 found.append(None)
                 continue
             coming = self._to.get(name, ())
-            pods = chain(self._staying(name), ((move.pod_uid, move.workload) for move in coming))
+            pods = self._staying(name)
+            pods += [(move.pod_uid, move.workload) for move in coming]
             measured: Mapping[str, Resources] = utilization.pods
             if coming or name in self._moved_to:
                 brought = {move.pod_uid: move.expected_reduction for move in coming}
@@ -222,11 +222,14 @@ class ClusterBuilder:
             found.append(NodePods(utilization, pods, usage_of, measured))
         return found
 
-    def _staying(self, node: str) -> Iterator[RunningPod]:
+    def _staying(self, node: str) -> list[RunningPod]:
         """The pods that count on a node, are not terminating and have no pending move."""
-        for pod in self._pods.get(node, ()):
-            if pod.metadata.deletion_timestamp is None and pod.metadata.uid not in self._moving:
-                yield pod.metadata.uid, self._workload_of(pod)
+        moving, workload_of = self._moving, self._workload_of
+        return [
+            (meta.uid, workload_of(pod))
+            for pod in self._pods.get(node, ())
+            if (meta := pod.metadata).deletion_timestamp is None and meta.uid not in moving
+        ]
 
     def _usage_after_moves(self, node: str, uid: str, workload: Workload | None) -> Resources:
         """As measured when its move was proposed, else as measured now, else that of a replica of its workload."""
