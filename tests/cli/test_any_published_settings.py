@@ -60,6 +60,13 @@ def received(settings: Any, service: str) -> EffectiveConfiguration | None:
     return None
 
 
+def test_settings_that_a_service_may_have_are_received() -> None:
+    message = received(SETTINGS, "binder")
+
+    assert message is not None
+    assert message.settings == SETTINGS
+
+
 @pytest.mark.parametrize("service", SERVICE_SETTINGS)
 @given(path=st.sampled_from(places(SETTINGS)), value=values)
 def test_settings_of_any_form_end_no_command(service: str, path: tuple[Any, ...], value: Any) -> None:

@@ -270,7 +270,7 @@ async def test_the_clock_skew_of_the_source_is_published(
 
 @pytest.mark.parametrize("skew", [-20.0, 20.0, 7_200.0, 1e9])
 async def test_a_source_with_a_wrong_clock_measures_nothing(world: World, skew: float) -> None:
-    """Subscribers are told why every value is unknown, by a cycle that they do not drop."""
+    """Subscribers receive the reason why every value is unknown, in a cycle that they do not drop."""
     before = world.nodes()["a"]
     world.source.skew = skew
     await world.advance(20)

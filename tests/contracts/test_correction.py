@@ -207,7 +207,7 @@ def test_a_terminating_pod_counts_as_long_as_it_is_measured(measured: dict[str, 
 
 
 def test_a_pod_that_left_without_being_measured_subtracts_nothing() -> None:
-    """What it requested says nothing of what it used: subtracted, it would hide what the others use."""
+    """What it requested is no measure of what it used: subtracted, it would hide what the others use."""
     gone = a_gone_pod("job", NOW - 60, running_since=NOW - 200, requests=Resources(cpu=8.0, memory=GIB))
     placement = a_placement(gone=[gone])
     workload = a_workload_utilization(cpu=8.0)

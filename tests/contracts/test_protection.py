@@ -123,7 +123,7 @@ def test_the_group_of_a_pod_is_read_as_kubernetes_writes_it() -> None:
 
 
 def test_a_pod_with_more_constraints_than_are_planned_with_is_protected() -> None:
-    """One of them more, and the reason says how many are planned with."""
+    """One of them more, and the reason states how many are planned with."""
     pod, other = (
         a_pod(spec={"node_selector": {f"key-{index}": "a" for index in range(count)}}) for count in (500, 501)
     )

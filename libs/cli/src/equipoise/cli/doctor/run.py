@@ -38,7 +38,7 @@ CHECK_TIMEOUT = 120.0
 """Seconds."""
 
 URL_SETTINGS = {"prometheus": "collector.prometheus.url", "load-watcher": "collector.loadWatcher.url"}
-"""By the source of metrics."""
+"""The setting with the URL of each source of metrics."""
 
 
 def settings_for(

@@ -13,7 +13,7 @@ from equipoise.contracts.kubernetes.objects import (
 )
 
 MOST_CONSTRAINTS = 500
-"""Of a pod that is planned with. The API server accepts more than ten thousand, which take seconds on many nodes."""
+"""A pod with more is not planned with. The API server accepts over ten thousand, which take seconds on many nodes."""
 
 
 def has_too_many_constraints(spec: PodSpec) -> bool:

@@ -48,7 +48,7 @@ class ObjectMeta(ApiValue, frozen=True, kw_only=True):
     """Why a part of the object could not be decoded (`contracts.unreadable`): it is unknown. Never of the API."""
 
     requests_known: bool = False
-    """Of a pod with `unreadable`: what it requests is known nevertheless (`contracts.unreadable.known_amounts`)."""
+    """What a pod with `unreadable` requests is known nevertheless (`contracts.unreadable.known_amounts`)."""
 
     @property
     def controller(self) -> OwnerReference | None:

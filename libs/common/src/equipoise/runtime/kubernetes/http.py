@@ -105,7 +105,7 @@ class ApiServer:
         self._availability = Availability(clock)
         self._streams_lists = True
         self._page_sizes: dict[str, int] = {}
-        """By path, of the last list, so that a server that does not send pages is not asked for them each time."""
+        """The page size of the last list, by path: a server that sends no pages is not asked for them each time."""
 
         self.as_service_account = as_service_account
         self.unreadable = UnreadableThings()

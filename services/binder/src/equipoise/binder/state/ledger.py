@@ -228,8 +228,8 @@ class Ledger(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """When a binder last needed it. It is forgotten when all entries that it keeps are older, after a day at least."""
 
     complete_since: Time = 0.0
-    """From then on no entry that counted has been dropped: `problem` misses none of an earlier hour. A clock that was
-    ahead drops entries early, and a longer retention needs entries that were dropped."""
+    """The time since which no entry that counted was dropped: `problem` misses none of an earlier hour. A clock that
+    was ahead drops entries early, and a longer retention needs entries that were dropped."""
 
     hours: tuple[HourlyCount, ...] = ()
     """Each hour of the last day, oldest first; hours without evictions are left out."""

@@ -91,7 +91,7 @@ class RecentMeans(msgspec.Struct, frozen=True, kw_only=True):
     """Newest first."""
 
     def add(self, at: float, means: ReplicaMeans) -> "RecentMeans":
-        """With the means of the shortest window that ended at `at`. Later ones are dropped: the clock went back."""
+        """The means with those of the shortest window that ended at `at`, without later ones: the clock went back."""
         newest = ShortestWindow(at=at, means=means)
         kept = tuple(window for window in self.kept if at - self.horizon < window.at <= at)
         apart = not kept or at - kept[0].at >= self.length

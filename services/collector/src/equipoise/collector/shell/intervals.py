@@ -100,7 +100,7 @@ async def find_pod_intervals(
 
 
 async def _pods_by_node(source: MetricSource, series: PodSeries, at: float) -> list[Sample]:
-    """How many pods these series show of each resource, by node and scrape; nothing if the source cannot tell."""
+    """How many pods these series show of each resource, by node and scrape; nothing if the source has no such query."""
     found: list[Sample] = []
     for resource in RESOURCES:  # some charts keep the series of one resource only
         query = MetricQuery(subject="pod", resource=resource, aggregate="pods", pod_series=series, length=0.0, at=at)

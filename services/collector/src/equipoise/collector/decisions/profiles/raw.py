@@ -117,7 +117,7 @@ class MemoryGauge(msgspec.Struct, frozen=True, kw_only=True):
     minus: tuple[str, ...] = ()
     minus_huge_pages: HugePages | None = None
     has_spacing: bool = True
-    """As of `CpuCounter`."""
+    """The same as that of `CpuCounter`."""
 
     def promql(self, query: MetricQuery, matchers: Matchers) -> str | None:
         window, step = milliseconds(query.length), milliseconds(query.step)
