@@ -88,7 +88,8 @@ async def poison(rig: Rig, extent: Extent) -> None:
                 await _remove(rig, names)
                 names = await _apply(rig, extent, number + 1)
                 rig.prometheus.rule(rewrite(body=_absurd), path=USAGE)
-                rig.proxy.rule(respond(200, LOGIN), path="/api/v1/pods", times=len(pids))
+                for name in pids:
+                    rig.proxy.rule(respond(200, LOGIN), path="/api/v1/pods", token=rig.tokens[name], times=1)
                 rig.proxy.abort(WATCH)
                 await _publish(rig)
                 await rig.propose_as_leader()  # the load of the nodes is level by now
@@ -97,6 +98,7 @@ async def poison(rig: Rig, extent: Extent) -> None:
                 await _check(rig, pids, agent)
                 if (code := rig.cluster.guard.exit_code(scheduler)) is not None:
                     rig.find(f"equipoise scheduler ended with code {code}")
+                rig.proxy.clear()
                 rig.prometheus.clear()
             await _remove(rig, names)
     finally:

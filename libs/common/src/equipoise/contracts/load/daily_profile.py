@@ -4,6 +4,7 @@ A profile has 24 hourly slots, so a 24-hour forecast consists of all of them, wh
 """
 
 import math
+from functools import cache
 
 import msgspec
 
@@ -21,9 +22,6 @@ MIN_SLOTS = 6
 """With fewer known hours a workload has no profile yet: its usage counts as constant."""
 
 _UNKNOWN_DAY: list[float | None] = [math.nan] * SLOTS
-
-_ALL_MEASURED: Flags = np.ones(SLOTS, dtype=np.bool_)
-_ALL_MEASURED.flags.writeable = False
 
 
 class DailyProfile(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +42,7 @@ def daily_profile(workload: WorkloadUtilization) -> DailyProfile:
     slots = [workload.profile.get(resource, [])[:SLOTS] for resource in RESOURCES]
     day = np.array([values + _UNKNOWN_DAY[len(values) :] for values in slots], dtype=np.float64)
     if day.min() >= 0 and day.max() < math.inf:  # also False if a value is NaN
-        return DailyProfile(usage=day, measured=_ALL_MEASURED)
+        return DailyProfile(usage=day, measured=_all_measured())
     measured = (day >= 0) & np.isfinite(day)
     both: Flags = np.asarray(measured.all(axis=0), dtype=np.bool_)
     count = measured.sum(axis=1, keepdims=True)
@@ -52,6 +50,14 @@ def daily_profile(workload: WorkloadUtilization) -> DailyProfile:
         return DailyProfile(usage=None, measured=both)
     mean = np.where(measured, day, 0.0).sum(axis=1, keepdims=True) / count
     return DailyProfile(usage=np.where(measured, day, mean), measured=both)
+
+
+@cache
+def _all_measured() -> Flags:
+    """All hours, for all workloads: most were measured in each."""
+    flags: Flags = np.ones(SLOTS, dtype=np.bool_)
+    flags.flags.writeable = False
+    return flags
 
 
 def workload_profile(workload: WorkloadUtilization | None) -> HourlyUsage | None:
