@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from equipoise.collector.decisions.query import MetricQuery, Sample, series_name
+from equipoise.collector.decisions.query import MetricQuery, Origin, Sample, series_name
 from equipoise.collector.decisions.sample_validation import MeasurementTarget
 from equipoise.collector.service import Collector
 from equipoise.collector.settings import CollectorSettings
@@ -45,7 +45,7 @@ class FrozenSource:
         fixed = {"count": query.length / INTERVAL, "newest": query.at, "spacing": INTERVAL}
         return [
             Sample(
-                node=node,
+                origin=Origin(node=node),
                 series=series_name({"node": node}),
                 value=fixed.get(query.aggregate, usage[query.resource]),
             )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from builders import GIB
 
-from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError, series_name
+from equipoise.collector.decisions.query import MetricQuery, Origin, Sample, SourceError, series_name
 from equipoise.runtime.process.clock import Clock
 
 INTERVAL = 15.0
@@ -93,4 +93,10 @@ def a_sample(query: MetricQuery, usage: Usage, node: str, namespace: str = "", p
         "pods": 1.0,
     }
     labels = {"node": node, "namespace": namespace, "pod": pod}
-    return Sample(node=node, namespace=namespace, pod=pod, series=series_name(labels), value=values[query.aggregate])
+    return Sample(
+        origin=Origin(node=node),
+        namespace=namespace,
+        pod=pod,
+        series=series_name(labels),
+        value=values[query.aggregate],
+    )

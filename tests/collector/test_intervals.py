@@ -7,7 +7,7 @@ import pytest
 from builders import NOW
 from collector.sources_in_memory import INTERVAL, FakeSource, Usage
 
-from equipoise.collector.decisions.query import MetricQuery, Sample, Scrape, SourceError
+from equipoise.collector.decisions.query import MetricQuery, Origin, Sample, Scrape, SourceError
 from equipoise.collector.decisions.sample_validation import ScrapeIntervals
 from equipoise.collector.shell.intervals import find_intervals, find_pod_intervals
 from equipoise.collector.state.node_names import NodeNames, node_names
@@ -120,12 +120,16 @@ class ForgedSource(FakeSource):
 
     async def query(self, query: MetricQuery) -> list[Sample]:
         found = [
-            msgspec.structs.replace(each, scrape=Scrape(job="kubelet"), target=f"{each.node}:10250")
+            msgspec.structs.replace(
+                each, origin=Origin(node=each.node, scrape=Scrape(job="kubelet"), target=f"{each.node}:10250")
+            )
             for each in await super().query(query)
         ]
         value = 200.0 if query.aggregate == "spacing" else 1.0
         forged = [
-            Sample(node=node, series=node, value=value, scrape=Scrape(job="tenant"), target="10.244.1.7:80")
+            Sample(
+                origin=Origin(node=node, scrape=Scrape(job="tenant"), target="10.244.1.7:80"), series=node, value=value
+            )
             for node in NODES
             if not query.pods or ("tenant", f"proxy-{node}") in query.pods
         ]

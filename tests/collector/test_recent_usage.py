@@ -9,7 +9,7 @@ from collector.collectors import World, a_node, a_pod
 from collector.sources_in_memory import Usage
 
 from equipoise.collector.decisions.profiles import PROFILES
-from equipoise.collector.decisions.query import MetricQuery, ResourceName, Sample
+from equipoise.collector.decisions.query import MetricQuery, Origin, ResourceName, Sample
 from equipoise.collector.decisions.recent_usage import has_new_pods, recent_length, recent_usage
 from equipoise.collector.decisions.sample_validation import MeasurementTarget, NodeReading
 from equipoise.collector.state.node_names import NodeNames
@@ -24,7 +24,7 @@ KNOWN: Mapping[ResourceName, Mapping[str, NodeReading]] = {
 
 
 def a_sample(value: float, node: str = "a", series: str = "1") -> Sample:
-    return Sample(node=node, series=series, value=value)
+    return Sample(origin=Origin(node=node), series=series, value=value)
 
 
 def means_of_nodes(world: World, length: float) -> set[tuple[ResourceName, float]]:

@@ -9,7 +9,7 @@ from builders import GIB, NOW
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.collector.decisions.query import Sample, series_name
+from equipoise.collector.decisions.query import Origin, Sample, series_name
 from equipoise.collector.decisions.sample_validation import (
     MeasurementTarget,
     NodeReading,
@@ -33,7 +33,7 @@ NODE = MeasurementTarget(since=NOW - 90_000, capacity=Resources(cpu=10.0, memory
 
 def a_sample(value: float, node: str = "a", namespace: str = "", pod: str = "", **labels: str) -> Sample:
     named = {"node": node, "namespace": namespace, "pod": pod, **labels}
-    return Sample(node=node, namespace=namespace, pod=pod, series=series_name(named), value=value)
+    return Sample(origin=Origin(node=node), namespace=namespace, pod=pod, series=series_name(named), value=value)
 
 
 def complete_samples(mean: Any = 2.5, count: float = 20, newest: float = NOW - 5) -> dict[Any, Any]:
@@ -217,7 +217,10 @@ POD = MeasurementTarget(since=NOW - 1_000, capacity=NODE.capacity, node="a")
 
 
 def read_one_pod(*means: Sample, count: float = 20, known: MeasurementTarget = POD) -> float | None:
-    counts = [Sample(node=s.node, namespace=s.namespace, pod=s.pod, series=s.series, value=count) for s in means]
+    counts = [
+        Sample(origin=Origin(node=s.node), namespace=s.namespace, pod=s.pod, series=s.series, value=count)
+        for s in means
+    ]
     samples: Any = {"mean": list(means), "count": counts}
     return validate_pods({("shop", "web"): known}, "cpu", samples, CRITERIA)[0].get(("shop", "web"))
 
@@ -238,7 +241,10 @@ def test_pods_are_validated_like_nodes() -> None:
 
     assert read_one_pod(here, a_sample(1.5, namespace="shop", pod="web", job="twin")) is None
     assert read_one_pod(here, count=15) is None
-    counts = [Sample(node="a", namespace="shop", pod="web", series=here.series, value=value) for value in (15.0, 20.0)]
+    counts = [
+        Sample(origin=Origin(node="a"), namespace="shop", pod="web", series=here.series, value=value)
+        for value in (15.0, 20.0)
+    ]
     assert {} == validate_pods({("shop", "web"): POD}, "cpu", {"mean": [here], "count": counts}, CRITERIA)[0]
     assert read_one_pod(here, known=MeasurementTarget(since=NOW - 100, capacity=NODE.capacity, node="a")) is None
     assert read_one_pod(a_sample(math.nan, namespace="shop", pod="web")) is None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.collector.decisions.query import Sample, SourceError, series_name
+from equipoise.collector.decisions.query import Origin, Sample, SourceError, series_name
 from equipoise.collector.sources.prometheus.json_document import decode_document
 from equipoise.collector.sources.prometheus.samples import (
     LABELS_TTL,
@@ -217,11 +217,11 @@ def test_any_json_becomes_samples_or_a_source_error(document: Any) -> None:
 
 
 def a_sample(node: str) -> Sample:
-    return Sample(node=node, series=series_name({"instance": node}), value=1.0)
+    return Sample(origin=Origin(node=node), series=series_name({"instance": node}), value=1.0)
 
 
 def test_series_can_be_identified_by_name_alone() -> None:
     """When the user's mean and raw samples have different other labels."""
-    first, second = identified_by_name([a_sample("a"), Sample(node="a", series="", value=2.0)])
+    first, second = identified_by_name([a_sample("a"), Sample(origin=Origin(node="a"), series="", value=2.0)])
 
     assert first.series == second.series

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from equipoise.collector.decisions.query import Sample, Scrape
+from equipoise.collector.decisions.query import Origin, Sample, Scrape
 from equipoise.collector.decisions.sample_validation import machine_sizes
 from equipoise.collector.decisions.scrape_choice import choose_scrapes
 from equipoise.collector.state.node_names import node_names
@@ -20,12 +20,17 @@ INVENTED = [f"invented-{number}" for number in range(1_000)]
 
 def of_each(scrape: Scrape, nodes: Iterable[str]) -> list[Sample]:
     """A target on each node."""
-    return [Sample(node=node, series=node, value=1.0, scrape=scrape, target=f"{node}:9100") for node in nodes]
+    return [
+        Sample(origin=Origin(node=node, scrape=scrape, target=f"{node}:9100"), series=node, value=1.0) for node in nodes
+    ]
 
 
 def of_one(scrape: Scrape, nodes: Iterable[str]) -> list[Sample]:
     """One target with series of all these nodes."""
-    return [Sample(node=node, series=node, value=1.0, scrape=scrape, target="10.244.1.7:80") for node in nodes]
+    return [
+        Sample(origin=Origin(node=node, scrape=scrape, target="10.244.1.7:80"), series=node, value=1.0)
+        for node in nodes
+    ]
 
 
 def test_the_job_with_most_nodes_measures_each() -> None:
@@ -101,7 +106,9 @@ def test_a_tenant_with_two_targets_never_measures_a_node_that_is_scraped(
     claims: list[tuple[str, str]], missing: set[str]
 ) -> None:
     """Whatever it writes, and whichever exporters fail."""
-    forged = [Sample(node=node, series=node, value=9.0, scrape=OTHER, target=target) for node, target in claims]
+    forged = [
+        Sample(origin=Origin(node=node, scrape=OTHER, target=target), series=node, value=9.0) for node, target in claims
+    ]
     scraped = [node for node in NODES if node not in missing]
     chosen = choose_scrapes([*of_each(OWN, scraped), *forged], NAMES, {})
 

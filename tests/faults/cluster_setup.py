@@ -59,6 +59,9 @@ COOLDOWN = 4.0
 LATE, LATE_AFTER = 3, 6.0
 """Nothing is evicted while so many replacements are missing for so many seconds."""
 
+MIGRATION_TIMEOUT = 25.0
+"""Seconds after which a missing replica is no longer waited for."""
+
 
 CANARIES = {
     "the password for NATS": "canary-5e0c2f-password",
@@ -144,7 +147,7 @@ LIMITS: Document = {
     "preemptions": {"max": 1, "window": "60s"},
     "lateReplacements": {"max": LATE, "after": f"{LATE_AFTER:g}s"},
     "rate": {"max": 10, "window": "1s"},
-    "migrationTimeout": "25s",
+    "migrationTimeout": f"{MIGRATION_TIMEOUT:g}s",
     "replacementSettlingPeriod": "500ms",
     "startupGracePeriod": "0s",
 }
@@ -160,6 +163,7 @@ def guarantees() -> Guarantees:
             Window(scope="cluster", max=20, seconds=8.0),
         ),
         migrating_per_node=4,
+        migration_timeout=MIGRATION_TIMEOUT,
         replicas=dict.fromkeys(workloads, REPLICAS),
         floors=dict.fromkeys(workloads, FLOOR),
         # The API server itself protects pods whose budget allows nothing, or that have two.

@@ -3,6 +3,7 @@
 Nothing in it comes from metrics or logs of Equipoise. Times are Unix seconds on one machine's clock.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Literal
@@ -308,6 +309,9 @@ class Guarantees(Value, frozen=True, kw_only=True):
 
     windows: tuple[Window, ...] = ()
     migrating_per_node: int | None = None
+    migration_timeout: float = math.inf
+    """Seconds after which a missing replica is no longer waited for."""
+
     replicas: dict[str, int] = {}
     """Of each workload whose pods may be evicted."""
 

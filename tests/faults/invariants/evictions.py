@@ -29,7 +29,7 @@ def counted(window: Window, posts: Iterable[Post]) -> Iterator[tuple[Post, int]]
 
 
 def _migrating(history: History, guarantees: Guarantees) -> list[str]:
-    """Pods that left a node and whose workloads have not had all replicas ready since."""
+    """Pods that left a node and whose workloads have not had all replicas ready since, until they are given up."""
     limit = guarantees.migrating_per_node
     if limit is None:
         return []
@@ -41,7 +41,7 @@ def _migrating(history: History, guarantees: Guarantees) -> list[str]:
     left: dict[str, list[Post]] = defaultdict(list)
     for post in history.evictions:
         node = nodes(post)
-        left[node].append(post)
+        left[node] = [other for other in left[node] if post.at - other.at < guarantees.migration_timeout] + [post]
         away = [
             other
             for other in left[node]

@@ -65,12 +65,21 @@ class Scrape(NamedTuple):
     """The namespace of the target; empty for series of pods, whose label it is."""
 
 
+class Origin(msgspec.Struct, frozen=True, kw_only=True, gc=False, cache_hash=True):
+    """What a series is about, and what scraped it. Most series of a node share one object: they compare fast."""
+
+    node: str
+    """What names the node: a name or an address, without a port; empty when no label does."""
+
+    scrape: Scrape = Scrape()
+    target: str = ""
+    """The label `instance`."""
+
+
 class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The value of one series, as it came: it may be NaN, infinite or negative. `sample_validation` checks it."""
 
-    node: str
-    """What names its node: a name or an address, without a port; empty when no label does."""
-
+    origin: Origin
     namespace: str = ""
     pod: str = ""
     series: str
@@ -78,12 +87,16 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     value: float
 
-    scrape: Scrape = Scrape()
-    target: str = ""
-    """The label `instance`."""
-
     share_of_capacity: bool = False
     """True: the value is a share (0..1) of the machine's capacity. False: it is cores or bytes."""
+
+    @property
+    def node(self) -> str:
+        return self.origin.node
+
+    @property
+    def scrape(self) -> Scrape:
+        return self.origin.scrape
 
 
 def series_name(labels: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
-from equipoise.collector.decisions.query import Aggregate, PodSeries, ResourceName, Sample, Statistic
+from equipoise.collector.decisions.query import Aggregate, Origin, PodSeries, ResourceName, Sample, Statistic
 from equipoise.collector.decisions.scrape_choice import Scrapes, choose_scrapes
 from equipoise.collector.state.node_names import NodeNames
 from equipoise.collector.state.placement import PodName
@@ -311,45 +311,73 @@ def validate_pods(
     Without samples of `count`, the source has already left out the series with too few samples.
     A pod that was created again under its name on another node has a series on both: the one of its node counts.
     """
-    names = criteria.names
-    scrapes = choose_scrapes(samples.get("mean", ()), names, criteria.scrapes.get(resource, {}))
+    scrapes = choose_scrapes(samples.get("mean", ()), criteria.names, criteria.scrapes.get(resource, {}))
     counted = "count" in samples
     counts: dict[str, float] = {}
     for sample in samples.get("count", ()):
         counts[sample.series] = math.nan if sample.series in counts else sample.value
     begin = criteria.at - criteria.coverage * criteria.length
-    required = {
-        interval: min_samples(criteria, interval)
-        for interval in criteria.intervals.all
-        if not is_short(criteria.length, interval)
-    }
+    accepted: dict[str, _AcceptedPods] = {}  # by node, of the last sample: nearly all of a node have one origin
     measured: dict[PodName, float] = {}  # NaN: unknown
     for sample in samples.get("mean", ()):
         name = (sample.namespace, sample.pod)
         pod = targets.get(name)
-        if pod is None or (sample.node and sample.node != pod.node and _is_elsewhere(sample, pod, names)):
+        if pod is None:
             continue
-        scrape = scrapes.get(pod.node, sample.scrape)
-        if scrape is not sample.scrape and scrape != sample.scrape:  # nearly always one object
+        here = accepted.get(pod.node)
+        if here is None or here.origin is not sample.origin:
+            here = accepted[pod.node] = _accepted_pods(pod, resource, sample.origin, scrapes, criteria)
+        if not here.counts:
             continue
         if name in measured:
             measured[name] = math.nan
             continue
-        interval = criteria.intervals.of(pod.node)
-        covered = interval in required and pod.since <= begin
-        if interval is not None and covered and counted:
-            covered = required[interval] <= counts.get(sample.series, 0.0) < math.inf
-        usage = _usage(sample, getattr(pod.capacity, resource))[0] if covered else None
+        covered = pod.since <= begin
+        if covered and counted:
+            covered = here.required <= counts.get(sample.series, 0.0) < math.inf
+        usage = _usage(sample, here.capacity)[0] if covered and here.required < math.inf else None
         measured[name] = math.nan if usage is None else usage
     for name in [name for name, usage in measured.items() if math.isnan(usage)]:
         del measured[name]
     return measured, scrapes
 
 
-def _is_elsewhere(sample: Sample, pod: MeasurementTarget, names: NodeNames) -> bool:
-    """Whether the series is of another node. The address of a proxy that is no node's does not rule it out."""
-    node = names.of(sample.node)
-    return node != pod.node and (names.has(node) or not names.by_text)
+class _AcceptedPods(NamedTuple):
+    """Which samples of the pods of a node are measurements."""
+
+    origin: Origin
+    counts: bool
+    """Whether samples of this origin count."""
+
+    required: float
+    """The number of samples in the window; infinite if no number is enough."""
+
+    capacity: float | None
+
+
+def _accepted_pods(
+    pod: MeasurementTarget, resource: ResourceName, origin: Origin, scrapes: Scrapes, criteria: WindowCriteria
+) -> _AcceptedPods:
+    node, interval = pod.node, criteria.intervals.of(pod.node)
+    is_here = not origin.node or origin.node == node or not _is_elsewhere(origin.node, node, criteria.names)
+    return _AcceptedPods(
+        origin=origin,
+        counts=is_here and scrapes.get(node, origin.scrape) == origin.scrape,
+        required=_required(criteria, interval),
+        capacity=getattr(pod.capacity, resource),
+    )
+
+
+def _required(criteria: WindowCriteria, interval: float | None) -> float:
+    if interval is None or is_short(criteria.length, interval):
+        return math.inf
+    return min_samples(criteria, interval)
+
+
+def _is_elsewhere(text: str, node: str, names: NodeNames) -> bool:
+    """Whether the text names another node. The address of a proxy that is no node's does not rule it out."""
+    named = names.of(text)
+    return named != node and (names.has(named) or not names.by_text)
 
 
 def check_plausibility(readings: Readings, with_pods: Collection[str]) -> dict[ResourceName, dict[str, NodeReading]]:

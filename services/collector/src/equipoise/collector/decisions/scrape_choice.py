@@ -16,7 +16,7 @@ from equipoise.collector.state.node_names import NodeNames
 PREFERRED = "cadvisor"
 """The kubelet has series of containers on several pages. This one has those of whole pods."""
 
-_LABELS = attrgetter("scrape", "target", "node")
+_ORIGIN = attrgetter("origin")
 
 Scrapes = Mapping[str, Scrape]
 """Scrapes by the name of the node."""
@@ -36,11 +36,11 @@ def choose_scrapes(samples: Iterable[Sample], names: NodeNames, before: Scrapes)
     nodes: defaultdict[Scrape, set[str]] = defaultdict(set)
     targets: defaultdict[Scrape, set[str]] = defaultdict(set)
     candidates: defaultdict[str, set[Scrape]] = defaultdict(set)
-    for scrape, target, text in set(map(_LABELS, samples)):
-        node = names.of(text)
+    for origin in set(map(_ORIGIN, samples)):
+        node, scrape = names.of(origin.node), origin.scrape
         if names.has(node):
             nodes[scrape].add(node)
-            targets[scrape].add(target)
+            targets[scrape].add(origin.target)
             candidates[node].add(scrape)
     for node, last in before.items():
         if last in nodes and names.has(node):

@@ -121,7 +121,7 @@ async def measure_nodes(
     unknown_node = "" if not live or not targets or sampled & targets.keys() else live[0].series
     return NodeRound(
         readings=checked, failed=failed, unknown_node=unknown_node, sampled=sampled, scrapes=scrapes,
-        targets=len({sample.target for sample in live}),
+        targets=len({sample.origin.target for sample in live}),
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Literal
 import aiohttp
 import msgspec
 
-from equipoise.collector.decisions.query import MetricQuery, ResourceName, Sample, SourceError, series_name
+from equipoise.collector.decisions.query import MetricQuery, Origin, ResourceName, Sample, SourceError, series_name
 from equipoise.collector.settings import CollectorSettings, LoadWatcherSettings
 from equipoise.collector.sources import MetricSource
 from equipoise.collector.sources.polling import PollingSource
@@ -100,7 +100,9 @@ class LoadWatcherSource(PollingSource):
             return [msgspec.structs.replace(sample, share_of_capacity=True) for sample in samples]
         key = (query.resource, "AVG" if query.aggregate == "mean" else "STD")
         return [
-            Sample(node=node, series=series_name({"node": node}), value=values[key], share_of_capacity=True)
+            Sample(
+                origin=Origin(node=node), series=series_name({"node": node}), value=values[key], share_of_capacity=True
+            )
             for node, values in self._means.get(query.length, {}).items()
             if key in values
         ]

@@ -13,7 +13,7 @@ from statistics import fmean, median, pstdev
 
 import structlog
 
-from equipoise.collector.decisions.query import MetricQuery, Sample, SourceError, series_name
+from equipoise.collector.decisions.query import MetricQuery, Origin, Sample, SourceError, series_name
 from equipoise.runtime.process.clock import Clock
 
 log = structlog.get_logger()
@@ -121,7 +121,7 @@ class SampleHistory:
             value = _aggregate(query, series.times, series.columns[_COLUMN[query.resource]])
             if value is not None:
                 name = series_name({"node": node, "namespace": namespace, "pod": pod} if pod else {"node": node})
-                samples.append(Sample(node=node, namespace=namespace, pod=pod, series=name, value=value))
+                samples.append(Sample(origin=Origin(node=node), namespace=namespace, pod=pod, series=name, value=value))
         return samples
 
 

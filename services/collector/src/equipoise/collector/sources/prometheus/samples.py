@@ -7,14 +7,13 @@ is unknown. A fault of one element makes the value of that element NaN, which sa
 import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
 import msgspec
 
-from equipoise.collector.decisions.query import Sample, Scrape, SourceError, Subject, series_name
+from equipoise.collector.decisions.query import Origin, Sample, Scrape, SourceError, Subject, series_name
 from equipoise.collector.sources.prometheus.json_document import Element
 from equipoise.collector.state.node_names import host_of
 from equipoise.contracts.bounds import LATEST
@@ -28,7 +27,7 @@ _INFO_PREFIX = "PromQL info:"
 LABELS_TTL = 600.0
 """Seconds for which the labels of a series are cached that no response contains any more, and up to as many more."""
 
-_SCRAPE_LABELS = ("job", "service", "endpoint", "metrics_path")
+_ORIGIN_LABELS = ("job", "service", "endpoint", "metrics_path", "namespace", "instance")
 
 _DECODER = msgspec.json.Decoder()
 
@@ -69,13 +68,11 @@ def number(value: Any) -> float:
 
 
 class _SeriesLabels(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    node: str
     namespace: str
     pod: str
     name: str
-    of_node: Scrape
-    of_pod: Scrape
-    target: str
+    of_node: Origin
+    of_pod: Origin
 
 
 def time_of(result: Any) -> float:
@@ -148,11 +145,8 @@ def _times(values: Any) -> list[float]:
 
 def _sample(series: _SeriesLabels, subject: Subject, value: float) -> Sample:
     if subject == "node":
-        return Sample(node=series.node, series=series.name, value=value, scrape=series.of_node, target=series.target)
-    return Sample(
-        node=series.node, namespace=series.namespace, pod=series.pod, series=series.name, value=value,
-        scrape=series.of_pod, target=series.target,
-    )  # fmt: skip
+        return Sample(origin=series.of_node, series=series.name, value=value)
+    return Sample(origin=series.of_pod, namespace=series.namespace, pod=series.pod, series=series.name, value=value)
 
 
 class LabelCache:
@@ -163,52 +157,50 @@ class LabelCache:
         self._node_labels = node_labels
         self._recent: dict[bytes, _SeriesLabels | None] = {}
         self._old: dict[bytes, _SeriesLabels | None] = {}
+        self._origins: dict[Origin, Origin] = {}
         self._rotated_at = -math.inf
 
     def rotate(self, now: float) -> None:
         """Delete series that were in no recent response; `now` is monotonic."""
         if now - self._rotated_at >= LABELS_TTL:
             self._old, self._recent, self._rotated_at = self._recent, {}, now
+            self._origins = {}
 
     def of(self, element: Element, subject: Subject) -> _SeriesLabels | None:
         """The labels of a series; None when they do not identify its node or pod."""
         series = self._labels(element.metric)
         if series is None:
             return None
-        return series if (series.node if subject == "node" else series.namespace and series.pod) else None
+        return series if (series.of_node.node if subject == "node" else series.namespace and series.pod) else None
 
     def _labels(self, metric: Any) -> _SeriesLabels | None:
         if not isinstance(metric, msgspec.Raw):
-            return _parse(metric, self._node_labels) if isinstance(metric, Mapping) else None
+            return self._parse(metric) if isinstance(metric, Mapping) else None
         text = bytes(metric)
         if text in self._recent:
             return self._recent[text]
         series = self._old.get(text)
         if series is None:
             labels = decoded(text)
-            series = _parse(labels, self._node_labels) if isinstance(labels, Mapping) else None
+            series = self._parse(labels) if isinstance(labels, Mapping) else None
         self._recent[text] = series
         return series
 
+    def _parse(self, metric: Mapping[str, Any]) -> _SeriesLabels:
+        labels = {name: text for name, text in metric.items() if isinstance(text, str) and name != "__name__"}
+        node = next((host_of(labels[label]) for label in self._node_labels if labels.get(label)), "")
+        job, service, endpoint, path, namespace, target = (labels.get(name, "") for name in _ORIGIN_LABELS)
+        return _SeriesLabels(
+            namespace=sys.intern(namespace),
+            pod=labels.get("pod", ""),
+            name=series_name(labels),
+            of_node=self._origin(node, Scrape(job, service, endpoint, path, namespace), target),
+            of_pod=self._origin(node, Scrape(job, service, endpoint, path), target),
+        )
 
-def _parse(metric: Mapping[str, Any], node_labels: Sequence[str]) -> _SeriesLabels:
-    labels = {name: text for name, text in metric.items() if isinstance(text, str) and name != "__name__"}
-    of_pod = _scrape(*(labels.get(name, "") for name in _SCRAPE_LABELS))
-    return _SeriesLabels(
-        node=sys.intern(next((host_of(labels[label]) for label in node_labels if labels.get(label)), "")),
-        namespace=sys.intern(labels.get("namespace", "")),
-        pod=labels.get("pod", ""),
-        name=series_name(labels),
-        of_node=_scrape(of_pod.job, of_pod.service, of_pod.endpoint, of_pod.path, labels.get("namespace", "")),
-        of_pod=of_pod,
-        target=sys.intern(labels.get("instance", "")),
-    )
-
-
-@lru_cache(maxsize=1_000)
-def _scrape(*labels: str) -> Scrape:
-    """Equal ones are one object: there are few."""
-    return Scrape(*labels)
+    def _origin(self, node: str, scrape: Scrape, target: str) -> Origin:
+        origin = Origin(node=node, scrape=scrape, target=target)
+        return self._origins.setdefault(origin, origin)
 
 
 def shortened(value: Any) -> str:
