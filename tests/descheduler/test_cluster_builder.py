@@ -314,8 +314,8 @@ def test_the_usage_of_production_includes_pods_that_arrive() -> None:
     assert list(nodes["node-a"].production_usages()) == [usage, Resources()]
     assert list(nodes["node-b"].production_usages()) == [Resources(cpu=2.0, memory=GIB)]
     assert nodes["node-a"].going == 1
-    assert nodes["node-a"].pod_count() == 3
-    assert nodes["node-b"].pod_count() == 1
+    assert nodes["node-a"].pod_count == 3
+    assert nodes["node-b"].pod_count == 1
 
 
 LAZY = ("usage", "pods", "production", "batch_work")
@@ -331,7 +331,7 @@ def everything(cluster: ClusterView) -> list[Any]:
             list(node.pods),
             list(node.production_usages()),
             list(node.batch_work_usages()),
-            node.pod_count(),
+            node.pod_count,
             cluster.days.of_nodes([node.name]).tolist(),
         )
         for node in cluster.nodes

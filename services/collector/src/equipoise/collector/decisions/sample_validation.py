@@ -197,13 +197,18 @@ def validate_nodes(
     live = [sample for aggregate in ("newest", "last") for sample in samples.get(aggregate, ())]
     scrapes = choose_scrapes(live, names, criteria.scrapes.get(resource, {}))
     by_node: dict[str, dict[Aggregate, list[Sample]]] = {node: {} for node in targets}
+    nodes: dict[Origin, str] = {}
     for aggregate, found in samples.items():
         # The other queries are about series that these two show.
         shows_series = aggregate in ("newest", "last")
         for sample in found:
-            node = names.of(sample.node)
-            if node in by_node and not (shows_series and scrapes.get(node, sample.scrape) != sample.scrape):
-                by_node[node].setdefault(aggregate, []).append(sample)
+            origin = sample.origin
+            if (node := nodes.get(origin)) is None:
+                node = nodes[origin] = names.of(origin.node)
+            of_node = by_node.get(node)
+            if of_node is None or (shows_series and scrapes.get(node, origin.scrape) != origin.scrape):
+                continue
+            of_node.setdefault(aggregate, []).append(sample)
     readings = {
         node: _node_reading(node, target, resource, by_node[node], criteria) for node, target in targets.items()
     }
@@ -335,7 +340,12 @@ def validate_pods(
         covered = pod.since <= begin
         if covered and counted:
             covered = here.required <= counts.get(sample.series, 0.0) < math.inf
-        usage = _usage(sample, here.capacity)[0] if covered and here.required < math.inf else None
+        if not covered or here.required == math.inf:
+            usage = None
+        elif 0.0 < sample.value <= here.most and not sample.share_of_capacity:  # nearly always
+            usage = sample.value
+        else:
+            usage = _usage(sample, here.capacity)[0]
         measured[name] = math.nan if usage is None else usage
     for name in [name for name, usage in measured.items() if math.isnan(usage)]:
         del measured[name]
@@ -354,17 +364,22 @@ class _AcceptedPods(NamedTuple):
 
     capacity: float | None
 
+    most: float
+    """A positive value up to this one is a usage."""
+
 
 def _accepted_pods(
     pod: MeasurementTarget, resource: ResourceName, origin: Origin, scrapes: Scrapes, criteria: WindowCriteria
 ) -> _AcceptedPods:
     node, interval = pod.node, criteria.intervals.of(pod.node)
+    capacity: float | None = getattr(pod.capacity, resource)
     is_here = not origin.node or origin.node == node or not _is_elsewhere(origin.node, node, criteria.names)
     return _AcceptedPods(
         origin=origin,
         counts=is_here and scrapes.get(node, origin.scrape) == origin.scrape,
         required=_required(criteria, interval),
-        capacity=getattr(pod.capacity, resource),
+        capacity=capacity,
+        most=MAX_BYTES if capacity is None else min(capacity, MAX_BYTES),
     )
 
 

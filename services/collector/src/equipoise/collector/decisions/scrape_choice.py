@@ -6,8 +6,9 @@ two that are equal, the one that has measured it remains; if neither has, none i
 is unknown.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import chain, groupby
 from operator import attrgetter
 
 from equipoise.collector.decisions.query import ResourceName, Sample, Scrape
@@ -35,23 +36,16 @@ def choose_scrapes(samples: Iterable[Sample], names: NodeNames, before: Scrapes)
     """
     nodes: defaultdict[Scrape, set[str]] = defaultdict(set)
     targets: defaultdict[Scrape, set[str]] = defaultdict(set)
-    candidates: defaultdict[str, set[Scrape]] = defaultdict(set)
     for origin in set(map(_ORIGIN, samples)):
-        node, scrape = names.of(origin.node), origin.scrape
+        node = names.of(origin.node)
         if names.has(node):
-            nodes[scrape].add(node)
-            targets[scrape].add(origin.target)
-            candidates[node].add(scrape)
-    for node, last in before.items():
-        if last in nodes and names.has(node):
-            candidates[node].add(last)
+            nodes[origin.scrape].add(node)
+            targets[origin.scrape].add(origin.target)
     ranks = {
         scrape: (min(len(found), len(targets[scrape])), len(found), PREFERRED in str(scrape))
         for scrape, found in nodes.items()
     }
-    chosen = {
-        node: best for node, found in candidates.items() if (best := _best(found, ranks, before.get(node))) is not None
-    }
+    chosen = _highest(nodes, ranks, {node: last for node, last in before.items() if last in nodes and names.has(node)})
     # A target of many nodes, most of which others measure, is not scraped as a node is: none of its nodes is its own.
     refused = {
         scrape
@@ -59,12 +53,29 @@ def choose_scrapes(samples: Iterable[Sample], names: NodeNames, before: Scrapes)
         if len(targets[scrape]) < len(found)
         and any(2 * ranks[other][0] > len(found) for node in found if (other := chosen.get(node, scrape)) != scrape)
     }
+    if not refused:
+        return chosen
     others = sorted(nodes.keys() - refused, key=ranks.__getitem__)
     return {node: others[-1] if scrape in refused else scrape for node, scrape in chosen.items()}
 
 
-def _best(
-    scrapes: Iterable[Scrape], ranks: Mapping[Scrape, tuple[int, int, bool]], before: Scrape | None
-) -> Scrape | None:
-    first, *others = sorted(scrapes, key=lambda scrape: (ranks[scrape], scrape == before), reverse=True)
-    return None if others and ranks[others[0]] == ranks[first] and first != before else first
+def _highest(
+    nodes: Mapping[Scrape, set[str]], ranks: Mapping[Scrape, tuple[int, int, bool]], before: Scrapes
+) -> dict[str, Scrape]:
+    """By node, the scrape of the highest rank that has series of it or measured it last. Of equal ones the last, if one
+    of them did."""
+    candidates = {scrape: set(found) for scrape, found in nodes.items()}
+    for node, last in before.items():
+        candidates[last].add(node)
+    chosen: dict[str, Scrape] = {}
+    for _, group in groupby(sorted(nodes, key=ranks.__getitem__), key=ranks.__getitem__):
+        equals = set(group)
+        for scrape in equals:
+            chosen |= dict.fromkeys(candidates[scrape], scrape)
+        claims = Counter(chain.from_iterable(candidates[scrape] for scrape in equals)) if len(equals) > 1 else {}
+        for node in [node for node, count in claims.items() if count > 1]:
+            if before.get(node) in equals:
+                chosen[node] = before[node]
+            else:
+                del chosen[node]
+    return chosen

@@ -160,6 +160,7 @@ class ClusterNode(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Cores and bytes once the pending moves are done and the terminating pods have ended."""
         return plus(self.remaining(window), self.coming)
 
+    @cached_property
     def pod_count(self) -> int:
         """Number of pods once the pending moves are done."""
         return sum(not pod.terminating for pod in self.occupying) - self.going

@@ -227,9 +227,11 @@ def node_days(
     if profiles.usage:
         days, hours = np.array(profiles.usage), np.array(profiles.measured)
         rows = np.array(rows_of_pods, dtype=np.int64)
-        pods += _sums(days, rows, ends)
+        of_pods = _sums(days, rows, ends)
+        pods += of_pods
         used = _used(usages) * np.array(profiles.weights)[rows]
-        bounded = _sums(days, rows, ends, most=MOST_OF_PRESENT * used)
+        excess = _sums_above(days, rows, ends, most=MOST_OF_PRESENT * used)
+        bounded = np.maximum(of_pods - excess, 0.0)  # a rounding error is no usage
         present, now = bounded[:, :, hour], _sums(used, np.arange(len(used)), ends)
         share = np.divide(now, present, out=share, where=present > now)
         explained += bounded * share[:, :, np.newaxis]
@@ -252,10 +254,10 @@ def _is_measured(unmeasured: Array, pods: Array) -> Flags:
     return np.asarray((unmeasured <= (1.0 - MEASURED_USAGE + _ROUNDING) * pods).all(axis=1), dtype=np.bool_)
 
 
-def _sums(days: Array, which: Indexes, ends: Indexes, *, most: Array | None = None) -> Array:
+def _sums(days: Array, which: Indexes, ends: Indexes, *, above: Array | None = None) -> Array:
     """nodes × resources × slots. `which`: rows of `days`, node after node; `ends`: where those of each node end.
 
-    `most`: per element of `which` and resource, the highest value that counts.
+    `above`: per element of `which` and resource, the value of which only the excess counts.
     """
     total = np.zeros((len(ends) - 1, *days.shape[1:]))
     used = np.flatnonzero(np.diff(ends))
@@ -263,7 +265,13 @@ def _sums(days: Array, which: Indexes, ends: Indexes, *, most: Array | None = No
         indexes = used[begin : begin + _BLOCK]
         first, last = ends[indexes[0]], ends[indexes[-1] + 1]
         rows = days[which[first:last]]
-        if most is not None:
-            np.minimum(rows, most[first:last, :, np.newaxis], out=rows)
+        if above is not None:
+            rows = np.maximum(rows - above[first:last, :, np.newaxis], 0.0)
         total[indexes] = np.add.reduceat(rows, ends[indexes] - first, axis=0)
     return total
+
+
+def _sums_above(days: Array, which: Indexes, ends: Indexes, *, most: Array) -> Array:
+    """As `_sums`: by how much the days exceed `most`, per element of `which` and resource. Few do."""
+    exceeding = np.flatnonzero((days.max(axis=2)[which] > most).any(axis=1))
+    return _sums(days, which[exceeding], np.searchsorted(exceeding, ends), above=most[exceeding])

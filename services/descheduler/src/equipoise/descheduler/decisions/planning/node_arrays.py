@@ -40,7 +40,7 @@ def amounts(nodes: Sequence[ClusterNode], window: str, *, projected: bool) -> Ar
     known: list[tuple[float | None, float | None, float | None]] = []
     for node in nodes:
         usage = nothing if node.unknown else node.projected(window) if projected else node.usage.get(window, nothing)
-        known.append((usage.cpu, usage.memory, None if node.unknown else node.pod_count()))
+        known.append((usage.cpu, usage.memory, None if node.unknown else node.pod_count))
     return _known(np.array(known, dtype=np.float64).reshape(-1, len(MEASURED)))
 
 

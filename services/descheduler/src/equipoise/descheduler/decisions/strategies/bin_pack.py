@@ -198,6 +198,6 @@ def _requested(node: ClusterNode) -> list[float]:
     """Share (0..1) of each resource that its pods request; 1 of a resource that it does not have."""
     requested, offered = node.requested, node.allocatable
     amounts = {
-        "cpu": requested.get("cpu", 0.0), "memory": requested.get("memory", 0.0), "pods": float(node.pod_count())
+        "cpu": requested.get("cpu", 0.0), "memory": requested.get("memory", 0.0), "pods": float(node.pod_count)
     }  # fmt: skip
     return [amounts[name] / offered[name] if offered.get(name) else 1.0 for name in MEASURED]
