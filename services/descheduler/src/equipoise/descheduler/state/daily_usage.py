@@ -230,8 +230,7 @@ def node_days(
         of_pods = _sums(days, rows, ends)
         pods += of_pods
         used = _used(usages) * np.array(profiles.weights)[rows]
-        excess = _sums_above(days, rows, ends, most=MOST_OF_PRESENT * used)
-        bounded = np.maximum(of_pods - excess, 0.0)  # a rounding error is no usage
+        bounded = _bounded_sums(of_pods, days, rows, ends, most=MOST_OF_PRESENT * used)
         present, now = bounded[:, :, hour], _sums(used, np.arange(len(used)), ends)
         share = np.divide(now, present, out=share, where=present > now)
         explained += bounded * share[:, :, np.newaxis]
@@ -254,10 +253,10 @@ def _is_measured(unmeasured: Array, pods: Array) -> Flags:
     return np.asarray((unmeasured <= (1.0 - MEASURED_USAGE + _ROUNDING) * pods).all(axis=1), dtype=np.bool_)
 
 
-def _sums(days: Array, which: Indexes, ends: Indexes, *, above: Array | None = None) -> Array:
+def _sums(days: Array, which: Indexes, ends: Indexes, *, most: Array | None = None) -> Array:
     """nodes × resources × slots. `which`: rows of `days`, node after node; `ends`: where those of each node end.
 
-    `above`: per element of `which` and resource, the value of which only the excess counts.
+    `most`: per element of `which` and resource, the highest value that counts.
     """
     total = np.zeros((len(ends) - 1, *days.shape[1:]))
     used = np.flatnonzero(np.diff(ends))
@@ -265,13 +264,19 @@ def _sums(days: Array, which: Indexes, ends: Indexes, *, above: Array | None = N
         indexes = used[begin : begin + _BLOCK]
         first, last = ends[indexes[0]], ends[indexes[-1] + 1]
         rows = days[which[first:last]]
-        if above is not None:
-            rows = np.maximum(rows - above[first:last, :, np.newaxis], 0.0)
+        if most is not None:
+            np.minimum(rows, most[first:last, :, np.newaxis], out=rows)
         total[indexes] = np.add.reduceat(rows, ends[indexes] - first, axis=0)
     return total
 
 
-def _sums_above(days: Array, which: Indexes, ends: Indexes, *, most: Array) -> Array:
-    """As `_sums`: by how much the days exceed `most`, per element of `which` and resource. Few do."""
+def _bounded_sums(sums: Array, days: Array, which: Indexes, ends: Indexes, *, most: Array) -> Array:
+    """The result of `_sums` with `most`. `sums`: the result without it, which is right for nodes without a higher value."""
     exceeding = np.flatnonzero((days.max(axis=2)[which] > most).any(axis=1))
-    return _sums(days, which[exceeding], np.searchsorted(exceeding, ends), above=most[exceeding])
+    nodes = np.unique(np.searchsorted(ends, exceeding, side="right") - 1)
+    lengths = np.diff(ends)
+    pods = np.flatnonzero(np.repeat(np.isin(np.arange(len(lengths)), nodes), lengths))
+    ends_of_nodes = np.concatenate(([0], np.cumsum(lengths[nodes])))
+    bounded = sums.copy()
+    bounded[nodes] = _sums(days, which[pods], ends_of_nodes, most=most[pods])
+    return bounded
