@@ -271,7 +271,7 @@ def _sums(days: Array, which: Indexes, ends: Indexes, *, most: Array | None = No
 
 
 def _bounded_sums(sums: Array, days: Array, which: Indexes, ends: Indexes, *, most: Array) -> Array:
-    """The result of `_sums` with `most`. `sums`: the result without it, which is right for nodes without a higher value."""
+    """The result of `_sums` with `most`. `sums`: the result without it, which nodes without a higher value keep."""
     exceeding = np.flatnonzero((days.max(axis=2)[which] > most).any(axis=1))
     nodes = np.unique(np.searchsorted(ends, exceeding, side="right") - 1)
     lengths = np.diff(ends)
