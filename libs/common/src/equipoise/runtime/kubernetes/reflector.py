@@ -77,8 +77,7 @@ class Interner:
 
     def _section(self, section: msgspec.Struct, before: msgspec.Struct | None) -> msgspec.Struct:
         changed: dict[str, Any] = {}
-        for name in section.__struct_fields__:
-            part = getattr(section, name)
+        for name, part in zip(section.__struct_fields__, msgspec.structs.astuple(section), strict=True):
             if not part:  # most fields of most objects
                 if type(part) is list:
                     changed[name] = _NO_ITEMS

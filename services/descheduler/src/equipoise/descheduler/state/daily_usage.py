@@ -81,6 +81,10 @@ class UsageForecast:
         self._profile_of = profile_of
         self._pods_of = pods_of
         self._nodes: dict[str, NodeDay] = dict(computed or {})
+        self._same_nodes: UsageForecast | None = None
+        """The forecast that has the days of all nodes except `_changed`."""
+
+        self._changed: Collection[str] = ()
 
     def of_pod(self, workload: Workload | None, usage: Resources) -> HourlyUsage | None:
         """resources × slots; resources × 1 without a profile, taken as constant; None when the usage is unknown."""
@@ -116,11 +120,16 @@ class UsageForecast:
 
     def changed(self, nodes: Collection[str], pods_of: PodsOfNodes) -> "UsageForecast":
         """The same, with other pods on these nodes."""
-        computed = {name: day for name, day in self._nodes.items() if name not in nodes}
-        return UsageForecast(self._profile_of, pods_of, computed, self._batch_work, self._hour)
+        other = UsageForecast(self._profile_of, pods_of, batch_work=self._batch_work, hour=self._hour)
+        other._same_nodes, other._changed = self, frozenset(nodes)
+        return other
 
     def _days(self, names: Sequence[str]) -> "list[NodeDay]":
         missing = [name for name in names if name not in self._nodes]
+        if self._same_nodes is not None:
+            same = [name for name in missing if name not in self._changed]
+            self._nodes.update(zip(same, self._same_nodes._days(same), strict=True))
+            missing = [name for name in missing if name in self._changed]
         if missing:
             days = node_days(self._profile_of, self._pods_of(missing), self._batch_work, hour=self._hour)
             self._nodes.update(zip(missing, days, strict=True))
